@@ -1,7 +1,7 @@
-"""Nodes that jobs share: room on them, which a job gets, what is promised of them, and the passes.
+"""Shared nodes: free amounts, placements, allocations and reservations.
 
-Compiled only where a job of the workload asks for tasks. What is free of each node is kept as it changes;
-the plan is not a table over time, as for whole nodes, but what running jobs leave free (it only grows) and a
-list, on each node, of what is promised there. So looking at one node costs as many steps as it has promises,
-which is mostly none.
+This code is compiled only if a job of the workload requests tasks. The free amounts of each node
+are updated as they change. The plan is not a table over time, as it is for whole nodes. It consists
+of the amounts that running jobs leave free, which only grow, and a list of reservations for each
+node. Checking a node therefore takes one step per reservation on it; most nodes have none.
 """

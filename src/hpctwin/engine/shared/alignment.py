@@ -1,4 +1,7 @@
-"""How well a job fits what is free of the nodes that it would get (Grandl et al., Tetris, SIGCOMM 2014)."""
+"""How well a job matches what is free on the nodes that it would get.
+
+Source: Grandl et al., Tetris, SIGCOMM 2014.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,15 @@ from hpctwin.engine.state.layout import AMOUNTS, ZERO, Arrays
 __all__ = ["alignment"]
 
 NOT_MODELLED = 10**12
-"""A node has so much of what no node group states."""
+"""A node has at least this much of any amount that no node group states."""
 
 
 @jit
 def finds_room(j: int, sim: Arrays) -> bool:
-    """Whether nodes have room for a job at this moment, whatever is promised; leaves what `choose` needs."""
+    """Return whether a job fits now, whatever is reserved.
+
+    It sets what `choose` reads.
+    """
     kind = sim.job[j].kind
     shape = sim.shape[kind]
     now = sim.clock.now
@@ -43,7 +49,10 @@ def finds_room(j: int, sim: Arrays) -> bool:
 
 @jit
 def _aligned(node: int, c: int, sim: Arrays) -> float:
-    """Share held × share free of an amount of a node, of what a job would hold there (``sim.min_free``)."""
+    """Return share held × share free of one amount of a node.
+
+    ``sim.min_free`` has the amount that the job would hold there.
+    """
     asked = sim.min_free[node, c]
     if asked <= 0:
         return 0.0
@@ -53,9 +62,9 @@ def _aligned(node: int, c: int, sim: Arrays) -> float:
 
 @jit
 def alignment_on_nodes(j: int, sim: Arrays) -> float:
-    """Sum over the nodes that a job would get of share asked × share free; -1 if it finds no room.
+    """Return the sum over a job's nodes of share asked × share free.
 
-    It is that of all jobs of its kind, as long as nothing starts.
+    The result is -1 if the job does not fit. It holds for all jobs of a kind until a job starts.
     """
     kind = sim.job[j].kind
     stamp = sim.sharing.looks + sim.clock.starts
@@ -84,7 +93,10 @@ def alignment_on_nodes(j: int, sim: Arrays) -> float:
 
 @jit
 def alignment(j: int, sim: Arrays) -> float:
-    """Sum over nodes and cluster-wide resources of share asked × share free; -1 if it does not fit now."""
+    """Return the sum over nodes and resources of share asked × share free.
+
+    The resources are the cluster-wide ones. The result is -1 if the job does not fit now.
+    """
     total = alignment_on_nodes(j, sim)
     pools = sim.rules.pools
     for c in range(sim.asks.width if total >= 0.0 else 0):

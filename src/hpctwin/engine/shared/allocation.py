@@ -1,4 +1,4 @@
-"""A job comes to shared nodes and leaves them."""
+"""Allocation of shared nodes to jobs, and their release."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from hpctwin.engine.state.layout import COMPLETED, FAILED, ONE, RUNNING, TAKE, W
 
 @jit
 def add_part(j: int, node: int, tasks: int, kind: int, sim: Arrays) -> None:
-    """Tasks of a job, of a kind, start on a node."""
+    """Start a job's tasks of one kind on a node."""
     row = sim.sharing.parts
     sim.sharing.parts = row + 1
     part = sim.part[row]
@@ -53,7 +53,7 @@ def add_part(j: int, node: int, tasks: int, kind: int, sim: Arrays) -> None:
 
 @jit
 def drop_part(row: int, sim: Arrays) -> None:
-    """Tasks of a job end on a node; the row stays, as a record."""
+    """End tasks of a job on a node; the row stays, as a record."""
     part = sim.part[row]
     node = part.node
     share = sim.share[node]
@@ -79,7 +79,7 @@ def drop_part(row: int, sim: Arrays) -> None:
 
 @jit
 def duration_shared(j: int, sim: Arrays) -> int:
-    """How long a job runs on the chosen nodes if nothing ends it, ms."""
+    """Return how long a job runs on the chosen nodes if nothing ends it, ms."""
     slowest = sim.pool_of[sim.chosen_nodes[0]]
     for n in range(1, sim.sharing.chosen):
         p = sim.pool_of[sim.chosen_nodes[n]]
@@ -93,7 +93,7 @@ def duration_shared(j: int, sim: Arrays) -> int:
 
 @jit
 def start_shared(j: int, sim: Arrays) -> None:
-    """Start a waiting job on the chosen nodes, as soon as they are switched on."""
+    """Start a pending job on the chosen nodes, as soon as they are switched on."""
     job = sim.job[j]
     state = sim.state[j]
     begin = sim.clock.now
@@ -129,7 +129,11 @@ def start_shared(j: int, sim: Arrays) -> None:
 
 @jit
 def take_from_promises(j: int, since: int, sim: Arrays) -> None:
-    """A job that just started holds what it has also when promises begin, from a time on."""
+    """Subtract what a job that just started holds from what is left to reservations.
+
+    These are the reservations that begin from ``since`` on, while the job is expected to run. The
+    job's cluster-wide resources are taken out of the plan from ``since`` on.
+    """
     end = sim.state[j].start + sim.job[j].expected
     row = sim.state[j].first_node
     while row >= 0:
@@ -145,7 +149,7 @@ def take_from_promises(j: int, since: int, sim: Arrays) -> None:
 
 @jit
 def take_resources(j: int, start: int, end: int, sign: int, sim: Arrays) -> None:
-    """Take a job's cluster-wide resources out of a span of the plan, or put them back."""
+    """Take a job's cluster-wide resources out of a span of the plan, or return them."""
     if sim.asks.width > 0:
         for p in range(sim.rules.pools):
             sim.take[p] = 0
@@ -153,7 +157,7 @@ def take_resources(j: int, start: int, end: int, sign: int, sim: Arrays) -> None
 
 
 def gave_back(j: int, sim: Arrays) -> None:
-    """A running job leaves its nodes."""
+    """Release all nodes of a running job."""
     row = sim.state[j].first_node
     while row >= 0:
         drop_part(row, sim)
@@ -169,7 +173,7 @@ GAVE_BACK = Kernel(gave_back, types.void(int64, SIM))
 
 @jit
 def put_back(j: int, sim: Arrays) -> None:
-    """Add what a running job holds to what is free in ``sim.free_at``."""
+    """Add what a running job holds to ``sim.free_at``."""
     row = sim.state[j].first_node
     while row >= 0:
         part = sim.part[row]
@@ -179,7 +183,7 @@ def put_back(j: int, sim: Arrays) -> None:
 
 @jit
 def free_at(node: int, time: int, row: int, sim: Arrays) -> None:
-    """Put what running jobs leave free of a node at a time into a row of ``sim.promise_left``."""
+    """Set a row of ``sim.promise_left`` to what running jobs leave free at a time."""
     copy_row(sim.left, node, sim.promise_left, row)
     p = sim.share[node].part
     while p >= 0:

@@ -1,7 +1,7 @@
-"""The earliest time at which a job of one task fits, where nothing is promised yet.
+"""Earliest time at which a job with one task fits, if nothing is reserved.
 
-When a node has room for a task depends on what runs there alone. So it is kept of each node until something
-starts or ends on it, and only such nodes are reckoned anew.
+When a task fits on a node depends only on what runs there. The time is therefore kept for each node
+until something starts or ends on it. Only such nodes are computed again.
 """
 
 from __future__ import annotations
@@ -20,15 +20,21 @@ from hpctwin.engine.shared.release_schedule import list_leaving
 from hpctwin.engine.state.layout import NEVER, ZERO, Arrays
 
 KINDS = 1 << 24
-"""More than there are kinds of jobs."""
+"""More than the number of kinds of jobs."""
 
 AGAIN = 8
-"""When a job's earliest start was sought so often one after the other, it pays to reckon it for each node."""
+"""Number of consecutive searches for one job's start after which times are kept.
+
+Keeping them for each node pays only then.
+"""
 
 
 @jit
 def is_plain(j: int, not_before: int, sim: Arrays) -> bool:
-    """Whether a job of one task waits, for long, for nothing but what runs on nodes, and gets the first."""
+    """Return whether a job of one task has long waited only for what runs on nodes.
+
+    It then gets the first node on which it fits.
+    """
     clock = sim.clock
     kind = sim.job[j].kind
     if sim.shape[kind].tasks != 1 or goes_by_kind(kind, sim) or not stops_early(sim):
@@ -40,7 +46,7 @@ def is_plain(j: int, not_before: int, sim: Arrays) -> bool:
     if clock.unpowered > 0 or not_before > clock.now:
         return False
     if clock.run_first < clock.run_end and sim.run[clock.run_first].planned <= clock.now:
-        return False  # who is overdue is expected to end ever later
+        return False  # an overdue job is expected to end ever later
     if not maintenance_is_over(sim):
         return False
     for c in range(sim.asks.width):
@@ -51,7 +57,7 @@ def is_plain(j: int, not_before: int, sim: Arrays) -> bool:
 
 @jit
 def is_sought_again(j: int, sim: Arrays) -> bool:
-    """Whether a job's earliest start has been sought often, and no other's meanwhile."""
+    """Return whether a job's start was searched often, and no other's since."""
     rooms = sim.rooms
     if rooms.sought != j + 1:
         rooms.sought = j + 1
@@ -62,7 +68,7 @@ def is_sought_again(j: int, sim: Arrays) -> bool:
 
 @jit
 def room_from(kind: int, node: int, sim: Arrays) -> int:
-    """From when on a node has room for a task of a kind of job; 0 if it has."""
+    """Return from when on a task of a kind fits on a node; 0 if it fits now."""
     copy_row(sim.left, node, sim.free_at, node)
     if has_room(kind, node, sim.free_at, sim):
         return ZERO
@@ -77,7 +83,10 @@ def room_from(kind: int, node: int, sim: Arrays) -> int:
 
 @jit
 def _room_from_heap(kind: int, node: int, sim: Arrays) -> int:
-    """As `room_from`, of a node with more jobs than are listed; ``sim.free_at`` holds what is free now."""
+    """Return `room_from` for a node with more jobs than are listed.
+
+    ``sim.free_at`` holds what is free now.
+    """
     n = ZERO
     row = sim.share[node].part
     while row >= 0:
@@ -95,20 +104,23 @@ def _room_from_heap(kind: int, node: int, sim: Arrays) -> int:
 
 @jit
 def stamp_of(kind: int, node: int, sim: Arrays) -> int:
-    """Another for each kind of job, and whenever something changed on the node."""
+    """Return a number that differs for each kind, and after each change on a node."""
     return (sim.moves[node] + 1) * KINDS + kind
 
 
 @jit
 def reckon_again(kind: int, place: int, node: int, sim: Arrays) -> None:
-    """Keep from when on a node has room for a task of a kind of job."""
+    """Record from when on a task of a kind fits on a node."""
     sim.soon_of[place, node] = stamp_of(kind, node, sim)
     sim.soon[place, node] = room_from(kind, node, sim)
 
 
 @jit
 def soonest(j: int, sim: Arrays) -> int:
-    """The earliest time from which a job fits that `is_plain`; leaves its first node with room."""
+    """Return the earliest time from which a job that `is_plain` fits.
+
+    It sets ``sim.rooms.first`` to the first node on which the job then fits.
+    """
     kind = sim.job[j].kind
     now = sim.clock.now
     mark_pools(kind, now, now + sim.job[j].expected, sim)
@@ -116,7 +128,7 @@ def soonest(j: int, sim: Arrays) -> int:
     place = kind % len(sim.soon)
     for node in range(len(sim.share)):
         if is_there(node, now, sim):
-            # Mostly nothing changed there, and this goes through all nodes for each job.
+            # Mostly nothing changed there, and this loop visits all nodes for each job.
             if sim.soon_of[place, node] != stamp_of(kind, node, sim):
                 reckon_again(kind, place, node, sim)
             time = sim.soon[place, node]

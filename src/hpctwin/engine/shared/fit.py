@@ -1,4 +1,4 @@
-"""What a node has room for: now, or over a span of time to come."""
+"""How many tasks fit on a node, now or over a future span of time."""
 
 from __future__ import annotations
 
@@ -29,21 +29,27 @@ from hpctwin.engine.state.layout import AMOUNTS, BLOCK, FIRST_FIT, LOWEST, NEVER
 from hpctwin.engine.state.records import Grid
 
 USER, ACCOUNT = np.array([1, 2])
-"""With whose jobs only a job shares its nodes; as `model.requests.chunks.SHARED_WITH`."""
+"""Values of `Shape.shared_with`: a job shares nodes only in its user or account.
+
+They are the numbers of `model.requests.chunks.SHARED_WITH`.
+"""
 
 FREED = 256
-"""As many as `state.FREED`."""
+"""Number of nodes in ``sim.freed``; equal to `operations.creation.FREED`."""
 
 
 @jit
 def is_up(kind: int, node: int, sim: Arrays) -> bool:
-    """Whether a node is one of those that a kind of job may use, and has not failed."""
+    """Return whether a node has not failed and a kind of job may use it."""
     return sim.eligible[kind, sim.pool_of[node]] != 0 and sim.node[node].down == 0
 
 
 @jit
 def mark_pools(kind: int, begin: int, end: int, sim: Arrays) -> None:
-    """Mark in ``sim.take`` the pools that a kind of job may use, not blocked and there all through a span."""
+    """Mark in ``sim.take`` the pools that a kind of job may use throughout a span.
+
+    They are not blocked, and have no maintenance during the span.
+    """
     for p in range(sim.rules.pools):
         sim.take[p] = sim.eligible[kind, p] if sim.blocked[p] == 0 else 0
     for i in range(windows_before(end, sim)):
@@ -54,7 +60,7 @@ def mark_pools(kind: int, begin: int, end: int, sim: Arrays) -> None:
 
 @jit
 def is_there(node: int, begin: int, sim: Arrays) -> bool:
-    """Whether a node is up, in a marked pool, and can be had from a time on."""
+    """Return whether a node is up, in a marked pool, and available from a time on."""
     own = sim.node[node]
     if sim.take[sim.pool_of[node]] == 0 or own.down > 0:
         return False
@@ -63,7 +69,10 @@ def is_there(node: int, begin: int, sim: Arrays) -> bool:
 
 @jit
 def go_together(kind: int, other: int, sim: Arrays) -> bool:
-    """Whether jobs of two kinds may be on a node at the same time, as far as it matters whose they are."""
+    """Return whether jobs of two kinds may share a node, by their users and accounts.
+
+    If they may not, the jobs are incompatible.
+    """
     one = sim.shape[kind]
     two = sim.shape[other]
     if (one.shared_with == USER or two.shared_with == USER) and one.user != two.user:
@@ -74,7 +83,10 @@ def go_together(kind: int, other: int, sim: Arrays) -> bool:
 
 @jit
 def goes_at(j: int, sim: Arrays) -> int:
-    """When a running job is expected to be gone; one that is preempted, when its grace is over."""
+    """Return when a running job is expected to leave its nodes.
+
+    A job that is preempted, or would be (`Cut.tried`), may leave before its planned end.
+    """
     planned = planned_end(j, sim)
     if len(sim.cut) > 0 and (sim.cut[j].leaves > 0 or sim.cut[j].tried == 1):
         return min(planned, sim.cut[j].leaves)
@@ -83,7 +95,7 @@ def goes_at(j: int, sim: Arrays) -> int:
 
 @jit
 def runs_apart(kind: int, node: int, time: int, sim: Arrays) -> bool:
-    """Whether a job beside which one of a kind may not be runs on a node, and still will at a time."""
+    """Return whether an incompatible job is on a node, and still will be at a time."""
     if sim.sharing.owners == 0:
         return False
     row = sim.share[node].part
@@ -97,7 +109,10 @@ def runs_apart(kind: int, node: int, time: int, sim: Arrays) -> bool:
 
 @jit
 def keeps_off(kind: int, node: int, begin: int, end: int, sim: Arrays) -> bool:
-    """Whether somebody is on a node in a span, or is promised it, beside whom a kind of job may not be."""
+    """Return whether an incompatible job uses or has reserved a node in a span.
+
+    It is a job that may not share the node with the given kind.
+    """
     if sim.sharing.owners == 0:
         return False
     if runs_apart(kind, node, begin, sim):
@@ -113,13 +128,23 @@ def keeps_off(kind: int, node: int, begin: int, end: int, sim: Arrays) -> bool:
 
 @jit
 def stops_early(sim: Arrays) -> bool:
-    """Whether nodes are gone through by number, so that none need be looked at beyond those that suffice."""
+    """Return whether nodes are used by number.
+
+    Once enough nodes are found, no others need to be checked.
+    """
     return sim.rules.placement == FIRST_FIT and sim.rules.preferred == LOWEST
 
 
 @jit
 def reckon_least(node: int, begin: int, end: int, base: Grid[int], sim: Arrays) -> None:
-    """What is least free of a node over a span, given what running jobs leave free when it begins."""
+    """Set ``sim.min_free`` of a node to the minimum of each free amount over a span.
+
+    Args:
+        node: Node.
+        begin, end: The span, ms.
+        base: What running jobs leave free on each node when the span begins.
+        sim: Simulation.
+    """
     copy_row(base, node, sim.min_free, node)
     sought = begin > sim.clock.now
     p = sim.share[node].since if sought else sim.share[node].promise
@@ -130,7 +155,8 @@ def reckon_least(node: int, begin: int, end: int, base: Grid[int], sim: Arrays) 
         if begin < promise.end:
             take_held(promise.kind, node, promise.tasks, sim.min_free, node, sim)
         p = promise.ahead if sought else promise.after
-    # What running jobs hold only gets less, so that the least is at the beginning or where a promise begins.
+    # Running jobs only release amounts. The minimum is therefore at the start of the span, or at
+    # the start of a reservation.
     while p >= 0:
         promise = sim.promise[p]
         if promise.start >= end:
@@ -145,10 +171,16 @@ def reckon_least(node: int, begin: int, end: int, base: Grid[int], sim: Arrays) 
 
 @jit
 def fits_over(j: int, begin: int, base: Grid[int], sim: Arrays) -> bool:
-    """Whether a job fits nodes over a span that begins at a time; leaves ``sim.fits`` and ``sim.min_free``.
+    """Return whether a job fits over a span; sets ``sim.fits`` and ``sim.min_free``.
 
-    Where nodes are gone through by number it looks no further than it must (`stops_early`). The first node
-    that has room is in ``sim.rooms.first``.
+    If nodes are used by number, it checks no more nodes than it must (`stops_early`).
+    ``sim.rooms.first`` is the first node on which a task fits.
+
+    Args:
+        j: Job.
+        begin: Start of the span, ms.
+        base: What running jobs leave free on each node then.
+        sim: Simulation.
     """
     kind = sim.job[j].kind
     shape = sim.shape[kind]
@@ -190,33 +222,42 @@ def fits_over(j: int, begin: int, base: Grid[int], sim: Arrays) -> bool:
 
 @jit
 def seat(kind: int, node: int, tasks: int, sim: Arrays) -> None:
-    """Tasks of a kind lie on a node, as far as the other kinds of the job's tasks see; see `kinds`."""
+    """Count tasks of a kind on a node, as the other kinds of the job's tasks see them.
+
+    See `mixed_tasks`.
+    """
     sim.seated[node] += tasks
     take_asked(kind, tasks, sim.remains, node, sim)
 
 
 @jit
 def room_beside(kind: int, node: int, sim: Arrays) -> int:
-    """For how many tasks of a kind there is room on a node beside the other kinds of the job's tasks."""
+    """Return how many tasks of a kind fit on a node next to the job's other kinds."""
     room = tasks_on(kind, node, sim.remains, sim)
     return min(room, sim.shape[kind].most - sim.seated[node]) if sim.seated[node] > 0 else room
 
 
 @jit
 def goes_by_kind(kind: int, sim: Arrays) -> bool:
-    """Whether `kinds` chooses a job's nodes: its tasks are of several, or on one of some sets of nodes."""
+    """Return whether `mixed_tasks` chooses a job's nodes.
+
+    The job then has tasks of several kinds, or all its nodes must be in one of several sets.
+    """
     return sim.shape[kind].more >= 0 or sim.shape[kind].among >= 0
 
 
 @jit
 def first_among(kind: int, sim: Arrays) -> int:
-    """The kind of a job on the first set of nodes that it may have, or itself if it may have any."""
+    """Return the kind of a job on the first set of nodes that it may have.
+
+    If it may have any nodes, that is the kind itself.
+    """
     return sim.shape[kind].among if sim.shape[kind].among >= 0 else kind
 
 
 @jit
 def kinds_fit_empty(kind: int, sim: Arrays) -> bool:
-    """As `fits_empty`, of a job that `goes_by_kind`: nodes by number."""
+    """Return `fits_empty` for a job that `goes_by_kind`, with nodes by number."""
     first = first_among(kind, sim)
     while first >= 0:
         if _all_fit_empty(first, sim):
@@ -249,7 +290,10 @@ def _all_fit_empty(first: int, sim: Arrays) -> bool:
 
 @jit
 def _seat_empty(kind: int, node: int, tasks: int, sim: Arrays) -> None:
-    """As `seat`, with GPUs; what was chosen for a job stays as it was, and this lies behind it."""
+    """Do the same as `seat`, with GPUs.
+
+    The parts chosen for a job are preserved: these GPUs are written behind them.
+    """
     chosen = sim.sharing.chosen
     seat(kind, node, tasks, sim)
     lay(kind, node, tasks, sim.remains, sim)
@@ -258,7 +302,7 @@ def _seat_empty(kind: int, node: int, tasks: int, sim: Arrays) -> None:
 
 @jit
 def fits_empty(kind: int, sim: Arrays) -> bool:
-    """Whether a kind of job would fit the nodes that are up if they were empty."""
+    """Return whether a kind of job would fit the nodes that are up if all were empty."""
     shape = sim.shape[kind]
     if goes_by_kind(kind, sim):
         return kinds_fit_empty(kind, sim)
@@ -277,11 +321,13 @@ def fits_empty(kind: int, sim: Arrays) -> bool:
 
 @jit
 def may_fit(kind: int, sim: Arrays) -> bool:
-    """Whether a kind of job fits what is free now, promises and maintenance apart.
+    """Return whether a kind of job fits what is free now.
 
-    Of a job with tasks of several kinds, whether those of the first do, which come first wherever it starts.
-    One that was found not to fit is looked at again only when nodes that got something back since
-    could hold as many tasks as were missing. Asked for each job that waits, hence small.
+    Reservations and maintenance are ignored. If the job has tasks of several kinds, only the first
+    kind is tested, because it comes first wherever the job starts. A kind that did not fit is
+    tested again only after nodes got back enough to hold as many tasks as were missing.
+
+    The function is called for each pending job, and therefore small.
     """
     tried = sim.tried[kind]
     if tried.short > 0 and tried.at == sim.sharing.freed:
@@ -291,7 +337,7 @@ def may_fit(kind: int, sim: Arrays) -> bool:
 
 @jit
 def came_to_fit(kind: int, sim: Arrays) -> bool:
-    """Whether a kind of job may fit by what nodes got back since it was found not to."""
+    """Return whether a kind of job may fit by what nodes got back since it did not."""
     tried = sim.tried[kind]
     freed = sim.sharing.freed
     if tried.short == 0 or freed - tried.at > FREED:
@@ -310,7 +356,10 @@ def came_to_fit(kind: int, sim: Arrays) -> bool:
 
 @jit
 def fits_now(kind: int, sim: Arrays) -> bool:
-    """As `may_fit`, by going through the nodes; how many tasks are short is kept."""
+    """Return the same as `may_fit`, by checking the nodes.
+
+    It records how many tasks are missing.
+    """
     shape = sim.shape[kind]
     tried = sim.tried[kind]
     total = 0
@@ -346,7 +395,7 @@ def fits_now(kind: int, sim: Arrays) -> bool:
 
 @jit
 def asks_too_much_shared(j: int, sim: Arrays) -> bool:
-    """Whether a job would not fit the nodes that are up, if they were empty."""
+    """Return whether a job does not fit the nodes that are up, even if all were empty."""
     kind = sim.job[j].kind
     tried = sim.tried[kind]
     if tried.faults != sim.clock.faults:
@@ -357,13 +406,19 @@ def asks_too_much_shared(j: int, sim: Arrays) -> bool:
 
 @jit
 def is_skipped_shared(j: int, sim: Arrays) -> bool:
-    """Whether the pass goes by a job: it would not fit the nodes that are up, or a limit is reached."""
+    """Return whether a pass skips a job.
+
+    It does if the job would not fit the nodes that are up, or if a limit is reached.
+    """
     return asks_too_much_shared(j, sim) or at_any_limit(j, sim)
 
 
 @jit
 def begin_pass(sim: Arrays) -> None:
-    """Nothing is blocked, and what was found not to fit is tried anew where nodes failed or came back."""
+    """Begin a pass: block nothing.
+
+    If nodes failed or returned, kinds that did not fit will be tested again.
+    """
     if sim.rooms.valid == 0:
         forget_openings(sim)
     for c in range(len(sim.blocked)):
@@ -377,7 +432,10 @@ def begin_pass(sim: Arrays) -> None:
 
 @jit
 def short_resource(j: int, begin: int, sim: Arrays) -> int:
-    """The first cluster-wide resource of which too little is free for a job by the plan, over a span; -1."""
+    """Return the first cluster-wide resource that is too scarce for a job; -1 if none.
+
+    The plan decides, from ``begin`` to the job's expected end.
+    """
     end = begin + sim.job[j].expected
     pools = sim.rules.pools
     for c in range(sim.asks.width):
@@ -393,5 +451,5 @@ def short_resource(j: int, begin: int, sim: Arrays) -> int:
 
 @jit
 def resources_fit(j: int, begin: int, sim: Arrays) -> bool:
-    """Whether each cluster-wide resource that a job asks for is free over a span, by the plan."""
+    """Return whether the plan has a job's cluster-wide resources free over a span."""
     return short_resource(j, begin, sim) < 0

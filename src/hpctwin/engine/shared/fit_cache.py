@@ -1,9 +1,11 @@
-"""On which nodes a kind of job certainly finds no room now, so that they need not be looked at.
+"""Which kinds of jobs certainly do not fit on a node now, and can be skipped.
 
-A bit for each kind and node, which is 1 unless the node was looked at and had no room for a single task;
-one more for each block of nodes. What a node gets back sets its bits to 1 again, so they are never 0 where
-there is room. And for all kinds, of each block and amount, the most that a node of it has left, or more: of
-many kinds each would find out for itself that nodes are full.
+There is a bit for each kind and node. It is 1 unless the node was checked and not a single task of
+the kind fits on it. Each block of nodes also has a bit for each kind. If a node gets something
+back, its bits and those of its block become 1 again. A bit is thus never 0 if a task fits.
+
+For all kinds together, each block has upper bounds of the amounts that are free on any of its
+nodes. Without them, each of many kinds would have to find by itself that nodes are full.
 """
 
 from __future__ import annotations
@@ -17,14 +19,14 @@ NOT_LISTED = -2
 
 @jit
 def is_open(kind: int, node: int, sim: Arrays) -> bool:
-    """Whether a node may have room for a task of a kind of job."""
+    """Return whether a task of a kind of job may fit on a node now."""
     word = kind // BITS
     return word >= sim.open_to.width or (sim.open_to[node, word] >> (kind % BITS)) & 1 == 1
 
 
 @jit
 def is_open_block(kind: int, block: int, sim: Arrays) -> bool:
-    """Whether any node of a block may have room for a task of a kind of job."""
+    """Return whether a task of a kind of job may fit on any node of a block."""
     for c in range(3):
         if sim.most[block, c] < sim.needs[kind, c]:
             return False
@@ -34,7 +36,7 @@ def is_open_block(kind: int, block: int, sim: Arrays) -> bool:
 
 @jit
 def close_node(kind: int, node: int, sim: Arrays) -> None:
-    """A node has no room for a kind of job."""
+    """Record that no task of a kind of job fits on a node."""
     word = kind // BITS
     if word < sim.open_to.width:
         sim.open_to[node, word] &= ~(ONE << (kind % BITS))
@@ -42,7 +44,7 @@ def close_node(kind: int, node: int, sim: Arrays) -> None:
 
 @jit
 def close_block(kind: int, block: int, sim: Arrays) -> None:
-    """No node of a block has room for a kind of job."""
+    """Record that no task of a kind fits on a block, and update the block's bounds."""
     for c in range(3):
         most = ZERO
         for node in range(block * BLOCK, min((block + 1) * BLOCK, len(sim.share))):
@@ -55,7 +57,7 @@ def close_block(kind: int, block: int, sim: Arrays) -> None:
 
 @jit
 def open_node(node: int, sim: Arrays) -> None:
-    """A node got something back."""
+    """Record that a node got something back: any kind of job may fit on it."""
     for word in range(sim.open_to.width):
         sim.open_to[node, word] = ALL_KINDS
         sim.open_block[node // BLOCK, word] = ALL_KINDS
@@ -66,7 +68,7 @@ def open_node(node: int, sim: Arrays) -> None:
 
 @jit
 def forget_openings(sim: Arrays) -> None:
-    """Nothing is known of nodes: not what they have no room for, nor when they will have room."""
+    """Forget which kinds of jobs do not fit on nodes, and when they will fit."""
     for node in range(len(sim.share)):
         open_node(node, sim)
         sim.moves[node] += 1

@@ -1,9 +1,11 @@
-"""On which GPUs of a node a job's tasks lie, where these are counted one by one.
+"""Which GPUs of a node a job's tasks use, if GPUs are counted one by one.
 
-So they are where jobs ask for parts of GPUs, or nodes have several types of them. The part that a task asks
-is of one GPU, and whole ones are such as nobody has anything of. A job holds each as a part of the node of
-its own, besides those with its cores and memory: it is a task of a kind that asks for nothing but of this
-GPU (`Shape.part_on`, `Shape.whole_on`). An exclusive job has the whole node anyway.
+GPUs are counted one by one if jobs request fractions of them, or nodes have several types. The
+fraction that a task requests is on one GPU. A whole GPU is used by no other job.
+
+A job holds each GPU as another part of the node, next to the parts with its cores and memory. Such
+a part is a task of a kind that requests only this GPU (`Shape.part_on`, `Shape.whole_on`). An
+exclusive job holds the whole node anyway.
 """
 
 from __future__ import annotations
@@ -25,13 +27,13 @@ __all__ = ["first_gpu", "hold", "lay", "lay_chosen", "lay_part", "lay_whole", "t
 
 @jit
 def first_gpu(left: Grid[int], sim: Arrays) -> int:
-    """The column of the first GPU."""
+    """Return the column of the first GPU."""
     return left.width - sim.sharing.gpus
 
 
 @jit
 def hold(kind: int, node: int, tasks: int, sim: Arrays) -> None:
-    """Add a part of a node to those that were chosen for a job."""
+    """Add a part of a node to the parts that are chosen for a job."""
     n = sim.sharing.chosen
     sim.chosen_nodes[n] = node
     sim.chosen_tasks[n] = tasks
@@ -41,7 +43,11 @@ def hold(kind: int, node: int, tasks: int, sim: Arrays) -> None:
 
 @jit
 def tightest(kind: int, node: int, left: Grid[int], sim: Arrays) -> int:
-    """The column of the GPU with the least left of those that suffice for a task's part; -1 if none does."""
+    """Return the GPU with the least left that suffices for the fraction of a task.
+
+    Returns:
+        Its column; -1 if none suffices.
+    """
     best = -1
     for r in range(ranges(kind, sim)):
         part = asked_in(kind, r, sim) % ONE_GPU
@@ -54,7 +60,7 @@ def tightest(kind: int, node: int, left: Grid[int], sim: Arrays) -> int:
 
 @jit
 def lay_part(kind: int, node: int, gpu: int, tasks: int, left: Grid[int], sim: Arrays) -> None:
-    """Lay the parts of so many tasks on a GPU, given by its column."""
+    """Place the fractions of ``tasks`` tasks on a GPU, given by its column."""
     if sim.shape[kind].exclusive == 0:
         hold(sim.shape[kind].part_on + gpu - first_gpu(left, sim), node, tasks, sim)
     left[node, gpu] -= tasks * (sim.needs[kind, GPUS] % ONE_GPU)
@@ -62,7 +68,7 @@ def lay_part(kind: int, node: int, gpu: int, tasks: int, left: Grid[int], sim: A
 
 @jit
 def lay_whole(kind: int, node: int, tasks: int, left: Grid[int], sim: Arrays) -> None:
-    """Lay the whole GPUs of so many tasks on the first that are free, of each type."""
+    """Place the whole GPUs of ``tasks`` tasks on the first free ones, for each type."""
     first = first_gpu(left, sim)
     for r in range(ranges(kind, sim)):
         missing = tasks * (asked_in(kind, r, sim) // ONE_GPU)
@@ -77,14 +83,16 @@ def lay_whole(kind: int, node: int, tasks: int, left: Grid[int], sim: Arrays) ->
 
 @jit
 def lay(kind: int, node: int, tasks: int, left: Grid[int], sim: Arrays) -> None:
-    """Lay so many tasks on GPUs of a node: their parts on the tightest, then whole ones by number.
+    """Place tasks on GPUs of a node: fractions on the tightest, whole ones by number.
+
+    Fractions are placed first.
 
     Args:
-        kind: of the tasks; if it has no GPUs that are counted one by one, nothing is done.
-        node: where they lie.
-        tasks: not more than have room there.
-        left: what is left of each node, of which they are taken.
-        sim: what was chosen is there.
+        kind: Kind of the tasks; if its GPUs are not counted one by one, nothing is done.
+        node: Node of the tasks.
+        tasks: Number of tasks, at most as many as fit there.
+        left: Free amounts of each node, which are reduced.
+        sim: Simulation, to which the chosen parts are added.
     """
     if sim.shape[kind].gpus == 0:
         return
@@ -101,7 +109,7 @@ def lay(kind: int, node: int, tasks: int, left: Grid[int], sim: Arrays) -> None:
 
 @jit
 def lay_chosen(kind: int, sim: Arrays) -> None:
-    """Lay the tasks of a kind on GPUs of the nodes that were chosen, if the placement has not done so."""
+    """Place a kind's tasks on GPUs of the chosen nodes, if the placement has not."""
     sharing = sim.sharing
     upto = sharing.chosen
     if sim.shape[kind].gpus == 0 or sharing.laid == 1:

@@ -30,7 +30,11 @@ def begin_with_held(sim: Arrays) -> None:
 
 @jit
 def load_held(sim: Arrays) -> bool:
-    """Compute again what is left of nodes when each reservation begins; return False if it is too little."""
+    """Compute again what each reservation leaves free when it begins.
+
+    Returns:
+        False if that is too little, or a reserved node is not available.
+    """
     for row in range(sim.sharing.promises):
         if sim.promise[row].node >= 0:
             sim.share[sim.promise[row].node].promise = -1
@@ -96,5 +100,5 @@ def start_held(j: int, sim: Arrays) -> None:
     take_off(first, True, sim)
     start_shared(j, sim)
     if sim.state[j].start > sim.clock.now:
-        # Longer than reserved, since its nodes are not on yet.
+        # It ends later than reserved because its nodes are not on yet.
         take_from_promises(j, sim.clock.now + sim.job[j].expected, sim)

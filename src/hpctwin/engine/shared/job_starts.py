@@ -13,12 +13,15 @@ from hpctwin.engine.state.layout import Arrays
 from hpctwin.engine.state.records import Grid
 
 MANY_KINDS = 512
-"""Of more kinds of jobs than this it is not asked first whether one of any might start."""
+"""Maximum number of kinds of jobs for which `any_may_fit` tests each kind."""
 
 
 @jit
 def count_waiting(sim: Arrays) -> None:
-    """How many of each kind wait; anew where the queue was put in order anew, or made elsewhere."""
+    """Count the pending jobs of each kind, unless the counts add up to the queue.
+
+    They do not after the queue was sorted again, or if it was made elsewhere.
+    """
     kinds = len(sim.tried)
     total = 0
     for kind in range(kinds if kinds <= MANY_KINDS else 0):
@@ -33,7 +36,10 @@ def count_waiting(sim: Arrays) -> None:
 
 @jit
 def any_may_fit(sim: Arrays) -> bool:
-    """Whether a job of any kind that waits might fit what is free now; so no pass need look at all jobs."""
+    """Return whether a pending job of any kind may fit what is free now.
+
+    If none may, no pass needs to check all jobs.
+    """
     kinds = len(sim.tried)
     if kinds > MANY_KINDS:
         return True
@@ -45,7 +51,7 @@ def any_may_fit(sim: Arrays) -> bool:
 
 @jit
 def begin_anew(sim: Arrays) -> None:
-    """A pass begins in which nothing is promised yet."""
+    """Begin a pass without any reservations."""
     begin_pass(sim)
     forget_all(sim)
     count_waiting(sim)
@@ -56,9 +62,10 @@ def begin_anew(sim: Arrays) -> None:
 
 @jit
 def is_longer(j: int, sim: Arrays) -> bool:
-    """Whether a job is expected to run as long, at least, as one of its kind that was found not to fit.
+    """Return whether a job is at least as long as one of its kind that did not fit.
 
-    Of one that `goes_by_kind` that says nothing: with less room, its first tasks may come to lie elsewhere.
+    Expected runtimes are compared. For a job that `goes_by_kind`, that proves nothing: with less
+    capacity, its first tasks may be placed on other nodes.
     """
     kind = sim.job[j].kind
     if goes_by_kind(kind, sim):
@@ -69,7 +76,10 @@ def is_longer(j: int, sim: Arrays) -> bool:
 
 @jit
 def fits_from(j: int, begin: int, base: Grid[int], sim: Arrays) -> bool:
-    """Whether a job fits nodes over a span that begins at a time; see `fits_over`, `fits_by_kind`."""
+    """Return whether a job fits over a span that begins at a time.
+
+    See `fits_over` and `fits_by_kind`.
+    """
     if goes_by_kind(sim.job[j].kind, sim):
         return fits_by_kind(j, begin, base, sim)
     return fits_over(j, begin, base, sim)
@@ -77,7 +87,7 @@ def fits_from(j: int, begin: int, base: Grid[int], sim: Arrays) -> bool:
 
 @jit
 def fits_plan_now(j: int, sim: Arrays) -> bool:
-    """Whether a job fits the plan from now on; leaves what `choose` needs."""
+    """Return whether a job fits the plan from now on; sets what `choose` reads."""
     now = sim.clock.now
     if is_longer(j, sim) or not resources_fit(j, now, sim):
         return False
@@ -91,7 +101,7 @@ def fits_plan_now(j: int, sim: Arrays) -> bool:
 
 @jit
 def start_chosen(j: int, sim: Arrays) -> None:
-    """Start a job of which it was just found that it fits."""
+    """Start a job that was just found to fit."""
     choose(j, sim)
     start_shared(j, sim)
     take_from_promises(j, sim.clock.now, sim)
@@ -99,7 +109,7 @@ def start_chosen(j: int, sim: Arrays) -> None:
 
 @jit
 def start_if_it_fits(j: int, sim: Arrays) -> bool:
-    """Start a job if it fits the plan from now on; whether it did."""
+    """Start a job if it fits the plan from now on; return whether it started."""
     fits = fits_plan_now(j, sim)
     if fits:
         start_chosen(j, sim)

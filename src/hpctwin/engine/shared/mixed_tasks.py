@@ -1,9 +1,11 @@
-"""Where a job lies whose tasks are of several kinds: these are placed one after the other, in their order.
+"""Nodes of jobs with several kinds of tasks, or with nodes in one of several sets.
 
-And one whose nodes are of one of some sets: the first of them that it fits, whatever kinds of tasks it has.
+A job's kinds of tasks are placed one after the other, in their order. A job whose nodes must be in
+one of several sets gets the first set that it fits, whatever kinds of tasks it has.
 
-Each kind is placed as a job of its own would be, on what those before it have left. If one does not fit, all
-are placed once more, by node number. So that it fits is known only when its nodes are chosen.
+Each kind is placed like a separate job, on what the kinds before it have left. If one does not fit,
+all are placed again by node number. Whether a job fits is therefore known only when its nodes are
+chosen.
 """
 
 from __future__ import annotations
@@ -30,9 +32,9 @@ __all__ = ["fits_beside", "fits_by_kind"]
 
 @jit
 def fits_by_kind(j: int, begin: int, base: Grid[int], sim: Arrays) -> bool:
-    """Whether a job that `goes_by_kind` fits nodes over a span; its nodes are chosen then.
+    """Return whether a job that `goes_by_kind` fits over a span; choose its nodes.
 
-    As `fit.fits_over`.
+    It is like `fit.fits_over`.
     """
     end = begin + sim.job[j].expected
     for node in range(len(sim.share)):
@@ -42,14 +44,18 @@ def fits_by_kind(j: int, begin: int, base: Grid[int], sim: Arrays) -> bool:
 
 @jit
 def fits_beside(j: int, begin: int, end: int, free: Grid[int], sim: Arrays) -> bool:
-    """As `fits_by_kind`, of what is free of each node, whatever is promised."""
+    """Return the same as `fits_by_kind` for given free amounts, whatever is reserved."""
     copy_all(free, sim.min_free)
     return _place(j, begin, end, False, sim)
 
 
 @jit
 def _place(j: int, begin: int, end: int, promised: bool, sim: Arrays) -> bool:
-    """Choose nodes, given what is least free of each (``sim.min_free``); whether the job fits."""
+    """Choose nodes, given the minimum free amounts (``sim.min_free``).
+
+    Returns:
+        Whether the job fits.
+    """
     copy_all(sim.min_free, sim.stays)
     first = first_among(sim.job[j].kind, sim)
     while first >= 0:
@@ -61,7 +67,11 @@ def _place(j: int, begin: int, end: int, promised: bool, sim: Arrays) -> bool:
 
 @jit
 def _place_on(j: int, first: int, begin: int, end: int, promised: bool, sim: Arrays) -> bool:
-    """Choose nodes of one set, given what is least free of each (``sim.stays``)."""
+    """Choose nodes of one set, given the minimum free amounts (``sim.stays``).
+
+    Returns:
+        Whether the job fits.
+    """
     for by_number in range(2):
         sim.sharing.chosen = 0
         copy_all(sim.stays, sim.remains)
@@ -76,12 +86,12 @@ def _place_on(j: int, first: int, begin: int, end: int, promised: bool, sim: Arr
             for n in range(sim.sharing.before, sim.sharing.chosen):
                 if sim.of_kind[n] == kind:
                     seat(kind, sim.chosen_nodes[n], sim.chosen_tasks[n], sim)
-                    # What was laid on GPUs was taken of these.
+                    # The GPUs of the chosen tasks were taken from ``min_free``.
                     for c in range(sim.min_free.width - sim.sharing.gpus, sim.min_free.width):
                         sim.remains[sim.chosen_nodes[n], c] = sim.min_free[sim.chosen_nodes[n], c]
             kind = sim.shape[kind].more
         if kind == first:
-            return False  # nor would it by number
+            return False  # it would not fit by number either
         if kind < 0:
             if sim.shape[sim.job[j].kind].exclusive == 1:
                 _one_part_a_node(sim)
@@ -91,7 +101,10 @@ def _place_on(j: int, first: int, begin: int, end: int, promised: bool, sim: Arr
 
 @jit
 def _find_room(kind: int, begin: int, end: int, promised: bool, sim: Arrays) -> bool:
-    """Whether tasks of a kind find room beside those of others; leaves what placements look at."""
+    """Return whether the tasks of a kind fit next to those of others.
+
+    It sets what placements read.
+    """
     shape = sim.shape[kind]
     mark_pools(kind, begin, end, sim)
     total = ZERO
@@ -134,7 +147,10 @@ def _choose_by_number(kind: int, sim: Arrays) -> None:
 
 @jit
 def _one_part_a_node(sim: Arrays) -> None:
-    """An exclusive job holds each of its nodes once, whatever of it lies there; the last stays the last."""
+    """Merge an exclusive job's parts on each node into one, in place of the last.
+
+    The job holds each of its nodes once, whatever tasks are there.
+    """
     sharing = sim.sharing
     first = sharing.chosen
     for n in range(sharing.chosen - 1, -1, -1):

@@ -1,4 +1,4 @@
-"""What is promised on shared nodes to jobs that wait, and the earliest time at which one fits."""
+"""Reservations on shared nodes, and the earliest time at which a job fits."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ from hpctwin.engine.shared.total_free import change_sums, enough_from, first_aft
 from hpctwin.engine.state.layout import AMOUNTS, NEVER, ONE, RETURN, TAKE, ZERO, Arrays
 
 ANY_NODE = -1
-"""What comes back at a time may concern any node."""
+"""Heap entry: something may become free on any node."""
 PROMISED = -2
-"""Less by its row: a promise ends."""
+"""Heap entry, minus the first row of a reservation: the reservation ends."""
 
 
 @jit
 def new_row(sim: Arrays) -> int:
-    """A free row of promises."""
+    """Return a free row for a reservation."""
     sharing = sim.sharing
     if sharing.spare > 0:
         row = sharing.spare - 1
@@ -54,7 +54,10 @@ def new_row(sim: Arrays) -> int:
 
 @jit
 def link(row: int, sim: Arrays) -> None:
-    """Take a promise out of what is left of its node when it and others begin."""
+    """Add a reservation to its node, and update what is left when reservations begin.
+
+    ``sim.promise_left`` is set for the reservation, and reduced for all that begin during it.
+    """
     own = sim.promise[row]
     node = own.node
     kind = own.kind
@@ -83,7 +86,10 @@ def link(row: int, sim: Arrays) -> None:
 
 @jit
 def unlink(row: int, kept: bool, sim: Arrays) -> None:
-    """Take a promise off its node, and put back what it took; not so if its job has started there."""
+    """Remove a reservation from its node, and return what it took.
+
+    Nothing is returned if ``kept``: the job has started there.
+    """
     own = sim.promise[row]
     node = own.node
     p = sim.share[node].promise
@@ -106,7 +112,11 @@ def unlink(row: int, kept: bool, sim: Arrays) -> None:
 
 @jit
 def promise_nodes(j: int, start: int, end: int, sim: Arrays) -> int:
-    """Promise a job the chosen nodes for a span, but nothing that all have together; the first row of it."""
+    """Reserve the chosen nodes for a job over a span, without cluster-wide resources.
+
+    Returns:
+        First row of the reservation.
+    """
     following = -1
     for n in range(sim.sharing.chosen - 1, -1, -1):
         row = new_row(sim)
@@ -128,14 +138,14 @@ def promise_nodes(j: int, start: int, end: int, sim: Arrays) -> int:
 
 @jit
 def promise(j: int, start: int, end: int, sim: Arrays) -> int:
-    """Promise a job the chosen nodes for a span; the first row of it."""
+    """Reserve the chosen nodes and resources over a span; return the first row."""
     take_resources(j, start, end, TAKE, sim)
     return promise_nodes(j, start, end, sim)
 
 
 @jit
 def forget_all(sim: Arrays) -> None:
-    """Nothing is promised to anyone any more."""
+    """Remove all reservations."""
     for row in range(sim.sharing.promises):
         if sim.promise[row].node >= 0:
             sim.share[sim.promise[row].node].promise = -1
@@ -146,7 +156,11 @@ def forget_all(sim: Arrays) -> None:
 
 @jit
 def reserve_shared(j: int, not_before: int, sim: Arrays) -> tuple[int, int]:
-    """Promise a job the earliest span that it fits, not before a time; when it begins, and the first row."""
+    """Reserve the earliest span that a job fits, not before a time.
+
+    Returns:
+        Start of the span, ms, and first row of the reservation.
+    """
     start = earliest(j, not_before, sim)
     choose(j, sim)
     return start, promise(j, start, start + sim.job[j].expected, sim)
@@ -154,11 +168,12 @@ def reserve_shared(j: int, not_before: int, sim: Arrays) -> tuple[int, int]:
 
 @jit
 def earliest(j: int, not_before: int, sim: Arrays) -> int:
-    """The earliest time from ``not_before`` on at which a job fits; sets ``sim.fits`` and ``sim.min_free``.
+    """Return the earliest time from ``not_before`` on at which a job fits.
 
-    Goes through the times at which something becomes free, from the first on at which all nodes together have
-    enough. A node that gets nothing back by then has room for no more tasks than before, so only those that
-    do are looked at again; where that makes enough, all are.
+    It sets ``sim.fits`` and ``sim.min_free``. It visits the times at which something becomes free,
+    from the first one on at which all nodes together have enough. If a node got nothing back by a
+    time, no more tasks fit on it than before. Only the other nodes are therefore checked again. If
+    that makes enough, all nodes are checked.
     """
     if is_plain(j, not_before, sim):
         return soonest(j, sim)
@@ -198,12 +213,12 @@ def earliest(j: int, not_before: int, sim: Arrays) -> int:
         changes += 1
     while not _fits_from(j, time, sim):
         while changes < len(sim.change) and sim.change[changes].time <= _next_time(r, p, n, sim):
-            # More comes when a window ends, or when one begins of which there is more for a time.
+            # Something becomes free if a window ends, or if one begins with a negative amount.
             if sim.change[changes].sign > 0 or sim.change[changes].amount < 0:
                 n = heap_push(sim.times, n, sim.change[changes].time, ANY_NODE)
             changes += 1
         time = _next_time(r, p, n, sim)
-        assert time < NEVER  # a job that is not skipped fits when all others have gone
+        assert time < NEVER  # a job that is not skipped fits once all others have left
         mark_pools(sim.job[j].kind, time, time + sim.job[j].expected, sim)
         while n > 0 and sim.times[0].time == time:
             _come_back(j, heap_pop(sim.times, n), time, sim)
@@ -220,7 +235,10 @@ def earliest(j: int, not_before: int, sim: Arrays) -> int:
 
 @jit
 def leaves_early(place: int, sim: Arrays) -> bool:
-    """Whether the job at a place of the running ones is preempted, and gone before its planned end."""
+    """Return whether a running job is preempted and leaves before its planned end.
+
+    ``place`` is its place among the running jobs.
+    """
     if len(sim.cut) == 0:
         return False
     r = sim.run[place].job
@@ -229,7 +247,13 @@ def leaves_early(place: int, sim: Arrays) -> bool:
 
 @jit
 def _leaves(j: int, time: int, n: int, sim: Arrays) -> int:
-    """Put back what a running job holds if it is gone by a time, else note when; how many are noted then."""
+    """Add what a running job holds to ``sim.free_at`` if it leaves by a time.
+
+    If it leaves later, its end is added to ``sim.times``.
+
+    Returns:
+        New number of entries in ``sim.times``.
+    """
     if j < 0:
         return n
     if goes_at(j, sim) > time:
@@ -240,7 +264,7 @@ def _leaves(j: int, time: int, n: int, sim: Arrays) -> int:
 
 @jit
 def _fits_from(j: int, time: int, sim: Arrays) -> bool:
-    """Whether a job fits over a span that begins at a time; see `earliest`."""
+    """Return whether a job fits over a span that begins at a time; see `earliest`."""
     sharing = sim.sharing
     if sharing.counted == 1 and (sharing.tasks_short > 0 or sharing.nodes_short > 0):
         return False
@@ -263,7 +287,16 @@ def _fits_from(j: int, time: int, sim: Arrays) -> bool:
 
 @jit
 def _come_back(j: int, what: int, time: int, sim: Arrays) -> None:
-    """Nodes come back at a time: those of a running job, of a promise, or any."""
+    """Check nodes again on which something becomes free at a time.
+
+    What a running job holds is added to ``sim.free_at``.
+
+    Args:
+        j: Job whose start is searched.
+        what: Running job that ends; `PROMISED` minus the row of a reservation; or `ANY_NODE`.
+        time: The time, ms.
+        sim: Simulation.
+    """
     if what >= 0:
         put_back(what, sim)
         row = sim.state[what].first_node
@@ -281,7 +314,7 @@ def _come_back(j: int, what: int, time: int, sim: Arrays) -> None:
 
 @jit
 def _look_again(j: int, node: int, time: int, sim: Arrays) -> None:
-    """Count anew for how many of a job's tasks there is room on a node, if there may be more than before."""
+    """Count again how many of a job's tasks fit on a node, if it may be more now."""
     if time <= sim.scarce[node].until and sim.sharing.counted == 1:
         return
     before = -1
@@ -315,7 +348,11 @@ def _look_again(j: int, node: int, time: int, sim: Arrays) -> None:
 
 @jit
 def reckon_scarce(node: int, begin: int, end: int, sim: Arrays) -> None:
-    """As `fit.reckon_least`, of a span to come; and when last there is as little of each amount as that."""
+    """Compute the minimum of each free amount of a node over a future span.
+
+    It is written to ``sim.min_free``, as by `fit.reckon_least`. For each amount, ``sim.scarce``
+    gets the last time at which as little is free.
+    """
     copy_row(sim.free_at, node, sim.min_free, node)
     scarce = sim.scarce[node]
     scarce.cores = scarce.memory = scarce.gpus = scarce.alone = 0
@@ -350,7 +387,10 @@ def reckon_scarce(node: int, begin: int, end: int, sim: Arrays) -> None:
 
 @jit
 def scarce_until(kind: int, node: int, fits: int, sim: Arrays) -> int:
-    """Until when a node has room for no more tasks than it was found to have: something is scarce then."""
+    """Return until when at most ``fits`` tasks fit on a node.
+
+    At that time, an amount is too scarce for one more task. It is 0 if there is no such time.
+    """
     scarce = sim.scarce[node]
     until = ZERO
     if sim.min_free[node, CORES] < (fits + 1) * sim.needs[kind, CORES]:
@@ -366,7 +406,14 @@ def scarce_until(kind: int, node: int, fits: int, sim: Arrays) -> int:
 
 @jit
 def _next_time(r: int, p: int, n: int, sim: Arrays) -> int:
-    """When something comes back next: of running jobs, of promises that are in order, or of others."""
+    """Return when something becomes free next; `NEVER` if nothing does.
+
+    Args:
+        r: Place of the next running job.
+        p: Place of the next reservation in ``sim.promise_end``.
+        n: Number of other entries in ``sim.times``.
+        sim: Simulation.
+    """
     time = NEVER
     if p < sim.rooms.promised:
         time = sim.promise_end[p].time
@@ -381,7 +428,7 @@ def _next_time(r: int, p: int, n: int, sim: Arrays) -> int:
 
 @jit
 def take_off(first: int, kept: bool, sim: Arrays) -> None:
-    """Take what a job was promised off its nodes; see `unlink`. Its rows are free then."""
+    """Remove a job's reservation from its nodes and free its rows; see `unlink`."""
     change_sums(first, RETURN, sim)
     row = first
     while row >= 0:
@@ -395,7 +442,7 @@ def take_off(first: int, kept: bool, sim: Arrays) -> None:
 
 @jit
 def choose_promised(first: int, sim: Arrays) -> None:
-    """Choose the nodes that a job was promised."""
+    """Choose the nodes that are reserved for a job."""
     n = ZERO
     row = first
     while row >= 0:

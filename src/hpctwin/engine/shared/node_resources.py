@@ -1,8 +1,9 @@
-"""Rows of amounts: what a node has, what is left of it, what a task of a kind of job asks of it.
+"""Rows of amounts: of a node, of what is left of it, and of a task of a kind.
 
-A row holds cores, memory, GPUs and to be alone on the node, then each consumable of the machine's nodes. Most
-machines have none, so that loops over the first four are of a length that is known when they are compiled.
-Last comes each GPU of a node, where they are counted one by one; see `gpus`.
+A row holds cores, memory, GPUs and being alone on the node, then each consumable of the cluster's
+nodes. Most clusters have no consumables. Loops over the first four therefore have a length that is
+known when they are compiled. The last columns are the GPUs of a node, if they are counted one by
+one; see `gpus`.
 """
 
 from __future__ import annotations
@@ -19,16 +20,22 @@ _COLUMNS: Any = np.arange(AMOUNTS)
 CORES, MEMORY, GPUS, ALONE = _COLUMNS
 
 ALL: Any = np.int64(2**40)
-"""To be alone on a node is to have all of this; any other job has 1. Also enough of what is not modelled."""
+"""Amount of `ALONE` that an exclusive job holds; any other job holds 1.
+
+It is also enough of what is not modeled.
+"""
 ONE_GPU: Any = np.int64(1000)
 """Thousandths of a GPU."""
 WHOLE: Any = np.int64(-1)
-"""In place of a number of tasks that are promised to a job: it is promised the node as a whole."""
+"""Used as the number of tasks in a reservation: the node is reserved as a whole."""
 
 
 @jit
 def held(kind: int, node: int, tasks: int, c: int, sim: Arrays) -> int:
-    """How much of an amount so many tasks of a kind of job hold on a node; `WHOLE` tasks hold all of it."""
+    """Return how much of an amount tasks of a kind hold on a node.
+
+    `WHOLE` tasks hold all of it, and so do tasks of an exclusive job.
+    """
     if sim.shape[kind].exclusive == 1 or tasks == WHOLE:
         return sim.whole[node, c]
     return sim.needs[kind, c] if c == ALONE else tasks * sim.needs[kind, c]
@@ -36,7 +43,7 @@ def held(kind: int, node: int, tasks: int, c: int, sim: Arrays) -> int:
 
 @jit
 def copy_row(source: Grid[int], row: int, to: Grid[int], place: int) -> None:
-    """Write a row of one table into a row of another."""
+    """Copy a row of one table into a row of another."""
     for c in range(AMOUNTS):
         to[place, c] = source[row, c]
     if to.width > AMOUNTS:
@@ -46,7 +53,7 @@ def copy_row(source: Grid[int], row: int, to: Grid[int], place: int) -> None:
 
 @jit
 def copy_all(source: Grid[int], to: Grid[int]) -> None:
-    """Write a table into another of the same size."""
+    """Copy a table into another of the same size."""
     for row in range(len(to)):
         for c in range(AMOUNTS):
             to[row, c] = source[row, c]
@@ -58,7 +65,7 @@ def copy_all(source: Grid[int], to: Grid[int]) -> None:
 
 @jit
 def take_held(kind: int, node: int, tasks: int, left: Grid[int], row: int, sim: Arrays) -> None:
-    """Take what so many tasks of a kind of job hold on a node out of a row."""
+    """Subtract what tasks of a kind hold on a node from a row."""
     for c in range(AMOUNTS):
         left[row, c] -= held(kind, node, tasks, c, sim)
     if left.width > AMOUNTS:
@@ -67,7 +74,7 @@ def take_held(kind: int, node: int, tasks: int, left: Grid[int], row: int, sim: 
 
 @jit
 def give_held(kind: int, node: int, tasks: int, left: Grid[int], row: int, sim: Arrays) -> None:
-    """Put what so many tasks of a kind of job hold on a node back into a row."""
+    """Add what tasks of a kind hold on a node to a row."""
     for c in range(AMOUNTS):
         left[row, c] += held(kind, node, tasks, c, sim)
     if left.width > AMOUNTS:
@@ -78,9 +85,9 @@ def give_held(kind: int, node: int, tasks: int, left: Grid[int], row: int, sim: 
 def lend_held(
     kind: int, node: int, tasks: int, sign: int, left: Grid[int], row: int, sim: Arrays
 ) -> None:
-    """Put what a job lends that is suspended into a row; or (TAKE) take it out again.
+    """Add what a suspended job lends to a row (`RETURN`), or subtract it (`TAKE`).
 
-    All but what its tasks ask for of memory, GPUs and consumables, which it keeps.
+    The job keeps the memory, GPUs and consumables that its tasks request, and lends the rest.
     """
     for c in range(left.width):
         lent = held(kind, node, tasks, c, sim)
@@ -93,14 +100,20 @@ def lend_held(
 def change_consumables(
     kind: int, node: int, tasks: int, sign: int, left: Grid[int], row: int, sim: Arrays
 ) -> None:
-    """The same of consumables; apart, so that what nearly all machines need lies within loops over nodes."""
+    """Add the consumables that tasks of a kind hold to a row, times ``sign``.
+
+    This is separate so that what nearly all clusters need is inlined in loops over nodes.
+    """
     for c in range(AMOUNTS, left.width):
         left[row, c] += sign * held(kind, node, tasks, c, sim)
 
 
 @jit
 def take_asked(kind: int, tasks: int, left: Grid[int], row: int, sim: Arrays) -> None:
-    """Take what so many tasks ask out of a row, exclusive or not; but for being alone."""
+    """Subtract what tasks request from a row, whether or not they are exclusive.
+
+    Being alone on the node is not subtracted.
+    """
     for c in range(ALONE):
         left[row, c] -= tasks * sim.needs[kind, c]
     for c in range(AMOUNTS, left.width):
@@ -109,7 +122,7 @@ def take_asked(kind: int, tasks: int, left: Grid[int], row: int, sim: Arrays) ->
 
 @jit
 def tasks_on(kind: int, node: int, left: Grid[int], sim: Arrays) -> int:
-    """For how many tasks of a kind of job there is room on a node, given what is left of each node."""
+    """Return how many tasks of a kind fit on a node, given what is left of it."""
     room = common_room(kind, node, left, sim)
     if room > 0 and left.width > AMOUNTS:
         room = min(room, consumables_on(kind, node, left, sim))
@@ -118,7 +131,7 @@ def tasks_on(kind: int, node: int, left: Grid[int], sim: Arrays) -> int:
 
 @jit
 def has_common_room(kind: int, node: int, left: Grid[int], sim: Arrays) -> bool:
-    """Whether there is room for one task, by all but consumables."""
+    """Return whether one task fits, by all amounts except consumables."""
     if sim.shape[kind].exclusive == 1:
         if left[node, ALONE] < ALL:
             return False
@@ -132,7 +145,7 @@ def has_common_room(kind: int, node: int, left: Grid[int], sim: Arrays) -> bool:
 
 @jit
 def has_room(kind: int, node: int, left: Grid[int], sim: Arrays) -> bool:
-    """Whether there is room for one task of a kind of job on a node, given what is left of each node."""
+    """Return whether one task of a kind fits on a node, given what is left of it."""
     if not has_common_room(kind, node, left, sim):
         return False
     return left.width == AMOUNTS or consumables_on(kind, node, left, sim) > 0
@@ -140,7 +153,10 @@ def has_room(kind: int, node: int, left: Grid[int], sim: Arrays) -> bool:
 
 @jit
 def common_room(kind: int, node: int, left: Grid[int], sim: Arrays) -> int:
-    """As `tasks_on`, by all but consumables; small, so that loops over nodes have it within."""
+    """Return the same as `tasks_on`, by all amounts except consumables.
+
+    It is small, so that it is inlined in loops over nodes.
+    """
     if not has_common_room(kind, node, left, sim):
         return 0
     room = ALL
@@ -152,7 +168,7 @@ def common_room(kind: int, node: int, left: Grid[int], sim: Arrays) -> int:
 
 @jit
 def consumables_on(kind: int, node: int, left: Grid[int], sim: Arrays) -> int:
-    """As `tasks_on`, by consumables and single GPUs alone."""
+    """Return the same as `tasks_on`, by consumables and single GPUs only."""
     room = ALL
     for c in range(AMOUNTS, left.width):
         if left[node, c] < sim.needs[kind, c]:
@@ -164,7 +180,10 @@ def consumables_on(kind: int, node: int, left: Grid[int], sim: Arrays) -> int:
 
 @jit
 def gpus_on(kind: int, node: int, left: Grid[int], sim: Arrays) -> int:
-    """As `tasks_on`, by the GPUs of a node one by one: a part lies on one of them, whole ones are free."""
+    """Return the same as `tasks_on`, by the single GPUs of a node.
+
+    A fraction is on one GPU. A whole GPU must be entirely free.
+    """
     room = ALL
     for r in range(ranges(kind, sim)):
         asked = asked_in(kind, r, sim)
@@ -176,13 +195,16 @@ def gpus_on(kind: int, node: int, left: Grid[int], sim: Arrays) -> int:
 
 @jit
 def ranges(kind: int, sim: Arrays) -> int:
-    """Into so many ranges of columns do GPUs fall: by type for who says of which type, else all are one."""
+    """Return the number of column ranges in which GPUs are counted.
+
+    If the kind requests types of GPUs, each type is a range; else all GPUs are one.
+    """
     return sim.sharing.types if sim.shape[kind].typed == 1 else ONE
 
 
 @jit
 def asked_in(kind: int, r: int, sim: Arrays) -> int:
-    """How much a task asks of the GPUs in a range, in thousandths."""
+    """Return how much a task requests of the GPUs in a range, in thousandths."""
     if sim.shape[kind].typed == 0:
         return sim.needs[kind, GPUS]
     return sim.needs[kind, sim.needs.width - sim.sharing.gpus - sim.sharing.types + r]
@@ -190,14 +212,14 @@ def asked_in(kind: int, r: int, sim: Arrays) -> int:
 
 @jit
 def range_from(kind: int, r: int, left: Grid[int], sim: Arrays) -> int:
-    """The first column of a range."""
+    """Return the first column of a range."""
     first = left.width - sim.sharing.gpus
     return first + sim.type_at[r] if sim.shape[kind].typed == 1 else first
 
 
 @jit
 def range_upto(kind: int, r: int, left: Grid[int], sim: Arrays) -> int:
-    """The column after its last."""
+    """Return the column after the last one of a range."""
     if sim.shape[kind].typed == 0:
         return left.width
     return left.width - sim.sharing.gpus + sim.type_at[r + 1]
@@ -205,7 +227,7 @@ def range_upto(kind: int, r: int, left: Grid[int], sim: Arrays) -> int:
 
 @jit
 def _room_among(asked: int, node: int, begin: int, upto: int, left: Grid[int]) -> int:
-    """For how many tasks there is room on the GPUs in some columns."""
+    """Return how many tasks fit on the GPUs in a range of columns."""
     part = asked % ONE_GPU
     whole = asked // ONE_GPU
     free = ZERO

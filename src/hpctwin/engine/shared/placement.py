@@ -1,4 +1,4 @@
-"""Which nodes a job gets of those that have room for it: what all placements have in common."""
+"""Choice of a job's nodes among those on which it fits, common to all placements."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ __all__ = ["choose", "choose_for", "give", "give_most", "has_less", "ready_at"]
 
 @jit
 def choose(j: int, sim: Arrays) -> None:
-    """Choose from the nodes in ``sim.fits`` and set ``sim.chosen_nodes`` and ``sim.chosen_tasks``.
+    """Choose nodes from ``sim.fits`` for a job.
 
-    Of a job that `goes_by_kind` they are chosen already; see `kinds`.
+    It sets ``sim.chosen_nodes`` and ``sim.chosen_tasks``. If a job `goes_by_kind`, its nodes are
+    chosen already; see `mixed_tasks`.
     """
     kind = sim.job[j].kind
     if not goes_by_kind(kind, sim):
@@ -27,7 +28,7 @@ def choose(j: int, sim: Arrays) -> None:
 
 @jit
 def choose_for(j: int, kind: int, sim: Arrays) -> None:
-    """Choose nodes for tasks of one kind of a job, after those that were chosen for others."""
+    """Choose nodes for a job's tasks of one kind, after those chosen for other kinds."""
     sim.sharing.before = sim.sharing.chosen
     sim.sharing.kind = kind
     sim.sharing.laid = 0
@@ -42,7 +43,8 @@ def choose_for(j: int, kind: int, sim: Arrays) -> None:
 def _give_widely(kind: int, sim: Arrays) -> None:
     """Choose as many nodes as a job can have, by number, whatever the placement.
 
-    As ``--spread-job`` of Slurm (22.05: ``_eval_nodes_spread`` and ``dist_tasks_compute_c_b`` of cons_tres).
+    It is like ``--spread-job`` of Slurm (22.05: ``_eval_nodes_spread`` and
+    ``dist_tasks_compute_c_b`` of cons_tres).
     """
     shape = sim.shape[kind]
     sharing = sim.sharing
@@ -50,7 +52,7 @@ def _give_widely(kind: int, sim: Arrays) -> None:
     node = sim.rooms.first
     while sharing.chosen - sharing.before < shape.tasks and node < len(sim.share):
         if sim.fits[node] > 0:
-            # What it may have at most: one task, whatever those before it may have.
+            # At most the tasks that the nodes before it cannot have, but at least one.
             sim.fits[node] = min(sim.fits[node], shape.most, max(ONE, unshared))
             unshared -= sim.fits[node]
             give(node, ONE, sim)
@@ -60,7 +62,7 @@ def _give_widely(kind: int, sim: Arrays) -> None:
         open_to_more = ZERO
         for n in range(sharing.before, sharing.chosen):
             open_to_more += sim.chosen_tasks[n] < sim.fits[sim.chosen_nodes[n]]
-        # So many rounds as one, or the last one.
+        # Several full rounds at once; the last round may be partial.
         rounds = max(ONE, left // open_to_more)
         for n in range(sharing.before, sharing.chosen):
             more = min(rounds, sim.fits[sim.chosen_nodes[n]] - sim.chosen_tasks[n], left)
@@ -70,15 +72,15 @@ def _give_widely(kind: int, sim: Arrays) -> None:
 
 @jit
 def give(node: int, tasks: int, sim: Arrays) -> None:
-    """Choose a node for so many tasks."""
+    """Choose a node for a number of tasks."""
     hold(sim.sharing.kind, node, tasks, sim)
 
 
 @jit
 def give_most(node: int, left: int, sim: Arrays) -> int:
-    """Give a node as many tasks as it can have of those that are left; how many are left then.
+    """Give a node as many of the remaining tasks as fit; return how many remain.
 
-    One is left for each further node that the job must have. The node has no room any more.
+    One task is kept for each further node that the job must have. Afterwards the node is full.
     """
     shape = sim.shape[sim.sharing.kind]
     has = sim.sharing.chosen - sim.sharing.before
@@ -93,7 +95,7 @@ def give_most(node: int, left: int, sim: Arrays) -> int:
 
 @jit
 def has_less(a: int, b: int, sim: Arrays) -> bool:
-    """Whether one node has less left than another: GPUs, then cores, then memory."""
+    """Return whether a node has less left than another: GPUs, then cores, then memory."""
     if sim.min_free[a, GPUS] != sim.min_free[b, GPUS]:
         return sim.min_free[a, GPUS] < sim.min_free[b, GPUS]
     if sim.min_free[a, CORES] != sim.min_free[b, CORES]:
@@ -103,5 +105,5 @@ def has_less(a: int, b: int, sim: Arrays) -> bool:
 
 @jit
 def ready_at(node: int, sim: Arrays) -> int:
-    """When a node is on, where that comes first; else the same for all."""
+    """Return when a node is on, if the nodes that are on soonest come first; else 0."""
     return active_from(node, sim) if sim.rules.preferred == SOONEST else ZERO

@@ -1,4 +1,7 @@
-"""Which shared nodes `psas-ipm` switches on and off: by when each is promised to a job that waits."""
+"""Which shared nodes `psas-ipm` switches on and off.
+
+It depends on when each node is reserved for a pending job.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,10 @@ __all__ = ["MANAGED_SHARED"]
 
 @jit
 def promise_waiting(sim: Arrays) -> None:
-    """Promise nodes to all waiting jobs, each its earliest start in the ordering's order."""
+    """Reserve nodes for pending jobs in order, each at its earliest start.
+
+    The first `AHEAD` jobs are considered.
+    """
     begin_anew(sim)
     reckon_fairshare(sim)
     for c in range(len(sim.not_before)):
@@ -46,14 +52,17 @@ def promise_waiting(sim: Arrays) -> None:
 
 @jit
 def first_use(node: int, sim: Arrays) -> int:
-    """When a node is first promised to a job; NEVER if it is to none."""
+    """Return when the first reservation of a node begins; NEVER if it has none."""
     row = sim.share[node].promise
     return sim.promise[row].start if row >= 0 else NEVER
 
 
 @jit
 def wake_promised(sim: Arrays) -> None:
-    """Wake the nodes that must be on in time for the jobs they are promised to."""
+    """Wake the nodes that must be on in time for their first reservations.
+
+    It also sets the time at which the next node must be woken.
+    """
     now = sim.clock.now
     for node in range(len(sim.share)):
         own = sim.node[node]
@@ -68,7 +77,10 @@ def wake_promised(sim: Arrays) -> None:
 
 @jit
 def is_spared(node: int, sim: Arrays) -> bool:
-    """Whether an idle node could be off and on again before the first job that it is promised to."""
+    """Return whether a node can be off and on again before its first reservation.
+
+    If no job is pending, it can.
+    """
     if sim.clock.queued == 0:
         return True
     sleep = sim.sleep[sim.pool_of[node] * sim.rules.depths]
@@ -77,7 +89,11 @@ def is_spared(node: int, sim: Arrays) -> bool:
 
 @jit
 def switch_off_spared(sim: Arrays) -> bool:
-    """Switch off what has been as it is for its timeout, the last first; whether any is asleep at once."""
+    """Switch off nodes whose timeout has ended, the last nodes first.
+
+    Returns:
+        Whether any node is asleep at once.
+    """
     now = sim.clock.now
     at_once = False
     count_idle(sim)
@@ -87,7 +103,7 @@ def switch_off_spared(sim: Arrays) -> bool:
         own = sim.node[node]
         group = sim.pool[sim.pool_of[node]].group
         if own.power == ASLEEP:
-            # Who waits could need it sooner than it would be back from deeper.
+            # A pending job may need it before it could return from deeper sleep.
             if sim.clock.queued > 0:
                 continue
             switch_off(node, own.depth + 1, sim)
@@ -102,7 +118,7 @@ def switch_off_spared(sim: Arrays) -> bool:
 
 
 def after_pass_managed_shared(sim: Arrays) -> None:
-    """Nodes are woken in time for the plan, and left on if it needs them soon."""
+    """Wake nodes in time for the plan; keep nodes on that the plan needs soon."""
     first = note_use(sim)
     sim.clock.wake_at = NEVER
     if sim.clock.queued > 0:
@@ -110,7 +126,7 @@ def after_pass_managed_shared(sim: Arrays) -> None:
             promise_waiting(sim)
         wake_promised(sim)
     at_once = first <= sim.clock.now and switch_off_spared(sim)
-    # Transitions that take no time are over at once.
+    # Transitions that take no time end at once.
     end_transitions(sim)
     note_use(sim)
     look_again(sim.clock.now if at_once else next_due(sim), sim)

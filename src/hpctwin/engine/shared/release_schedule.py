@@ -1,7 +1,7 @@
-"""The jobs on a shared node by their planned ends, of nodes of which somebody asked.
+"""Jobs on shared nodes by planned end, listed for a node when it is first needed.
 
-They lie in a row of a table, sorted, so that going through them touches no memory but that row. A node
-that has too many is not listed until it has few again.
+The list of a node is a sorted row of a table, so reading it touches no other memory. If a node has
+too many jobs, it is not listed until it has few again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ TOO_MANY = -1
 
 @jit
 def put_leaving(node: int, planned: int, kind: int, tasks: int, sim: Arrays) -> None:
-    """Add tasks of a job to the list of a node that has one."""
+    """Add tasks of a job to the list of a node, if the node is listed."""
     n = sim.listed[node]
     if sim.rooms.valid == 0 or n < 0:
         return
@@ -36,7 +36,10 @@ def put_leaving(node: int, planned: int, kind: int, tasks: int, sim: Arrays) -> 
 
 @jit
 def drop_leaving(node: int, planned: int, kind: int, tasks: int, sim: Arrays) -> None:
-    """Take tasks of a job off the list of a node; which of several that are alike does not matter."""
+    """Remove tasks of a job from the list of a node.
+
+    If several entries are equal, any of them may be removed.
+    """
     n = sim.listed[node]
     if sim.rooms.valid == 0 or n < 0:
         if n == TOO_MANY and 2 * sim.share[node].jobs < sim.leaves_at.width:
@@ -61,7 +64,7 @@ def drop_leaving(node: int, planned: int, kind: int, tasks: int, sim: Arrays) ->
 
 @jit
 def list_leaving(node: int, sim: Arrays) -> bool:
-    """List who is on a node if that is not done yet; whether it could be."""
+    """List the jobs on a node, unless done already; return whether it is listed."""
     if sim.listed[node] == NOT_LISTED:
         sim.listed[node] = 0
         row = sim.share[node].part

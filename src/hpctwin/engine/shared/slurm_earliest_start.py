@@ -1,9 +1,9 @@
-"""When Slurm's backfill has a job start on shared nodes, and on which.
+"""When Slurm's backfill starts a job on shared nodes, and on which.
 
-As its backfill plugin and its selection of parts of nodes do it (22.05: ``backfill.c``, ``job_test.c`` of
-cons_tres). A job is tried from a time on with the nodes that nobody keeps while it would run (`node_spans`).
-Of these it has what is left when running jobs have ended: they are taken off by their planned ends, more at a
-time each time.
+This follows its backfill plugin and its selection of parts of nodes (22.05: ``backfill.c``,
+``job_test.c`` of cons_tres). A job is tried from a time on with the nodes that are in no
+reservation while it would run (`capacity.node_reservations`). It gets what is left of them when
+running jobs have ended. Running jobs are removed by planned end, more of them in each step.
 """
 
 from __future__ import annotations
@@ -40,16 +40,22 @@ from hpctwin.engine.state.layout import NEVER, TAKE, ZERO, Arrays
 __all__ = ["reserve_rounded"]
 
 STRETCH_MS = 30_000
-"""Jobs that end within so long of each other are taken off together, at first."""
+"""Jobs that end within this time of each other are removed together, at first."""
 KEPT_OFF = 2**20 * ALL
-"""More than jobs could have of being alone, all that are suspended on a node together."""
+"""Amount of `ALONE` that is taken from a node to exclude it.
+
+It exceeds what all jobs that are suspended on a node could have of it together.
+"""
 JUST = 1
-"""A promise is noted so much earlier, for who ends just when nodes begin to be kept is in the way."""
+"""Reservations are recorded earlier by this, ms.
+
+A job that ends exactly when nodes begin to be reserved is thus in the way.
+"""
 
 
 @jit
 def could_fit(kind: int, sim: Arrays) -> bool:
-    """Whether a kind of job would fit the nodes that it may have (``CLEAR``) if they were empty."""
+    """Return whether a kind of job would fit the nodes in ``CLEAR`` if all were empty."""
     if goes_by_kind(kind, sim):
         return True
     shape = sim.shape[kind]
@@ -69,9 +75,9 @@ def could_fit(kind: int, sim: Arrays) -> bool:
 
 @jit
 def leave_clear(sim: Arrays) -> None:
-    """Have ``sim.free_at`` say what is free now of the nodes that a job may have (``CLEAR``).
+    """Set ``sim.free_at`` to what is free now on the nodes in ``CLEAR``.
 
-    Of all others it says less than nothing, whatever comes to be free there.
+    For all other nodes it is less than zero, whatever becomes free there.
     """
     for node in range(len(sim.share)):
         copy_row(sim.left, node, sim.free_at, node)
@@ -81,7 +87,10 @@ def leave_clear(sim: Arrays) -> None:
 
 @jit
 def fits_clear(j: int, start: int, sim: Arrays) -> bool:
-    """Whether a job that starts at a time fits into ``sim.free_at``; sets what placements read."""
+    """Return whether a job that starts at a time fits ``sim.free_at``.
+
+    It sets what placements read.
+    """
     kind = sim.job[j].kind
     shape = sim.shape[kind]
     end = start + sim.job[j].expected
@@ -111,7 +120,7 @@ def fits_clear(j: int, start: int, sim: Arrays) -> bool:
 
 @jit
 def is_on_clear(j: int, sim: Arrays) -> bool:
-    """Whether a running job is on any of the nodes of `leave_clear`."""
+    """Return whether a running job is on any of the nodes in ``CLEAR``."""
     row = sim.state[j].first_node
     while row >= 0:
         if has(CLEAR, sim.part[row].node, sim):
@@ -122,7 +131,7 @@ def is_on_clear(j: int, sim: Arrays) -> bool:
 
 @jit
 def running_from(r: int, sim: Arrays) -> int:
-    """The place of the next job, from one on, of those that run until their planned ends."""
+    """Return the next place, from ``r`` on, of a job that runs until its planned end."""
     while r < sim.clock.run_end and (sim.run[r].job < 0 or leaves_early(r, sim)):
         r += 1
     return r
@@ -130,7 +139,13 @@ def running_from(r: int, sim: Arrays) -> int:
 
 @jit
 def next_end(r: int, n: int, sim: Arrays) -> int:
-    """When the next running job ends, of those from a place on and ``n`` that are overdue, or preempted."""
+    """Return when the next running job ends; NEVER if none is left.
+
+    Args:
+        r: Place of the next job that runs until its planned end.
+        n: Number of overdue or preempted jobs in ``sim.times``.
+        sim: Simulation.
+    """
     end = NEVER
     if r < sim.clock.run_end:
         end = sim.run[r].planned
@@ -141,7 +156,16 @@ def next_end(r: int, n: int, sim: Arrays) -> int:
 
 @jit
 def as_jobs_end(j: int, since: int, upto: int, sim: Arrays) -> int:
-    """When a job fits the nodes of `leave_clear`, from a time to another; -1 if it does not by then."""
+    """Return when a job fits the nodes of `leave_clear`, as running jobs end.
+
+    Args:
+        j: Job.
+        since, upto: Earliest and latest time, ms.
+        sim: Simulation.
+
+    Returns:
+        The time, ms; -1 if it does not fit by ``upto``.
+    """
     now = sim.clock.now
     if fits_clear(j, since, sim):
         return since
@@ -187,7 +211,10 @@ def as_jobs_end(j: int, since: int, upto: int, sim: Arrays) -> int:
 
 @jit
 def keep(j: int, begins: int, ends: int, wide: bool, sim: Arrays) -> None:
-    """Keep the nodes that were picked for a job, as wholes, and cluster-wide resources if ``wide``."""
+    """Reserve the nodes that were picked for a job, as whole nodes.
+
+    Cluster-wide resources are reserved too if ``wide``.
+    """
     for n in range(sim.sharing.chosen):
         sim.chosen_tasks[n] = WHOLE
     promise_nodes(j, begins - JUST, ends, sim)
@@ -198,7 +225,10 @@ def keep(j: int, begins: int, ends: int, wide: bool, sim: Arrays) -> None:
 
 @jit
 def reserve_rounded(j: int, last: int, step: int, up: int, wide: bool, sim: Arrays) -> int:
-    """Reserve the nodes on which a job can start first, as wholes; see `capacity_models.Capacity`."""
+    """Reserve the nodes on which a job can start first, as whole nodes.
+
+    See `capacity_models.Capacity`.
+    """
     kind = sim.job[j].kind
     length = sim.job[j].expected
     since = sim.clock.now

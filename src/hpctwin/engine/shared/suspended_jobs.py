@@ -1,8 +1,8 @@
-"""Jobs that are suspended for others on shared nodes: of whose cores others have some.
+"""Suspended jobs on shared nodes, while other jobs use some of their cores.
 
-Such a job keeps what it holds, and in what is left of a node (``sim.left``) its cores count as its own,
-though others have them: less than nothing may be left. Those that run never have more cores of a node than
-there are.
+Such a job keeps what it holds. In ``sim.left``, its cores count as its own although other jobs have
+them. An amount there may therefore be less than zero. The running jobs never have more cores of a
+node than it has.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["WAKE_SHARED", "expect_shared", "order_by_level", "settle_cores"]
 
 @jit
 def goes_before(a: int, b: int, sim: Arrays) -> bool:
-    """Whether one job has its cores again before another."""
+    """Return whether a job gets its cores back before another."""
     one = sim.yields[sim.claim[a].standing].level
     other = sim.yields[sim.claim[b].standing].level
     if one != other:
@@ -32,7 +32,7 @@ def goes_before(a: int, b: int, sim: Arrays) -> bool:
 
 @jit
 def order_by_level(n: int, sim: Arrays) -> None:
-    """Order the first ``n`` of ``sim.stack``: by falling level of their classes, then as submitted."""
+    """Sort the first ``n`` jobs of ``sim.stack`` by falling level, then as submitted."""
     for i in range(1, n):
         j = sim.stack[i]
         at = i
@@ -44,13 +44,16 @@ def order_by_level(n: int, sim: Arrays) -> None:
 
 @jit
 def is_above(r: int, j: int, sim: Arrays) -> bool:
-    """Whether a job is of those for which another of the same node may be suspended."""
+    """Return whether job ``j`` may be suspended for job ``r`` of the same node."""
     return sim.preempts[sim.claim[r].standing, sim.claim[j].standing] != 0
 
 
 @jit
 def has_cores_on(j: int, node: int, sim: Arrays) -> bool:
-    """Whether a job has its cores of a node beside those that run there, and those that come before it."""
+    """Return whether a node has a job's cores next to those of running jobs.
+
+    The cores of jobs for which it may be suspended (`is_above`) must fit too.
+    """
     cores = sim.whole[node, CORES]
     alone = sim.whole[node, ALONE]
     row = sim.share[node].part
@@ -69,7 +72,7 @@ def has_cores_on(j: int, node: int, sim: Arrays) -> bool:
 
 @jit
 def has_cores(j: int, sim: Arrays) -> bool:
-    """The same of all its nodes."""
+    """Return whether all nodes of a job have its cores; see `has_cores_on`."""
     row = sim.state[j].first_node
     while row >= 0:
         if not has_cores_on(j, sim.part[row].node, sim):
@@ -80,9 +83,10 @@ def has_cores(j: int, sim: Arrays) -> bool:
 
 @jit
 def settle_cores(n: int, sim: Arrays) -> None:
-    """Of the first ``n`` of ``sim.stack``, in order, those run that have their cores.
+    """Resume jobs of ``sim.stack`` that have their cores, and suspend the others.
 
-    These are all that are suspended, and others that run and are tried (``Cut.tried``).
+    The first ``n`` jobs are decided in order. They are all suspended jobs, and running jobs that
+    are tried (`Cut.tried`).
     """
     for i in range(n):
         j = sim.stack[i]
@@ -96,7 +100,7 @@ def settle_cores(n: int, sim: Arrays) -> None:
 
 
 def wake_shared(sim: Arrays) -> None:
-    """Those go on that have their cores on all their nodes."""
+    """Resume suspended jobs that have their cores on all their nodes."""
     n = list_suspended(sim)
     order_by_level(n, sim)
     settle_cores(n, sim)
@@ -107,9 +111,10 @@ WAKE_SHARED = Kernel(wake_shared, types.void(SIM))
 
 @jit
 def expect_shared(n: int, sim: Arrays) -> None:
-    """Reckon anew when those suspended of the first ``n`` of ``sim.stack``, in order, go on.
+    """Recompute when suspended jobs among the first ``n`` of ``sim.stack`` resume.
 
-    That is when all on their nodes for which they may be suspended are expected to end.
+    They are in order. A job resumes when all jobs on its nodes for which it may be suspended are
+    expected to end.
     """
     for i in range(n):
         j = sim.stack[i]

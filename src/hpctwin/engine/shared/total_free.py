@@ -1,9 +1,13 @@
-"""What all shared nodes have left together, over time: a job does not fit before there is enough of that.
+"""Sums of the free amounts of all shared nodes, over time.
 
-A table in order of time, of what running jobs and promises leave. Where it has too little anywhere in the
-span of a job, no node need be looked at. It is made when an earliest start is first sought in a pass, if
-there are promises enough to pay for it, and kept as jobs are promised nodes and start; so is in which order
-promises end. Each of these takes as many steps as there are rows, two a job at most.
+A job does not fit before enough is free. The table is sorted by time, and holds what running jobs
+and reservations leave. If it has too little anywhere in the span of a job, no node needs to be
+checked.
+
+The table is made when an earliest start is first searched in a pass, if there are enough
+reservations for it to pay. It is then updated as nodes are reserved and jobs start, and so is the
+order in which reservations end. Each update takes as many steps as there are rows, which are at
+most two for each job.
 """
 
 from __future__ import annotations
@@ -17,22 +21,22 @@ from hpctwin.engine.state.layout import NEVER, ONE, TAKE, ZERO, Arrays
 __all__ = ["change_sums", "enough_from", "first_after", "forget_sums", "start_in_sums"]
 
 ENOUGH = 8
-"""Rows of promises from which on it pays, …"""
+"""Number of rows of reservations from which the table pays, …"""
 RUNNING = 8
-"""… if no more jobs run than so many for each of them."""
+"""… if at most this many jobs run for each of them."""
 ENDS = NEVER // 2
-"""More than there are rows of promises: it marks their ends."""
+"""Number that marks the end of a reservation, plus its row; greater than any row."""
 
 
 @jit
 def forget_sums(sim: Arrays) -> None:
-    """Nothing is known of what is left together."""
+    """Mark the table as not valid."""
     sim.rooms.sums = 0
 
 
 @jit
 def add(row: int, kind: int, node: int, tasks: int, sign: int, sim: Arrays) -> None:
-    """Add what tasks of a kind hold on a node to a row; or take it out."""
+    """Add what tasks of a kind hold on a node to a row, times ``sign``."""
     own = sim.sums[row]
     own.cores += sign * held(kind, node, tasks, CORES, sim)
     own.memory += sign * held(kind, node, tasks, MEMORY, sim)
@@ -41,7 +45,7 @@ def add(row: int, kind: int, node: int, tasks: int, sign: int, sim: Arrays) -> N
 
 @jit
 def add_job(row: int, j: int, sim: Arrays) -> None:
-    """Add what a running job holds."""
+    """Add what a running job holds to a row."""
     p = sim.state[j].first_node
     while p >= 0:
         part = sim.part[p]
@@ -51,7 +55,7 @@ def add_job(row: int, j: int, sim: Arrays) -> None:
 
 @jit
 def add_promise(row: int, first: int, sign: int, sim: Arrays) -> None:
-    """Add what a job is promised."""
+    """Add what is reserved for a job to a row, times ``sign``."""
     p = first
     while p >= 0:
         own = sim.promise[p]
@@ -61,7 +65,13 @@ def add_promise(row: int, first: int, sign: int, sim: Arrays) -> None:
 
 @jit
 def list_events(sim: Arrays) -> int:
-    """Put into ``sim.times`` when running jobs end, and when promises begin (-1 - row) and end; how many."""
+    """Put the ends of running jobs, and the spans of reservations, into ``sim.times``.
+
+    An entry is a job, -1 minus a row (start), or `ENDS` plus a row (end).
+
+    Returns:
+        Number of entries.
+    """
     n = ZERO
     for place in range(sim.clock.run_first, sim.clock.run_end):
         r = sim.run[place].job
@@ -77,7 +87,7 @@ def list_events(sim: Arrays) -> int:
 
 @jit
 def make_sums(sim: Arrays) -> None:
-    """Reckon what is left together from now on."""
+    """Compute what is free on all nodes together, from now on."""
     row = ZERO
     sim.sums[row].time = sim.clock.now
     sim.sums[row].cores = 0
@@ -111,7 +121,7 @@ def make_sums(sim: Arrays) -> None:
 
 @jit
 def copy_sums(row: int, to: int, sim: Arrays) -> None:
-    """Write a row over another."""
+    """Copy a row over another."""
     one = sim.sums[row]
     other = sim.sums[to]
     other.time = one.time
@@ -122,7 +132,7 @@ def copy_sums(row: int, to: int, sim: Arrays) -> None:
 
 @jit
 def row_of(time: int, sim: Arrays) -> int:
-    """The row that begins at a time, which is not past; it is made if there is none."""
+    """Return the row that begins at a time, which is not past; insert it if missing."""
     low = ZERO
     high = sim.rooms.sums
     while high - low > 1:
@@ -142,7 +152,7 @@ def row_of(time: int, sim: Arrays) -> int:
 
 @jit
 def clear_behind(sim: Arrays) -> int:
-    """A row behind those in use, of nothing."""
+    """Set the row behind those in use to zero, and return it."""
     row = sim.rooms.sums
     sim.sums[row].cores = 0
     sim.sums[row].memory = 0
@@ -152,7 +162,10 @@ def clear_behind(sim: Arrays) -> int:
 
 @jit
 def change_rows(start: int, end: int, sign: int, sim: Arrays) -> None:
-    """Add what is in the row behind those in use to a span; or take it out."""
+    """Add the row behind those in use to all rows of a span, times ``sign``.
+
+    If the table is full, it is marked as not valid instead.
+    """
     asked = sim.sums[sim.rooms.sums]
     cores = sign * asked.cores
     memory = sign * asked.memory
@@ -170,7 +183,7 @@ def change_rows(start: int, end: int, sign: int, sim: Arrays) -> None:
 
 @jit
 def first_after(time: int, sim: Arrays) -> int:
-    """The place in ``sim.promise_end`` of the first that ends after a time."""
+    """Return the place in ``sim.promise_end`` of the first end after a time."""
     low = ZERO
     high = sim.rooms.promised
     while low < high:
@@ -184,7 +197,7 @@ def first_after(time: int, sim: Arrays) -> int:
 
 @jit
 def put_end(first: int, sim: Arrays) -> None:
-    """Put when a promise ends among the others."""
+    """Insert the end of a reservation into ``sim.promise_end``, which is sorted."""
     end = sim.promise[first].end
     place = sim.rooms.promised
     while place > 0 and sim.promise_end[place - 1].time > end:
@@ -198,7 +211,7 @@ def put_end(first: int, sim: Arrays) -> None:
 
 @jit
 def drop_end(first: int, sim: Arrays) -> None:
-    """Take it out again."""
+    """Remove the end of a reservation from ``sim.promise_end``."""
     place = first_after(sim.promise[first].end - 1, sim)
     while sim.promise_end[place].job != first:
         place += 1
@@ -210,7 +223,7 @@ def drop_end(first: int, sim: Arrays) -> None:
 
 @jit
 def change_sums(first: int, sign: int, sim: Arrays) -> None:
-    """A job is promised nodes (TAKE), or not any more (RETURN)."""
+    """Update the table for a reservation that is made (`TAKE`) or removed (`RETURN`)."""
     if sim.rooms.sums == 0:
         return
     if sign == TAKE:
@@ -223,7 +236,7 @@ def change_sums(first: int, sign: int, sim: Arrays) -> None:
 
 @jit
 def start_in_sums(j: int, sim: Arrays) -> None:
-    """A job has just started."""
+    """Update the table for a job that has just started."""
     if sim.rooms.sums == 0:
         return
     add_job(clear_behind(sim), j, sim)
@@ -232,7 +245,11 @@ def start_in_sums(j: int, sim: Arrays) -> None:
 
 @jit
 def enough_from(j: int, time: int, sim: Arrays) -> int:
-    """The first time, not before another, from which on there is enough all the time a job would run."""
+    """Return a time, not before another, before which a job cannot fit.
+
+    From then on, enough is free on all nodes together for as long as the job would run. The given
+    time is returned if the table does not apply to the job, or would not pay.
+    """
     kind = sim.job[j].kind
     if len(sim.cut) > 0 or goes_by_kind(kind, sim):
         return time

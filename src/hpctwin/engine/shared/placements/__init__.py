@@ -1,8 +1,8 @@
 """Placements on shared nodes: one module each, with a `Kernel` named ``PLACE``.
 
-See `engine.compile.policy_modules`. The kernel is ``(j, sim) -> None``. From the nodes where tasks of the job
-fit (``sim.fits``, in tasks; ``sim.min_free``: the scarcest free amount) it chooses some, and gives each its
-tasks by `placement.give`.
+See `engine.compile.policy_modules`. The kernel is ``(j, sim) -> None``. It chooses among the nodes
+on which tasks of the job fit, and assigns tasks to each with `placement.give`. ``sim.fits`` is the
+number of tasks that fit on a node, ``sim.min_free`` the minimum of each free amount.
 """
 
 from __future__ import annotations
@@ -17,4 +17,4 @@ if TYPE_CHECKING:
 __all__ = ["SHARED_PLACEMENTS"]
 
 SHARED_PLACEMENTS: Modules[Kernel] = Modules(__name__, "PLACE")
-"""By name."""
+"""Placements on shared nodes, by name."""

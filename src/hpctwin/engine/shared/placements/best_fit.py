@@ -1,4 +1,4 @@
-"""The one node that all tasks fit with the least left over; else those with room for most tasks first."""
+"""The tightest node that fits all tasks; else the nodes that fit most tasks first."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _is_tighter(node: int, best: int, sim: Arrays) -> bool:
 
 @jit
 def _tightest(tasks: int, most: int, sim: Arrays) -> int:
-    """Of the nodes that alone can have all tasks, the one with the least left; -1 if there is none."""
+    """Return the node with the least left that fits all tasks; -1 if there is none."""
     best = -1
     if tasks <= most:
         for node in range(len(sim.share)):
@@ -39,7 +39,7 @@ def _is_fuller(node: int, best: int, sim: Arrays) -> bool:
 
 @jit
 def _fullest(sim: Arrays) -> int:
-    """The node with room for most tasks; of equal ones that with the least left."""
+    """Return the node that fits most tasks; of equal ones, that with the least left."""
     best = -1
     for node in range(len(sim.share)):
         if sim.fits[node] > 0 and (best < 0 or _is_fuller(node, best, sim)):
@@ -48,7 +48,7 @@ def _fullest(sim: Arrays) -> int:
 
 
 def place_best_fit(j: int, sim: Arrays) -> None:
-    """All tasks on the tightest node that has room for them, or on the fewest nodes."""
+    """Place all tasks on the tightest node that they fit, or on the fewest nodes."""
     shape = sim.shape[sim.sharing.kind]
     left = shape.tasks
     if shape.nodes <= 1:

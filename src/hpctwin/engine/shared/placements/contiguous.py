@@ -1,4 +1,4 @@
-"""The shortest stretch of nodes that follow each other by number."""
+"""The shortest sufficient run of nodes with consecutive numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hpctwin.engine.state.layout import ZERO, Arrays
 
 @jit
 def _shortest(tasks: int, nodes: int, most: int, sim: Arrays) -> int:
-    """The first node of the shortest stretch with room for all; -1 if there is none."""
+    """Return the first node of the shortest run that fits all tasks; -1 if none does."""
     best = -1
     length = len(sim.share) + 1
     first = 0
@@ -34,7 +34,7 @@ def _shortest(tasks: int, nodes: int, most: int, sim: Arrays) -> int:
 
 @jit
 def _longest(most: int, sim: Arrays) -> int:
-    """The first node of the run of nodes with the most room."""
+    """Return the first node of the run of nodes with the most capacity."""
     best = -1
     largest = ZERO
     room = ZERO
@@ -53,7 +53,7 @@ def _longest(most: int, sim: Arrays) -> int:
 
 
 def place_contiguous(j: int, sim: Arrays) -> None:
-    """One stretch if there is any that all tasks fit; else the runs of nodes with most room first."""
+    """Use one run if it fits all tasks; else the runs with most capacity first."""
     shape = sim.shape[sim.sharing.kind]
     left = shape.tasks
     node = _shortest(left, shape.nodes, shape.most, sim)

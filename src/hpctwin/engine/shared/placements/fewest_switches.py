@@ -1,4 +1,4 @@
-"""Below the lowest switch that has room for the job, on as few switches as possible."""
+"""Nodes below the lowest switch that the job fits, on the fewest switches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hpctwin.engine.state.layout import Arrays
 
 
 def place_fewest_switches(j: int, sim: Arrays) -> None:
-    """The nodes of one switch after the other, the one with most room first."""
+    """Use the nodes of one switch after the other, most capacity first."""
     shape = sim.shape[sim.sharing.kind]
     left = shape.tasks
     forget_room(sim)

@@ -12,7 +12,7 @@ from hpctwin.engine.state.layout import SOONEST, Arrays
 
 @jit
 def _soonest(sim: Arrays) -> int:
-    """The node with room that is on first."""
+    """Return the node that is on first, of the nodes on which a task fits."""
     best = -1
     for node in range(len(sim.share)):
         if sim.fits[node] > 0 and (best < 0 or ready_at(node, sim) < ready_at(best, sim)):
@@ -21,7 +21,7 @@ def _soonest(sim: Arrays) -> int:
 
 
 def place_first_fit(j: int, sim: Arrays) -> None:
-    """As many tasks as possible on each node in turn."""
+    """Place as many tasks as possible on each node in turn."""
     left = sim.shape[sim.sharing.kind].tasks
     node = sim.rooms.first - 1
     while left > 0:

@@ -1,7 +1,7 @@
-"""Task by task to where the GPUs that jobs of this workload cannot use grow least.
+"""Task by task, where the GPUs that jobs of the workload cannot use grow least.
 
-Weng et al., *Beware of Fragmentation* (USENIX ATC 2023), call it fragmentation gradient descent. Where jobs
-ask for parts of GPUs, it chooses the GPU of each part, too.
+Weng et al., *Beware of Fragmentation* (USENIX ATC 2023), call it fragmentation gradient descent.
+If jobs request fractions of GPUs, it also chooses the GPU of each fraction.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from hpctwin.engine.shared.placement import give, has_less
 from hpctwin.engine.state.layout import AMOUNTS, NEVER, ONE, ZERO, Arrays
 
 ENOUGH = 2**39
-"""More than what is modelled ever is."""
+"""More than any modeled amount."""
 
 
 @jit
 def _uses(other: int, node: int, sim: Arrays) -> bool:
-    """Whether there is room for another kind of job in what is left of a node."""
+    """Return whether a task of another kind fits what is left of a node."""
     for c in range(ALONE):
         if sim.min_free[node, c] < sim.needs[other, c]:
             return False
@@ -43,7 +43,10 @@ def _uses(other: int, node: int, sim: Arrays) -> bool:
 
 @jit
 def _lost(node: int, too_little: int, sim: Arrays) -> int:
-    """Thousandths of the GPUs left of a node of which less is left than that; together, they are whole."""
+    """Return what is left on a node's GPUs that have too little left, in thousandths.
+
+    Less than ``too_little`` is too little. If GPUs are counted together, they are whole.
+    """
     if sim.sharing.gpus == 0:
         return sim.min_free[node, GPUS] % too_little
     lost = ZERO
@@ -55,7 +58,10 @@ def _lost(node: int, too_little: int, sim: Arrays) -> int:
 
 @jit
 def _of_other_types(kind: int, node: int, too_little: int, sim: Arrays) -> int:
-    """Thousandths of the GPUs left, of so much or more, that are of no type that a kind of job asks for."""
+    """Return what is left of a node's GPUs of types that a kind does not request.
+
+    It is in thousandths. GPUs with less than ``too_little`` left do not count.
+    """
     lost = ZERO
     for r in range(sim.sharing.types + 1):
         if r == sim.sharing.types or asked_in(kind, r, sim) == 0:
@@ -68,7 +74,10 @@ def _of_other_types(kind: int, node: int, too_little: int, sim: Arrays) -> int:
 
 @jit
 def _useless(node: int, sim: Arrays) -> int:
-    """Thousandths of GPUs that typical jobs cannot use of what is left of a node, times jobs."""
+    """Return the GPUs left on a node that typical jobs cannot use.
+
+    It is a sum over kinds of jobs: thousandths of GPUs times the number of jobs of the kind.
+    """
     if sim.whole[node, GPUS] > ENOUGH:
         return ZERO
     total = ZERO
@@ -76,7 +85,7 @@ def _useless(node: int, sim: Arrays) -> int:
     for t in range(len(sim.typical)):
         other = sim.typical[t]
         asked = sim.needs[other, GPUS]
-        too_little = ONE_GPU + sim.min_free[node, GPUS]  # all
+        too_little = ONE_GPU + sim.min_free[node, GPUS]  # all count
         if asked > 0 and sim.eligible[other, pool] != 0 and _uses(other, node, sim):
             too_little = min(asked, ONE_GPU)
             if sim.shape[other].typed == 1:
@@ -88,7 +97,14 @@ def _useless(node: int, sim: Arrays) -> int:
 
 @jit
 def _after(kind: int, node: int, gpu: int, sim: Arrays) -> int:
-    """That with one more task, its part on a GPU (given by its column), whole ones on the first; or NEVER."""
+    """Return `_useless` with one more task on a node; NEVER if whole GPUs are missing.
+
+    Args:
+        kind: Kind of the task.
+        node: Node.
+        gpu: Column of the GPU for its fraction; below 0: none. Whole GPUs are the first free ones.
+        sim: Simulation.
+    """
     part = sim.needs[kind, GPUS] % ONE_GPU
     short = ZERO
     take_asked(kind, ONE, sim.min_free, node, sim)
@@ -115,7 +131,10 @@ def _after(kind: int, node: int, gpu: int, sim: Arrays) -> int:
 
 @jit
 def _best_gpu(kind: int, node: int, sim: Arrays) -> tuple[int, int]:
-    """By how much it grows with one more task of a kind of job, and the GPU of its part; -1 for none."""
+    """Return how much `_useless` grows with one more task, and its fraction's GPU.
+
+    The GPU is given by its column; it is -1 if there is none.
+    """
     before = _useless(node, sim)
     part = sim.needs[kind, GPUS] % ONE_GPU
     if sim.shape[kind].gpus == 0 or part == 0:
@@ -139,14 +158,20 @@ def _best_gpu(kind: int, node: int, sim: Arrays) -> tuple[int, int]:
 
 @jit
 def _is_better(node: int, best: int, sim: Arrays) -> bool:
-    """Whether it grows less on one node than on another, or as much on one with less left."""
+    """Return whether `_useless` grows less on one node than on another.
+
+    If it grows equally, the node with less left is better.
+    """
     if sim.seats[node, 1] != sim.seats[best, 1]:
         return sim.seats[node, 1] < sim.seats[best, 1]
     return has_less(node, best, sim)
 
 
 def place_fragmentation(j: int, sim: Arrays) -> None:
-    """Each task where it strands the fewest GPUs; ``sim.min_free`` counts the job's own."""
+    """Place each task where it makes the fewest GPUs useless.
+
+    ``sim.min_free`` is reduced by the job's own tasks.
+    """
     kind = sim.sharing.kind
     shape = sim.shape[kind]
     sim.sharing.laid = 1

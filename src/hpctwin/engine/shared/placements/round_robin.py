@@ -1,4 +1,4 @@
-"""Nodes in turn, from the one after the last that a job started on."""
+"""Nodes in turn, from the one after the last on which a job started."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hpctwin.engine.state.layout import Arrays
 
 
 def place_round_robin(j: int, sim: Arrays) -> None:
-    """As many tasks as possible on each node, where the last job left off."""
+    """Place as many tasks as possible on each node, after the last job's nodes."""
     left = sim.shape[sim.sharing.kind].tasks
     node = sim.sharing.turn - 1
     while left > 0:

@@ -1,4 +1,4 @@
-"""Nodes by the score that a function of one's own gives them, the smallest first."""
+"""Nodes by the score of a custom function, the smallest first."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from hpctwin.engine.state.layout import Arrays
 
 MB_PER_GB = 1024.0
 ENOUGH = 2**39
-"""More than what is modelled ever is."""
+"""More than any modeled amount."""
 
 
 @jit
 def _amount(node: int, c: int, unit: float, sim: Arrays) -> float:
-    """What is least free of a node over the span; 0 where it is not modelled."""
+    """Return the minimum free amount of a node over the span; 0 if it is not modeled."""
     return 0.0 if sim.whole[node, c] > ENOUGH else sim.min_free[node, c] / unit
 
 
@@ -64,7 +64,7 @@ def _score_all(j: int, sim: Arrays) -> None:
 
 
 def place_scored(j: int, sim: Arrays) -> None:
-    """As many tasks as possible on each node, by its score."""
+    """Place as many tasks as possible on each node, the smallest score first."""
     _score_all(j, sim)
     left = sim.shape[sim.sharing.kind].tasks
     while left > 0:

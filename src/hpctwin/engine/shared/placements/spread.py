@@ -1,4 +1,4 @@
-"""Task by task to the node with the most left."""
+"""Task by task, to the node with the most left."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from hpctwin.engine.state.layout import ONE, Arrays
 
 
 def place_spread(j: int, sim: Arrays) -> None:
-    """Each task to the least loaded node; ``sim.min_free`` counts the job's own."""
+    """Place each task on the least loaded node.
+
+    ``sim.min_free`` is reduced by the job's own tasks.
+    """
     kind = sim.sharing.kind
     shape = sim.shape[kind]
     for node in range(len(sim.share)):

@@ -1,8 +1,9 @@
-"""Of the runs of nodes that follow each other by number, the one with the fewest cores free that suffices.
+"""The run of consecutive node numbers with the fewest free cores that suffices.
 
-As Slurm's selection of parts of nodes without a topology (22.05: ``_eval_nodes`` of cons_tres). Of a job that
-asks for GPUs or consumables only those cores count that it could have (``gres_select_filter_sock_core``),
-and nodes with more of its GPUs free come first (``can_job_run_on_node``: they weigh less).
+It follows Slurm's selection of parts of nodes without a topology (22.05: ``_eval_nodes`` of
+cons_tres). If a job requests GPUs or consumables, only cores that it could have are counted
+(``gres_select_filter_sock_core``). Nodes with more of its GPUs free then come first
+(``can_job_run_on_node``: they weigh less).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from hpctwin.engine.state.layout import AMOUNTS, ZERO, Arrays
 
 @jit
 def _asks_gres(kind: int, sim: Arrays) -> bool:
-    """Whether a kind of job asks for more than cores and memory."""
+    """Return whether a kind of job requests more than cores and memory."""
     if sim.needs[kind, GPUS] > 0:
         return True
     for c in range(AMOUNTS, sim.needs.width):
@@ -36,7 +37,10 @@ def _asks_gres(kind: int, sim: Arrays) -> bool:
 
 @jit
 def _cores(kind: int, node: int, gres: bool, sim: Arrays) -> int:
-    """The cores that count of a node: all that are free, or as many as the job can have."""
+    """Return the number of cores of a node that count.
+
+    These are all free cores, or as many as the job can have.
+    """
     if gres:
         return min(sim.fits[node], sim.shape[kind].most) * sim.needs[kind, CORES]
     return sim.min_free[node, CORES]
@@ -44,7 +48,10 @@ def _cores(kind: int, node: int, gres: bool, sim: Arrays) -> int:
 
 @jit
 def _near(kind: int, node: int, sim: Arrays) -> int:
-    """How many of the GPUs that a job asks for are free of a node, but not more than it would have there."""
+    """Return how many of a job's requested GPUs are free on a node, in thousandths.
+
+    It is at most what the job would have there.
+    """
     asked = sim.needs[kind, GPUS]
     if asked == 0:
         return ZERO
@@ -64,7 +71,7 @@ def _near(kind: int, node: int, sim: Arrays) -> int:
 
 @jit
 def _goes_on(kind: int, first: int, node: int, sim: Arrays) -> bool:
-    """Whether a node belongs to the run that begins with one before it."""
+    """Return whether a node belongs to the run that begins with one before it."""
     if node >= len(sim.share) or sim.fits[node] == 0:
         return False
     return _near(kind, node, sim) == _near(kind, first, sim)
@@ -72,7 +79,7 @@ def _goes_on(kind: int, first: int, node: int, sim: Arrays) -> bool:
 
 @jit
 def _best_run(kind: int, tasks: int, nodes: int, gres: bool, sim: Arrays) -> int:
-    """The first node of the best run of nodes with room; one that is as good as the best so far is not it."""
+    """Return the first node of the best run; of equal ones, the first run is best."""
     most = sim.shape[kind].most
     best = -1
     best_suffices = False
@@ -105,7 +112,11 @@ def _best_run(kind: int, tasks: int, nodes: int, gres: bool, sim: Arrays) -> int
 
 @jit
 def _tightest(kind: int, first: int, tasks: int, gres: bool, sim: Arrays) -> int:
-    """Of the nodes of a run that can have all tasks, the one with the fewest cores; -1 for none."""
+    """Return the node with the fewest cores in a run, of the nodes that fit all tasks.
+
+    Returns:
+        The node; -1 if there is none.
+    """
     best = -1
     least = ZERO
     node = first
@@ -120,7 +131,10 @@ def _tightest(kind: int, first: int, tasks: int, gres: bool, sim: Arrays) -> int
 
 
 def place_tightest_run(j: int, sim: Arrays) -> None:
-    """One node of the best run, if it can have all; else those of that run by number, and so on."""
+    """Use one node of the best run if it fits all tasks; else the nodes of the run.
+
+    The nodes of a run are used by number. This repeats until all tasks are placed.
+    """
     sharing = sim.sharing
     kind = sharing.kind
     shape = sim.shape[kind]

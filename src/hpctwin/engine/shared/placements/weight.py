@@ -23,7 +23,7 @@ def _lightest(sim: Arrays) -> int:
 
 
 def place_weight(j: int, sim: Arrays) -> None:
-    """As many tasks as possible on each node, the lightest first."""
+    """Place as many tasks as possible on each node, the lightest first."""
     left = sim.shape[sim.sharing.kind].tasks
     while left > 0:
         left = give_most(_lightest(sim), left, sim)

@@ -1,4 +1,4 @@
-"""Block by block: the one with the least room that suffices, else the one with the most."""
+"""Block by block: the tightest one that suffices, else the one with most capacity."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hpctwin.engine.state.layout import Arrays
 
 
 def place_whole_blocks(j: int, sim: Arrays) -> None:
-    """On as few blocks as possible, below the lowest switch that all tasks fit."""
+    """Use as few blocks as possible, below the lowest switch that all tasks fit."""
     sharing = sim.sharing
     shape = sim.shape[sharing.kind]
     left = shape.tasks
