@@ -9,9 +9,9 @@ __all__ = ["Held", "held"]
 
 
 class Held:
-    """What is kept of each job."""
+    """Reservation of a job that outlives a pass."""
 
-    start: Int  # of its reservation; -1 without
+    start: Int  # begin of the reservation; -1: there is none
     first: Int  # row of what is reserved on shared nodes
 
 

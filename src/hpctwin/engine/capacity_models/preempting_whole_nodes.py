@@ -1,4 +1,4 @@
-"""Whole nodes, where jobs preempt others and go on from checkpoints."""
+"""Whole nodes with preemption and checkpoints."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ list_startable = order_jobs
 
 @jit
 def begin_cycle(sim: Arrays) -> None:
-    """Make the plan, and block nothing."""
+    """Build the plan, and block nothing."""
     block_nothing(sim)
     build_plan(sim)
 
@@ -72,7 +72,7 @@ def fits(j: int, sim: Arrays) -> bool:
 
 @jit
 def start(j: int, sim: Arrays) -> bool:
-    """Start a job if it fits, where its last checkpoint left it; return whether it did."""
+    """Start a job from its last checkpoint if it fits; return whether it did."""
     if not fits(j, sim):
         return False
     start_fitting(j, sim)

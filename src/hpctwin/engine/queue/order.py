@@ -409,7 +409,13 @@ def job_at(i: int, size: int, sim: Arrays) -> int:
 
 @jit
 def job_left(i: int, first: int, sim: Arrays) -> int:
-    """Return job ``i`` of those that `job_at` has not returned when ``first`` were, in any order."""
+    """Return job ``i`` of the jobs that `job_at` has not returned yet, in any order.
+
+    Args:
+        i: Number of the job.
+        first: Number of jobs that `job_at` has returned.
+        sim: Simulation.
+    """
     return sim.order[i].job if sim.rules.order_changes == 1 else sim.queue[first + i]
 
 
