@@ -1,4 +1,4 @@
-"""Reservations that outlive a pass: what conservative backfilling keeps of each job."""
+"""Reservations that outlive a pass, for conservative backfilling."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Held:
     """Reservation of a job that outlives a pass."""
 
     start: Int  # begin of the reservation; -1: there is none
-    first: Int  # row of what is reserved on shared nodes
+    first: Int  # row of its reservation on shared nodes
 
 
 held = view(Held)

@@ -110,7 +110,7 @@ class Capacity(Protocol):
 
     @staticmethod
     def list_startable(sim: Arrays) -> int:
-        """Put jobs that may start now into ``sim.later``, in order; return how many there are."""
+        """Put jobs that may start now into ``sim.later``, in order; return how many."""
 
     @staticmethod
     def is_sorted(sim: Arrays) -> bool:
@@ -126,7 +126,7 @@ class Capacity(Protocol):
 
     @staticmethod
     def is_too_large(j: int, sim: Arrays) -> bool:
-        """Return whether a job does not fit the nodes that are up, even if they were empty."""
+        """Return whether a job does not fit the nodes that are up, even if these are idle."""
 
     @staticmethod
     def is_skipped(j: int, sim: Arrays) -> bool:
@@ -289,7 +289,7 @@ def uses_capacity(function: Callable[..., Any]) -> bool:
 
 
 def _used(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return `capacity` and the compiled functions among the globals that a function uses."""
+    """Return `capacity` and the compiled functions among a function's globals."""
     steps = get_instructions(function)
     names = {step.argval for step in steps if step.opname == "LOAD_GLOBAL"}
     found = {name: function.__globals__.get(name) for name in sorted(names)}

@@ -86,7 +86,7 @@ def list_by_end(sim: Arrays) -> int:
 
 @jit
 def free_from(wanted: int, used: int, last: int, sim: Arrays) -> int:
-    """Pick enough of the clear nodes at the first time at which they are free.
+    """Pick the clear nodes that are free at the first time at which they suffice.
 
     Returns:
         That time; -1 if there is none up to ``last``.
@@ -199,9 +199,9 @@ def need_spans(sim: Arrays) -> None:
 
 @jit
 def fits(j: int, sim: Arrays) -> bool:
-    """Return whether enough nodes stay free of reservations while a job would run.
+    """Return whether enough nodes are free now and not reserved while a job would run.
 
-    They must be free now too; all of them are picked.
+    All of these nodes are picked.
     """
     if not may_fit(j, sim):
         return False

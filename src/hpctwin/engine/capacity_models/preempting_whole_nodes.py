@@ -65,7 +65,7 @@ def any_may_start(sim: Arrays) -> bool:
 
 @jit
 def fits(j: int, sim: Arrays) -> bool:
-    """Return whether a job fits from now on; the least free amounts are left in ``sim.low``."""
+    """Return whether a job fits from now on; leave the least amounts in ``sim.low``."""
     hold_blocked(sim)
     return whole_nodes.fits(j, sim)
 
@@ -81,7 +81,11 @@ def start(j: int, sim: Arrays) -> bool:
 
 @jit
 def start_or_preempt(j: int, sim: Arrays) -> bool:
-    """Start a job if it fits, or fits once others have left; return whether it started."""
+    """Start a job if it fits, or fits once others have left.
+
+    Returns:
+        Whether it started.
+    """
     if meets_block(j, sim):
         return start(j, sim)
     hold_blocked(sim)

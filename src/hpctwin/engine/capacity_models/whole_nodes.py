@@ -171,7 +171,7 @@ def fits(j: int, sim: Arrays) -> bool:
 
 @jit
 def start_fitting(j: int, sim: Arrays) -> None:
-    """Start a job that fits (``sim.low``), and take it out of the plan if there is one."""
+    """Start a job that fits (``sim.low``); take it out of the plan if there is one."""
     divide_now(j, sim)
     start_job(j, sim)
     if sim.plan_rows[0] > 0:

@@ -1,4 +1,4 @@
-"""Loans of cores on shared nodes: a job starts on the cores of suspended jobs."""
+"""Loans of cores on shared nodes: a job starts on cores of jobs that it suspends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["settle_shared"]
 
 @jit
 def shift(r: int, sign: int, sim: Arrays) -> None:
-    """Return what a job holds to the plan from its planned end on; (TAKE): remove it.
+    """Return what a job holds to the plan from its planned end; or (TAKE) remove it.
 
     That covers what is left at reservations on its nodes, and cluster-wide resources.
     """
