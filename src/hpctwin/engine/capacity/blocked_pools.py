@@ -24,11 +24,7 @@ def hold_blocked(sim: Arrays) -> None:
 
 @jit
 def block(j: int, sim: Arrays) -> bool:
-    """Keep a job's pools and resources from the jobs after it.
-
-    Returns:
-        Whether any pool is left.
-    """
+    """Keep a job's pools and resources from later jobs; return whether a pool is left."""
     pools = sim.rules.pools
     kind = sim.job[j].kind
     more = False

@@ -74,10 +74,7 @@ class Capacity(Protocol):
 
     @staticmethod
     def any_may_start(sim: Arrays) -> bool:
-        """Return whether any pending job may start now.
-
-        False is certain. Passes call it often.
-        """
+        """Return whether any pending job may start; False is certain. Called often."""
 
     @staticmethod
     def order_jobs(sim: Arrays) -> int:
@@ -89,13 +86,7 @@ class Capacity(Protocol):
 
     @staticmethod
     def job_left(i: int, first: int, sim: Arrays) -> int:
-        """Return job ``i`` of the jobs that `job_at` has not returned yet, in any order.
-
-        Args:
-            i: Number of the job.
-            first: Number of jobs that `job_at` has returned.
-            sim: Simulation.
-        """
+        """Return a job of the rest after `job_at` has returned ``first``, in any order."""
 
     @staticmethod
     def keep_order(sim: Arrays) -> int:
@@ -134,10 +125,7 @@ class Capacity(Protocol):
 
     @staticmethod
     def may_fit(j: int, sim: Arrays) -> bool:
-        """Return whether a job may fit what is free now, if reservations are ignored.
-
-        False is certain.
-        """
+        """Return whether a job may fit what is free, reservations apart; False is certain."""
 
     @staticmethod
     def fits(j: int, sim: Arrays) -> bool:
@@ -202,8 +190,7 @@ class Capacity(Protocol):
     def shortage(j: int, sim: Arrays) -> int:
         """Return the shortage that keeps a job from starting.
 
-        Returns:
-            -1: none; 0: nodes; otherwise 1 + the number of a resource.
+        It is -1 for none, 0 for nodes, otherwise 1 + the number of a resource.
         """
 
     @staticmethod
@@ -215,10 +202,7 @@ class Capacity(Protocol):
 
     @staticmethod
     def begin_with_held(sim: Arrays) -> None:
-        """Begin a pass that keeps the reservations of the last one.
-
-        `load_held` loads them.
-        """
+        """Begin a pass that keeps the last one's reservations, which `load_held` loads."""
 
     @staticmethod
     def load_held(sim: Arrays) -> bool:
@@ -246,11 +230,7 @@ class Capacity(Protocol):
 
     @staticmethod
     def block(j: int, sim: Arrays) -> bool:
-        """Keep all that a job could use from the jobs after it.
-
-        Returns:
-            Whether any nodes are left to them.
-        """
+        """Keep all that a job could use from later jobs; return whether nodes are left."""
 
 
 capacity: Capacity = cast("Capacity", object())
@@ -259,10 +239,7 @@ capacity: Capacity = cast("Capacity", object())
 
 @cache
 def bind(function: Callable[..., Any], model: CapacityModel) -> Callable[..., Any]:
-    """Return the copy of a function in which `capacity` is one model.
-
-    Functions that it calls are replaced by such copies too.
-    """
+    """Return a copy of a function, and those it calls, with `capacity` as one model."""
     from hpctwin.engine.compile.jit import jit
 
     bound: dict[str, Any] = {}

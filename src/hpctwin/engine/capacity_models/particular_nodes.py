@@ -49,11 +49,7 @@ SECOND_MS = 1000
 
 @jit
 def only_free(sim: Arrays) -> int:
-    """Pick the nodes that a job may have while it would run, and that are free now.
-
-    Returns:
-        Number of picked nodes.
-    """
+    """Pick the free nodes that a job may have while it would run; return how many."""
     for w in range(sim.sets.width):
         sim.sets[PICKED, w] = sim.sets[FREE, w] & sim.sets[CLEAR, w]
     return size_of(PICKED, sim)
@@ -263,10 +259,7 @@ def earliest(j: int, last: int, step: int, up: int, sim: Arrays) -> int:
 
 @jit
 def reserve_rounded(j: int, last: int, step: int, up: int, wide: bool, sim: Arrays) -> int:
-    """Reserve the earliest nodes for a job.
-
-    Cluster-wide resources are not modeled here.
-    """
+    """Reserve the earliest nodes for a job, without cluster-wide resources."""
     need_spans(sim)
     if sim.rooms.ends < 0:
         sim.rooms.ends = list_by_end(sim)

@@ -82,11 +82,7 @@ def start(j: int, sim: Arrays) -> bool:
 
 @jit
 def start_or_preempt(j: int, sim: Arrays) -> bool:
-    """Start a job if it fits, or fits once others have left.
-
-    Returns:
-        Whether it started.
-    """
+    """Start a job if it fits, or fits once others left; return whether it started."""
     if may_fit(j, sim) and start(j, sim):
         return True
     return not meets_block(j, sim) and start_after_preempting(j, sim)

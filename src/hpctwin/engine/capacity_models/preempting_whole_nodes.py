@@ -81,11 +81,7 @@ def start(j: int, sim: Arrays) -> bool:
 
 @jit
 def start_or_preempt(j: int, sim: Arrays) -> bool:
-    """Start a job if it fits, or fits once others have left.
-
-    Returns:
-        Whether it started.
-    """
+    """Start a job if it fits, or fits once others left; return whether it started."""
     if meets_block(j, sim):
         return start(j, sim)
     hold_blocked(sim)

@@ -98,10 +98,7 @@ def may_fit(j: int, sim: Arrays) -> bool:
 
 @jit
 def fits(j: int, sim: Arrays) -> bool:
-    """Return whether a job fits from now on.
-
-    The data from which its nodes are chosen are left.
-    """
+    """Return whether a job fits from now on; leave the data that choose its nodes."""
     return fits_plan_now(j, sim)
 
 
@@ -130,8 +127,7 @@ awaits_nodes = may_preempt
 def shortage(j: int, sim: Arrays) -> int:
     """Return the shortage that keeps a job from starting.
 
-    Returns:
-        -1: none; 0: nodes; otherwise 1 + the number of a resource.
+    It is -1 for none, 0 for nodes, otherwise 1 + the number of a resource.
     """
     if is_skipped(j, sim):
         return ZERO

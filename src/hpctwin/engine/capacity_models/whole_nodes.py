@@ -220,8 +220,7 @@ def reserve(j: int, not_before: int, sim: Arrays) -> int:
 def shortage(j: int, sim: Arrays) -> int:
     """Return the shortage that keeps a job from starting.
 
-    Returns:
-        -1: none; 0: nodes; otherwise 1 + the number of a resource.
+    It is -1 for none, 0 for nodes, otherwise 1 + the number of a resource.
     """
     if is_skipped(j, sim):
         return 0

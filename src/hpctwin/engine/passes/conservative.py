@@ -27,10 +27,7 @@ __all__ = ["PASS"]
 
 @jit
 def give_up(j: int, sim: Arrays) -> None:
-    """Free the reservation of a job that has not started.
-
-    Other jobs may then move to an earlier time.
-    """
+    """Free the reservation of a job that has not started; others may move earlier."""
     if held(sim.kept)[j].start >= 0:
         capacity.free_held(j, sim)
         held(sim.kept)[j].start = -1
@@ -108,11 +105,7 @@ def stand_anew(sim: Arrays) -> None:
 
 @jit
 def may_move(compress: bool, sim: Arrays) -> int:
-    """List the jobs that may move, start or get a reservation in ``sim.later``.
-
-    Returns:
-        Number of these jobs.
-    """
+    """List jobs that may move, start or reserve in ``sim.later``; return how many."""
     moving = ZERO
     for i in range(sim.clock.queued):
         j = sim.queue[i]

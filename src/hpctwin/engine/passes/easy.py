@@ -23,10 +23,7 @@ settings = view(Numbers)
 
 @jit
 def open_partitions(sim: Arrays) -> int:
-    """Return how many partitions have pending jobs.
-
-    Each of them has all its reservations left.
-    """
+    """Return how many partitions have pending jobs; each may make all reservations."""
     made = sim.reservations_made
     if len(made) == 1:
         made[0] = 0
@@ -118,10 +115,7 @@ def start_candidates(later: int, first: int, size: int, owed: int, sim: Arrays) 
 
 @jit
 def pass_easy(sim: Arrays) -> None:
-    """Start jobs in order until each partition has its reservations, then candidates.
-
-    Candidates start in their own order.
-    """
+    """Start jobs in order until partitions have their reservations; then candidates."""
     capacity.begin_pass(sim)
     if not capacity.any_may_start(sim):
         return

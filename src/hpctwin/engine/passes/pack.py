@@ -47,11 +47,7 @@ def note_eligible(j: int, sim: Arrays) -> None:
 
 @jit
 def longest_waiting(sim: Arrays) -> int:
-    """Return the pending job that was eligible first, if its patience is over.
-
-    Returns:
-        That job; -1 if there is none.
-    """
+    """Return the longest-waiting pending job if its patience is over; otherwise -1."""
     now = sim.clock.now
     patience = settings(sim.numbers)[0].patience
     keeps = own(sim.own)[0]
@@ -92,12 +88,9 @@ def protect(sim: Arrays) -> int:
 
 @jit
 def candidates(protected: int, sim: Arrays) -> int:
-    """List the jobs that fit, among the first ``depth``, in ``sim.later``.
+    """List the jobs that fit, of the first ``depth``, in ``sim.later``; return how many.
 
     ``sim.stack`` gets the number of jobs in order before each.
-
-    Returns:
-        Number of jobs listed.
     """
     found = ZERO
     size = capacity.order_jobs(sim)
@@ -114,11 +107,7 @@ def candidates(protected: int, sim: Arrays) -> int:
 
 @jit
 def take_best(found: int, sim: Arrays) -> int:
-    """Start the candidate with the largest value if it fits.
-
-    Returns:
-        Number of candidates left.
-    """
+    """Start the candidate of the largest value; return how many candidates are left."""
     n = sim.clock.queued
     best = -1
     most = -1.0

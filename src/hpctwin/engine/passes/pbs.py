@@ -31,7 +31,7 @@ class Numbers:
     """Settings of the backfill, as PBS names them."""
 
     strict_ordering: YesNo = 0  # the first jobs that cannot run are not delayed by others
-    backfill_depth: Int = 1  # … number of these jobs; 0: no job passes the first
+    backfill_depth: Int = 1  # number of these jobs; 0: no job passes the first that cannot run
     scheduler_iteration: Step = 600_000  # time to the next cycle if there is no event
     by_queue: YesNo = 1  # try one queue after the other, by priority
     round_robin: YesNo = 0  # try a job of each queue in turn
@@ -58,10 +58,7 @@ def line_up(size: int, sim: Arrays) -> None:
 
 @jit
 def next_queue(sim: Arrays) -> int:
-    """Return the queue with the highest priority that has jobs left.
-
-    Of equals it is the first.
-    """
+    """Return the first queue with the highest priority among those with jobs left."""
     best = -1
     for q in range(len(sim.reservations_made)):
         if sim.reservations_made[q] < 0:
@@ -105,11 +102,7 @@ def by_queues(round_robin: bool, size: int, sim: Arrays) -> None:
 
 @jit
 def in_turn(sim: Arrays) -> int:
-    """List the pending jobs with finite scores in ``sim.later``, as they are tried.
-
-    Returns:
-        Number of jobs listed.
-    """
+    """List pending jobs with finite scores in ``sim.later`` as tried; return how many."""
     reckon_fairshare(sim)
     size = ZERO
     if sim.rules.order_changes == 1:
@@ -130,11 +123,7 @@ def in_turn(sim: Arrays) -> int:
 
 @jit
 def open_queues(sim: Arrays) -> bool:
-    """Open all queues, without reservations.
-
-    Returns:
-        Whether any queue may get a reservation in this cycle.
-    """
+    """Open all queues, without reservations; return whether any may get one."""
     may = settings(sim.numbers)[0].backfill_depth > 0
     for q in range(len(sim.reservations_made)):
         sim.reservations_made[q] = 0
@@ -171,11 +160,7 @@ def what_becomes(q: int, top: int, backfills: bool, sim: Arrays) -> int:
 
 @jit
 def note_reserved(q: int, top: int, sim: Arrays) -> int:
-    """Count one more reservation of a queue.
-
-    Returns:
-        Number of jobs with reservations in queues without their own ``backfill_depth``.
-    """
+    """Count one more reservation of a queue; return the new ``top`` of `what_becomes`."""
     if sim.partition_fact[q].backfill_depth < 0:
         return top + 1
     sim.reservations_made[q] += 1

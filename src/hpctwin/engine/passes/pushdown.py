@@ -72,10 +72,7 @@ def leave(j: int, sim: Arrays) -> None:
 
 @jit
 def promote(j: int, runtime: int, sim: Arrays) -> None:
-    """Move a job up the main queue for a dependent job's runtime.
-
-    It moves one place for each ``promotion`` of that runtime.
-    """
+    """Move a job up the main queue, a place per ``promotion`` of a dependent's runtime."""
     promotion = settings(sim.numbers)[0].promotion
     if promotion == 0:
         return
@@ -113,10 +110,7 @@ def push_down(j: int, sim: Arrays) -> None:
 
 @jit
 def promote_for_new(sim: Arrays) -> None:
-    """Promote jobs of the main queue for their new dependent jobs.
-
-    These are the dependent jobs that were submitted since the last cycle.
-    """
+    """Promote jobs of the main queue for dependents submitted since the last cycle."""
     push = kept(sim.kept)
     if len(sim.tells) > 0:
         for i in range(own(sim.own)[0].told, sim.clock.arrived):
@@ -162,10 +156,7 @@ def take_in(sim: Arrays) -> None:
 
 @jit
 def next_that_fits(slot: int, sim: Arrays) -> int:
-    """Return the slot of the next job of the waiting queue that fits; -1 if none does.
-
-    The search begins at ``slot``.
-    """
+    """Return the first slot, from ``slot`` on, of a waiting job that fits; -1 if none."""
     push = kept(sim.kept)
     for i in range(slot, push[list_end(ASIDE, push)].slot):
         j = push[i].slotted
@@ -176,10 +167,7 @@ def next_that_fits(slot: int, sim: Arrays) -> int:
 
 @jit
 def place_in_queue(j: int, sim: Arrays) -> int:
-    """Return how many jobs of the queue come before a job, by priority.
-
-    The job may be running already.
-    """
+    """Return how many jobs of the queue come before a job, which may run already."""
     low = 0
     high = sim.clock.queued
     while low < high:

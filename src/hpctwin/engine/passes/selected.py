@@ -19,7 +19,7 @@ __all__ = ["PASS", "Own", "selection"]
 class Numbers:
     """Settings of the backfill."""
 
-    passing: Int = 0  # jobs may pass it while it waits: 1 as with EASY, 2 as in RLScheduler
+    passing: Int = 0  # whether jobs may pass the selected one: 1 as with EASY, 2 as in RLScheduler
 
 
 class Own:
@@ -36,10 +36,7 @@ AS_IN_RLSCHEDULER = 2
 
 @jit
 def let_pass(selected: int, longest: int, sim: Arrays) -> None:
-    """Start other jobs, in order, that delay no reservation.
-
-    Their walltimes must be below ``longest``.
-    """
+    """Start others with walltimes below ``longest``, in order; delay no reservation."""
     size = capacity.order_jobs(sim)
     for i in range(size):
         j = capacity.job_at(i, size, sim)
@@ -64,10 +61,7 @@ def before_it_begins(selected: int, sim: Arrays) -> int:
 
 
 def pass_selected(sim: Arrays) -> None:
-    """Start the selected job if it fits.
-
-    Otherwise other jobs may pass it, if the policy says so.
-    """
+    """Start the selected job if it fits; otherwise others may pass it, if so set."""
     own = selection(sim.own)[0]
     j = own.job
     if j < 0 or sim.state[j].phase != WAITING:

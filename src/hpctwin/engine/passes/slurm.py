@@ -21,16 +21,16 @@ class Numbers:
     """Settings of the backfill, as slurm.conf names them."""
 
     default_queue_depth: Limit = 100  # number of jobs that a main cycle considers
-    partition_job_depth: Limit = 0  # … of each partition
+    partition_job_depth: Limit = 0  # number of jobs of each partition that a main cycle considers
     sched_interval: Step = 60_000  # time between main cycles that consider all jobs
     sched_min_interval: Millis = 0  # minimum time between main cycles
-    batch_sched_delay: Millis = 3_000  # … if no job was submitted since the last
+    batch_sched_delay: Millis = 3_000  # minimum time between main cycles without new jobs
     bf_interval: Step = 30_000  # time between backfill cycles
     bf_window: Millis = 86_400_000  # how far ahead a job with a reservation may start
     bf_resolution: Step = 60_000  # reservations begin and end at multiples of this
     bf_round_up: YesNo = 1  # reservations end at the next multiple (25.05 on), else at the last
     bf_max_job_test: Count = 500  # number of jobs tried in a backfill cycle
-    bf_max_job_user: Limit = 0  # … of each user
+    bf_max_job_user: Limit = 0  # number of jobs of each user tried in a backfill cycle
     bf_max_job_start: Limit = 0  # number of jobs started in a backfill cycle
     bf_job_part_count_reserve: Limit = 0  # number of jobs of each partition with reservations
     bf_min_age_reserve: Millis = 0  # other jobs may pass one that has waited for less than this
@@ -90,10 +90,7 @@ def count_nothing(sim: Arrays) -> None:
 
 @jit
 def takes_part(j: int, sim: Arrays) -> bool:
-    """Return whether a job's partition is neither blocked nor at its depth.
-
-    If so, the job is counted.
-    """
+    """Return whether a partition is neither blocked nor full; if so, count the job."""
     q = sim.partition[sim.job[j].kind]
     most = settings(sim.numbers)[0].partition_job_depth
     if sim.reservations_made[q] < 0 or (most > 0 and sim.reservations_made[q] >= most):
@@ -119,10 +116,7 @@ def waits_for_licence(j: int, sim: Arrays) -> bool:
 
 @jit
 def ends_look(j: int, sim: Arrays) -> bool:
-    """Return whether the main cycle ends at a job, as it lacks a license.
-
-    That is so if the backfill cycles plan with licenses.
-    """
+    """Return whether a job ends the main cycle: it lacks a license that cycles plan."""
     return settings(sim.numbers)[0].bf_licenses == 1 and lacks_licence(j, sim)
 
 
@@ -163,10 +157,7 @@ def main_cycle(full: bool, sim: Arrays) -> None:
 
 @jit
 def may_be_tried(j: int, tried: int, sim: Arrays) -> bool:
-    """Return whether one more job of a user may be tried in this cycle.
-
-    The jobs tried so far are in ``sim.later``.
-    """
+    """Return whether a user may have one more job tried (``sim.later``) in this cycle."""
     most = settings(sim.numbers)[0].bf_max_job_user
     user = sim.job[j].user
     if most == 0 or user == 0:
@@ -180,10 +171,7 @@ def may_be_tried(j: int, tried: int, sim: Arrays) -> bool:
 
 @jit
 def may_reserve(j: int, sim: Arrays) -> bool:
-    """Return whether a job that does not fit may have a reservation.
-
-    If so, it is counted.
-    """
+    """Return whether a job that does not fit may have a reservation; if so, count it."""
     if is_young(j, sim):
         return False
     most = settings(sim.numbers)[0].bf_job_part_count_reserve

@@ -162,11 +162,7 @@ def make_room(j: int, sim: Arrays) -> bool:
 
 @jit
 def starts_or_preempts(j: int, sim: Arrays) -> bool:
-    """Start a job if it fits, or fits once others have left at once.
-
-    Returns:
-        Whether it started.
-    """
+    """Start a job if it fits, or once others left at once; return whether it started."""
     if fits_plan(j, sim):
         start(j, sim)
         return True

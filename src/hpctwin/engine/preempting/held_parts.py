@@ -133,10 +133,7 @@ def leave_parts(r: int, leaves: int, planned: int, sign: int, sim: Arrays) -> No
 
 @jit
 def settle_parts(r: int, sim: Arrays) -> None:
-    """End the test of a job that will leave.
-
-    What it holds becomes free when it leaves.
-    """
+    """End the test of a job that will leave; its parts become free when it does."""
     cut = sim.cut[r]
     if cut.tried == 1:
         if cut.leaves == sim.clock.now:

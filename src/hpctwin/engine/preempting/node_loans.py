@@ -41,10 +41,7 @@ def has_nodes_for(r: int, kind: int, sim: Arrays) -> bool:
 
 @jit
 def would_be_left(node: int, sim: Arrays) -> bool:
-    """Return whether all jobs on a node are tested as victims.
-
-    Jobs that are suspended on the node count too.
-    """
+    """Return whether all jobs on a node, suspended ones too, are tested as victims."""
     job = sim.node[node].job
     if job < 0 or sim.cut[job].tried == 0:
         return False

@@ -18,10 +18,7 @@ __all__ = ["begin_interrupted", "start_after_preempting"]
 
 @jit
 def begin_interrupted(sim: Arrays) -> None:
-    """Begin a pass with preempted jobs.
-
-    They return cluster-wide resources when they leave.
-    """
+    """Begin a pass; preempted jobs return cluster-wide resources when they leave."""
     if len(sim.beneath) > 0:
         n = list_suspended(sim)
         order_by_level(n, sim)
@@ -40,11 +37,7 @@ def begin_interrupted(sim: Arrays) -> None:
 
 @jit
 def start_after_preempting(j: int, sim: Arrays) -> bool:
-    """Start a job that does not fit, if it fits once others have left at once.
-
-    Returns:
-        Whether it started.
-    """
+    """Start a job that fits once others left at once; return whether it started."""
     if not make_room(j, sim):
         return False
     sim.sharing.looks += 1  # jobs that did not fit before may fit now

@@ -99,10 +99,7 @@ def width_of(r: int, sim: Arrays) -> int:
 
 @jit
 def gather(j: int, sim: Arrays) -> int:
-    """Heap the jobs that may be preempted for a job; return how many.
-
-    The timer is set for the next time at which one more job may be preempted.
-    """
+    """Heap the jobs that may be preempted; return how many. Set a timer for the next."""
     mine = sim.claim[j].standing
     now = sim.clock.now
     n = ZERO
@@ -141,10 +138,7 @@ def grace_of(r: int, sim: Arrays) -> int:
 
 @jit
 def plan_without(r: int, sign: int, sim: Arrays) -> None:
-    """Return what a running job holds after its grace to the plan.
-
-    With sign TAKE (-1), remove it from the plan again.
-    """
+    """Return what a job holds after its grace to the plan; or (TAKE) remove it."""
     if len(sim.beneath) > 0 and len(sim.share) == 0:
         leave_nodes(r, sign, sim)
         return
@@ -174,13 +168,7 @@ def fits_after(j: int, grace: int, sim: Arrays) -> bool:
 
 @jit
 def take_until_it_fits(j: int, at: int, sim: Arrays) -> int:
-    """Let the jobs of entries leave for a test, until another job fits.
-
-    The entries begin at place ``at``.
-
-    Returns:
-        Place of the last entry that leaves.
-    """
+    """Let jobs of entries from ``at`` on leave until a job fits; return the last one."""
     grace = ZERO
     while True:
         r = sim.victim[at].job
@@ -209,10 +197,7 @@ def helps(r: int, sim: Arrays) -> int:
 
 @jit
 def last_first(first: int, last: int, sim: Arrays) -> None:
-    """Reorder entries: the last first, then the others by how much they help.
-
-    Entries that help equally keep their order.
-    """
+    """Reorder entries: the last first, then by how much they help; equal ones stay."""
     if len(sim.share) > 0:
         mark_chosen(sim)
     for i in range(first, last + 1):
