@@ -88,7 +88,7 @@ def protect(sim: Arrays) -> int:
 
 @jit
 def candidates(protected: int, sim: Arrays) -> int:
-    """List the jobs that fit, of the first ``depth``, in ``sim.later``; return how many.
+    """List the fitting jobs of the first ``depth`` in ``sim.later``; return how many.
 
     ``sim.stack`` gets the number of jobs in order before each.
     """

@@ -72,7 +72,7 @@ def leave(j: int, sim: Arrays) -> None:
 
 @jit
 def promote(j: int, runtime: int, sim: Arrays) -> None:
-    """Move a job up the main queue, a place per ``promotion`` of a dependent's runtime."""
+    """Move a job up the main queue, one place per ``promotion`` of a given runtime."""
     promotion = settings(sim.numbers)[0].promotion
     if promotion == 0:
         return
