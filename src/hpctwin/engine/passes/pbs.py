@@ -31,7 +31,7 @@ class Numbers:
     """Settings of the backfill, as PBS names them."""
 
     strict_ordering: YesNo = 0  # the first jobs that cannot run are not delayed by others
-    backfill_depth: Int = 1  # number of these jobs; 0: no job passes the first that cannot run
+    backfill_depth: Int = 1  # top jobs with reservations; 0: no job passes the first of them
     scheduler_iteration: Step = 600_000  # time to the next cycle if there is no event
     by_queue: YesNo = 1  # try one queue after the other, by priority
     round_robin: YesNo = 0  # try a job of each queue in turn
