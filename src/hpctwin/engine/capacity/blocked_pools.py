@@ -1,4 +1,4 @@
-"""Pools and resources that a job keeps from the jobs after it in a pass (``sim.blocked``)."""
+"""Pools and resources that a job keeps from later jobs of a pass, ``sim.blocked``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def hold_blocked(sim: Arrays) -> None:
 
 @jit
 def block(j: int, sim: Arrays) -> bool:
-    """Keep a job's pools and resources from the jobs after it; return whether any pool is left."""
+    """Keep a job's pools and resources from later jobs; return whether a pool is left."""
     pools = sim.rules.pools
     kind = sim.job[j].kind
     more = False

@@ -1,4 +1,4 @@
-"""Reservations that outlive a pass: what conservative backfilling keeps of each job."""
+"""Reservations that outlive a pass, for conservative backfilling."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ __all__ = ["Held", "held"]
 
 
 class Held:
-    """What is kept of each job."""
+    """Reservation of a job that outlives a pass."""
 
-    start: Int  # of its reservation; -1 without
-    first: Int  # row of what is reserved on shared nodes
+    start: Int  # begin of the reservation; -1: there is none
+    first: Int  # row of its reservation on shared nodes
 
 
 held = view(Held)

@@ -8,12 +8,12 @@ from hpctwin.engine.state.layout import ZERO, Arrays
 
 @jit
 def span_begin(start: int, step: int, sim: Arrays) -> int:
-    """Return where the reservation of a job begins that would start at a time."""
+    """Return the begin of the reservation of a job that would start at ``start``."""
     return max(sim.clock.now, start // step * step)
 
 
 @jit
 def span_end(begin: int, end: int, step: int, up: int) -> int:
-    """Return where a reservation ends that begins at a time and whose job would end at another."""
+    """Return the end of the reservation of a job that would end at ``end``."""
     more = step - 1 if up == 1 else ZERO
     return max((end + more) // step * step, begin + step)

@@ -1,7 +1,7 @@
-"""How a cluster's nodes are given to jobs: whole or in parts, with or without preemption.
+"""Capacity models: whole or shared nodes, with or without preemption.
 
-A backfill is written once, with the operations of `capacity`. Each capacity model is a module that has them;
-`bind` makes the copy of a backfill that calls those of one model.
+A backfill is written once, with the operations of `capacity`. Each capacity model is a module that
+implements them. `bind` makes the copy of a backfill that calls those of one model.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class CapacityModel:
     """A capacity model.
 
     Args:
-        name: Module in this package that has the operations.
+        name: Module in this package that implements the operations.
         shared: Whether jobs share nodes.
         by_node: Whether reservations are sets of particular nodes.
         preempts: Whether jobs preempt others.
@@ -43,11 +43,11 @@ class CapacityModel:
 
     @property
     def operations(self) -> Any:
-        """The module, loaded when it is first needed."""
+        """The module, loaded at first use."""
         return import_module(f"{__name__}.{self.name}")
 
     def kernel(self, name: str) -> Kernel | None:
-        """Return a kernel that the event loop calls besides passes; None if the model has none."""
+        """Return a kernel that the event loop calls besides passes; None if none exists."""
         found: Kernel | None = getattr(self.operations, name, None)
         return found
 
@@ -70,11 +70,11 @@ class Capacity(Protocol):
 
     @staticmethod
     def begin_cycle(sim: Arrays) -> None:
-        """Go through the jobs once more in the same pass: nothing is reserved or blocked any more."""
+        """Begin another cycle in the same pass: nothing is reserved or blocked any more."""
 
     @staticmethod
     def any_may_start(sim: Arrays) -> bool:
-        """Return whether any pending job may start now. False is certain; it is asked often."""
+        """Return whether any pending job may start; False is certain. Called often."""
 
     @staticmethod
     def order_jobs(sim: Arrays) -> int:
@@ -86,19 +86,22 @@ class Capacity(Protocol):
 
     @staticmethod
     def job_left(i: int, first: int, sim: Arrays) -> int:
-        """Return job ``i`` of those that `job_at` has not returned when ``first`` were, in any order."""
+        """Return a job of the rest after `job_at` has returned ``first``, in any order."""
 
     @staticmethod
     def keep_order(sim: Arrays) -> int:
-        """As `order_jobs`, for `kept_job`; the order may be kept from pass to pass."""
+        """Put the pending jobs in order, for `kept_job`; return how many there are.
+
+        The order may be kept from pass to pass.
+        """
 
     @staticmethod
     def kept_job(i: int, size: int, sim: Arrays) -> int:
-        """As `job_at`, after `keep_order`."""
+        """Return job ``i`` in the order of `keep_order`; call it for 0, 1, 2 and so on."""
 
     @staticmethod
     def list_startable(sim: Arrays) -> int:
-        """Put jobs that may start now into ``sim.later``, in order; return how many there are."""
+        """Put jobs that may start now into ``sim.later``, in order; return how many."""
 
     @staticmethod
     def is_sorted(sim: Arrays) -> bool:
@@ -106,11 +109,15 @@ class Capacity(Protocol):
 
     @staticmethod
     def next_candidate(i: int, sim: Arrays) -> int:
-        """Return the first place of ``sim.queue``, from ``i`` on, of a job that may fit; else its length."""
+        """Return the first place of ``sim.queue``, from ``i`` on, of a job that may fit.
+
+        Returns:
+            That place; the length of the queue if there is none.
+        """
 
     @staticmethod
     def is_too_large(j: int, sim: Arrays) -> bool:
-        """Return whether a job does not fit the nodes that are up, even if they were empty."""
+        """Return whether a job does not fit the nodes that are up, even if these are idle."""
 
     @staticmethod
     def is_skipped(j: int, sim: Arrays) -> bool:
@@ -118,15 +125,18 @@ class Capacity(Protocol):
 
     @staticmethod
     def may_fit(j: int, sim: Arrays) -> bool:
-        """Return whether a job may fit what is free now, reservations apart. False is certain."""
+        """Return whether a job may fit what is free, reservations apart; False is certain."""
 
     @staticmethod
     def fits(j: int, sim: Arrays) -> bool:
-        """Return whether a job fits from now on without delaying a reservation; `may_fit` is cheaper."""
+        """Return whether a job fits from now on without delaying a reservation.
+
+        `may_fit` is cheaper.
+        """
 
     @staticmethod
     def start_fitting(j: int, sim: Arrays) -> None:
-        """Start the job for which `fits` was just true."""
+        """Start the job that `fits` has just found to fit."""
 
     @staticmethod
     def start(j: int, sim: Arrays) -> bool:
@@ -138,9 +148,12 @@ class Capacity(Protocol):
 
     @staticmethod
     def start_or_preempt(j: int, sim: Arrays) -> bool:
-        """Start a job if it fits, or fits once others are preempted; return whether it started.
+        """Start a job if it fits, or fits once others are preempted.
 
-        A job that may use a pool that is blocked preempts no other.
+        A job that may use a blocked pool preempts no other.
+
+        Returns:
+            Whether it started.
         """
 
     @staticmethod
@@ -153,7 +166,9 @@ class Capacity(Protocol):
 
     @staticmethod
     def reserve_rounded(j: int, last: int, step: int, up: int, wide: bool, sim: Arrays) -> int:
-        """Reserve the earliest nodes for a job as Slurm does: whole nodes, between multiples of a step.
+        """Reserve the earliest nodes for a job between multiples of a step, as Slurm does.
+
+        Whole nodes are reserved.
 
         Args:
             j: Job.
@@ -164,7 +179,7 @@ class Capacity(Protocol):
             sim: Simulation.
 
         Returns:
-            The begin of the reservation; NEVER if none was made.
+            Begin of the reservation; NEVER if none was made.
         """
 
     @staticmethod
@@ -173,23 +188,29 @@ class Capacity(Protocol):
 
     @staticmethod
     def shortage(j: int, sim: Arrays) -> int:
-        """Return what keeps a job from starting: -1 nothing, 0 nodes, else 1 + the number of a resource."""
+        """Return the shortage that keeps a job from starting.
+
+        It is -1 for none, 0 for nodes, otherwise 1 + the number of a resource.
+        """
 
     @staticmethod
     def alignment(j: int, sim: Arrays) -> float:
-        """Return the sum over nodes and resources of share asked × share free; -1 if it does not fit."""
+        """Return the sum over nodes and resources of share requested × share free.
+
+        It is -1 if the job does not fit.
+        """
 
     @staticmethod
     def begin_with_held(sim: Arrays) -> None:
-        """Begin a pass as `begin_pass`, but with reservations of the last pass, which `load_held` loads."""
+        """Begin a pass that keeps the last one's reservations, which `load_held` loads."""
 
     @staticmethod
     def load_held(sim: Arrays) -> bool:
-        """Load the reservations of pending jobs; return False if they do not fit any more."""
+        """Load the reservations of pending jobs; return False if they no longer fit."""
 
     @staticmethod
     def hold(j: int, sim: Arrays) -> None:
-        """As `reserve`, and keep the reservation for later passes (`Held`)."""
+        """Reserve the earliest nodes for a job, and keep that for later passes (`Held`)."""
 
     @staticmethod
     def free_held(j: int, sim: Arrays) -> None:
@@ -201,7 +222,7 @@ class Capacity(Protocol):
 
     @staticmethod
     def take_held(j: int, sim: Arrays) -> None:
-        """Take the reservation of a job out of a plan that has none."""
+        """Take a job's reservation out of a plan that considers no reservations."""
 
     @staticmethod
     def start_held(j: int, sim: Arrays) -> None:
@@ -209,16 +230,16 @@ class Capacity(Protocol):
 
     @staticmethod
     def block(j: int, sim: Arrays) -> bool:
-        """Keep all that a job could use from the jobs after it; return whether any nodes are left to them."""
+        """Keep all that a job could use from later jobs; return whether nodes are left."""
 
 
 capacity: Capacity = cast("Capacity", object())
-"""The capacity model that a backfill runs with, in the source of the backfill."""
+"""Stands for the capacity model in the source of a backfill."""
 
 
 @cache
 def bind(function: Callable[..., Any], model: CapacityModel) -> Callable[..., Any]:
-    """Return the copy of a function in which `capacity` is a model, in the functions that it calls too."""
+    """Return a copy of a function, and those it calls, with `capacity` as one model."""
     from hpctwin.engine.compile.jit import jit
 
     bound: dict[str, Any] = {}
@@ -230,7 +251,7 @@ def bind(function: Callable[..., Any], model: CapacityModel) -> Callable[..., An
     if not bound:
         return function
     copy = FunctionType(function.__code__, {**function.__globals__, **bound}, function.__name__)
-    # Numba keeps compiled code by this name.
+    # Numba caches compiled code by this name.
     copy.__qualname__ = f"{function.__name__}_{model.name}"
     copy.__annotations__ = function.__annotations__
     return copy
@@ -245,7 +266,7 @@ def uses_capacity(function: Callable[..., Any]) -> bool:
 
 
 def _used(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return `capacity` and the compiled functions among the globals that a function uses."""
+    """Return `capacity` and the compiled functions among a function's globals."""
     steps = get_instructions(function)
     names = {step.argval for step in steps if step.opname == "LOAD_GLOBAL"}
     found = {name: function.__globals__.get(name) for name in sorted(names)}

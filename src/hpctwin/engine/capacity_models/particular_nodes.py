@@ -1,8 +1,9 @@
-"""Whole nodes with numbers: reservations are of particular nodes, as Slurm makes them.
+"""Whole nodes with numbers: reservations are of particular nodes, as in Slurm.
 
-As in Slurm's backfill plugin and its node selection without a topology (22.05: ``backfill.c``,
-``select_linear.c``): of the nodes that are not reserved while a job would run, the job gets the shortest
-sufficient run of numbers. It has only the operations that backfill `slurm` calls.
+This follows Slurm's backfill plugin and its node selection without a topology (22.05:
+``backfill.c``, ``select_linear.c``). From the nodes that are not reserved while it would run, a job
+gets the shortest sufficient run of numbers. The module has only the operations that the backfill
+`slurm` calls.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ SECOND_MS = 1000
 
 @jit
 def only_free(sim: Arrays) -> int:
-    """Pick those nodes that a job may have, while it would run, and that are free now; how many."""
+    """Pick the free nodes that a job may have while it would run; return how many."""
     for w in range(sim.sets.width):
         sim.sets[PICKED, w] = sim.sets[FREE, w] & sim.sets[CLEAR, w]
     return size_of(PICKED, sim)
@@ -56,9 +57,12 @@ def only_free(sim: Arrays) -> int:
 
 @jit
 def list_by_end(sim: Arrays) -> int:
-    """List the nodes of running jobs by when these are planned to end (``sim.by_end``); how many.
+    """List the nodes of running jobs by planned end in ``sim.by_end``.
 
-    One whose planned end has passed ends soon.
+    A job past its planned end is expected to end soon.
+
+    Returns:
+        Number of nodes listed.
     """
     size = ZERO
     soon = sim.clock.now + SECOND_MS
@@ -78,7 +82,11 @@ def list_by_end(sim: Arrays) -> int:
 
 @jit
 def free_from(wanted: int, used: int, last: int, sim: Arrays) -> int:
-    """When so many of the nodes left are free, which are then picked; -1 for never, or after a time."""
+    """Pick the clear nodes that are free at the first time at which they suffice.
+
+    Returns:
+        That time; -1 if there is none up to ``last``.
+    """
     found = only_free(sim)
     if found >= wanted:
         return sim.clock.now
@@ -99,7 +107,7 @@ def free_from(wanted: int, used: int, last: int, sim: Arrays) -> int:
 
 @jit
 def list_runs(sim: Arrays) -> int:
-    """List the runs of numbers among the nodes picked (``sim.number_run``); how many."""
+    """List the runs of numbers among the picked nodes; return how many."""
     size = ZERO
     length = ZERO
     for node in range(len(sim.node)):
@@ -121,7 +129,10 @@ def list_runs(sim: Arrays) -> int:
 
 @jit
 def pick_runs(wanted: int, sim: Arrays) -> None:
-    """Of those picked, leave the shortest sufficient run of numbers; else the longest runs first."""
+    """Reduce the picked nodes to the shortest sufficient run of numbers.
+
+    If no run suffices, the longest runs come first.
+    """
     runs = list_runs(sim)
     for w in range(sim.sets.width):
         sim.sets[PICKED, w] = 0
@@ -142,7 +153,7 @@ def pick_runs(wanted: int, sim: Arrays) -> None:
 
 @jit
 def start_picked(j: int, sim: Arrays) -> None:
-    """Start a job on the nodes that were picked."""
+    """Start a job on the picked nodes."""
     for p in range(sim.rules.pools):
         sim.take[p] = 0
     for node in range(len(sim.node)):
@@ -154,7 +165,7 @@ def start_picked(j: int, sim: Arrays) -> None:
 
 
 def place_picked(j: int, sim: Arrays) -> None:
-    """The nodes that were picked."""
+    """Allocate the picked nodes to a job."""
     for node in range(len(sim.node)):
         if has(PICKED, node, sim):
             claim(j, node, sim)
@@ -165,7 +176,7 @@ PLACING = Kernel(place_picked, types.void(int64, SIM), unrolled=False)
 
 @jit
 def begin_cycle(sim: Arrays) -> None:
-    """Forget all reservations, and block nothing."""
+    """Drop all reservations, and block nothing."""
     block_nothing(sim)
     sim.plan_rows[0] = 0
     sim.rooms.spans = 0
@@ -177,14 +188,17 @@ begin_pass = begin_cycle
 
 @jit
 def need_spans(sim: Arrays) -> None:
-    """Make the spans of time in which nodes are reserved, if there are none."""
+    """Build the spans of time in which nodes are reserved, unless they exist."""
     if sim.rooms.spans == 0:
         sim.rooms.spans = open_spans(sim)
 
 
 @jit
 def fits(j: int, sim: Arrays) -> bool:
-    """Return whether enough nodes are free that are not reserved while a job would run; they are picked."""
+    """Return whether enough nodes are free now and not reserved while a job would run.
+
+    All of these nodes are picked.
+    """
     if not may_fit(j, sim):
         return False
     need_spans(sim)
@@ -195,7 +209,7 @@ def fits(j: int, sim: Arrays) -> bool:
 
 @jit
 def start_fitting(j: int, sim: Arrays) -> None:
-    """Start a job on the nodes that were picked, as few runs of numbers of them as suffice."""
+    """Start a job on picked nodes, in as few runs of numbers as suffice."""
     pick_runs(sim.job[j].nodes, sim)
     start_picked(j, sim)
     sim.rooms.ends = ZERO - 1
@@ -215,7 +229,7 @@ start_or_preempt = start
 
 @jit
 def earliest(j: int, last: int, step: int, up: int, sim: Arrays) -> int:
-    """Return when a job can start, on the nodes that are then picked; -1 if not by ``last``."""
+    """Return when a job can start, and pick its nodes; -1 if that is after ``last``."""
     now = sim.clock.now
     job = sim.job[j]
     used = sim.rooms.ends
@@ -245,7 +259,7 @@ def earliest(j: int, last: int, step: int, up: int, sim: Arrays) -> int:
 
 @jit
 def reserve_rounded(j: int, last: int, step: int, up: int, wide: bool, sim: Arrays) -> int:
-    """Reserve the earliest nodes for a job; cluster-wide resources are not modelled here."""
+    """Reserve the earliest nodes for a job, without cluster-wide resources."""
     need_spans(sim)
     if sim.rooms.ends < 0:
         sim.rooms.ends = list_by_end(sim)

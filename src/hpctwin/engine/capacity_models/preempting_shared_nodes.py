@@ -1,4 +1,4 @@
-"""Shared nodes, where jobs preempt others and go on from checkpoints."""
+"""Shared nodes with preemption and checkpoints."""
 
 from __future__ import annotations
 
@@ -50,7 +50,10 @@ list_startable = order_jobs
 
 @jit
 def begin_pass(sim: Arrays) -> None:
-    """Forget all reservations, and block nothing; jobs that were preempted leave when their grace ends."""
+    """Drop all reservations, and block nothing.
+
+    Preempted jobs leave when their grace ends.
+    """
     begin_interrupted(sim)
     sim.rooms.spans = 0
 
@@ -63,7 +66,7 @@ def any_may_start(sim: Arrays) -> bool:
 
 @jit
 def start_fitting(j: int, sim: Arrays) -> None:
-    """Start a job that was just found to fit, where its last checkpoint left it."""
+    """Start a job that was just found to fit, from its last checkpoint."""
     shared_nodes.start_fitting(j, sim)
     resume(j, sim)
 
@@ -79,7 +82,7 @@ def start(j: int, sim: Arrays) -> bool:
 
 @jit
 def start_or_preempt(j: int, sim: Arrays) -> bool:
-    """Start a job if it fits, or fits once others have left; return whether it started."""
+    """Start a job if it fits, or fits once others left; return whether it started."""
     if may_fit(j, sim) and start(j, sim):
         return True
     return not meets_block(j, sim) and start_after_preempting(j, sim)

@@ -1,4 +1,4 @@
-"""Whole nodes, where jobs preempt others and go on from checkpoints."""
+"""Whole nodes with preemption and checkpoints."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ list_startable = order_jobs
 
 @jit
 def begin_cycle(sim: Arrays) -> None:
-    """Make the plan, and block nothing."""
+    """Build the plan, and block nothing."""
     block_nothing(sim)
     build_plan(sim)
 
@@ -65,14 +65,14 @@ def any_may_start(sim: Arrays) -> bool:
 
 @jit
 def fits(j: int, sim: Arrays) -> bool:
-    """Return whether a job fits from now on; the least free amounts are left in ``sim.low``."""
+    """Return whether a job fits from now on; leave the least amounts in ``sim.low``."""
     hold_blocked(sim)
     return whole_nodes.fits(j, sim)
 
 
 @jit
 def start(j: int, sim: Arrays) -> bool:
-    """Start a job if it fits, where its last checkpoint left it; return whether it did."""
+    """Start a job from its last checkpoint if it fits; return whether it did."""
     if not fits(j, sim):
         return False
     start_fitting(j, sim)
@@ -81,7 +81,7 @@ def start(j: int, sim: Arrays) -> bool:
 
 @jit
 def start_or_preempt(j: int, sim: Arrays) -> bool:
-    """Start a job if it fits, or fits once others have left; return whether it started."""
+    """Start a job if it fits, or fits once others left; return whether it started."""
     if meets_block(j, sim):
         return start(j, sim)
     hold_blocked(sim)

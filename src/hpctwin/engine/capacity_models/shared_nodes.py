@@ -1,4 +1,4 @@
-"""Shared nodes: jobs hold parts of nodes, and reservations are parts of particular nodes."""
+"""Shared nodes: jobs hold parts of nodes; reservations are of particular nodes."""
 
 from __future__ import annotations
 
@@ -54,21 +54,21 @@ kind_may_fit = fit.may_fit
 
 @jit
 def begin_pass(sim: Arrays) -> None:
-    """Forget all reservations, and block nothing."""
+    """Drop all reservations, and block nothing."""
     begin_anew(sim)
     sim.rooms.spans = 0
 
 
 @jit
 def begin_cycle(sim: Arrays) -> None:
-    """Block nothing; no reservation has been made in this pass before."""
+    """Block nothing; the pass has made no reservation so far."""
     block_nothing(sim)
     sim.sharing.looks += 1
 
 
 @jit
 def list_startable(sim: Arrays) -> int:
-    """Put jobs that may start now into ``sim.later``, in order."""
+    """Put jobs that may start now into ``sim.later``, in order; return how many."""
     reckon_fairshare(sim)
     size = ZERO
     for i in range(sim.clock.queued):
@@ -89,13 +89,16 @@ def next_candidate(i: int, sim: Arrays) -> int:
 
 @jit
 def may_fit(j: int, sim: Arrays) -> bool:
-    """Return whether a job may fit what is free now, and no shorter one of its kind was found not to."""
+    """Return whether a job may fit what is free now.
+
+    It may not if a job of its kind that is not longer was found not to fit.
+    """
     return not is_longer(j, sim) and kind_may_fit(sim.job[j].kind, sim)
 
 
 @jit
 def fits(j: int, sim: Arrays) -> bool:
-    """Return whether a job fits from now on; leaves what chooses its nodes."""
+    """Return whether a job fits from now on; leave the data that choose its nodes."""
     return fits_plan_now(j, sim)
 
 
@@ -122,7 +125,10 @@ awaits_nodes = may_preempt
 
 @jit
 def shortage(j: int, sim: Arrays) -> int:
-    """Return what keeps a job from starting: -1 nothing, 0 nodes, else 1 + the number of a resource."""
+    """Return the shortage that keeps a job from starting.
+
+    It is -1 for none, 0 for nodes, otherwise 1 + the number of a resource.
+    """
     if is_skipped(j, sim):
         return ZERO
     short = short_resource(j, sim.clock.now, sim)

@@ -1,7 +1,7 @@
-"""Whole nodes: what is free over time is a plan of numbers of nodes.
+"""Whole nodes: a plan holds the number of free nodes over time.
 
-The plan is made when a pass first needs it. As long as nothing is reserved and what is free only grows, a job
-that fits now fits.
+The plan is built when a pass first needs it. As long as nothing is reserved and free capacity only
+grows, a job fits if it fits now.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ any_may_start, is_too_large = may_start, asks_too_much
 
 @jit
 def begin_cycle(sim: Arrays) -> None:
-    """Forget the plan, and block nothing."""
+    """Drop the plan, and block nothing."""
     sim.plan_rows[0] = 0
     sim.walk.tight = 0
     block_nothing(sim)
@@ -63,7 +63,10 @@ begin_pass = begin_cycle
 
 @jit
 def keep_order(sim: Arrays) -> int:
-    """Put the pending jobs in order, from pass to pass where that pays."""
+    """Put the pending jobs in order; return how many there are.
+
+    The order is kept from pass to pass where that pays.
+    """
     if sim.rules.order_changes == 0:
         return sim.clock.queued
     reckon_fairshare(sim)
@@ -80,7 +83,7 @@ def kept_job(i: int, size: int, sim: Arrays) -> int:
 
 @jit
 def list_startable(sim: Arrays) -> int:
-    """Put jobs that may start now into ``sim.later``, in order."""
+    """Put jobs that may start now into ``sim.later``, in order; return how many."""
     reckon_fairshare(sim)
     size = ZERO
     for i in range(sim.clock.queued):
@@ -95,7 +98,8 @@ def list_startable(sim: Arrays) -> int:
 def next_candidate(i: int, sim: Arrays) -> int:
     """Return the first place of the queue, from ``i`` on, of a job that may start.
 
-    With one pool it also skips jobs that do not fit at the row of the plan where the last candidate did not.
+    With one pool it also skips jobs that do not fit at the row of the plan at which the last
+    candidate did not fit.
     """
     if sim.rules.pools > 1:
         while i < sim.clock.queued and not may_fit(sim.queue[i], sim):
@@ -113,13 +117,13 @@ def next_candidate(i: int, sim: Arrays) -> int:
 
 @jit
 def only_grows(sim: Arrays) -> bool:
-    """Return whether what is free only grows from now on, reservations apart."""
+    """Return whether free capacity only grows from now on, except for reservations."""
     return maintenance_is_over(sim) and sim.clock.unpowered == 0
 
 
 @jit
 def need_plan(sim: Arrays) -> None:
-    """Make the plan if there is none."""
+    """Build the plan if there is none."""
     if sim.plan_rows[0] == 0:
         plan_build(sim)
         hold_blocked(sim)
@@ -127,7 +131,10 @@ def need_plan(sim: Arrays) -> None:
 
 @jit
 def fits_free(j: int, sim: Arrays) -> bool:
-    """Return whether a job fits what is free now and not blocked, which is left in ``sim.low``."""
+    """Return whether a job fits what is free now and not blocked.
+
+    These amounts are left in ``sim.low``.
+    """
     for c in range(len(sim.low)):
         sim.low[c] = sim.stock[c].free
     for p in range(sim.rules.pools):
@@ -138,7 +145,10 @@ def fits_free(j: int, sim: Arrays) -> bool:
 
 @jit
 def may_fit(j: int, sim: Arrays) -> bool:
-    """Return whether a job fits what is free now; short, as it is asked for each pending job."""
+    """Return whether a job fits what is free now.
+
+    It is short, as passes call it for each pending job.
+    """
     if sim.plan_amount.width == 1:
         return sim.job[j].nodes <= sim.stock[0].free
     return fits_free(j, sim)
@@ -146,7 +156,7 @@ def may_fit(j: int, sim: Arrays) -> bool:
 
 @jit
 def fits(j: int, sim: Arrays) -> bool:
-    """Return whether a job fits from now on; the least free amounts are left in ``sim.low``."""
+    """Return whether a job fits from now on; leave the least amounts in ``sim.low``."""
     if sim.plan_rows[0] == 0:
         if not fits_free(j, sim):
             return False
@@ -161,7 +171,7 @@ def fits(j: int, sim: Arrays) -> bool:
 
 @jit
 def start_fitting(j: int, sim: Arrays) -> None:
-    """Start a job that fits (``sim.low``), and take it out of the plan if there is one."""
+    """Start a job that fits (``sim.low``); take it out of the plan if there is one."""
     divide_now(j, sim)
     start_job(j, sim)
     if sim.plan_rows[0] > 0:
@@ -208,7 +218,10 @@ def reserve(j: int, not_before: int, sim: Arrays) -> int:
 
 @jit
 def shortage(j: int, sim: Arrays) -> int:
-    """Return what keeps a job from starting: -1 nothing, 0 nodes, else 1 + the number of a resource."""
+    """Return the shortage that keeps a job from starting.
+
+    It is -1 for none, 0 for nodes, otherwise 1 + the number of a resource.
+    """
     if is_skipped(j, sim):
         return 0
     if fits(j, sim):
@@ -221,7 +234,10 @@ def shortage(j: int, sim: Arrays) -> int:
 
 @jit
 def alignment(j: int, sim: Arrays) -> float:
-    """Return the sum over nodes and resources of share asked × share free; -1 if the job does not fit now."""
+    """Return the sum over nodes and resources of share requested × share free.
+
+    It is -1 if the job does not fit now.
+    """
     if not may_fit(j, sim):
         return -1.0
     pools = sim.rules.pools
@@ -282,7 +298,7 @@ def hold(j: int, sim: Arrays) -> None:
 
 @jit
 def free_held(j: int, sim: Arrays) -> None:
-    """Note that the nodes of a held reservation come free, before the next pass."""
+    """Record that the nodes of a held reservation become free before the next pass."""
     start = held(sim.kept)[j].start
     note_freed(j, start, start + sim.job[j].expected, sim)
 
@@ -320,7 +336,7 @@ def start_held(j: int, sim: Arrays) -> None:
 
 @jit
 def reserve_rounded(j: int, last: int, step: int, up: int, wide: bool, sim: Arrays) -> int:
-    """Take the earliest span that a job fits out of the plan, between multiples of a step."""
+    """Take a job's earliest span out of the plan, between multiples of a step."""
     need_plan(sim)
     start = sim.plan_time[plan_earliest(j, ZERO, sim)]
     if start > last:

@@ -1,4 +1,7 @@
-"""The scheduling passes: one module each, with a `Pass` named ``PASS`` (`engine.compile.policy_modules`)."""
+"""The scheduling passes: one module each, with a `Pass` named ``PASS``.
+
+See `engine.compile.policy_modules`.
+"""
 
 from __future__ import annotations
 
@@ -29,27 +32,32 @@ __all__ = ["PASSES", "Pass", "capacity", "kept_of", "made_of", "settings_of"]
 class Pass:
     """A backfill: a scheduling pass, which starts some of the pending jobs.
 
-    Functions written with `capacity` work with every capacity model (`on`), others with whole nodes only.
+    Functions written with `capacity` work with every capacity model (`on`), others with whole nodes
+    only.
 
     Args:
         run: ``(sim) -> None``; called at each event time at which jobs are pending. It may set
             ``sim.clock.timer`` to be called at another time.
-        numbers: Record of what a policy may set; `settings` gives its values. None if nothing.
-        own: Record of single numbers that last from one pass to the next; None if nothing.
-        kept: Record of what lasts for each job; -1 where it keeps nothing; None if it never does.
-        more_rows: Rows of ``kept`` after those of the jobs.
-        begin: ``(own, kept, state, queue)`` puts these into their first state. Rows of jobs are those of the
+        numbers: Record of the settings of a policy; `settings` gives its values. None if there are
+            none.
+        own: Record of single numbers that last from one pass to the next; None if there are none.
+        kept: Record of each job's data that last from one pass to the next, -1 where there are
+            none; None if the pass keeps no data of jobs.
+        more_rows: Number of rows of ``kept`` after those of the jobs.
+        begin: ``(own, kept, state, queue)`` sets the initial state. Rows of jobs are those of the
             state's table; the queue holds the pending jobs.
         entered: ``(j, sim) -> None``: a job enters the queue.
         left: ``(j, sim) -> None``: a job leaves the queue without having started.
-        reserved: ``(sim) -> None``; for reservations that outlive the pass: takes them out of the plan.
+        reserved: ``(sim) -> None``; for reservations that outlive the pass: takes them out of the
+            plan.
         in_order: Whether jobs start in the ordering's order only.
-        others: Where counting nodes decides, what happens to other jobs once one does not fit
+        others: Where counting nodes decides, effect on other jobs of one that does not fit
             (`layout.NOBODY_PASSES` …); None if the pass is not of that kind.
-        counted: ``(sim) -> None``: the same pass where counting decides; `counted_passes.COUNTED` by default.
+        counted: ``(sim) -> None``: the same pass where counting decides; by default
+            `counted_passes.COUNTED`.
         keeps: Reason why a job waits though nothing is short and no limit is reached.
-        reservations: ``(numbers, partitions) -> jobs``: how many jobs have reservations at most, given what
-            the policy sets. None for any number.
+        reservations: ``(numbers, partitions) -> jobs``: the maximum number of jobs with
+            reservations, given the settings. None for any number.
         by_node: Whether it makes rounded reservations, which may be of particular nodes.
         unrolled: Whether its loops are unrolled on whole nodes; on shared nodes they always are.
         model: Capacity model it runs with.
@@ -78,11 +86,11 @@ class Pass:
         return model is self.model or uses_capacity(getattr(self.run, "py_func", self.run))
 
     def on(self, model: CapacityModel) -> Pass:
-        """Return the pass with another capacity model, with which it works."""
+        """Return the pass with another capacity model, which it must support."""
         return self if model is self.model else _on(self, model)
 
     def most_reservations(self, numbers: Mapping[str, int], partitions: int) -> int:
-        """Return how many jobs have reservations at most, given what the policy sets."""
+        """Return the maximum number of jobs with reservations, given the settings."""
         return int(NEVER) if self.reservations is None else self.reservations(numbers, partitions)
 
     def kernel(self, name: str) -> Kernel | None:
@@ -112,11 +120,11 @@ def _kernel(function: Callable[..., None], of_job: bool, unrolled: bool) -> Kern
 
 
 def settings_of(record: type | None, values: Mapping[str, float]) -> Any:
-    """Numbers that a policy may set, in the engine's form.
+    """Return the settings of a policy in the engine's form.
 
     Args:
-        record: what there is to set; None for nothing.
-        values: of all its fields.
+        record: Record of the settings; None if there are none.
+        values: Values of all its fields.
     """
     import numpy as np
 
@@ -131,20 +139,20 @@ def settings_of(record: type | None, values: Mapping[str, float]) -> Any:
 
 
 PASSES: Modules[Pass] = Modules(__name__, "PASS")
-"""By name."""
+"""All passes by name."""
 
 
 def made_of(function: Callable[[Arrays], None]) -> Pass:
-    """Return the pass of a function ``(sim) -> None``, which keeps nothing and has nothing to set."""
+    """Return the pass of a function ``(sim) -> None``, without state or settings."""
     return Pass(function)
 
 
 def kept_of(sim: Sim, name: str) -> Any:
-    """What a pass keeps of each job, as a table of its record.
+    """Return the table of the data that a pass keeps of each job.
 
     Args:
-        sim: a simulation under that pass.
-        name: of the pass, which keeps something.
+        sim: Simulation under that pass.
+        name: Name of the pass, which must keep data of jobs.
     """
     from hpctwin.engine.state.layout import record_type
 

@@ -1,7 +1,7 @@
-"""Jobs start in order; who may pass the first that does not fit, is decided from outside.
+"""Jobs start in order; an agent admits jobs past the first that does not fit.
 
-An agent stands behind it (`engine.agents`). Those that it may admit are the jobs that fit now; with
-``strict`` only those that leave the first its reservation, as with EASY.
+See `engine.agents`. The agent may admit jobs that fit now; with ``strict``, only jobs that do not
+delay the first job's reservation, as with EASY.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ __all__ = ["PASS", "Kept", "Own", "admission", "place_of"]
 
 
 class Numbers:
-    """What a policy may set."""
+    """Settings of the backfill."""
 
-    strict: Int = 1  # 0: also jobs that delay the first
+    strict: Int = 1  # 0: jobs that delay the first may be admitted too
 
 
 class Own:
-    """What is kept."""
+    """State that lasts from one pass to the next."""
 
-    admitted: Int  # the job that may pass in the next pass; -1
-    found: Int  # so many could, in the last pass
+    admitted: Int  # the job that may pass in the next pass; -1: none
+    found: Int  # number of jobs that could have passed in the last pass
 
 
 class Kept:
-    """What is kept of each job."""
+    """State of each job that lasts from one pass to the next."""
 
-    place: Int  # among those that could pass, in order; -1 for the others
+    place: Int  # its place, in order, among the jobs that could pass; -1: it could not
 
 
 settings, admission, place_of = view(Numbers), view(Own), view(Kept)
@@ -41,12 +41,12 @@ settings, admission, place_of = view(Numbers), view(Own), view(Kept)
 
 @jit
 def admit(head: int, following: int, size: int, sim: Arrays) -> None:
-    """Start the job that was admitted, and note which of the others could follow.
+    """Start the admitted job, and record which of the others could be next.
 
     Args:
         head: First job that does not fit.
         following: Place in order after it.
-        size: Jobs in order.
+        size: Number of jobs in order.
         sim: Simulation.
     """
     own = admission(sim.own)[0]
@@ -67,7 +67,7 @@ def admit(head: int, following: int, size: int, sim: Arrays) -> None:
 
 
 def pass_admitted(sim: Arrays) -> None:
-    """Start jobs in order until one does not fit, then the job that was admitted."""
+    """Start jobs in order until one does not fit, then the admitted job."""
     own = admission(sim.own)[0]
     own.found = 0
     for j in range(len(sim.kept)):
@@ -85,7 +85,7 @@ def pass_admitted(sim: Arrays) -> None:
 
 
 def begin(own: Any, kept: Any, state: Any, queue: Any) -> None:
-    """Nobody is admitted yet."""
+    """Set the initial state: no job is admitted."""
     own["admitted"] = -1
     own["found"] = 0
     kept["place"] = -1

@@ -1,4 +1,4 @@
-"""Conservative backfilling: every job holds a reservation that never moves to a later time."""
+"""Conservative backfilling: each job gets a reservation that never moves later."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["PASS"]
 
 @jit
 def give_up(j: int, sim: Arrays) -> None:
-    """Free the reservation of a job that has not started; others may move to an earlier time."""
+    """Free the reservation of a job that has not started; others may move earlier."""
     if held(sim.kept)[j].start >= 0:
         capacity.free_held(j, sim)
         held(sim.kept)[j].start = -1
@@ -36,7 +36,7 @@ def give_up(j: int, sim: Arrays) -> None:
 
 @jit
 def reservations_stand(sim: Arrays) -> bool:
-    """Return whether all reservations are ahead; jobs that are skipped give theirs up."""
+    """Return whether no reservation is past; skipped jobs give theirs up."""
     sound = True
     for i in range(sim.clock.queued):
         j = sim.queue[i]
@@ -52,7 +52,10 @@ def reservations_stand(sim: Arrays) -> bool:
 
 @jit
 def keep_or_reserve(j: int, compress: bool, sim: Arrays) -> bool:
-    """Give a job its reservation, if it is not skipped; return whether it has one."""
+    """Give a job a reservation, unless it is skipped; return whether it has one.
+
+    With ``compress`` it gives its present reservation back first, and reserves again.
+    """
     skipped = capacity.is_skipped(j, sim)
     if held(sim.kept)[j].start >= 0 and (compress or skipped):
         capacity.give_back_held(j, sim)
@@ -68,14 +71,14 @@ def keep_or_reserve(j: int, compress: bool, sim: Arrays) -> bool:
 
 @jit
 def give_all_up(sim: Arrays) -> None:
-    """No job that waits has a reservation any more."""
+    """Drop the reservations of all pending jobs."""
     for i in range(sim.clock.queued):
         held(sim.kept)[sim.queue[i]].start = -1
 
 
 @jit
 def put_reservations(sim: Arrays) -> bool:
-    """Put all reservations into the plan that stands; False if they do not fit it."""
+    """Put all reservations into the kept plan; return False if they do not fit."""
     for i in range(sim.clock.queued):
         start = held(sim.kept)[sim.queue[i]].start
         if start < 0:
@@ -88,7 +91,10 @@ def put_reservations(sim: Arrays) -> bool:
 
 @jit
 def stand_anew(sim: Arrays) -> None:
-    """Make the plan that stands of those that run, and of the reservations there are."""
+    """Rebuild the kept plan from the running jobs and the reservations.
+
+    If the reservations do not fit, all are dropped.
+    """
     begin_anew(sim)
     if not put_reservations(sim):
         give_all_up(sim)
@@ -99,7 +105,7 @@ def stand_anew(sim: Arrays) -> None:
 
 @jit
 def may_move(compress: bool, sim: Arrays) -> int:
-    """Put those who may move, start or get a reservation into ``sim.later``; how many they are."""
+    """List jobs that may move, start or reserve in ``sim.later``; return how many."""
     moving = ZERO
     for i in range(sim.clock.queued):
         j = sim.queue[i]
@@ -113,7 +119,7 @@ def may_move(compress: bool, sim: Arrays) -> int:
 
 
 def pass_standing(sim: Arrays) -> None:
-    """The pass by a plan that is kept from pass to pass: where counting nodes decides."""
+    """Run the pass with a plan that is kept, where counting nodes decides."""
     reckon_fairshare(sim)
     if sim.standing.valid == 1:
         go_on(sim)
@@ -149,7 +155,7 @@ def pass_standing(sim: Arrays) -> None:
 
 
 def pass_conservative(sim: Arrays) -> None:
-    """Give each job the earliest nodes that disturb no other's reservation."""
+    """Give each job the earliest nodes that disturb no reservation of another job."""
     capacity.begin_with_held(sim)
     if not (reservations_stand(sim) and capacity.load_held(sim)):
         give_all_up(sim)
@@ -166,19 +172,19 @@ def pass_conservative(sim: Arrays) -> None:
             held(sim.kept)[j].start = -1
             capacity.start_held(j, sim)
         else:
-            # No other event need come then: those it waited for may have moved to earlier times.
+            # There may be no other event then: the jobs it waited for may have moved earlier.
             sim.clock.timer = min(sim.clock.timer, start)
 
 
 def take_reservations(sim: Arrays) -> None:
-    """Take what is reserved for pending jobs out of a plan that another part makes."""
+    """Take the reservations of pending jobs out of a plan that another part builds."""
     for i in range(sim.clock.queued):
         if held(sim.kept)[sim.queue[i]].start >= 0:
             capacity.take_held(sim.queue[i], sim)
 
 
 def begin(own: Any, kept: Any, state: Any, queue: Any) -> None:
-    """No reservation has been made yet."""
+    """Set the initial state: no job has a reservation."""
     kept["start"] = -1
 
 

@@ -1,4 +1,4 @@
-"""EASY: the first jobs that cannot start get a reservation, and the others may not delay it."""
+"""EASY: the first jobs that do not fit get reservations; no other job delays them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["PASS", "Numbers", "pass_easy"]
 
 
 class Numbers:
-    """What a policy may set."""
+    """Settings of the backfill."""
 
-    reservations: Count = 1  # jobs per partition that are protected
+    reservations: Count = 1  # number of protected jobs per partition
 
 
 settings = view(Numbers)
@@ -23,7 +23,7 @@ settings = view(Numbers)
 
 @jit
 def open_partitions(sim: Arrays) -> int:
-    """Return how many partitions have pending jobs; each has all its reservations left."""
+    """Return how many partitions have pending jobs; each may make all reservations."""
     made = sim.reservations_made
     if len(made) == 1:
         made[0] = 0
@@ -41,9 +41,10 @@ def open_partitions(sim: Arrays) -> int:
 
 @jit
 def reserve_owed(owed: int, sim: Arrays) -> int:
-    """Make the first reservations of ``sim.owed``; return how many are still to be made, which is none.
+    """Make the first ``owed`` reservations of ``sim.owed``; return 0: none is left.
 
-    They matter only to a job that could start without them: most passes have no such job, and make none.
+    Reservations matter only to a job that could start without them. Most passes have no such job,
+    and make none.
     """
     for i in range(owed):
         capacity.reserve(sim.owed[i], ZERO, sim)
@@ -55,7 +56,7 @@ def try_candidate(j: int, owed: int, sim: Arrays) -> int:
     """Start a candidate that may fit, if it delays no reservation.
 
     Returns:
-        How many reservations are still to be made; -1 if no job can start any more.
+        Number of reservations still to be made; -1 if no job can start any more.
     """
     if capacity.is_skipped(j, sim):
         return owed
@@ -70,9 +71,9 @@ def start_sorted_candidates(later: int, first: int, owed: int, sim: Arrays) -> N
     """Start candidates in the order of the queue.
 
     Args:
-        later: Jobs of ``sim.later`` that come before the rest.
-        first: Where the rest of the queue begins.
-        owed: Reservations that are still to be made.
+        later: Number of jobs of ``sim.later`` that come before the rest.
+        first: Place where the rest of the queue begins.
+        owed: Number of reservations still to be made.
         sim: Simulation.
     """
     for i in range(later):
@@ -88,7 +89,15 @@ def start_sorted_candidates(later: int, first: int, owed: int, sim: Arrays) -> N
 
 @jit
 def start_candidates(later: int, first: int, size: int, owed: int, sim: Arrays) -> None:
-    """As `start_sorted_candidates`, in the candidates' own order, of ``size`` jobs."""
+    """Start candidates in the candidates' separate order.
+
+    Args:
+        later: Number of jobs of ``sim.later`` that come before the rest.
+        first: Number of jobs in order before the rest.
+        size: Number of jobs in order.
+        owed: Number of reservations still to be made.
+        sim: Simulation.
+    """
     kept = ZERO
     for i in range(later + size - first):
         j = sim.later[i] if i < later else capacity.job_left(i - later, first, sim)
@@ -106,7 +115,7 @@ def start_candidates(later: int, first: int, size: int, owed: int, sim: Arrays) 
 
 @jit
 def pass_easy(sim: Arrays) -> None:
-    """Start jobs in order until each partition has its reservations; then candidates, in theirs."""
+    """Start jobs in order until partitions have their reservations; then candidates."""
     capacity.begin_pass(sim)
     if not capacity.any_may_start(sim):
         return

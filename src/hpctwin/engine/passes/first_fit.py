@@ -1,4 +1,4 @@
-"""First fit: everyone that fits starts, in order; no one is protected."""
+"""First fit: each job that fits starts, in order; no job is protected."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ __all__ = ["PASS", "pass_first_fit"]
 
 @jit
 def pass_first_fit(sim: Arrays) -> None:
-    """Start jobs that fit, in order; nodes are kept for a job that waits for jobs it preempted."""
+    """Start jobs that fit, in order.
+
+    Nodes are reserved for a job that waits for jobs it preempted.
+    """
     capacity.begin_pass(sim)
     if not capacity.any_may_start(sim):
         return

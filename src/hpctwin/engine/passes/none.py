@@ -12,7 +12,7 @@ __all__ = ["PASS", "pass_none"]
 
 @jit
 def pass_none(sim: Arrays) -> None:
-    """Start jobs in order; one that does not fit blocks what it asks for."""
+    """Start jobs in order; one that does not fit blocks its pools and resources."""
     capacity.begin_pass(sim)
     if not capacity.any_may_start(sim):
         return

@@ -1,7 +1,7 @@
-"""Nobody starts but those that are named from outside, in the order in which they are named.
+"""Only jobs named from outside start, in the order in which they are named.
 
-`Simulation.begin` names them; a scheduler of somebody else's, or an agent, stands behind it. Those that do
-not fit at that moment are passed over, and told.
+An external scheduler or an agent names them with `Simulation.begin`. Jobs that do not fit at that
+time are skipped and reported.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ __all__ = ["PASS", "name_jobs", "pass_outside"]
 
 
 class Own:
-    """What is kept."""
+    """State that lasts from one pass to the next."""
 
-    named: Int  # jobs named for the next pass
+    named: Int  # number of jobs named for the next pass
 
 
 class Kept:
-    """What is kept of each job."""
+    """State of each job that lasts from one pass to the next."""
 
-    turn: Int  # its place among those named; -1 if it is not
+    turn: Int  # its place among the named jobs; -1: it is not named
 
 
 NAME = "outside"
@@ -45,7 +45,7 @@ own, kept = view(Own), view(Kept)
 
 @jit
 def pass_outside(sim: Arrays) -> None:
-    """Those that were named start, as far as they fit."""
+    """Start the named jobs that fit."""
     if own(sim.own)[0].named == 0:
         return
     own(sim.own)[0].named = 0
@@ -67,17 +67,17 @@ def pass_outside(sim: Arrays) -> None:
 
 
 def begin(own: Any, kept: Any, state: Any, queue: Any) -> None:
-    """Nobody is named yet."""
+    """Set the initial state: no job is named."""
     own["named"] = 0
     kept["turn"] = -1
 
 
 def name_jobs(sim: Sim, rows: npt.NDArray[np.int64]) -> None:
-    """Have these start in a pass at the present instant, the first thing that happens next.
+    """Name jobs to start in a pass at the present time, before any other event.
 
     Args:
-        sim: a simulation under this pass.
-        rows: of jobs that wait, in the order in which they are to start.
+        sim: Simulation under this pass.
+        rows: Rows of pending jobs, in the order in which they are to start.
     """
     kept_of(sim, NAME)["turn"][rows] = np.arange(len(rows))
     sim["own"].view(record_type(Own))["named"] = len(rows)

@@ -1,8 +1,9 @@
-"""The pass that packs: of those first in order, the one that goes best with what is free starts.
+"""Packing: among the first jobs in order, the best match for free capacity starts.
 
-Value of a job: alignment of its demand with what is free (Grandl et al., Tetris, SIGCOMM 2014), for
-each second it is expected to run, less up to a half for being late in the order. The job that has waited
-longest is protected once it has waited for ``patience``: nothing starts that would delay it.
+A job's value is the alignment of its demand with free capacity (Grandl et al., Tetris, SIGCOMM
+2014), divided by its expected runtime. It is reduced by up to a half for a late place in the order.
+The job that has waited longest is protected once it has waited for ``patience``: no job starts
+that would delay it.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ __all__ = ["PASS", "Numbers", "Own"]
 
 
 class Numbers:
-    """What a policy may set."""
+    """Settings of the backfill."""
 
-    depth: Count = 1000  # so many jobs, the first in order, are compared for what is free
+    depth: Count = 1000  # number of jobs, the first in order, that are compared with free capacity
     patience: Millis = (
-        86_400_000  # a job that has waited so long since it was eligible is protected
+        86_400_000  # a job is protected once it has waited for this long since it was eligible
     )
 
 
 class Own:
-    """What is kept."""
+    """State that lasts from one pass to the next."""
 
-    oldest: Int  # no waiting job has been eligible before
+    oldest: Int  # no pending job was eligible before this time
 
 
 settings, own = view(Numbers), view(Own)
@@ -39,14 +40,14 @@ settings, own = view(Numbers), view(Own)
 
 @jit
 def note_eligible(j: int, sim: Arrays) -> None:
-    """A job enters the queue."""
+    """Record the eligible time of a job that enters the queue."""
     keeps = own(sim.own)[0]
     keeps.oldest = min(keeps.oldest, sim.state[j].eligible)
 
 
 @jit
 def longest_waiting(sim: Arrays) -> int:
-    """The waiting job that was eligible first, if its patience is over; else -1."""
+    """Return the longest-waiting pending job if its patience is over; otherwise -1."""
     now = sim.clock.now
     patience = settings(sim.numbers)[0].patience
     keeps = own(sim.own)[0]
@@ -69,10 +70,12 @@ def longest_waiting(sim: Arrays) -> int:
 
 @jit
 def protect(sim: Arrays) -> int:
-    """Start jobs whose patience is over, by eligible time; reserve for the first that does not fit.
+    """Start jobs whose patience is over, in order of their eligible times.
+
+    The first of them that does not fit gets a reservation.
 
     Returns:
-        That one; -1 if there is none.
+        The job with the reservation; -1 if there is none.
     """
     while True:
         j = longest_waiting(sim)
@@ -85,7 +88,10 @@ def protect(sim: Arrays) -> int:
 
 @jit
 def candidates(protected: int, sim: Arrays) -> int:
-    """Put those of the first ``depth`` jobs that fit into ``later``; into ``stack`` how many come before."""
+    """List the fitting jobs of the first ``depth`` in ``sim.later``; return how many.
+
+    ``sim.stack`` gets the number of jobs in order before each.
+    """
     found = ZERO
     size = capacity.order_jobs(sim)
     for i in range(min(size, settings(sim.numbers)[0].depth)):
@@ -101,7 +107,7 @@ def candidates(protected: int, sim: Arrays) -> int:
 
 @jit
 def take_best(found: int, sim: Arrays) -> int:
-    """Start the candidate of the largest value if it fits; return how many candidates are left."""
+    """Start the candidate of the largest value; return how many candidates are left."""
     n = sim.clock.queued
     best = -1
     most = -1.0
@@ -130,7 +136,7 @@ def take_best(found: int, sim: Arrays) -> int:
 
 
 def pass_pack(sim: Arrays) -> None:
-    """Protect the job that has waited longest, then fill what is free with what fits best."""
+    """Protect the longest-waiting job, then start the best matches for free capacity."""
     capacity.begin_pass(sim)
     if not capacity.any_may_start(sim):
         return
@@ -141,7 +147,7 @@ def pass_pack(sim: Arrays) -> None:
 
 
 def begin(own: Any, kept: Any, state: Any, queue: Any) -> None:
-    """The jobs that wait already count."""
+    """Set the initial state from the jobs that are pending already."""
     own["oldest"] = min(state["eligible"][queue], default=NEVER)
 
 

@@ -1,6 +1,7 @@
-"""OpenPBS's scheduler: cycles through the queues, with reservations for the first jobs that cannot run.
+"""OpenPBS's scheduler: cycles through the queues; the top jobs get reservations.
 
-Names and defaults are those of sched_config and of the server's attributes; the rules are in docs/engine.md.
+Top jobs are the first jobs that cannot run. Names and defaults are those of sched_config and of the
+server's attributes; the rules are in docs/engine.md.
 """
 
 from __future__ import annotations
@@ -20,17 +21,20 @@ from hpctwin.engine.state.records import Int, Step, YesNo
 __all__ = ["PASS", "Numbers"]
 
 NOTHING, RESERVES, CLOSES, ENDS = np.arange(4)
-"""Of a job that does not fit: nothing, a reservation, or that nobody of its queue, or at all, follows."""
+"""Effect of a job that does not fit.
+
+Nothing; a reservation; no later job of its queue is tried; no later job at all is tried.
+"""
 
 
 class Numbers:
-    """What a policy may set, as PBS has it."""
+    """Settings of the backfill, as PBS names them."""
 
     strict_ordering: YesNo = 0  # the first jobs that cannot run are not delayed by others
-    backfill_depth: Int = 1  # … so many of them; 0: nobody passes the first
-    scheduler_iteration: Step = 600_000  # time to the next cycle if nothing happens
-    by_queue: YesNo = 1  # one queue after the other, by priority
-    round_robin: YesNo = 0  # a job of each queue in turn
+    backfill_depth: Int = 1  # top jobs with reservations; 0: no job passes the first of them
+    scheduler_iteration: Step = 600_000  # time to the next cycle if there is no event
+    by_queue: YesNo = 1  # try one queue after the other, by priority
+    round_robin: YesNo = 0  # try a job of each queue in turn
 
 
 settings = view(Numbers)
@@ -38,7 +42,11 @@ settings = view(Numbers)
 
 @jit
 def line_up(size: int, sim: Arrays) -> None:
-    """Chain the jobs of each queue: ``sim.reservations_made`` has the first, then each next job."""
+    """Chain the jobs of each queue.
+
+    ``sim.reservations_made`` holds the first place of each queue, ``sim.stack`` the next place
+    after each.
+    """
     first = sim.reservations_made
     for q in range(len(first)):
         first[q] = -1
@@ -50,7 +58,7 @@ def line_up(size: int, sim: Arrays) -> None:
 
 @jit
 def next_queue(sim: Arrays) -> int:
-    """Of the queues that have jobs left the one with the highest priority, the first of equals."""
+    """Return the first queue with the highest priority among those with jobs left."""
     best = -1
     for q in range(len(sim.reservations_made)):
         if sim.reservations_made[q] < 0:
@@ -62,7 +70,7 @@ def next_queue(sim: Arrays) -> int:
 
 @jit
 def take_first(q: int, n: int, sim: Arrays) -> int:
-    """Put the first job that a queue has left into place ``n``; the place after it."""
+    """Put a queue's first job into place ``n``; return the place after it."""
     place = sim.reservations_made[q]
     sim.order[n].job = sim.later[place]
     sim.reservations_made[q] = sim.stack[place]
@@ -71,7 +79,10 @@ def take_first(q: int, n: int, sim: Arrays) -> int:
 
 @jit
 def by_queues(round_robin: bool, size: int, sim: Arrays) -> None:
-    """Have the jobs of ``sim.later`` go queue by queue, or a job of each queue in turn."""
+    """Order the jobs of ``sim.later`` queue by queue.
+
+    With ``round_robin``, queues of the same priority take turns, one job each.
+    """
     line_up(size, sim)
     n = ZERO
     while n < size:
@@ -91,7 +102,7 @@ def by_queues(round_robin: bool, size: int, sim: Arrays) -> None:
 
 @jit
 def in_turn(sim: Arrays) -> int:
-    """Put all that wait, and have no infinite score, into ``sim.later``, as they are tried; how many."""
+    """List pending jobs with finite scores in ``sim.later`` as tried; return how many."""
     reckon_fairshare(sim)
     size = ZERO
     if sim.rules.order_changes == 1:
@@ -112,7 +123,7 @@ def in_turn(sim: Arrays) -> int:
 
 @jit
 def open_queues(sim: Arrays) -> bool:
-    """No queue is over, nor has any reservation; whether any may have one in this cycle."""
+    """Open all queues, without reservations; return whether any may get one."""
     may = settings(sim.numbers)[0].backfill_depth > 0
     for q in range(len(sim.reservations_made)):
         sim.reservations_made[q] = 0
@@ -123,13 +134,13 @@ def open_queues(sim: Arrays) -> bool:
 
 @jit
 def what_becomes(q: int, top: int, backfills: bool, sim: Arrays) -> int:
-    """What becomes of a job that does not fit, and of those after it.
+    """Return what a job that does not fit means for itself and for later jobs.
 
     Args:
-        q: its queue.
-        top: so many jobs of queues that say nothing of it have reservations.
-        backfills: whether any queue may have a reservation.
-        sim: the simulation.
+        q: Queue of the job.
+        top: Number of jobs with reservations in queues without their own ``backfill_depth``.
+        backfills: Whether any queue may get a reservation.
+        sim: Simulation.
 
     Returns:
         `NOTHING`, `RESERVES`, `CLOSES` or `ENDS`.
@@ -149,7 +160,7 @@ def what_becomes(q: int, top: int, backfills: bool, sim: Arrays) -> int:
 
 @jit
 def note_reserved(q: int, top: int, sim: Arrays) -> int:
-    """One more job of a queue has a reservation; how many now have of queues that say nothing of it."""
+    """Count one more reservation of a queue; return the new ``top`` of `what_becomes`."""
     if sim.partition_fact[q].backfill_depth < 0:
         return top + 1
     sim.reservations_made[q] += 1
@@ -158,7 +169,7 @@ def note_reserved(q: int, top: int, sim: Arrays) -> int:
 
 @jit
 def count_running(j: int, sign: int, sim: Arrays) -> None:
-    """A running job counts no more under limits (-1), or does again."""
+    """Stop counting a running job under limits (-1), or count it again."""
     if sim.user_running.width > 0:
         sim.user_running[sim.partition[sim.job[j].kind], sim.job[j].user] += sign
     if len(sim.held) > 0:
@@ -167,7 +178,10 @@ def count_running(j: int, sign: int, sim: Arrays) -> None:
 
 @jit
 def next_end(after: int, late: int, r: int, sim: Arrays) -> int:
-    """The first planned end after a time: of overdue jobs (before row ``late``), and from row ``r`` on."""
+    """Return the first planned end after a time.
+
+    Overdue jobs, which come before row ``late``, and jobs from row ``r`` on are considered.
+    """
     time = NEVER
     for i in range(sim.clock.run_first, late):
         if sim.run[i].job >= 0 and after < planned_end(sim.run[i].job, sim) < time:
@@ -179,7 +193,10 @@ def next_end(after: int, late: int, r: int, sim: Arrays) -> int:
 
 @jit
 def lifted_at(j: int, sim: Arrays) -> int:
-    """When no limit keeps a job back any more, as running jobs come to their planned ends; NEVER."""
+    """Return when no limit holds a job back any more; NEVER if a limit always does.
+
+    Running jobs are assumed to end at their planned ends.
+    """
     late = sim.clock.run_first
     while late < sim.clock.run_end and sim.run[late].planned <= sim.clock.now:
         late += 1
@@ -206,13 +223,14 @@ def lifted_at(j: int, sim: Arrays) -> int:
 
 @jit
 def cycle(sim: Arrays) -> bool:
-    """Go through jobs in turn: each starts if it fits, or gets a reservation for this cycle.
+    """Try jobs in turn: each starts if it fits, or gets a reservation for this cycle.
 
-    Reservations matter only to a job that could start without them, and are made for it. Jobs are in
-    ``sim.owed``, the times before which these cannot start in passed places of ``sim.later``.
+    Reservations matter only to a job that could start without them, and are made only for it. Jobs
+    whose reservations are still to be made are in ``sim.owed``. The times before which they cannot
+    start are in places of ``sim.later`` that the cycle has passed.
 
     Returns:
-        Whether time alone may have other jobs tried: their scores are infinite, and change.
+        Whether time alone may let more jobs be tried: their scores are infinite now, but change.
     """
     top = ZERO
     owed = ZERO
@@ -251,12 +269,14 @@ def cycle(sim: Arrays) -> bool:
 
 @jit
 def set_timer(started: int, left_out: bool, sim: Arrays) -> None:
-    """Make the next cycle an instant, if jobs wait and any runs, or time alone may help them.
+    """Set the timer for the next cycle, if jobs are pending and may start later.
+
+    They may if any job runs, or if time alone may help them.
 
     Args:
-        started: so many jobs had started before this cycle.
-        left_out: see `cycle`.
-        sim: the simulation.
+        started: Number of jobs that had started before this cycle.
+        left_out: Result of `cycle`.
+        sim: Simulation.
     """
     waiting = sim.clock.queued - (sim.clock.starts - started)
     if waiting > 0 and (sim.clock.running > 0 or left_out):

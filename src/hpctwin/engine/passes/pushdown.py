@@ -1,6 +1,6 @@
-"""The pass of PAS: a queue whose blocked jobs are pushed down (Goyal and Pavithra, §III).
+"""PAS: jobs that do not fit are pushed down the queue (Goyal and Pavithra, §III).
 
-What the paper leaves open, and the choice made for each point, is in docs/adaptive.md.
+docs/adaptive.md lists the points that the paper leaves open, and the choice made for each.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ __all__ = ["PASS", "Numbers", "Own"]
 
 
 class Numbers:
-    """What a policy may set."""
+    """Settings of the backfill."""
 
     # The defaults are those of the PAS paper (§III and §IV).
-    parallel: Limit = 2  # so many jobs run at once
-    adjacent: Limit = 1  # only jobs at most so many places apart in priority run at once
-    places: Int = 4  # a blocked job goes down so many
-    attempts: Int = 3  # after more than so many times it goes into the waiting queue
-    every: Count = 4  # the waiting queue is looked at in every so many-th cycle
-    interval: Step = 1  # time from cycle to cycle
-    promotion: Millis = 1  # a dependant's runtime that lifts a job by one place; 0: none
+    parallel: Limit = 2  # maximum number of running jobs
+    adjacent: Limit = 1  # maximum distance in priority, in places, of jobs that run at once
+    places: Int = 4  # number of places that a blocked job is pushed down
+    attempts: Int = 3  # a job pushed down more often than this goes into the waiting queue
+    every: Count = 4  # the waiting queue is considered in every N-th cycle
+    interval: Step = 1  # time between cycles
+    promotion: Millis = 1  # runtime of a dependent job that lifts a job by one place; 0: none does
 
 
 class Own:
-    """What is kept."""
+    """State that lasts from one pass to the next."""
 
-    cycle_at: Int  # when the last cycle was; -1
-    told: Int  # so many of those that have arrived have promoted what they wait for
+    cycle_at: Int  # time of the last cycle; -1: there was none
+    told: Int  # number of arrived jobs whose predecessors have been promoted
 
 
 settings, own, kept = view(Numbers), view(Own), view(Push)
@@ -60,19 +60,19 @@ settings, own, kept = view(Numbers), view(Own), view(Push)
 
 @jit
 def enter(j: int, sim: Arrays) -> None:
-    """A job enters the queue."""
+    """Add a job that enters the queue to the new jobs."""
     list_begin(j, FRESH, kept(sim.kept))
 
 
 @jit
 def leave(j: int, sim: Arrays) -> None:
-    """A job goes from the queue."""
+    """Remove a job that leaves the queue from its list."""
     list_remove(j, kept(sim.kept))
 
 
 @jit
 def promote(j: int, runtime: int, sim: Arrays) -> None:
-    """Promote a job in the main queue by the distance that a dependant's runtime stands for."""
+    """Move a job up the main queue, one place per ``promotion`` of a given runtime."""
     promotion = settings(sim.numbers)[0].promotion
     if promotion == 0:
         return
@@ -90,7 +90,10 @@ def promote(j: int, runtime: int, sim: Arrays) -> None:
 
 @jit
 def push_down(j: int, sim: Arrays) -> None:
-    """Move a blocked job some places down, or into the waiting queue after too many times."""
+    """Move a blocked job some places down the main queue.
+
+    After more than ``attempts`` times it moves to the waiting queue.
+    """
     push = kept(sim.kept)
     at = push[j].next
     push[j].pushed += 1
@@ -107,7 +110,7 @@ def push_down(j: int, sim: Arrays) -> None:
 
 @jit
 def promote_for_new(sim: Arrays) -> None:
-    """Promote what waits in the main queue for each dependant that was submitted since."""
+    """Promote jobs of the main queue for dependents submitted since the last cycle."""
     push = kept(sim.kept)
     if len(sim.tells) > 0:
         for i in range(own(sim.own)[0].told, sim.clock.arrived):
@@ -123,7 +126,7 @@ def promote_for_new(sim: Arrays) -> None:
 
 @jit
 def take_in(sim: Arrays) -> None:
-    """Put new jobs into the main queue by priority, then promote them for their dependants."""
+    """Put new jobs into the main queue by priority, then promote them for dependents."""
     push = kept(sim.kept)
     n = 0
     j = list_first(FRESH, push)
@@ -153,7 +156,7 @@ def take_in(sim: Arrays) -> None:
 
 @jit
 def next_that_fits(slot: int, sim: Arrays) -> int:
-    """Return the slot, from one on, of the first job of the waiting queue that fits; -1 if none does."""
+    """Return the first slot, from ``slot`` on, of a waiting job that fits; -1 if none."""
     push = kept(sim.kept)
     for i in range(slot, push[list_end(ASIDE, push)].slot):
         j = push[i].slotted
@@ -164,7 +167,7 @@ def next_that_fits(slot: int, sim: Arrays) -> int:
 
 @jit
 def place_in_queue(j: int, sim: Arrays) -> int:
-    """How many jobs of the queue come before a job, which may run already, by priority."""
+    """Return how many jobs of the queue come before a job, which may run already."""
     low = 0
     high = sim.clock.queued
     while low < high:
@@ -179,7 +182,11 @@ def place_in_queue(j: int, sim: Arrays) -> int:
 
 @jit
 def is_adjacent(j: int, sim: Arrays) -> bool:
-    """Whether few enough waiting jobs stand, by priority, between a job and one that runs."""
+    """Return whether a job is close enough, by priority, to a running job.
+
+    At most ``adjacent - 1`` pending jobs may be between them. It is also true if no job runs, or if
+    ``adjacent`` is 0.
+    """
     adjacent = settings(sim.numbers)[0].adjacent
     if adjacent == 0 or sim.clock.running == 0:
         return True
@@ -193,7 +200,7 @@ def is_adjacent(j: int, sim: Arrays) -> bool:
             between = at - place - 1
         else:
             between = place - at
-            # Those that started in this pass are still in the queue.
+            # Jobs that started in this pass are still in the queue.
             if sim.queue[at] == other:
                 between -= 1
         if between < adjacent:
@@ -203,14 +210,17 @@ def is_adjacent(j: int, sim: Arrays) -> bool:
 
 @jit
 def any_waits(sim: Arrays) -> bool:
-    """Whether any job is in the main or the waiting queue."""
+    """Return whether any job is in the main queue or the waiting queue."""
     push = kept(sim.kept)
     return not (list_empty(ASIDE, push) and list_empty(MAIN, push))
 
 
 @jit
 def wait_for_cycle(changed: bool, sim: Arrays) -> int:
-    """When the next cycle is; after one that changed nothing, the next that looks at the waiting queue."""
+    """Return when the next cycle is.
+
+    After a cycle that changed nothing, it is the next one that considers the waiting queue.
+    """
     numbers = settings(sim.numbers)[0]
     cycle = sim.clock.now // numbers.interval + 1
     while not changed and (cycle + 1) % numbers.every != 0:
@@ -220,7 +230,7 @@ def wait_for_cycle(changed: bool, sim: Arrays) -> int:
 
 @jit
 def start_aside(limit: int, sim: Arrays) -> None:
-    """Go through the waiting queue once: each that fits starts."""
+    """Start each job of the waiting queue that fits, in one scan."""
     push = kept(sim.kept)
     if has_gaps(push):
         tidy_slots(push)
@@ -236,7 +246,13 @@ def start_aside(limit: int, sim: Arrays) -> None:
 
 @jit
 def start_main(limit: int, sim: Arrays) -> bool:
-    """Look at the first of the main queue, again and again; whether any was pushed down."""
+    """Start or push down the first job of the main queue, repeatedly.
+
+    It stops at a job that was considered at this time already, or is not adjacent to a running one.
+
+    Returns:
+        Whether any job was pushed down.
+    """
     push = kept(sim.kept)
     now = sim.clock.now
     pushed = False
@@ -260,7 +276,7 @@ def start_main(limit: int, sim: Arrays) -> bool:
 
 @jit
 def pass_pushdown(sim: Arrays) -> None:
-    """One cycle, if one is due; sets the timer for the next."""
+    """Run a cycle if one is due, and set the timer for the next."""
     numbers = settings(sim.numbers)[0]
     now = sim.clock.now
     cycle = now // numbers.interval
@@ -278,14 +294,14 @@ def pass_pushdown(sim: Arrays) -> None:
         start_aside(limit, sim)
     pushed = start_main(limit, sim)
     changed = pushed or sim.clock.starts > started
-    # A cycle after one that changed nothing changes nothing, until the waiting queue's turn comes.
+    # After a cycle without changes, only one that considers the waiting queue can change anything.
     may_look = not changed and not looks and sim.clock.running < limit
     if any_waits(sim) and (changed or (may_look and next_that_fits(ZERO, sim) >= 0)):
         sim.clock.timer = wait_for_cycle(changed, sim)
 
 
 def begin(own: Any, kept: Any, state: Any, queue: Any) -> None:
-    """All lists are empty."""
+    """Set the initial state: all lists are empty."""
     own["cycle_at"] = -1
     own["told"] = 0
     for name in kept.dtype.names:

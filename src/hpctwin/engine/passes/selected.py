@@ -1,6 +1,6 @@
-"""The job that was selected from outside starts next, as soon as it fits; without one, nobody starts.
+"""The job that an agent selects starts next, once it fits; else no job starts.
 
-An agent stands behind it (`engine.agents`): it selects a job, and the next when that one has started.
+See `engine.agents`. The agent selects the next job when this one has started.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ __all__ = ["PASS", "Own", "selection"]
 
 
 class Numbers:
-    """What a policy may set."""
+    """Settings of the backfill."""
 
-    passing: Int = 0  # others may pass it while it waits: 1 as with EASY, 2 as in RLScheduler
+    passing: Int = 0  # whether jobs may pass the selected one: 1 as with EASY, 2 as in RLScheduler
 
 
 class Own:
-    """What is kept."""
+    """State that lasts from one pass to the next."""
 
-    job: Int  # the one that was selected; -1
-    awaited: Int  # the same, once it was found not to fit
-    begin: Int  # when it could begin by what was planned then
+    job: Int  # the selected job; -1: none
+    awaited: Int  # the same job, once it was found not to fit
+    begin: Int  # time at which it could begin, as planned then
 
 
 settings, selection = view(Numbers), view(Own)
@@ -36,7 +36,7 @@ AS_IN_RLSCHEDULER = 2
 
 @jit
 def let_pass(selected: int, longest: int, sim: Arrays) -> None:
-    """Start other jobs, in order, that delay no reservation and have walltimes below ``longest``."""
+    """Start others with walltimes below ``longest``, in order; delay no reservation."""
     size = capacity.order_jobs(sim)
     for i in range(size):
         j = capacity.job_at(i, size, sim)
@@ -48,9 +48,10 @@ def let_pass(selected: int, longest: int, sim: Arrays) -> None:
 
 @jit
 def before_it_begins(selected: int, sim: Arrays) -> int:
-    """Return how long until the selected job could begin as planned when it was selected, less cleanup.
+    """Return the time until the selected job could begin, less cleanup.
 
-    RLScheduler does not compute it again when jobs end before their walltimes are over.
+    The begin is as planned when the job was found not to fit. RLScheduler does not compute it again
+    when jobs end before their walltimes.
     """
     own = selection(sim.own)[0]
     if own.awaited != selected:
@@ -60,7 +61,7 @@ def before_it_begins(selected: int, sim: Arrays) -> int:
 
 
 def pass_selected(sim: Arrays) -> None:
-    """Start the selected job if it fits; else others may pass it, where the policy says so."""
+    """Start the selected job if it fits; otherwise others may pass it, if so set."""
     own = selection(sim.own)[0]
     j = own.job
     if j < 0 or sim.state[j].phase != WAITING:
@@ -80,7 +81,7 @@ def pass_selected(sim: Arrays) -> None:
 
 
 def begin(own: Any, kept: Any, state: Any, queue: Any) -> None:
-    """Nobody is selected yet."""
+    """Set the initial state: no job is selected."""
     own["job"] = own["awaited"] = -1
 
 

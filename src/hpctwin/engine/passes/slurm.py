@@ -1,6 +1,7 @@
-"""Slurm's scheduler: jobs in order at each event, and backfilling now and then, within bounds.
+"""Slurm's scheduler: bounded main cycles at events and periodic backfill cycles.
 
-Names and defaults are those of ``SchedulerParameters`` in slurm.conf(5); the rules are in docs/engine.md.
+Names and defaults are those of ``SchedulerParameters`` in slurm.conf(5); the rules are in
+docs/engine.md.
 """
 
 from __future__ import annotations
@@ -17,34 +18,34 @@ __all__ = ["PASS", "Numbers", "Own"]
 
 
 class Numbers:
-    """What a policy may set, as slurm.conf has it."""
+    """Settings of the backfill, as slurm.conf names them."""
 
-    default_queue_depth: Limit = 100  # so many jobs are looked at when something happens
-    partition_job_depth: Limit = 0  # so many of each partition
-    sched_interval: Step = 60_000  # time from one look at all jobs to the next
-    sched_min_interval: Millis = 0  # time from one look to the next, at least
-    batch_sched_delay: Millis = 3_000  # … if no job was submitted since
-    bf_interval: Step = 30_000  # time from one backfill cycle to the next
-    bf_window: Millis = 86_400_000  # who would start later than so far ahead has no reservation
+    default_queue_depth: Limit = 100  # number of jobs that a main cycle considers
+    partition_job_depth: Limit = 0  # number of jobs of each partition that a main cycle considers
+    sched_interval: Step = 60_000  # time between main cycles that consider all jobs
+    sched_min_interval: Millis = 0  # minimum time between main cycles
+    batch_sched_delay: Millis = 3_000  # minimum time between main cycles without new jobs
+    bf_interval: Step = 30_000  # time between backfill cycles
+    bf_window: Millis = 86_400_000  # how far ahead a job with a reservation may start
     bf_resolution: Step = 60_000  # reservations begin and end at multiples of this
     bf_round_up: YesNo = 1  # reservations end at the next multiple (25.05 on), else at the last
-    bf_max_job_test: Count = 500  # so many jobs are tried in a cycle
-    bf_max_job_user: Limit = 0  # so many of each user
-    bf_max_job_start: Limit = 0  # so many start in a cycle
-    bf_job_part_count_reserve: Limit = 0  # so many jobs of each partition have a reservation
-    bf_min_age_reserve: Millis = 0  # who waits for less than this is passed by others
+    bf_max_job_test: Count = 500  # number of jobs tried in a backfill cycle
+    bf_max_job_user: Limit = 0  # number of jobs of each user tried in a backfill cycle
+    bf_max_job_start: Limit = 0  # number of jobs started in a backfill cycle
+    bf_job_part_count_reserve: Limit = 0  # number of jobs of each partition with reservations
+    bf_min_age_reserve: Millis = 0  # other jobs may pass one that has waited for less than this
     bf_licenses: YesNo = (
-        0  # who lacks a resource of the cluster has a reservation, and is not passed by
+        0  # a job that lacks a cluster-wide resource is not skipped: it gets a reservation
     )
 
 
 class Own:
-    """What is kept."""
+    """State that lasts from one pass to the next."""
 
-    looked_at: Int  # when jobs were last looked at in order
-    full_at: Int  # when all were
-    cycle_at: Int  # when the last backfill cycle was
-    told: Int  # so many jobs had been submitted when jobs were last looked at
+    looked_at: Int  # time of the last main cycle
+    full_at: Int  # time of the last one that considered all jobs
+    cycle_at: Int  # time of the last backfill cycle
+    told: Int  # number of jobs submitted up to the last main cycle
 
 
 settings, own = view(Numbers), view(Own)
@@ -52,19 +53,19 @@ settings, own = view(Numbers), view(Own)
 
 @jit
 def is_due(interval: int, last: int, sim: Arrays) -> bool:
-    """Whether now is a multiple of an interval at which nothing was done yet."""
+    """Return whether now is a multiple of an interval that has not been used yet."""
     return sim.clock.now % interval == 0 and last != sim.clock.now
 
 
 @jit
 def next_multiple(interval: int, sim: Arrays) -> int:
-    """The first multiple of an interval after now."""
+    """Return the first multiple of an interval after now."""
     return (sim.clock.now // interval + 1) * interval
 
 
 @jit
 def look_from(sim: Arrays) -> int:
-    """From when on jobs may be looked at in order."""
+    """Return the earliest time of the next main cycle."""
     numbers = settings(sim.numbers)[0]
     mine = own(sim.own)[0]
     apart = numbers.sched_min_interval
@@ -75,21 +76,21 @@ def look_from(sim: Arrays) -> int:
 
 @jit
 def depth_of(full: bool, sim: Arrays) -> int:
-    """How many jobs are looked at."""
+    """Return how many jobs the main cycle considers."""
     depth = settings(sim.numbers)[0].default_queue_depth
     return NEVER if full or depth == 0 else depth
 
 
 @jit
 def count_nothing(sim: Arrays) -> None:
-    """Begin to count jobs of each partition."""
+    """Reset the counts of jobs of each partition."""
     for q in range(len(sim.reservations_made)):
         sim.reservations_made[q] = 0
 
 
 @jit
 def takes_part(j: int, sim: Arrays) -> bool:
-    """Whether a job's partition is not blocked, nor its depth reached; counts the job."""
+    """Return whether a partition is neither blocked nor full; if so, count the job."""
     q = sim.partition[sim.job[j].kind]
     most = settings(sim.numbers)[0].partition_job_depth
     if sim.reservations_made[q] < 0 or (most > 0 and sim.reservations_made[q] >= most):
@@ -100,7 +101,7 @@ def takes_part(j: int, sim: Arrays) -> bool:
 
 @jit
 def lacks_licence(j: int, sim: Arrays) -> bool:
-    """Whether of a resource that all nodes have together less is free now than a job asks for."""
+    """Return whether a job requests more of a cluster-wide resource than is free."""
     for c in range(sim.asks.width):
         if sim.asks[j, c] > 0 and sim.stock[sim.rules.pools + c].free < sim.asks[j, c]:
             return True
@@ -109,26 +110,29 @@ def lacks_licence(j: int, sim: Arrays) -> bool:
 
 @jit
 def waits_for_licence(j: int, sim: Arrays) -> bool:
-    """Whether jobs pass by one that lacks a licence, as if it were not there."""
+    """Return whether a job is skipped because it lacks a license."""
     return settings(sim.numbers)[0].bf_licenses == 0 and lacks_licence(j, sim)
 
 
 @jit
 def ends_look(j: int, sim: Arrays) -> bool:
-    """Whether nobody after a job is looked at, which lacks a licence that the cycles plan with."""
+    """Return whether a job ends the main cycle: it lacks a license that cycles plan."""
     return settings(sim.numbers)[0].bf_licenses == 1 and lacks_licence(j, sim)
 
 
 @jit
 def is_young(j: int, sim: Arrays) -> bool:
-    """Whether a job waits for so short a time that others may pass it."""
+    """Return whether a job has waited for so short a time that others may pass it."""
     waited = sim.clock.now - sim.state[j].eligible
     return waited < settings(sim.numbers)[0].bf_min_age_reserve
 
 
 @jit
 def main_cycle(full: bool, sim: Arrays) -> None:
-    """Go through jobs in order, down to a depth; start those that fit what no job before them blocks."""
+    """Go through jobs in order, down to a depth; start jobs that fit.
+
+    A job that does not fit blocks its partition and its pools for later jobs, unless it is young.
+    """
     mine = own(sim.own)[0]
     mine.looked_at = sim.clock.now
     mine.told = sim.clock.submitted
@@ -153,7 +157,7 @@ def main_cycle(full: bool, sim: Arrays) -> None:
 
 @jit
 def may_be_tried(j: int, tried: int, sim: Arrays) -> bool:
-    """Whether fewer jobs of the user than may be are among those tried in this cycle (``sim.later``)."""
+    """Return whether a user may have one more job tried (``sim.later``) in this cycle."""
     most = settings(sim.numbers)[0].bf_max_job_user
     user = sim.job[j].user
     if most == 0 or user == 0:
@@ -167,7 +171,7 @@ def may_be_tried(j: int, tried: int, sim: Arrays) -> bool:
 
 @jit
 def may_reserve(j: int, sim: Arrays) -> bool:
-    """Whether a job that does not fit may have a reservation; counts it."""
+    """Return whether a job that does not fit may have a reservation; if so, count it."""
     if is_young(j, sim):
         return False
     most = settings(sim.numbers)[0].bf_job_part_count_reserve
@@ -180,7 +184,11 @@ def may_reserve(j: int, sim: Arrays) -> bool:
 
 @jit
 def reserve(j: int, sim: Arrays) -> int:
-    """Reserve nodes for a job, unless it would start too far ahead; return when the reservation begins."""
+    """Reserve nodes for a job, unless it would start too far ahead.
+
+    Returns:
+        Begin of the reservation; NEVER if none was made.
+    """
     numbers = settings(sim.numbers)[0]
     last = sim.clock.now + numbers.bf_window
     wide = numbers.bf_licenses == 1
@@ -189,12 +197,12 @@ def reserve(j: int, sim: Arrays) -> int:
 
 @jit
 def reserve_before(j: int, owed: int, done: int, sim: Arrays) -> int:
-    """Make reservations of ``sim.owed`` after the first ``done``, until a job does not fit any more.
+    """Make owed reservations, after the first ``done``, until a job no longer fits.
 
-    A job that may preempt others has to do so next to all of them.
+    A job that may preempt others must do so next to all of these reservations.
 
     Returns:
-        How many are made then; one more than ``owed`` if the job may start next to all of them.
+        Number of reservations made; ``owed + 1`` if the job may start next to all of them.
     """
     preempts = capacity.may_preempt(j, sim)
     ends = sim.clock.now + sim.job[j].expected
@@ -210,7 +218,7 @@ def reserve_before(j: int, owed: int, done: int, sim: Arrays) -> int:
 
 @jit
 def backfill_cycle(sim: Arrays) -> None:
-    """Go through jobs in order: each starts if it fits, or gets a reservation for this cycle.
+    """Try jobs in order: each starts if it fits, or gets a reservation for this cycle.
 
     Reservations matter only to a job that could start without them, and are made when there is one.
     """
@@ -231,7 +239,7 @@ def backfill_cycle(sim: Arrays) -> None:
             continue
         if tried == numbers.bf_max_job_test:
             return
-        sim.later[tried] = j  # before the place that `kept_job` has come to
+        sim.later[tried] = j  # before the place that `kept_job` has reached
         tried += 1
         if capacity.may_fit(j, sim) or capacity.may_preempt(j, sim):
             done = reserve_before(j, owed, done, sim)
@@ -249,7 +257,7 @@ def backfill_cycle(sim: Arrays) -> None:
 
 @jit
 def set_timers(looks: bool, full: bool, cycle: bool, changed: bool, sim: Arrays) -> None:
-    """Make instants of the times at which jobs are looked at though nothing happens."""
+    """Set the timer for the next cycle that is due without an event."""
     numbers = settings(sim.numbers)[0]
     timer = NEVER
     if not looks:
@@ -262,7 +270,7 @@ def set_timers(looks: bool, full: bool, cycle: bool, changed: bool, sim: Arrays)
 
 
 def pass_slurm(sim: Arrays) -> None:
-    """Run the main cycle if jobs may be looked at, then a backfill cycle if one is due."""
+    """Run the main cycle if it may run, then a backfill cycle if one is due."""
     numbers = settings(sim.numbers)[0]
     mine = own(sim.own)[0]
     started = sim.clock.starts
@@ -283,7 +291,7 @@ def pass_slurm(sim: Arrays) -> None:
 
 
 def begin(own: Any, kept: Any, state: Any, queue: Any) -> None:
-    """Nothing has been looked at yet."""
+    """Set the initial state: there was no cycle yet."""
     own["looked_at"] = -NEVER // 2
     own["full_at"] = own["cycle_at"] = -1
     own["told"] = 0

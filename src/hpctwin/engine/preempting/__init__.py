@@ -1,8 +1,8 @@
-"""Jobs that preempt others, and jobs that go on from a checkpoint.
+"""Jobs that preempt others, and jobs that continue from a checkpoint.
 
-Compiled only where a cluster has preemption, or jobs write checkpoints and nodes fail. The rules are in
-docs/engine.md; `capacity_models` has the operations that backfills call.
+Compiled only for clusters with preemption, or if jobs write checkpoints and nodes fail. The rules
+are in docs/engine.md; `capacity_models` has the operations that backfills call.
 """
 
 PREEMPTING_PASSES = ("none", "first-fit", "easy", "slurm")
-"""The backfills that work where jobs preempt others."""
+"""Backfills that support preemption."""

@@ -1,4 +1,4 @@
-"""A job starts on cores of others on shared nodes, who are suspended."""
+"""Loans of cores on shared nodes: a job starts on cores of jobs that it suspends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ __all__ = ["settle_shared"]
 
 @jit
 def shift(r: int, sign: int, sim: Arrays) -> None:
-    """Put what a running job holds into what is left from its planned end on; or (TAKE) take it out again."""
+    """Return what a job holds to the plan from its planned end; or (TAKE) remove it.
+
+    That covers what is left at reservations on its nodes, and cluster-wide resources.
+    """
     planned = planned_end(r, sim)
     row = sim.state[r].first_node
     while row >= 0:
@@ -35,7 +38,10 @@ def shift(r: int, sign: int, sim: Arrays) -> None:
 
 @jit
 def settle_shared(sim: Arrays) -> None:
-    """Others have some cores of those that were chosen, who are suspended; who has all again, goes on."""
+    """Suspend victims that lost cores, and resume jobs that have all cores again.
+
+    The plan is updated to when the suspended jobs resume.
+    """
     n = list_suspended(sim)
     for i in range(n):
         r = sim.stack[i]

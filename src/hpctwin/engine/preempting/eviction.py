@@ -1,4 +1,4 @@
-"""Jobs go, so that another can start, and begin again where a checkpoint left them."""
+"""Preemption of jobs so that another can start, and restarts from checkpoints."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from hpctwin.engine.state.layout import (
 
 @jit
 def build_plan(sim: Arrays) -> None:
-    """The plan, in which those that were preempted go when their graces end."""
+    """Build the plan, in which preempted jobs leave when their grace ends."""
     if len(sim.beneath) > 0:
         expect_to_go_on(list_suspended(sim), sim)
     plan_build(sim)
@@ -48,7 +48,7 @@ def build_plan(sim: Arrays) -> None:
 
 @jit
 def end_at(j: int, time: int, sim: Arrays) -> None:
-    """A running job will end at another time."""
+    """Set a new end of a running job."""
     forget_end(j, sim)
     sim.state[j].end = time
     sim.clock.ends = heap_push(sim.ends, sim.clock.ends, time, j)
@@ -56,7 +56,10 @@ def end_at(j: int, time: int, sim: Arrays) -> None:
 
 @jit
 def forget_queued(r: int, sim: Arrays) -> None:
-    """Take a job out of the queue, where it is as long as the pass lasts in which it started."""
+    """Remove a job from the queue, if it is there.
+
+    A job stays in the queue until the end of the pass in which it started.
+    """
     for i in range(sim.clock.queued):
         if sim.queue[i] == r:
             dequeue(r, sim)
@@ -65,7 +68,7 @@ def forget_queued(r: int, sim: Arrays) -> None:
 
 @jit
 def let_go(r: int, sim: Arrays) -> None:
-    """A running job is preempted: it goes at once, or when its grace ends."""
+    """Preempt a running job: it leaves at once, or when its grace ends."""
     if len(sim.share) > 0:
         settle_parts(r, sim)
     sim.cut[r].tried = 0
@@ -82,7 +85,7 @@ def let_go(r: int, sim: Arrays) -> None:
         if sim.rules.sent_back_for == 0:
             if sim.state[r].start == sim.clock.now:
                 forget_queued(r, sim)
-            # Elsewhere it may start again at once.
+            # It may start again at once on other nodes.
             sim.clock.timer = sim.clock.now
         send_back(r, sim)
     else:
@@ -91,7 +94,7 @@ def let_go(r: int, sim: Arrays) -> None:
 
 @jit
 def resume(j: int, sim: Arrays) -> None:
-    """A job that has just started goes on where its last checkpoint left it."""
+    """Continue a job that has just started from its last checkpoint."""
     done = sim.cut[j].done
     if done == 0:
         return
@@ -107,14 +110,14 @@ def resume(j: int, sim: Arrays) -> None:
 
 @jit
 def start(j: int, sim: Arrays) -> None:
-    """Start a job that fits the plan now (``sim.low``), where its last checkpoint left it."""
+    """Start a job that fits the plan now (``sim.low``), from its last checkpoint."""
     start_now(j, sim)
     resume(j, sim)
 
 
 @jit
 def spare_suspended(first: int, last: int, sim: Arrays) -> None:
-    """Put those back into the plan who would be suspended, as the job does not start now."""
+    """Undo the tentative suspension of victims, as the job does not start now."""
     for i in range(first, last + 1):
         if is_suspended_for(sim.victim[i].job, sim):
             plan_without(sim.victim[i].job, TAKE, sim)
@@ -122,9 +125,13 @@ def spare_suspended(first: int, last: int, sim: Arrays) -> None:
 
 @jit
 def make_room(j: int, sim: Arrays) -> bool:
-    """Have others go for a job that does not fit; whether it fits now, as they have gone at once."""
+    """Preempt other jobs for a job that does not fit.
+
+    Returns:
+        Whether it fits now, as all of them have left at once.
+    """
     if not may_preempt(j, sim):
-        # Those that it preempted are still there.
+        # Jobs that it preempted may still be in their grace time.
         if sim.cut[j].waits > sim.clock.now:
             sim.clock.timer = min(sim.clock.timer, sim.cut[j].waits)
         return False
@@ -155,7 +162,7 @@ def make_room(j: int, sim: Arrays) -> bool:
 
 @jit
 def starts_or_preempts(j: int, sim: Arrays) -> bool:
-    """Start a job if it fits, or if it fits once others have gone at once; whether it started."""
+    """Start a job if it fits, or once others left at once; return whether it started."""
     if fits_plan(j, sim):
         start(j, sim)
         return True

@@ -1,4 +1,4 @@
-"""Whether a job finds room on shared nodes once others have left."""
+"""Test of whether a job fits on shared nodes once other jobs have left."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["FITS_LATER"]
 
 @jit
 def put_kept_back(r: int, sim: Arrays) -> None:
-    """Add what a job keeps while it is suspended to what is free in ``sim.free_at``."""
+    """Add what a job keeps while it is suspended to ``sim.free_at``."""
     put_back(r, sim)
     row = sim.state[r].first_node
     while row >= 0:
@@ -31,7 +31,10 @@ def put_kept_back(r: int, sim: Arrays) -> None:
 
 @jit
 def reckon_base(time: int, sim: Arrays) -> None:
-    """Put what running jobs leave free at a time into ``sim.free_at``, and have all promises be looked at."""
+    """Set ``sim.free_at`` to what running jobs leave free at a time.
+
+    It also resets the search for a start: all reservations are considered again.
+    """
     copy_all(sim.left, sim.free_at)
     now = sim.clock.now
     for place in range(sim.clock.run_first, sim.clock.run_end):
@@ -49,14 +52,17 @@ def reckon_base(time: int, sim: Arrays) -> None:
 
 
 def fits_later(j: int, sim: Arrays) -> None:
-    """Whether a job fits from ``sim.rooms.later`` on, in ``sim.rooms.found``; its nodes are chosen then."""
+    """Set ``sim.rooms.found`` to whether a job fits from ``sim.rooms.later`` on.
+
+    If it fits, its nodes are chosen.
+    """
     rooms = sim.rooms
     time = rooms.later
     rooms.found = 0
     if not resources_fit(j, time, sim):
         return
     if time == sim.clock.now:
-        # Nobody goes at once but those that are tried, and what these hold is in ``sim.left``.
+        # Only tested jobs leave at once, and what they hold is in ``sim.left`` already.
         fits = fits_from(j, time, sim.left, sim)
     else:
         reckon_base(time, sim)

@@ -1,8 +1,9 @@
-"""What a running job holds of shared nodes, while it is tried whether it suffices that it leaves.
+"""Parts of shared nodes that running jobs would give back if they were preempted.
 
-A job that is tried is as if it left when its grace is over (`fit.goes_at`): what it holds is there for
-promises that begin later. If it has no grace, it is free now.
-Of one that would be suspended this is but what it lends.
+While victims are chosen, a test shows whether it suffices that a job leaves. A tested job
+(``Cut.tried``) counts as if it left when its grace ends (`fit.goes_at`). All that it holds is free
+for reservations that begin later. Without a grace it is free now. A job that would be suspended
+gives back only what it lends.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ __all__ = [
 
 @jit
 def has_parts_for(r: int, kind: int, sim: Arrays) -> bool:
-    """Whether a running job has nodes of pools that a kind of job may use."""
+    """Return whether a running job has nodes of pools that a kind of job may use."""
     row = sim.state[r].first_node
     while row >= 0:
         if sim.eligible[kind, sim.pool_of[sim.part[row].node]] != 0:
@@ -33,7 +34,10 @@ def has_parts_for(r: int, kind: int, sim: Arrays) -> bool:
 
 @jit
 def count_nodes(r: int, sim: Arrays) -> int:
-    """How many nodes a running job has; on one its tasks may be of several kinds."""
+    """Return how many nodes a running job has.
+
+    Its tasks on one node may be of several kinds; the node counts once.
+    """
     found = ZERO
     row = sim.state[r].first_node
     while row >= 0:
@@ -48,7 +52,7 @@ def count_nodes(r: int, sim: Arrays) -> int:
 
 @jit
 def mark_chosen(sim: Arrays) -> None:
-    """Mark in ``sim.seated`` the nodes that were chosen for a job."""
+    """Mark the nodes that were chosen for a job in ``sim.seated``."""
     for node in range(len(sim.share)):
         sim.seated[node] = 0
     for n in range(sim.sharing.chosen):
@@ -57,14 +61,14 @@ def mark_chosen(sim: Arrays) -> None:
 
 @jit
 def count_marked(r: int, sim: Arrays) -> int:
-    """How many of the nodes that were marked a running job has."""
+    """Return how many of the marked nodes a running job has."""
     found = ZERO
     row = sim.state[r].first_node
     while row >= 0:
         node = sim.part[row].node
         if sim.seated[node] == 1:
             found += 1
-            sim.seated[node] = 2  # its other tasks there count no more
+            sim.seated[node] = 2  # its other tasks there are not counted again
         row = sim.part[row].next
     row = sim.state[r].first_node
     while row >= 0:
@@ -76,7 +80,7 @@ def count_marked(r: int, sim: Arrays) -> int:
 
 @jit
 def change(row: int, sign: int, left: Grid[int], place: int, sim: Arrays) -> None:
-    """Put what a job that leaves gives up of a part into a row of what is left; or (TAKE) take it out."""
+    """Add what a leaving job gives back of a part to a row; or (TAKE) remove it."""
     part = sim.part[row]
     if is_suspended_for(part.job, sim):
         lend_held(part.kind, part.node, part.tasks, sign, left, place, sim)
@@ -88,7 +92,7 @@ def change(row: int, sign: int, left: Grid[int], place: int, sim: Arrays) -> Non
 
 @jit
 def give_parts(r: int, sign: int, sim: Arrays) -> None:
-    """Put what a running job holds into what is left of nodes now; or (TAKE) take it out again."""
+    """Add what a running job gives back to what is free now; or (TAKE) remove it."""
     row = sim.state[r].first_node
     while row >= 0:
         node = sim.part[row].node
@@ -100,7 +104,10 @@ def give_parts(r: int, sign: int, sim: Arrays) -> None:
 
 @jit
 def change_promises(r: int, since: int, until: int, sign: int, sim: Arrays) -> None:
-    """Put what a running job holds into what is left when promises begin in a span; or take it out."""
+    """Add what a job gives back to what is left at reservations; or (TAKE) remove it.
+
+    These are reservations on its nodes that begin within a span.
+    """
     row = sim.state[r].first_node
     while row >= 0:
         p = sim.share[sim.part[row].node].promise
@@ -113,7 +120,7 @@ def change_promises(r: int, since: int, until: int, sign: int, sim: Arrays) -> N
 
 @jit
 def leave_parts(r: int, leaves: int, planned: int, sign: int, sim: Arrays) -> None:
-    """Have a job be tried to leave at a time, before its planned end; or (TAKE) not any more."""
+    """Let a job leave for a test, before its planned end; or (TAKE) end the test."""
     cut = sim.cut[r]
     if leaves == sim.clock.now:
         give_parts(r, sign, sim)
@@ -126,7 +133,7 @@ def leave_parts(r: int, leaves: int, planned: int, sign: int, sim: Arrays) -> No
 
 @jit
 def settle_parts(r: int, sim: Arrays) -> None:
-    """A job that was tried will leave: what it holds is free when it does so."""
+    """End the test of a job that will leave; its parts become free when it does."""
     cut = sim.cut[r]
     if cut.tried == 1:
         if cut.leaves == sim.clock.now:

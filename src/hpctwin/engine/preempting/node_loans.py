@@ -1,7 +1,8 @@
-"""A job starts on nodes of others, who are suspended.
+"""Loans of nodes: a job starts on nodes of other jobs, which are suspended.
 
-Nodes on which only those are that were chosen are free for a moment: the job takes of them, and of others
-that are free, what its placement says. The rest go back to whose they were, who run on if they have them all.
+Nodes with chosen victims only are free for a moment. The job gets some of these and of the other
+free nodes, as its placement says. The rest return to their jobs, which continue to run if they have
+all their nodes.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ __all__ = ["cover", "has_nodes_for", "is_suspended_for", "leave_nodes", "lend", 
 
 @jit
 def is_suspended_for(r: int, sim: Arrays) -> bool:
-    """Whether a job is suspended if it is preempted."""
+    """Return whether a job is suspended if it is preempted."""
     return sim.yields[sim.claim[r].standing].mode == SUSPENDED
 
 
 @jit
 def has_nodes_for(r: int, kind: int, sim: Arrays) -> bool:
-    """Whether a job has nodes, or waits for some, that a kind of job may use."""
+    """Return whether a job has or awaits nodes that a kind of job may use."""
     for node in range(len(sim.node)):
         if sim.eligible[kind, sim.pool_of[node]] != 0 and is_on(r, node, sim):
             return True
@@ -40,7 +41,7 @@ def has_nodes_for(r: int, kind: int, sim: Arrays) -> bool:
 
 @jit
 def would_be_left(node: int, sim: Arrays) -> bool:
-    """Whether all who are on a node are tried to go."""
+    """Return whether all jobs on a node, suspended ones too, are tested as victims."""
     job = sim.node[node].job
     if job < 0 or sim.cut[job].tried == 0:
         return False
@@ -52,7 +53,7 @@ def would_be_left(node: int, sim: Arrays) -> bool:
 
 @jit
 def last_grace(node: int, sim: Arrays) -> int:
-    """The longest grace of those who are on a node."""
+    """Return the longest grace of the jobs on a node."""
     grace = sim.yields[sim.claim[sim.node[node].job].standing].grace
     for d in range(depth_of(node, sim)):
         grace = max(grace, sim.yields[sim.claim[sim.beneath[node, d]].standing].grace)
@@ -61,7 +62,7 @@ def last_grace(node: int, sim: Arrays) -> int:
 
 @jit
 def plan_node(node: int, since: int, until: int, sign: int, sim: Arrays) -> None:
-    """Put a node into the plan for a span; or (TAKE) take it out again."""
+    """Add a node to the plan for a span; or (TAKE) remove it."""
     if since < until:
         plan_return(since, sim.pool_of[node], sign, sim)
         plan_return(until, sim.pool_of[node], -sign, sim)
@@ -69,7 +70,10 @@ def plan_node(node: int, since: int, until: int, sign: int, sim: Arrays) -> None
 
 @jit
 def leave_nodes(r: int, sign: int, sim: Arrays) -> None:
-    """Have a job be tried to go: nodes that only such are on go into the plan; or (TAKE) not any more."""
+    """Let a job leave for a test; or (TAKE) end the test.
+
+    Nodes with tested jobs only are in the plan meanwhile, from the end of the longest grace on.
+    """
     if sign == RETURN:
         sim.cut[r].tried = 1
     now = sim.clock.now
@@ -78,7 +82,7 @@ def leave_nodes(r: int, sign: int, sim: Arrays) -> None:
             until = planned_end(lowest_on(node, sim), sim)
             plan_node(node, now + last_grace(node, sim), until, sign, sim)
     if not is_suspended_for(r, sim):
-        # Who is suspended keeps what all nodes have together.
+        # A suspended job keeps its cluster-wide resources.
         for p in range(sim.rules.pools):
             sim.take[p] = 0
         leaves = now + sim.yields[sim.claim[r].standing].grace
@@ -91,7 +95,7 @@ def leave_nodes(r: int, sign: int, sim: Arrays) -> None:
 
 @jit
 def lend_nodes(r: int, sim: Arrays) -> None:
-    """Free the nodes of a job on which only those are that were chosen."""
+    """Free the nodes of a job on which all jobs are chosen victims."""
     node = sim.state[r].first_node
     sim.state[r].first_node = -1
     while node >= 0:
@@ -108,7 +112,7 @@ def lend_nodes(r: int, sim: Arrays) -> None:
 
 @jit
 def lend(sim: Arrays) -> None:
-    """Free the nodes on which only those are that were chosen to be suspended."""
+    """Free the nodes on which all jobs are chosen to be suspended."""
     for place in range(sim.clock.run_first, sim.clock.run_end):
         r = sim.run[place].job
         if r >= 0 and sim.cut[r].tried == 1:
@@ -117,7 +121,10 @@ def lend(sim: Arrays) -> None:
 
 @jit
 def cover(j: int, sim: Arrays) -> None:
-    """A job has started, perhaps on nodes that were lent; the others go back, and the plan is as it is."""
+    """Return lent nodes that a job which has started does not use; correct the plan.
+
+    The job may have started on some of the lent nodes.
+    """
     now = sim.clock.now
     for node in range(len(sim.node)):
         if depth_of(node, sim) == 0:
@@ -137,7 +144,10 @@ def cover(j: int, sim: Arrays) -> None:
 
 @jit
 def shift_plan(n: int, sign: int, sim: Arrays) -> None:
-    """Put the first ``n`` of ``sim.stack`` into the plan from their planned ends; or take them out again."""
+    """Add what jobs hold to the plan from their planned ends on; or (TAKE) remove it.
+
+    These are the first ``n`` jobs of ``sim.stack``.
+    """
     for i in range(n):
         r = sim.stack[i]
         planned = planned_end(r, sim)
@@ -150,7 +160,10 @@ def shift_plan(n: int, sign: int, sim: Arrays) -> None:
 
 @jit
 def settle(sim: Arrays) -> None:
-    """Others have some nodes of those that were chosen, who are suspended; who has all again, goes on."""
+    """Suspend victims that lost nodes, and resume jobs that have all nodes again.
+
+    The plan is updated to when the suspended jobs resume.
+    """
     n = list_suspended(sim)
     shift_plan(n, TAKE, sim)
     for i in range(n):

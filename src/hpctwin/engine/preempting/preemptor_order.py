@@ -1,4 +1,4 @@
-"""The order of jobs where some preempt others: those that may preempt come before the others."""
+"""The order of jobs with preemption: jobs that may preempt others come first."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from hpctwin.engine.state.layout import NEVER, WAITING, ZERO, Arrays
 
 @jit
 def order_jobs(sim: Arrays) -> int:
-    """Put the pending jobs into ``sim.later``: by falling level of their classes, then in order."""
+    """Put the pending jobs into ``sim.later``; return how many there are.
+
+    They are sorted by the level of their class, highest first, and within a level in order.
+    """
     reckon_fairshare(sim)
     size = order_queue(sim)
     changes = sim.rules.order_changes == 1
@@ -43,7 +46,7 @@ def job_at(i: int, size: int, sim: Arrays) -> int:
 
 @jit
 def job_left(i: int, first: int, sim: Arrays) -> int:
-    """Return job ``i`` of those after the first ``first``."""
+    """Return job ``i`` after the first ``first`` jobs."""
     return sim.later[first + i]
 
 

@@ -1,4 +1,4 @@
-"""Jobs start on shared nodes, or make room for themselves there."""
+"""Starts of jobs on shared nodes, with preemption of other jobs if necessary."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["begin_interrupted", "start_after_preempting"]
 
 @jit
 def begin_interrupted(sim: Arrays) -> None:
-    """A pass begins; those that were preempted give back what all nodes have together when they go."""
+    """Begin a pass; preempted jobs return cluster-wide resources when they leave."""
     if len(sim.beneath) > 0:
         n = list_suspended(sim)
         order_by_level(n, sim)
@@ -37,10 +37,10 @@ def begin_interrupted(sim: Arrays) -> None:
 
 @jit
 def start_after_preempting(j: int, sim: Arrays) -> bool:
-    """Start a job that does not fit, if it fits once others have gone at once; return whether it started."""
+    """Start a job that fits once others left at once; return whether it started."""
     if not make_room(j, sim):
         return False
-    sim.sharing.looks += 1  # what was found not to fit may now
+    sim.sharing.looks += 1  # jobs that did not fit before may fit now
     started = start_if_it_fits(j, sim)
     assert started
     resume(j, sim)

@@ -1,8 +1,10 @@
-"""Who is preempted for a job that does not fit.
+"""Victims: the jobs that are preempted for a job that does not fit.
 
-After Slurm (``_run_now`` of its select plugins): those that may go are taken one after the other, until the
-job fits; then the last of them first, and the others by falling number of nodes; and this once more, so that
-few go. Slurm counts of the others the nodes that the job would get, here it is all of theirs.
+As in Slurm (``_run_now`` of its select plugins), candidates are taken one by one until the job
+fits. Then the last one comes first, the others follow by decreasing number of nodes, and they are
+taken again. This is done twice, so that few jobs leave. Slurm counts, except for the last one,
+only nodes that the job would get. Here that is so on shared nodes; with whole nodes, all nodes of
+a candidate count.
 """
 
 from __future__ import annotations
@@ -23,18 +25,18 @@ from hpctwin.engine.queue.order import submitted_before
 from hpctwin.engine.shared.fit import goes_by_kind
 from hpctwin.engine.state.layout import ONE, RETURN, TAKE, ZERO, Arrays
 
-AGAIN = ONE + ONE  # so often they are taken in another order
+AGAIN = ONE + ONE  # number of times that they are taken in another order
 
 
 @jit
 def may_preempt(j: int, sim: Arrays) -> bool:
-    """Whether a job may preempt any other, and waits for none that is leaving for it."""
+    """Return whether a job may preempt others, and awaits no job that is leaving."""
     return sim.yields[sim.claim[j].standing].level > 0 and sim.cut[j].waits <= sim.clock.now
 
 
 @jit
 def comes_first(a: int, b: int, sim: Arrays) -> bool:
-    """Whether one of two entries of the heap is to be preempted before the other."""
+    """Return whether entry ``a`` of the heap is preempted before entry ``b``."""
     one = sim.victim[a]
     other = sim.victim[b]
     if one.first != other.first:
@@ -46,7 +48,7 @@ def comes_first(a: int, b: int, sim: Arrays) -> bool:
 
 @jit
 def swap(a: int, b: int, sim: Arrays) -> None:
-    """Let two entries change their places."""
+    """Swap two entries."""
     one = sim.victim[a]
     other = sim.victim[b]
     first = one.first
@@ -62,7 +64,7 @@ def swap(a: int, b: int, sim: Arrays) -> None:
 
 @jit
 def sink(base: int, n: int, i: int, sim: Arrays) -> None:
-    """Sink entry ``i`` of the heap of ``n`` that begins at a place."""
+    """Sink entry ``i`` of the heap of ``n`` entries that begins at place ``base``."""
     while True:
         least = i
         for child in range(2 * i + 1, min(2 * i + 3, n)):
@@ -76,7 +78,7 @@ def sink(base: int, n: int, i: int, sim: Arrays) -> None:
 
 @jit
 def has_what_helps(r: int, j: int, sim: Arrays) -> bool:
-    """Whether a running job has nodes that another could use."""
+    """Return whether a running job has nodes that another job could use."""
     kind = sim.job[j].kind
     if len(sim.share) > 0:
         return has_parts_for(r, kind, sim)
@@ -91,13 +93,13 @@ def has_what_helps(r: int, j: int, sim: Arrays) -> bool:
 
 @jit
 def width_of(r: int, sim: Arrays) -> int:
-    """How many nodes a running job has."""
+    """Return how many nodes a running job has."""
     return count_nodes(r, sim) if len(sim.share) > 0 else sim.job[r].nodes
 
 
 @jit
 def gather(j: int, sim: Arrays) -> int:
-    """Heap those that may be preempted for a job; how many. A timer is set for when one more may be."""
+    """Heap the jobs that may be preempted; return how many. Set a timer for the next."""
     mine = sim.claim[j].standing
     now = sim.clock.now
     n = ZERO
@@ -130,13 +132,13 @@ def gather(j: int, sim: Arrays) -> int:
 
 @jit
 def grace_of(r: int, sim: Arrays) -> int:
-    """For how long a job goes on after it was chosen."""
+    """Return how long a job continues to run after it was chosen, ms."""
     return sim.yields[sim.claim[r].standing].grace
 
 
 @jit
 def plan_without(r: int, sign: int, sim: Arrays) -> None:
-    """Put what a running job holds after its grace back into the plan; or (-1) take it out again."""
+    """Return what a job holds after its grace to the plan; or (TAKE) remove it."""
     if len(sim.beneath) > 0 and len(sim.share) == 0:
         leave_nodes(r, sign, sim)
         return
@@ -153,7 +155,10 @@ def plan_without(r: int, sign: int, sim: Arrays) -> None:
 
 @jit
 def fits_after(j: int, grace: int, sim: Arrays) -> bool:
-    """Whether a job fits the plan after a time; leaves the least free amounts in ``sim.low``."""
+    """Return whether a job fits the plan once a grace has ended.
+
+    The least free amounts are left in ``sim.low``.
+    """
     if sim.hooks.fits_later != 0:
         sim.rooms.later = sim.clock.now + grace
         call_with_job(sim.hooks.fits_later, j, sim)
@@ -163,7 +168,7 @@ def fits_after(j: int, grace: int, sim: Arrays) -> bool:
 
 @jit
 def take_until_it_fits(j: int, at: int, sim: Arrays) -> int:
-    """Take entries from one on out of the plan until a job fits; the last of them."""
+    """Let jobs of entries from ``at`` on leave until a job fits; return the last one."""
     grace = ZERO
     while True:
         r = sim.victim[at].job
@@ -176,20 +181,23 @@ def take_until_it_fits(j: int, at: int, sim: Arrays) -> int:
 
 @jit
 def put_back(first: int, last: int, sim: Arrays) -> None:
-    """Put those of the entries between two places back into the plan."""
+    """End the test of the entries from ``first`` to ``last``; they no longer leave."""
     for i in range(first, last + 1):
         plan_without(sim.victim[i].job, TAKE, sim)
 
 
 @jit
 def helps(r: int, sim: Arrays) -> int:
-    """How many nodes a job that goes gives back; where they are shared, of those that the other would get."""
+    """Return how many nodes a job that leaves gives back.
+
+    On shared nodes, only nodes that the other job would get count.
+    """
     return count_marked(r, sim) if len(sim.share) > 0 else sim.job[r].nodes
 
 
 @jit
 def last_first(first: int, last: int, sim: Arrays) -> None:
-    """Order entries anew: the last, then the others by how much they help, equal ones as they were."""
+    """Reorder entries: the last first, then by how much they help; equal ones stay."""
     if len(sim.share) > 0:
         mark_chosen(sim)
     for i in range(first, last + 1):
@@ -200,7 +208,7 @@ def last_first(first: int, last: int, sim: Arrays) -> None:
     n = last - first + 1
     for i in range(n // 2 - 1, -1, -1):
         sink(first, n, i, sim)
-    # Who comes off the heap goes behind it, so that the first lies last.
+    # An entry that leaves the heap is put behind it, so the first one ends up last.
     while n > 1:
         n -= 1
         swap(first, first + n, sim)
@@ -210,10 +218,11 @@ def last_first(first: int, last: int, sim: Arrays) -> None:
 
 @jit
 def is_in_vain(j: int, size: int, sim: Arrays) -> bool:
-    """Whether a job would not even fit if all entries of the heap went; False where that tells nothing.
+    """Return whether a job would not fit even if all jobs in the heap left.
 
-    Where all go after the same time, more room is there the more of them go. (Of a job with tasks of several
-    kinds that is not so: with more room, its first tasks may come to lie elsewhere.)
+    It is False if that cannot be known. If all have the same grace, more capacity is free the more
+    of them leave. That is not so for a job with tasks of several kinds: with more capacity, its
+    first tasks may be placed elsewhere.
     """
     if len(sim.share) > 0 and goes_by_kind(sim.job[j].kind, sim):
         return False
@@ -230,9 +239,12 @@ def is_in_vain(j: int, size: int, sim: Arrays) -> bool:
 
 @jit
 def choose(j: int, sim: Arrays) -> tuple[int, int]:
-    """Choose who goes so that a job fits: entries from, and up to, a place; the latter is less if nobody.
+    """Choose the jobs that leave so that a job fits.
 
-    Those chosen are out of the plan from the end of their graces.
+    The plan no longer contains the chosen jobs from the end of their grace on.
+
+    Returns:
+        First and last place of the chosen entries; the last is smaller if no job is chosen.
     """
     size = gather(j, sim)
     if size == 0 or is_in_vain(j, size, sim):
@@ -240,7 +252,7 @@ def choose(j: int, sim: Arrays) -> tuple[int, int]:
     n = size
     grace = ZERO
     fits = False
-    # Who comes off the heap goes behind it, so that the first lies last.
+    # An entry that leaves the heap is put behind it, so the first one ends up last.
     while n > 0 and not fits:
         swap(ZERO, n - 1, sim)
         n -= 1
@@ -263,7 +275,7 @@ def choose(j: int, sim: Arrays) -> tuple[int, int]:
 
 @jit
 def turn(first: int, last: int, sim: Arrays) -> None:
-    """Turn the order of entries round."""
+    """Reverse the order of the entries from ``first`` to ``last``."""
     while first < last:
         swap(first, last, sim)
         first += 1

@@ -1,7 +1,8 @@
 """Fair shares as a tree: users are ranked account by account, from the root down.
 
 Source:
-    Slurm's documentation, "Fair Tree Fairshare Algorithm" (Cox and Morrison, Brigham Young University).
+    Slurm's documentation, "Fair Tree Fairshare Algorithm" (Cox and Morrison, Brigham Young
+    University).
 """
 
 from __future__ import annotations

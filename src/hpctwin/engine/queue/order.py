@@ -409,7 +409,7 @@ def job_at(i: int, size: int, sim: Arrays) -> int:
 
 @jit
 def job_left(i: int, first: int, sim: Arrays) -> int:
-    """Return job ``i`` of those that `job_at` has not returned when ``first`` were, in any order."""
+    """Return a job of the rest after `job_at` has returned ``first``, in any order."""
     return sim.order[i].job if sim.rules.order_changes == 1 else sim.queue[first + i]
 
 

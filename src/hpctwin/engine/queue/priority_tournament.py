@@ -1,25 +1,27 @@
 """The first pending job that fits, in a long queue, without a scan of all jobs.
 
-The pending jobs are the leaves of a binary tree, ordered by number of nodes when it is built. Each tree
-node holds the minimum of nodes and of expected runtime in its subtree, and the first job in order. A
-search descends only where some job may fit and may precede the best job found so far: O(log Q) for each
-job that starts, arrives or leaves (a priority search tree; McCreight, SIAM J. Computing 14, 1985).
+The pending jobs are the leaves of a binary tree, ordered by number of nodes when it is built. Each
+tree node holds the minimum of nodes and of expected runtime in its subtree, and the first job in
+order. A search descends only where some job may fit and may precede the best job found so far. It
+costs O(log Q) for each job that starts, arrives or leaves. This is a priority search tree
+(McCreight, SIAM J. Computing 14, 1985).
 
-Where the ordering changes with time, the first job of a subtree is valid until some time. Scores are
-lines over time (`linear_scores`), and a tree node is updated when the lines of its two children cross (a
-kinetic tournament; Basch, Guibas and Hershberger, SODA 1997). Lines only exclude jobs that cannot be
-first, with a margin for rounding; among the remaining jobs the scores decide.
+Where the ordering changes with time, the first job of a subtree is valid until some time. Scores
+are lines over time (`linear_scores`), and a tree node is updated when the lines of its two children
+cross (a kinetic tournament; Basch, Guibas and Hershberger, SODA 1997). Lines only exclude jobs that
+cannot be first, with a margin for rounding; among the remaining jobs the scores decide.
 
-Fair-share factors change at each event, but shift all jobs of one label by the same amount: lines of one
-label are drawn without them, and tree nodes above several labels exclude no job.
+Fair-share factors change at each event, but shift all jobs of one label by the same amount. Lines
+of one label are therefore drawn without them. Tree nodes above several labels exclude no job.
 
-Jobs under the same limits form a group: the jobs of a user, or all jobs with the same bounds. Leaves are
-ordered by group first, and tree nodes above several groups skip groups in which no job may start.
-When that changes for a group, the tree nodes above both ends of its leaves are updated. Where limits
-leave a group some nodes, only jobs of at most that size are searched (`limits.room_of`).
+Jobs under the same limits form a group: the jobs of a user, or all jobs with the same bounds.
+Leaves are ordered by group first, and tree nodes above several groups skip groups in which no job
+may start. When that changes for a group, the tree nodes above both ends of its leaves are updated.
+Where limits leave a group some nodes, only jobs of at most that size are searched
+(`limits.room_of`).
 
-The tree is rebuilt in O(Q log Q) when an arriving job finds no leaf, or when arrivals have made searches
-long. It is scratch: the queue itself is part of the state.
+The tree is rebuilt in O(Q log Q) when an arriving job finds no leaf, or when arrivals have made
+searches long. It is scratch: the queue itself is part of the state.
 """
 
 from __future__ import annotations
