@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from hpctwin.engine.compile.syntax import syntax_tree
+from hpctwin.engine.compile.compile_errors import syntax_tree
 
 FORMULA = "a + b * (c - d) ** (e / f) + min(1, 2, max(a, b * c))"
 

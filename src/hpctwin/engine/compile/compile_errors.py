@@ -1,11 +1,34 @@
-"""Numba's reason why a function cannot be compiled, in one line."""
+"""Numba's reason why a function cannot be compiled, in one line.
+
+Parsing of Python source to a syntax tree, in a process with several threads.
+"""
 
 from __future__ import annotations
 
+import ast
 import re
-from typing import Any
+from typing import Any, Literal
 
-__all__ = ["why_not_compiled"]
+__all__ = ["syntax_tree", "why_not_compiled"]
+
+
+def syntax_tree(source: str, mode: Literal["exec", "eval"] = "exec") -> ast.Module | ast.Expression:
+    """Do the same as `ast.parse`, also while other threads parse.
+
+    In Python 3.11 (3.11.7; not 3.12.1) all threads share one counter for the depth of their trees.
+    If two threads parse at the same time, one of them gets a SystemError, and trying again is
+    enough (https://github.com/python/cpython/issues/106905).
+
+    Raises:
+        SyntaxError: As raised by `ast.parse`.
+    """
+    while True:
+        try:
+            return ast.parse(source, mode=mode)
+        except SystemError as error:
+            if "recursion depth mismatch" not in str(error):
+                raise
+
 
 _NO_REASON = (
     "Failed in",

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Generic, TypeVar, get_args, get_type_hints
 
-from hpctwin.engine.compile.syntax import syntax_tree
+from hpctwin.engine.compile.compile_errors import syntax_tree
 from hpctwin.engine.state import records
 
 __all__ = ["About", "Modules", "Number"]

@@ -13,9 +13,8 @@ from hpctwin.engine.jobs.running_jobs import run_insert
 from hpctwin.engine.jobs.transitions import account, note_given, scaled
 from hpctwin.engine.queue.limits import hold
 from hpctwin.engine.shared.fit import FREED, goes_at
-from hpctwin.engine.shared.fit_cache import open_node
+from hpctwin.engine.shared.fit_cache import drop_leaving, open_node, put_leaving
 from hpctwin.engine.shared.node_resources import copy_row, give_held, take_held
-from hpctwin.engine.shared.release_schedule import drop_leaving, put_leaving
 from hpctwin.engine.shared.total_free import start_in_sums
 from hpctwin.engine.state.layout import COMPLETED, FAILED, ONE, RUNNING, TAKE, WALLTIME, Arrays
 

@@ -15,8 +15,8 @@ from hpctwin.engine.shared.fit import (
     mark_pools,
     stops_early,
 )
+from hpctwin.engine.shared.fit_cache import list_leaving
 from hpctwin.engine.shared.node_resources import copy_row, give_held, has_room
-from hpctwin.engine.shared.release_schedule import list_leaving
 from hpctwin.engine.state.layout import NEVER, ZERO, Arrays
 
 KINDS = 1 << 24

@@ -10,8 +10,8 @@ import re
 from functools import lru_cache
 from typing import Any
 
+from hpctwin.engine.compile.compile_errors import syntax_tree
 from hpctwin.engine.compile.policy_views import JobView
-from hpctwin.engine.compile.syntax import syntax_tree
 from hpctwin.errors import PolicyError
 from hpctwin.model.input.arguments import check_arguments
 from hpctwin.policies.orderings.ordering import Ordering, ordering
