@@ -16,21 +16,19 @@ from hpctwin.engine.shared import fit
 from hpctwin.engine.shared.alignment import alignment
 from hpctwin.engine.shared.allocation import GAVE_BACK
 from hpctwin.engine.shared.fit import asks_too_much_shared, is_skipped_shared, short_resource
-from hpctwin.engine.shared.held_reservations import (
-    begin_with_held,
-    free_held,
-    give_back_held,
-    hold,
-    load_held,
-    start_held,
-    take_held,
-)
 from hpctwin.engine.shared.job_starts import (
     any_may_fit,
     begin_anew,
+    begin_with_held,
     fits_plan_now,
+    free_held,
+    give_back_held,
+    hold,
     is_longer,
+    load_held,
     start_chosen,
+    start_held,
+    take_held,
 )
 from hpctwin.engine.shared.node_reservations import earliest as earliest_start
 from hpctwin.engine.shared.node_reservations import reserve_shared
