@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -105,3 +106,21 @@ def test_without_its_package_a_command_says_what_to_install(command: str) -> Non
         "hpctwin: experiment and incentives need hpctwin-papers, which is not installed: "
         "pip install hpctwin-papers\n"
     )
+
+
+def test_a_package_whose_commands_cannot_be_loaded_is_named_and_the_others_run(
+    tmp_path: Path,
+) -> None:
+    about = tmp_path / "broken_plugin-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: broken-plugin\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[hpctwin.commands]\nbroken = no_such_module:add\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "hpctwin", "policy", "list"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+    )
+    assert done.returncode == 0, done.stderr
+    assert "wfp" in done.stdout
+    assert "broken-plugin: its commands cannot be loaded" in done.stderr

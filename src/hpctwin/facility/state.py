@@ -1,6 +1,6 @@
 """State of a simulated facility: its clusters' simulations, and each job's place.
 
-Expected runtimes of jobs, from similar jobs that have ended.
+Runtimes of jobs are expected to be those of similar jobs that have ended.
 """
 
 from __future__ import annotations

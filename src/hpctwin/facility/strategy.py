@@ -2,7 +2,7 @@
 
 See `guided` for strategies with forecasts.
 
-The view of a facility by which strategies choose a cluster for a job.
+`View` has what a strategy may look at.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Power policies written in Python: their view of the cluster, and their orders.
 
-Power policy that follows the price of energy or its carbon intensity.
+`price_control` is such a policy: it follows the price of energy or its carbon intensity.
 """
 
 from __future__ import annotations

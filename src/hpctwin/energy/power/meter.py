@@ -1,6 +1,6 @@
 """A power meter read over time: valid readings, and power calibrated on it.
 
-Total power of several sensors of power, or of counters of energy.
+`Sensors` adds up several sensors of power, or counters of energy.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Numba's reason why a function cannot be compiled, in one line.
-
-Parsing of Python source to a syntax tree, in a process with several threads.
-"""
+"""Python source of users: its syntax tree, and why Numba cannot compile it, in one line."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ back, its bits and those of its block become 1 again. A bit is thus never 0 if a
 For all kinds together, each block has upper bounds of the amounts that are free on any of its
 nodes. Without them, each of many kinds would have to find by itself that nodes are full.
 
-Jobs on shared nodes by planned end, listed for a node when it is first needed.
+The module also lists the jobs of a node by planned end, when the list is first needed.
 
 The list of a node is a sorted row of a table, so reading it touches no other memory. If a node has
 too many jobs, it is not listed until it has few again.
