@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from hpctwin.errors import ConfigError
+from hpctwin.model.input.settings import Described
 
 __all__ = ["DAY_S", "CapWindow", "PowerCap"]
 
@@ -18,7 +19,7 @@ _WINDOW = re.compile(r"(\d{1,2}):(\d\d)-(\d{1,2}):(\d\d)=(.+)")
 
 
 @dataclass(frozen=True)
-class CapWindow:
+class CapWindow(Described):
     """A time of day with a different cap.
 
     Args:
@@ -38,7 +39,7 @@ class CapWindow:
 
 
 @dataclass(frozen=True)
-class PowerCap:
+class PowerCap(Described):
     """A cap on the total power draw of all nodes.
 
     Args:

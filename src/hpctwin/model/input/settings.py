@@ -10,15 +10,24 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from inspect import cleandoc
 from typing import Annotated, Any, Self, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    GetJsonSchemaHandler,
+    ValidationError,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from hpctwin.errors import ConfigError, HpctwinError, in_brief, near
 from hpctwin.model.files.yaml_file import located
 from hpctwin.model.text.units import Moment, parse_duration_s, parse_moment
 
-__all__ = ["Duration", "Settings", "Time", "faults_of", "first_fault"]
+__all__ = ["Described", "Duration", "Settings", "Time", "faults_of", "field_help", "first_fault"]
 
 Duration = Annotated[float, BeforeValidator(lambda value: parse_duration_s(value))]
 """Seconds, or text such as ``"2h"``."""
@@ -37,7 +46,38 @@ Time = Annotated[Moment, BeforeValidator(_not_before_zero, json_schema_input_typ
 Place = tuple[int | str, ...]
 
 
-class Settings(BaseModel):
+def field_help(model: type) -> dict[str, str]:
+    """Return the text of each field in the docstrings of a class and of its bases, by name."""
+    found: dict[str, str] = {}
+    for base in reversed(model.__mro__):
+        _, _, args = cleandoc(base.__doc__ or "").partition("\nArgs:\n")
+        args = re.split(r"\n(?=\S)", args)[0]
+        for names, text in re.findall(
+            r"^    (\w+(?:, \w+)*): (.*(?:\n {5,}.*)*)", args, re.MULTILINE
+        ):
+            found.update(dict.fromkeys(names.split(", "), " ".join(text.split())))
+    return found
+
+
+class Described:
+    """Mixin of models and dataclasses whose JSON Schema takes descriptions from the docstring."""
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        schema = handler(core_schema)
+        found = handler.resolve_ref_schema(schema)
+        found["description"] = cleandoc(cls.__doc__ or "").partition("\n\n")[0].replace("\n", " ")
+        fields = getattr(cls, "model_fields", {})
+        for name, text in field_help(cls).items():
+            key = fields[name].alias or name if name in fields else name
+            if key in found.get("properties", {}):
+                found["properties"][key].setdefault("description", text)
+        return schema
+
+
+class Settings(Described, BaseModel):
     """Base of all settings: they are immutable, and unknown fields are rejected."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
