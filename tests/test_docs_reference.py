@@ -15,7 +15,7 @@ import pytest
 
 from hpctwin.cli.app import app
 from hpctwin.cli.manual import command_helps, manual_page
-from hpctwin.model.input.settings import field_help
+from hpctwin.model.settings import field_help
 from hpctwin.rms.records.events import event_schema
 
 DOCS = Path(__file__).parent.parent / "docs"

@@ -18,7 +18,7 @@ from hpctwin.energy.cooling.fmu import Fmu
 from hpctwin.facility.config import Facility
 from hpctwin.formats.tables.mapped import Columns
 from hpctwin.model import Cluster, PowerCap
-from hpctwin.model.input.settings import Duration, field_help
+from hpctwin.model.settings import Duration, field_help
 from hpctwin.policies.policy import PolicyFile
 from hpctwin.sweep import SearchSettings, SweepSettings
 from hpctwin.twin.facility.config import LiveFacility

@@ -16,7 +16,7 @@ from hpctwin.metrics import INCENTIVES, Accounts, read_accounts, rewarded
 from hpctwin.metrics.studies.accounts import MEANS
 from hpctwin.model import Category, NodeGroup, Workload
 from hpctwin.model.cluster.node_group import Mode
-from hpctwin.model.cluster.racks import Component
+from hpctwin.model.cluster.power import Component
 from tests import strategies
 from tests.examples import examples
 

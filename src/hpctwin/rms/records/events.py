@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, TypeAdapter, ValidationError
 
 from hpctwin.errors import FormatError
-from hpctwin.model.input.settings import first_fault
+from hpctwin.model.settings import first_fault
 from hpctwin.rms.records.records import (
     JobId,
     JobSpec,

@@ -14,8 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_vali
 
 from hpctwin.model import Cluster
 from hpctwin.model.cluster.node_group import Sleep
-from hpctwin.model.input.settings import Described
 from hpctwin.model.requests.chunks import Tasks, read_more_tasks
+from hpctwin.model.settings import Described
 
 __all__ = [
     "REASONS",
