@@ -15,7 +15,7 @@ from rich.console import Console
 
 from hpctwin import generate, write_workload
 from hpctwin.cli.output.output import print_lines
-from hpctwin.policies.agents.network import Network
+from hpctwin.policies.agents import Network
 from tests.cli.test_cli import run
 
 

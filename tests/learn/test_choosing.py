@@ -23,7 +23,7 @@ from hpctwin.learn.training.plan import Learner, Plan
 from hpctwin.learn.training.training import train
 from hpctwin.metrics import with_job_metrics
 from hpctwin.model import Workload
-from hpctwin.policies.agents.network import Network
+from hpctwin.policies.agents import Network
 from hpctwin.twin.core.core import Core
 from hpctwin.twin.emulated import emulated_cluster
 from hpctwin.twin.service.virtual_time import drive_each

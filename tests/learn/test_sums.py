@@ -20,7 +20,7 @@ from hpctwin.learn.training.plan import Plan
 from hpctwin.learn.training.sums import ORDERINGS, Adaptation, ordering_as_sum
 from hpctwin.learn.training.training import train
 from hpctwin.metrics import MeanInterval
-from hpctwin.policies.agents.network import Network
+from hpctwin.policies.agents import Network
 from tests.learn.test_evolution import machine
 
 NODES = 16

@@ -199,7 +199,7 @@ def report_results(
 
 
 def breakdown_table(found: pl.DataFrame, by: By, label: str = "") -> Table:
-    """Return a labeled table of `hpctwin.metrics.jobs.breakdown`, by class of jobs."""
+    """Return a labeled table of `hpctwin.metrics.jobs`, by class of jobs."""
     table = Table(box=box.SIMPLE_HEAD, title=f"{label} by {by}".strip())
     for column in found.columns:
         heading = by if column == "bin" else metric_name(column)

@@ -13,7 +13,7 @@ import polars as pl
 
 from hpctwin.errors import HpctwinError, UnknownNameError
 from hpctwin.metrics import mean_interval
-from hpctwin.metrics.summary.running import RunningSummary
+from hpctwin.metrics.summary import RunningSummary
 from hpctwin.model import State
 from hpctwin.model.text import Shown
 from hpctwin.simulation import Simulation

@@ -39,7 +39,7 @@ def describe(
         json: Print the description as JSON.
     """
     from hpctwin.cli.output.output import note_reading, print_json, screen
-    from hpctwin.metrics.studies.describe import describe as describe_workload
+    from hpctwin.metrics.description import describe as describe_workload
 
     workload = reading.read(trace)
     note_reading(workload)

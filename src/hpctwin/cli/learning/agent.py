@@ -86,7 +86,7 @@ def train(
     from hpctwin.learn.training.training import check_facility
     from hpctwin.learn.training.training import train as train_agent
     from hpctwin.model.text import progress_bar
-    from hpctwin.policies.code.files import is_network
+    from hpctwin.policies.registry import is_network
 
     check_target(target, overwrite)
     check_outputs(folders=[checkpoints, tensorboard])
@@ -217,8 +217,8 @@ def list_agents(
     """
     from hpctwin.cli.output.output import plain_table, print_json, screen
     from hpctwin.errors import ConfigError, PolicyError
-    from hpctwin.policies.agents.network import Network
-    from hpctwin.policies.code.files import NETWORK_SUFFIX
+    from hpctwin.policies.agents import Network
+    from hpctwin.policies.registry import NETWORK_SUFFIX
 
     if not folder.is_dir():
         raise ConfigError(f"{folder} is no folder")

@@ -11,7 +11,7 @@ import polars as pl
 
 from hpctwin.learn.prediction.known import Known
 from hpctwin.learn.prediction.mixing import inaccuracy
-from hpctwin.metrics.jobs.breakdown import classed
+from hpctwin.metrics.jobs import classed
 
 __all__ = ["HELD_OUT", "classes_by", "held_out", "scores", "scores_by"]
 

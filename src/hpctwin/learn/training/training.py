@@ -26,7 +26,7 @@ from hpctwin.learn.training import evolution, sums
 from hpctwin.learn.training.plan import Plan
 from hpctwin.learn.training.trial import Learnt, Trial, first_in_order
 from hpctwin.model.settings import first_fault
-from hpctwin.policies.agents.network import Network
+from hpctwin.policies.agents import Network
 
 __all__ = ["DEFAULTS", "KINDS", "check_facility", "check_options", "environment_of", "train"]
 

@@ -26,7 +26,7 @@ def plot_resource_use(
 
     Args:
         use: Tables by policy: ``time_s`` at equal steps, the same for all, and a column for each
-            resource, 0 to 1; see `hpctwin.metrics.time.resources.resource_use`.
+            resource, 0 to 1; see `hpctwin.metrics.time_series.resource_use`.
         ends_s: End of each policy's last job, in seconds, marked by a line.
         title: Title of the figure.
         unit_s: Seconds per unit of the time axis.

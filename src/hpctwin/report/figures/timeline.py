@@ -40,7 +40,7 @@ def plot_utilization(
     """Draw used nodes over time below the line of available nodes, one panel per label.
 
     Args:
-        series: Results of `hpctwin.metrics.time.series` by label, one or more.
+        series: Results of `hpctwin.metrics.time_series` by label, one or more.
         title: Title of the figure; by default names the used unit.
         start_s: Beginning of the window, in seconds; default the first row.
         end_s: End of the window, in seconds; default the last row.
@@ -92,7 +92,7 @@ def plot_queue(
     """Draw pending jobs, and the nodes they request, over time; a line for each label.
 
     Args:
-        series: Results of `hpctwin.metrics.time.series` by label, one or more.
+        series: Results of `hpctwin.metrics.time_series` by label, one or more.
         title: Title of the figure.
         start_s: Beginning of the window, in seconds; default the first row.
         end_s: End of the window, in seconds; default the last row.

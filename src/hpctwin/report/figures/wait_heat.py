@@ -12,7 +12,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
 from hpctwin.metrics import served, with_job_metrics
-from hpctwin.metrics.jobs.breakdown import WALLTIME_EDGES_S
+from hpctwin.metrics.jobs import WALLTIME_EDGES_S
 from hpctwin.model.text import format_duration
 from hpctwin.report.figures.axes import log_durations, new_figure
 from hpctwin.report.figures.style import styled

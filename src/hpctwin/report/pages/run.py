@@ -27,7 +27,7 @@ class ReportedRun:
     Args:
         label: Name of its policy.
         jobs: Jobs of the result.
-        series: Their `hpctwin.metrics.time.series`.
+        series: Their `hpctwin.metrics.time_series`.
         summary: Their `hpctwin.metrics.summarize`, and further metrics of the run.
         node_map, placements, lost: Tables as of a result.
         cluster: The cluster; required with ``placements``.

@@ -26,7 +26,7 @@ from hpctwin.report.tables.columns import (
 )
 
 if TYPE_CHECKING:
-    from hpctwin.metrics.studies.describe import Description
+    from hpctwin.metrics.description import Description
 
 __all__ = [
     "answer_table",

@@ -10,9 +10,8 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin import metrics
-from hpctwin.metrics.summary.sources import JobTable
-from hpctwin.metrics.summary.summary import summarize_jobs
-from hpctwin.metrics.summary.sums import ExactSum
+from hpctwin.metrics.sources import ExactSum, JobTable
+from hpctwin.metrics.summary import summarize_jobs
 from hpctwin.model import Cluster, Workload
 from hpctwin.model.demand import totals_asked
 from hpctwin.simulation.result.job_history import Course

@@ -15,7 +15,7 @@ from hpctwin.engine.operations.job_history import course_of, submitted_ms
 from hpctwin.engine.operations.transfer import begun_ms, paused_ms, started_ms
 from hpctwin.engine.state import layout
 from hpctwin.engine.state.sim import Sim
-from hpctwin.metrics.summary.sources import JobsInMs
+from hpctwin.metrics.sources import JobsInMs
 from hpctwin.model import MS_PER_S, Category, State, Workload
 from hpctwin.model.columns import known_seconds
 

@@ -15,7 +15,7 @@ from hpctwin.attributes import Attached, kept
 from hpctwin.engine.operations.transfer import are_suspended, started_ms
 from hpctwin.engine.state.sim import Sim
 from hpctwin.errors import ConfigError
-from hpctwin.metrics.summary.sources import JobTable
+from hpctwin.metrics.sources import JobTable
 from hpctwin.model import MS_PER_S, Cluster, Workload, format_duration
 from hpctwin.model.arguments import check_arguments
 from hpctwin.model.demand import assumptions
@@ -228,7 +228,7 @@ class Result(Shown):
 
     @check_arguments()
     def breakdown(self, by: By) -> pl.DataFrame:
-        """Return metrics by class of jobs; see `hpctwin.metrics.jobs.breakdown`.
+        """Return metrics by class of jobs; see `hpctwin.metrics.jobs`.
 
         If jobs share nodes, sizes are the cores that they held, and ``core_hours`` replaces
         ``node_hours``.

@@ -11,8 +11,8 @@ from hpctwin import metrics
 from hpctwin.engine.operations.transfer import are_suspended
 from hpctwin.engine.state import layout
 from hpctwin.engine.state.sim import Sim
-from hpctwin.metrics.summary.running import RunningSummary
-from hpctwin.metrics.summary.sources import JobTable
+from hpctwin.metrics.sources import JobTable
+from hpctwin.metrics.summary import RunningSummary
 from hpctwin.model import MS_PER_S, Workload
 from hpctwin.model.columns import known_seconds
 
@@ -149,7 +149,7 @@ def sized_figures(
 def sized_series(
     jobs: pl.DataFrame, stretches: pl.DataFrame, lost: pl.DataFrame, capacity: pl.DataFrame
 ) -> pl.DataFrame:
-    """Return `hpctwin.metrics.time.series`; queued jobs count with requested nodes.
+    """Return `hpctwin.metrics.time_series`; queued jobs count with requested nodes.
 
     Args:
         jobs: Table of a result.

@@ -12,7 +12,7 @@ import polars as pl
 
 from hpctwin.energy.accounts.shared_energy import SharedEnergy, SummedEnergy
 from hpctwin.engine.state.sim import Sim
-from hpctwin.metrics.summary.running import RunningSummary
+from hpctwin.metrics.summary import RunningSummary
 from hpctwin.model import MS_PER_S, Cluster
 from hpctwin.simulation.lowering.shared_nodes import amounts_of_pools
 from hpctwin.simulation.result.capacity import capacity_over_time

@@ -28,7 +28,7 @@ from hpctwin_papers.traces import need_trace
 
 if TYPE_CHECKING:
     from hpctwin.learn.training.plan import Plan
-    from hpctwin.policies.agents.network import Network
+    from hpctwin.policies.agents import Network
 
 __all__ = [
     "HEURISTICS", "OTHERS", "ROWS", "Case", "Row", "agent", "case", "heuristic", "row", "sequences",
@@ -303,7 +303,7 @@ def row(trace: str, passing: bool, agents: Sequence[Path] = ()) -> Row:
         passing: Whether jobs may be backfilled before the selected job.
         agents: Files of agents.
     """
-    from hpctwin.policies.agents.network import Network
+    from hpctwin.policies.agents import Network
 
     def of(network: Network) -> FloatArray:
         observation = str(network.card["options"]["observation"])

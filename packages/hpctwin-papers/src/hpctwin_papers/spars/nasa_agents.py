@@ -31,7 +31,7 @@ from hpctwin_papers.traces import need_trace
 
 if TYPE_CHECKING:
     from hpctwin.learn.training.plan import Plan
-    from hpctwin.policies.agents.network import Network
+    from hpctwin.policies.agents import Network
 
 __all__ = [
     "TIMEOUTS", "NasaAgents", "Served", "agent", "lead", "served", "training", "validation", "windows",
@@ -139,7 +139,7 @@ def least_before() -> tuple[float, float]:
 
 def lead(network: Network) -> tuple[float, float]:
     """Return an agent's leads over the best timeouts in validation, in percent."""
-    from hpctwin.policies.agents.switching import AgentControl
+    from hpctwin.policies.agents import AgentControl
 
     policy = parse_policy("fcfs+easy~orders")
     control = AgentControl("learnt", network)

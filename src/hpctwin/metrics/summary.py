@@ -1,17 +1,21 @@
-"""Summary of a run that comes in parts: ended jobs, and levels over time."""
+"""Summary of a run as numbers, whole or from parts of it."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from hpctwin.metrics.jobs.fairness import jain
-from hpctwin.metrics.jobs.quantiles import Exact, Quantiles, Sketch
+from hpctwin.engine.summary.job_figures import COUNT_LEADING, LEADING_BITS, TAKE_LEADING
+from hpctwin.metrics.jobs import jain
+from hpctwin.metrics.level_sums import Held, OverTime, Span, add_up, sum_of_products
+from hpctwin.metrics.levels import floats
 from hpctwin.metrics.registry import (
     BOUNDED_SLOWDOWN,
     METRICS,
@@ -22,18 +26,153 @@ from hpctwin.metrics.registry import (
     Statistic,
     computed_from,
 )
-from hpctwin.metrics.summary.sources import JobSource
-from hpctwin.metrics.summary.sums import ExactSum, ExactSums
-from hpctwin.metrics.time.levels import floats
-from hpctwin.metrics.time.over_time import Held, OverTime, Span, add_up, sum_of_products
+from hpctwin.metrics.sources import ExactSum, ExactSums, JobSource, JobTable
 from hpctwin.model import MS_PER_S
 
-__all__ = ["RunningSummary", "Summary", "in_vain"]
+__all__ = [
+    "ERROR",
+    "Exact",
+    "Quantiles",
+    "RunningSummary",
+    "Sketch",
+    "Summary",
+    "in_vain",
+    "summarize",
+    "summarize_jobs",
+]
+
+FloatArray = npt.NDArray[np.float64]
+
+
+_NO_COUNTS = np.zeros(1 << LEADING_BITS, np.int64)
+_BITS = 12  # of the mantissa
+_LEAST, _MOST = 2.0**-24, 2.0**63
+_SHIFT = 52 - _BITS
+ERROR = 2.0 ** -(_BITS + 1)
+"""Maximum relative error of a quantile of a `Sketch` (0.012 %)."""
+
+
+class Quantiles(Protocol):
+    """Numbers, 0 or more, with their quantiles."""
+
+    def add(self, values: FloatArray) -> None:
+        """Add numbers."""
+        ...
+
+    def at(self, *shares: float) -> list[float | None]:
+        """Return quantiles, interpolated linearly between neighbors; None without numbers."""
+        ...
+
+
+class Exact:
+    """Exact quantiles; all numbers stay in memory."""
+
+    def __init__(self) -> None:
+        self._parts: list[FloatArray] = []
+
+    def add(self, values: FloatArray) -> None:
+        """Add numbers."""
+        self._parts.append(values)
+
+    def at(self, *shares: float) -> list[float | None]:
+        """Return the quantiles."""
+        values = self._parts[0] if len(self._parts) == 1 else np.concatenate([*self._parts, []])
+        values = np.ascontiguousarray(values)
+        self._parts = [values]
+        if not len(values):
+            return [None for _ in shares]
+        places = [_place(share, len(values)) for share in shares]
+        at = _by_rank(values, sorted({rank for low, high, _ in places for rank in (low, high)}))
+        # Neighbors may both be infinite.
+        return [
+            at[low] if at[low] == at[high] else at[low] + (at[high] - at[low]) * part
+            for low, high, part in places
+        ]
+
+
+class Sketch:
+    """Approximate quantiles from counts in bins; the counts take 3 MB.
+
+    A bin is as narrow as 2^-12 of its numbers. The bins follow the bits of the numbers, as in
+    HdrHistogram (G. Tene, hdrhistogram.org). Numbers below 2^-24 count as 0. The packages for such
+    sketches (hdrhistogram, ddsketch) take one number at a time.
+    """
+
+    def __init__(self) -> None:
+        self._first = _bin(np.array([_LEAST]))[0]
+        bins = int(_bin(np.array([_MOST]))[0] - self._first) + 2
+        self._counts = np.zeros(bins, np.int64)
+
+    def add(self, values: FloatArray) -> None:
+        """Add numbers."""
+        found = _bin(np.clip(values, 0.0, _MOST)) - (self._first - 1)
+        counts = np.bincount(np.maximum(found, 0))
+        self._counts[: len(counts)] += counts
+
+    def at(self, *shares: float) -> list[float | None]:
+        """Return the quantiles, with a relative error up to `ERROR`."""
+        reached = np.cumsum(self._counts)
+        if not reached[-1]:
+            return [None for _ in shares]
+        found: list[float | None] = []
+        for share in shares:
+            low, high, part = _place(share, int(reached[-1]))
+            first, last = (
+                self._middle(int(np.searchsorted(reached, rank, side="right")))
+                for rank in (low, high)
+            )
+            found.append(first + (last - first) * part)
+        return found
+
+    def _middle(self, found: int) -> float:
+        if found == 0:
+            return 0.0
+        edges = np.array([found, found + 1], np.int64) + (self._first - 1)
+        low, high = (edges << _SHIFT).view(np.float64)
+        return float((low + high) / 2)
+
+
+def _by_rank(values: FloatArray, ranks: list[int]) -> dict[int, float]:
+    """Return the numbers of given ranks.
+
+    If there are many numbers, only those with the same leading bits are sorted.
+    """
+    if len(values) < len(_NO_COUNTS):
+        values.partition(ranks)
+        return {rank: float(values[rank]) for rank in ranks}
+    counts = _NO_COUNTS.copy()
+    COUNT_LEADING(values.view(np.int64), counts)
+    reached = np.cumsum(counts)
+    leading = np.searchsorted(reached, ranks, side="right")
+    wanted = np.zeros(len(counts), np.bool_)
+    wanted[leading] = True
+    taken = np.empty(int(counts[wanted].sum()))
+    TAKE_LEADING(values.view(np.int64), wanted, taken.view(np.int64))
+    # This many numbers with other bits come before each.
+    left_out = np.cumsum(np.where(wanted, 0, counts))[leading]
+    places = [rank - int(before) for rank, before in zip(ranks, left_out, strict=True)]
+    taken.partition(sorted(set(places)))
+    return {rank: float(taken[place]) for rank, place in zip(ranks, places, strict=True)}
+
+
+def _place(share: float, size: int) -> tuple[int, int, float]:
+    """Return the two ranks next to a quantile of ``size`` numbers.
+
+    The third number is the distance of the quantile to the first rank.
+    """
+    place = share * (size - 1)
+    return math.floor(place), math.ceil(place), place - math.floor(place)
+
+
+def _bin(values: FloatArray) -> npt.NDArray[np.int64]:
+    """Return the leading bits of numbers, which increase with the numbers."""
+    bits: npt.NDArray[np.int64] = np.ascontiguousarray(values).view(np.int64) >> _SHIFT
+    return bits
+
 
 Summary = dict[str, float | int | None]
 """Metric by name; None if a metric is not defined, never NaN."""
 
-FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 
@@ -226,3 +365,55 @@ def in_vain(
         vain = vain - lost["kept_s"].to_numpy()
     found: FloatArray = lost["nodes"].to_numpy()[new] * vain[new]
     return found
+
+
+_MANY = 1 << 20
+"""Number of jobs from which jobs and time are summed up in parallel."""
+
+
+def summarize(
+    jobs: pl.DataFrame,
+    lost: pl.DataFrame,
+    capacity: pl.DataFrame,
+    nodes: int,
+) -> Summary:
+    """Return the summary of a run.
+
+    Statistics of waiting, turnaround and slowdown are over the jobs that started and ended. Those
+    over time are over the window from the first submission to the last end of a job that ran.
+    Quantiles are interpolated linearly between neighbors.
+
+    Args:
+        jobs: Table of jobs of a result.
+        lost: Attempts that node failures cut off.
+        capacity: Nodes that are up, as a step function.
+        nodes: Size of the cluster.
+
+    Returns:
+        Values that JSON can hold, by metric.
+    """
+    return summarize_jobs(JobTable(jobs), lost, capacity, nodes)
+
+
+def summarize_jobs(
+    jobs: JobSource, lost: pl.DataFrame, capacity: pl.DataFrame, nodes: int
+) -> Summary:
+    """Return `summarize` for jobs in a table or in arrays.
+
+    Args:
+        jobs: The jobs.
+        lost: As in `summarize`.
+        capacity: As in `summarize`.
+        nodes: As in `summarize`.
+    """
+    running = RunningSummary(nodes, exact=True)
+    if len(jobs) < _MANY:
+        running.passed(jobs, lost, capacity)
+        running.ended(jobs)
+    else:
+        # Neither needs the other's result, and both are mostly compiled code.
+        with ThreadPoolExecutor(1) as beside:
+            ended = beside.submit(running.ended, jobs)
+            running.passed(jobs, lost, capacity)
+            ended.result()
+    return running.figures()

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin.engine.summary.level_sums import HIGH_BITS, SUM_LEVELS, SUMS
-from hpctwin.metrics.time.levels import CHANGES, KIND_BITS, Events, Steps, floats, up_nodes
+from hpctwin.metrics.levels import CHANGES, KIND_BITS, Events, Steps, floats, up_nodes
 from hpctwin.model import MS_PER_S
 
 __all__ = ["Held", "OverTime", "Span", "add_up", "sum_of_products", "whole_capacity"]
@@ -115,7 +115,7 @@ class OverTime:
 
         Args:
             time: Begin of each span, and end of the last [spans + 1].
-            unit: Unit as in `hpctwin.metrics.time.levels.Steps`.
+            unit: Unit as in `hpctwin.metrics.levels.Steps`.
             levels: The levels.
             up: Nodes that are up [spans], or at all times [1].
         """
