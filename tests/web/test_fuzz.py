@@ -10,7 +10,7 @@ import schemathesis
 from hypothesis import HealthCheck, given, settings
 
 from hpctwin import Cluster, generate, simulate
-from hpctwin.report.pages.folder import write_run
+from hpctwin.report.pages.run import write_run
 from hpctwin.web.server import gate
 from hpctwin.web.server.access import Access
 from hpctwin.web.server.api import application

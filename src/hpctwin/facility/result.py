@@ -21,7 +21,7 @@ from hpctwin.metrics.sources import JobTable
 from hpctwin.model import State, Workload
 from hpctwin.model.columns import known_seconds
 from hpctwin.simulation.lowering.shared_nodes import counted_nodes
-from hpctwin.simulation.result.job_history import Course
+from hpctwin.simulation.result.history import Course
 from hpctwin.simulation.result.result import Result
 
 if TYPE_CHECKING:

@@ -211,9 +211,7 @@ def pfm(*, threshold: float = 0.2) -> Ordering:
     return _renamed(made, pfm, "pfm", threshold=threshold)
 
 
-def _renamed(
-    made: Ordering, maker: Callable[..., Ordering], name: str, **given: float
-) -> Ordering:
+def _renamed(made: Ordering, maker: Callable[..., Ordering], name: str, **given: float) -> Ordering:
     default = {k: p.default for k, p in inspect.signature(maker).parameters.items()}
     changed = [f"{k}={v:g}" for k, v in given.items() if v != default[k]]
     return dataclasses.replace(

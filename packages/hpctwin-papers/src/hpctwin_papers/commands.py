@@ -79,7 +79,7 @@ def list_entries(
         json: Print the list as JSON.
     """
     from hpctwin.cli.output.output import print_json, print_table
-    from hpctwin.report.tables.plain_table import Table
+    from hpctwin.report.columns import Table
     from hpctwin_papers.catalog import ENTRIES
 
     if json:

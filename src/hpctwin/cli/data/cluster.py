@@ -20,7 +20,7 @@ def check(path: Path, /, *, json: bool = False) -> int:
         json: Print the cluster as JSON, with all default values.
     """
     from hpctwin.cli.output.output import note_of, print_json
-    from hpctwin.formats.clusters.files import read_cluster
+    from hpctwin.formats.clusters import read_cluster
     from hpctwin.model.text import moment_text
 
     cluster = read_cluster(path)

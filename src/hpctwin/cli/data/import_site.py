@@ -274,7 +274,7 @@ def _without_nodes(content: dict[str, Any]) -> dict[str, Any]:
 
 def _write_report(made: Imported, checked: Checked | None, path: Path) -> None:
     from hpctwin.formats.accounting.workload import workload_of
-    from hpctwin.report.pages.site import write_site_report
+    from hpctwin.report.pages.html import write_site_report
     from hpctwin.rms.site.findings import NO_BEARING, NOT_MODELLED, TAKEN
 
     def rows(became: str) -> list[tuple[str, str, str, str]]:

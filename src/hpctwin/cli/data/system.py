@@ -50,7 +50,7 @@ def show(name: str, /, *, json: bool = False) -> int:
 
     from hpctwin.cli.output.output import note_of, plain_table, print_json, screen
     from hpctwin.energy.power.rating import constants
-    from hpctwin.formats.clusters.files import read_cluster
+    from hpctwin.formats.clusters import read_cluster
 
     cluster = read_cluster(name)
     note_of(cluster.name, cluster.notes)

@@ -52,7 +52,7 @@ def describe(
     if json:
         print_json(found.to_dict())
         return 0
-    from hpctwin.report.tables.tables import description_tables
+    from hpctwin.report.tables import description_tables
 
     console = screen()
     for table in description_tables(found):

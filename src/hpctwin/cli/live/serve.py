@@ -92,7 +92,7 @@ def _parts(
     """Return the twins and runs to show, by names that are valid in an address."""
     import re
 
-    from hpctwin.report.pages.folder import runs_in
+    from hpctwin.report.pages.run import runs_in
     from hpctwin.web.server.serve import run_part, twin_part
 
     parts: dict[str, Part] = {}

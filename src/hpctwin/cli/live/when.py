@@ -154,8 +154,8 @@ def _draw(found: When, now_s: float, title: str, path: Path) -> None:
             few starts were observed.
     """
     from hpctwin.errors import HpctwinError
-    from hpctwin.report.figures.start import plot_start
     from hpctwin.report.figures.style import save_figure
+    from hpctwin.report.figures.workload import plot_start
     from hpctwin.twin.forecast.forecaster import LEVELS
 
     low_s, high_s = found.low_s, found.high_s

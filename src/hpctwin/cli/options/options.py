@@ -310,7 +310,7 @@ class ClusterOptions:
         cluster = self._machine(workload, trace)
         away = self._away(trace, timezone)
         if away is not None:
-            from hpctwin.formats.clusters.outages import with_outages
+            from hpctwin.formats.outages import with_outages
 
             cluster = with_outages(cluster, away[0], workload, away[1])
         if len(workload):
@@ -324,7 +324,7 @@ class ClusterOptions:
         if str(self.outages) == "none":
             return None
         if self.outages is not None:
-            from hpctwin.formats.clusters.outages import read_away
+            from hpctwin.formats.outages import read_away
 
             return read_away(self.outages, timezone=timezone)
         found = None if trace is None else dataset_of(trace)
@@ -344,7 +344,7 @@ class ClusterOptions:
         if self.nodes is None and file is None:
             file = within(trace, "cluster.yaml")
         if file is not None:
-            from hpctwin.formats.clusters.files import read_cluster
+            from hpctwin.formats.clusters import read_cluster
 
             return read_cluster(file)
         if self.nodes is None and trace is not None and (system := _system_of(trace)):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from hpctwin.facility import Facility
     from hpctwin.model import Cluster, ReadNotes, Workload
-    from hpctwin.report.tables.plain_table import Table
+    from hpctwin.report.columns import Table
     from hpctwin.simulation import Result, Simulation
 
 __all__ = [

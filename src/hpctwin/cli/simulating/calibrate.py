@@ -96,7 +96,7 @@ def calibrate_command(
                 **{name: np.asarray(forecast) for name, forecast in found.items()}
             ).write_parquet(file)
     if plot is not None:
-        from hpctwin.report.energy_figures.energy import plot_calibration
+        from hpctwin.report.energy import plot_calibration
         from hpctwin.report.figures.style import save_figure
 
         time_s = table[time_column].to_numpy()

@@ -331,7 +331,7 @@ def _as_file(name: str) -> str:
 
 def _write(compared: _Compared, out: Path, run: RunOptions, inputs: list[Path]) -> None:
     """Write a folder for each policy, named after it."""
-    from hpctwin.report.pages.folder import write_run
+    from hpctwin.report.pages.run import write_run
 
     for number, (name, result) in enumerate(compared.results.items(), 1):
         summary, tables = compared.told[name]

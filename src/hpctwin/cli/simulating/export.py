@@ -28,9 +28,8 @@ def export_command(
     from hpctwin.cli.output.output import check_outputs
     from hpctwin.errors import ConfigError
     from hpctwin.model import write_atomically
-    from hpctwin.report.exports.export import write_evalys, write_openmetrics
-    from hpctwin.report.exports.perfetto import slices_of, write_perfetto
-    from hpctwin.report.pages.folder import read_run
+    from hpctwin.report.exports import slices_of, write_evalys, write_openmetrics, write_perfetto
+    from hpctwin.report.pages.run import read_run
 
     if perfetto is None and evalys is None and openmetrics is None:
         raise ConfigError("name a file to write: --perfetto, --evalys or --openmetrics")

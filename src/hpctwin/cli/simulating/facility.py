@@ -266,7 +266,7 @@ def _write(
     import re
 
     from hpctwin.model import write_atomically, write_folder
-    from hpctwin.report.pages.folder import write_run
+    from hpctwin.report.pages.run import write_run
 
     if plot is not None:
         from hpctwin.report.facility import plot_weeks

@@ -43,7 +43,7 @@ def writing(
     progress: Callable[[float], None],
 ) -> Callable[[float], None]:
     """Return a progress function that also writes the results every `every_s` seconds."""
-    from hpctwin.report.pages.folder import write_run
+    from hpctwin.report.pages.run import write_run
 
     due = time.monotonic()
 

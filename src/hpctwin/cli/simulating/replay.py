@@ -34,7 +34,7 @@ def replay_command(
     from hpctwin.cli.output.output import check_outputs, print_json, screen, with_notes
     from hpctwin.model import write_atomically
     from hpctwin.report import summary_table
-    from hpctwin.report.pages.folder import write_run
+    from hpctwin.report.pages.run import write_run
     from hpctwin.simulation import replay
 
     check_outputs(trace, folders=[out], files=[conflicts])

@@ -129,7 +129,7 @@ def _read(runs: tuple[Path, ...]) -> list[ReportedRun]:
     import itertools
     from collections import Counter
 
-    from hpctwin.report.pages.folder import read_run, runs_in
+    from hpctwin.report.pages.run import read_run, runs_in
 
     folders = list(dict.fromkeys(itertools.chain.from_iterable(map(runs_in, runs))))
     entries = [read_run(folder) for folder in folders]

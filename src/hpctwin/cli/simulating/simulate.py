@@ -341,7 +341,7 @@ def _show(
     from hpctwin.report import answer_table, summary_table
 
     if out is not None:
-        from hpctwin.report.pages.folder import write_run
+        from hpctwin.report.pages.run import write_run
 
         write_run(result, out, options, summary, tables=tables, inputs=inputs, notes=notes)
     if result.energy is not None and spars is not None:
@@ -398,7 +398,7 @@ def breakdown_rows(result: Result, by: JobClass) -> list[dict[str, Any]]:
 def _explain(simulation: Simulation, jobs: tuple[str, ...], json: bool) -> None:
     from hpctwin.cli.output.output import print_json, screen
     from hpctwin.model.text import progress_bar
-    from hpctwin.simulation.explanation.story import explain
+    from hpctwin.simulation.explanation import explain
 
     console = screen()
     told = {}

@@ -14,8 +14,7 @@ from hpctwin.metrics.sources import ExactSum, JobTable
 from hpctwin.metrics.summary import summarize_jobs
 from hpctwin.model import Cluster, Workload
 from hpctwin.model.demand import totals_asked
-from hpctwin.simulation.result.job_history import Course
-from hpctwin.simulation.result.size_history import sized_figures, sized_series
+from hpctwin.simulation.result.history import Course, sized_figures, sized_series
 
 if TYPE_CHECKING:
     from hpctwin.metrics import By

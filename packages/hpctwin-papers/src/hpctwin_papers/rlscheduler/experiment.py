@@ -10,7 +10,7 @@ from hpctwin.errors import UnknownNameError
 from hpctwin.learn.training.plan import Plan
 from hpctwin.model import check_folder
 from hpctwin.policies.agents import Network
-from hpctwin.report.tables.plain_table import Cell, Table
+from hpctwin.report.columns import Cell, Table
 from hpctwin_papers.experiment import Experiment, Progress
 from hpctwin_papers.results import Finding, Results
 from hpctwin_papers.rlscheduler import table

@@ -21,7 +21,7 @@ from hpctwin.formats import read_workload
 from hpctwin.metrics import MeanInterval, mean_interval
 from hpctwin.model import Workload, check_folder
 from hpctwin.policies import Policy, parse_policy
-from hpctwin.report.tables.plain_table import Cell, Table
+from hpctwin.report.columns import Cell, Table
 from hpctwin.simulation import simulate
 from hpctwin.simulation.running.window import from_its_first_job
 from hpctwin_papers.experiment import Experiment, Progress

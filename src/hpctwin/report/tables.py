@@ -15,7 +15,7 @@ from rich.text import Text
 from hpctwin import metrics
 from hpctwin.metrics import Summary
 from hpctwin.model import format_duration
-from hpctwin.report.tables.columns import (
+from hpctwin.report.columns import (
     COLUMNS,
     Column,
     best_labels,

@@ -23,8 +23,7 @@ from hpctwin.energy import Energy
 from hpctwin.energy.accounts.outputs import node_log
 from hpctwin.energy.power.calibration import errors_pct
 from hpctwin.metrics.time_series import integrals
-from hpctwin.report.figures.axes import TimeScale, new_figure
-from hpctwin.report.figures.style import LINES, PALETTE, color, styled
+from hpctwin.report.figures.style import LINES, PALETTE, TimeScale, color, new_figure, styled
 
 __all__ = [
     "plot_by_timeout",

@@ -1,8 +1,9 @@
-"""Parts of shared nodes that the jobs of a replayed trace held."""
+"""Nodes that the jobs of a replayed trace held, whole or in parts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,23 +12,115 @@ import polars as pl
 
 from hpctwin.engine.state.layout import AMOUNTS
 from hpctwin.engine.state.sim import records
-from hpctwin.model import MS_PER_S
+from hpctwin.metrics import capacity_conflicts
+from hpctwin.model import MS_PER_S, Cluster, Workload
 from hpctwin.model.cluster.node_group import numbers_of
 from hpctwin.model.requests.chunks import spread_over
 from hpctwin.simulation.lowering.shared_nodes import amounts_asked, amounts_of_pools
-from hpctwin.simulation.replays.held import (
-    Held,
-    Recorded,
-    conflicts_of,
-    over_capacity,
-    starts_and_ends,
-)
-from hpctwin.simulation.result.capacity import capacity_over_time
+from hpctwin.simulation.result.history import capacity_over_time
 from hpctwin.simulation.result.placements import placement_table, shares_held
 
-__all__ = ["held_parts"]
+__all__ = [
+    "Held",
+    "Recorded",
+    "conflicts_of",
+    "held_nodes",
+    "held_parts",
+    "over_capacity",
+    "starts_and_ends",
+]
 
 IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Recorded:
+    """A trace to replay.
+
+    Args:
+        workload: The jobs, with recorded nodes.
+        cluster: The cluster.
+        known: Jobs and cluster in the engine's form.
+        jobs: Table ``jobs`` of the result.
+        start: Start of each job, ms; -1 if it did not start [jobs].
+        end: End of each job, or of the replay if earlier, ms [jobs].
+        over: Whether it ended [jobs].
+        away: Node, start and end (ms) of each outage.
+    """
+
+    workload: Workload
+    cluster: Cluster
+    known: Mapping[str, npt.NDArray[Any]]
+    jobs: pl.DataFrame
+    start: IntArray
+    end: IntArray
+    over: npt.NDArray[np.bool_]
+    away: tuple[IntArray, IntArray, IntArray]
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """Nodes held by jobs.
+
+    Args:
+        tables: Tables of the result that describe them.
+        too_much: Conflicts where all jobs together held more than the cluster had.
+        node_map: Nodes of the jobs, in the form that their energy needs; None without a power
+            model.
+        busy_ms: Time that any job was on each node [nodes]; empty without a power model.
+        not_found: Conflicts of jobs that did not get all nodes or parts of nodes that they held.
+    """
+
+    tables: dict[str, pl.DataFrame]
+    too_much: list[pl.DataFrame]
+    node_map: pl.DataFrame | None = None
+    busy_ms: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    not_found: list[pl.DataFrame] = field(default_factory=list)
+
+
+def starts_and_ends(start: IntArray, end: IntArray) -> Iterator[tuple[int, int, bool]]:
+    """Yield each start and end of jobs that ran: row, time, whether it is a start.
+
+    Ends come before starts at the same time.
+
+    Args:
+        start: Start of each job, ms; -1 if it did not start [jobs].
+        end: End of each job, ms [jobs].
+    """
+    ran = np.flatnonzero((start >= 0) & (end > start))
+    rows, begins = np.tile(ran, 2), np.repeat([False, True], len(ran))
+    moments = np.concatenate([end[ran], start[ran]])
+    order = np.lexsort((rows, begins, moments))
+    yield from zip(*(each[order].tolist() for each in (rows, moments, begins)), strict=True)
+
+
+def over_capacity(
+    frame: pl.DataFrame, amount: int, capacity: pl.DataFrame | None, what: str
+) -> pl.DataFrame:
+    """Return conflicts of jobs that together held more than the cluster had."""
+    found = capacity_conflicts(frame, amount, capacity)
+    return found.select(
+        "time_s",
+        "job_id",
+        pl.lit(what).alias("what"),
+        pl.col("nodes").cast(pl.Float64).alias("asked"),
+        pl.col("free_nodes").cast(pl.Float64).alias("free"),
+    )
+
+
+def conflicts_of(
+    workload: Workload, rows: IntArray, start: IntArray, what: str, allowed: IntArray
+) -> pl.DataFrame:
+    """Return conflicts in time: the recorded start, and the earliest possible one."""
+    return pl.DataFrame(
+        {
+            "time_s": start / MS_PER_S,
+            "job_id": workload.job_id[rows],
+            "what": pl.Series([what] * len(rows), dtype=pl.String),
+            "asked": start / MS_PER_S,
+            "free": allowed / MS_PER_S,
+        }
+    )
 
 
 class _Part(NamedTuple):
@@ -153,7 +246,7 @@ def held_parts(trace: Recorded) -> Held:
     return Held(
         {"placements": placed, "capacity_cores": cores},
         _too_much(trace, known),
-        _where_jobs_ran(trace, placed) if cluster.has_power else None,
+        _shares_of_jobs(trace, placed) if cluster.has_power else None,
         nodes.busy,
         [not_found],
     )
@@ -168,14 +261,14 @@ def _placements(
     job = np.repeat(np.array([row for row, _ in whole], np.int64), counts)
     part = records("part", len(job), job=job, start=trace.start[job])
     part["kind"] = np.repeat(np.array([part.kind for _, part in whole], np.int64), counts)
-    for field in ("nodes", "tasks"):
-        own = (getattr(one, field) for _, one in whole)
-        part[field.replace("nodes", "node")] = np.concatenate([np.zeros(0, np.int64), *own])
+    for column in ("nodes", "tasks"):
+        own = (getattr(one, column) for _, one in whole)
+        part[column.replace("nodes", "node")] = np.concatenate([np.zeros(0, np.int64), *own])
     end = np.where(trace.over, trace.end, -1)[job]
     return placement_table(trace.workload.job_id[job], part, end, known, trace.cluster)
 
 
-def _where_jobs_ran(trace: Recorded, placed: pl.DataFrame) -> pl.DataFrame:
+def _shares_of_jobs(trace: Recorded, placed: pl.DataFrame) -> pl.DataFrame:
     """Return nodes and shares of jobs, until they ended or the replay was cut off."""
     ids, end_s = trace.workload.job_id.tolist(), (trace.end / MS_PER_S).tolist()
     at = dict(zip(ids, end_s, strict=True))
@@ -228,3 +321,102 @@ def _chosen(
         given.append(min(most, max(1, left - max(0, least - number - 1)), left))
         left -= given[-1]
     return there[: len(given)], np.array(given, np.int64)
+
+
+def held_nodes(trace: Recorded) -> Held:
+    """Return the held nodes: the recorded ones, else the lowest that were free.
+
+    Node numbers are part of the result if nodes have a power model. A job without recorded nodes
+    gets nodes with an outage at its start only if there are not enough others.
+    """
+    cluster = trace.cluster
+    capacity = capacity_over_time(trace.known, trace.away)
+    too_much = [over_capacity(trace.jobs, cluster.node_count, capacity, "nodes")]
+    if not cluster.has_power:
+        return Held({}, too_much)
+    nodes, short = _nodes_of_jobs(trace)
+    node_map, busy_ms = _where_jobs_ran(trace, nodes)
+    return Held({"node_map": node_map}, too_much, node_map, busy_ms, _taken(trace, short))
+
+
+def _nodes_of_jobs(trace: Recorded) -> tuple[list[IntArray], dict[int, int]]:
+    """Return the nodes of each job, ascending, and the count for jobs that lack some."""
+    workload, count = trace.workload, trace.cluster.node_count
+    out, changes = np.zeros(count, np.int64), _changes(trace.away)
+    nodes: list[IntArray] = [np.zeros(0, np.int64)] * len(workload)
+    short: dict[int, int] = {}
+    recorded = numbers_of(workload.recorded_nodes, count) or [None] * len(workload)
+    free = np.ones(count, bool)
+    for row, now, begins in starts_and_ends(trace.start, trace.end):
+        if not begins:
+            free[nodes[row]] = True
+            continue
+        while changes and changes[-1][0] <= now:
+            _, sign, node = changes.pop()
+            out[node] += sign
+        own, wanted = recorded[row], int(workload.nodes[row])
+        taken = _lowest(free, out, wanted) if own is None else own[free[own]]
+        if len(taken) < (wanted if own is None else len(own)):
+            short[row] = len(taken)
+        nodes[row] = taken
+        free[taken] = False
+    return nodes, short
+
+
+def _changes(away: tuple[IntArray, IntArray, IntArray] | None) -> list[tuple[int, int, int]]:
+    """Return time, change and node of each begin and end of an outage, the last first."""
+    if away is None:
+        return []
+    spans = list(zip(*(each.tolist() for each in away), strict=True))
+    found = [(begins, 1, node) for node, begins, _ in spans]
+    return sorted(found + [(ends, -1, node) for node, _, ends in spans], reverse=True)
+
+
+def _lowest(free: npt.NDArray[np.bool_], out: IntArray, wanted: int) -> IntArray:
+    """Return the lowest free nodes; nodes with an outage come last."""
+    found: IntArray = np.flatnonzero(free)
+    up: IntArray = found[out[found] == 0][:wanted]
+    if len(up) == wanted:
+        return up
+    both: IntArray = np.union1d(up, found[out[found] > 0][: wanted - len(up)])
+    return both
+
+
+def _where_jobs_ran(trace: Recorded, nodes: list[IntArray]) -> tuple[pl.DataFrame, IntArray]:
+    """Return the node map, and the busy time of each node, ms [nodes]."""
+    first, counts, rows = [], [], []
+    for row, own in enumerate(nodes):
+        cuts = np.flatnonzero(np.diff(own) > 1) + 1
+        for part in np.split(own, cuts) if len(own) else ():
+            first.append(int(part[0]))
+            counts.append(len(part))
+            rows.append(row)
+    of = np.array(rows, np.int64)
+    low, size = np.array(first, np.int64), np.array(counts, np.int64)
+    node_map = pl.DataFrame(
+        {
+            "job_id": trace.workload.job_id[of],
+            "start_s": trace.start[of] / MS_PER_S,
+            "end_s": trace.end[of] / MS_PER_S,
+            "first_node": low,
+            "count": size,
+        }
+    )
+    length, count = (trace.end - trace.start)[of], trace.cluster.node_count
+    change = np.bincount(low, length, count + 1) - np.bincount(low + size, length, count + 1)
+    return node_map, np.rint(np.cumsum(change)[:-1]).astype(np.int64)
+
+
+def _taken(trace: Recorded, short: dict[int, int]) -> list[pl.DataFrame]:
+    """Return conflicts of jobs whose recorded nodes another job had."""
+    workload, start = trace.workload, trace.start
+    if workload.recorded_nodes is None:
+        return []
+    rows = np.array([row for row in short if workload.recorded_nodes[row] is not None], np.int64)
+    found = conflicts_of(workload, rows, start[rows], "recorded nodes", start[rows])
+    return [
+        found.with_columns(
+            asked=pl.Series(workload.nodes[rows].astype(np.float64)),
+            free=pl.Series([float(short[row]) for row in rows.tolist()], dtype=pl.Float64),
+        )
+    ]
