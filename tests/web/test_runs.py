@@ -23,9 +23,8 @@ from hpctwin.formats import write_workload
 from hpctwin.metrics import binned
 from hpctwin.report.pages.run import write_run
 from hpctwin.simulation import Simulation
-from hpctwin.web.server.access import Access
 from hpctwin.web.server.assembly import together
-from hpctwin.web.server.gate import Gate
+from hpctwin.web.server.gate import Access, Gate
 from hpctwin.web.server.serve import run_application, run_part
 from hpctwin.web.views.runs import RunSource
 from tests.web.page import ACCESS, LOOKS, bearer

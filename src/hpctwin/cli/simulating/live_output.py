@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hpctwin.cli.options.energy_options import EnergyOptions
-    from hpctwin.cli.options.options import ClusterOptions
+    from hpctwin.cli.energy_options import EnergyOptions
+    from hpctwin.cli.options import ClusterOptions
     from hpctwin.simulation import Simulation
 
 __all__ = ["every_seconds", "inputs_of", "writing"]

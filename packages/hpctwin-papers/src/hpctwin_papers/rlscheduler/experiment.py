@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpctwin.errors import UnknownNameError
-from hpctwin.learn.training.plan import Plan
+from hpctwin.learn.training.trial import Plan
 from hpctwin.model import check_folder
 from hpctwin.policies.agents import Network
 from hpctwin.report.columns import Cell, Table

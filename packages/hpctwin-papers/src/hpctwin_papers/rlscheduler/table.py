@@ -27,7 +27,7 @@ from hpctwin.model import MS_PER_S, Workload
 from hpctwin_papers.traces import need_trace
 
 if TYPE_CHECKING:
-    from hpctwin.learn.training.plan import Plan
+    from hpctwin.learn.training.trial import Plan
     from hpctwin.policies.agents import Network
 
 __all__ = [

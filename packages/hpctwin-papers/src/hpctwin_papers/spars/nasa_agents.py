@@ -30,7 +30,7 @@ from hpctwin_papers.spars import schedulers
 from hpctwin_papers.traces import need_trace
 
 if TYPE_CHECKING:
-    from hpctwin.learn.training.plan import Plan
+    from hpctwin.learn.training.trial import Plan
     from hpctwin.policies.agents import Network
 
 __all__ = [
@@ -205,7 +205,7 @@ class NasaAgents(Experiment[str, Served]):
 
     def run(self, point: str, progress: Progress) -> Served:
         """See `Experiment`; missing agents are trained."""
-        from hpctwin.learn.training.plan import Plan
+        from hpctwin.learn.training.trial import Plan
 
         if point not in TIMEOUTS and not Path(point).is_file():
             seed = int(Path(point).stem.rpartition("-")[2])

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from hpctwin.cli.options.completing import complete_policy
-from hpctwin.cli.options.numbers import AT_LEAST_1
+from hpctwin.cli.option_values import AT_LEAST_1, complete_policy
 from hpctwin.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -221,7 +220,7 @@ class TraceOptions:
         self, path: Path, part: WindowOptions, machine: ClusterOptions | None = None
     ) -> tuple[Workload, Window | None]:
         """Read as `jobs`; return the jobs of the selected part, and that part or None."""
-        from hpctwin.cli.output.output import need_jobs, note_reading
+        from hpctwin.cli.output import need_jobs, note_reading
 
         workload = self.read(path)
         if machine is not None:
@@ -305,7 +304,7 @@ class ClusterOptions:
             ConfigError: Both or neither was given, or the file is not valid.
             TraceError: The outages cannot be read.
         """
-        from hpctwin.cli.output.output import note_without_effect
+        from hpctwin.cli.output import note_without_effect
 
         cluster = self._machine(workload, trace)
         away = self._away(trace, timezone)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from hpctwin.cli.options.completing import complete_part
+from hpctwin.cli.option_values import complete_part
 from hpctwin.errors import ConfigError
 
 if TYPE_CHECKING:

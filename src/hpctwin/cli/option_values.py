@@ -1,16 +1,61 @@
-"""Parsing of numbers on the command line: never below 0, never NaN."""
+"""Values of options: parsing of numbers, and shell completion of policies."""
 
 from __future__ import annotations
 
 import math
 import re
 import types
-from collections.abc import Sequence
-from typing import Any, Union, get_args, get_origin
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Union, get_args, get_origin
 
 from cyclopts import CoercionError, Parameter, Token, convert, validators
 
-__all__ = ["AT_LEAST_0", "AT_LEAST_1", "read_value"]
+if TYPE_CHECKING:
+    from cyclopts.completion import CompletionContext
+
+    from hpctwin.policies.registry import Registry
+
+__all__ = ["AT_LEAST_0", "AT_LEAST_1", "complete_part", "complete_policy", "read_value"]
+
+_PARTS = {"+": "backfill", "@": "placement", "~": "power"}
+"""Part of a policy that follows each sign."""
+
+
+def complete_part(kind: str) -> Callable[[CompletionContext], dict[str, str]]:
+    """Return the completer of a policy part: names and, after a colon, settings.
+
+    Args:
+        kind: ``order``, ``backfill``, ``placement`` or ``power``.
+    """
+
+    def complete(context: CompletionContext) -> dict[str, str]:
+        return dict(_offered(kind, context.incomplete))
+
+    return complete
+
+
+def complete_policy(context: CompletionContext) -> dict[str, str]:
+    """Complete a whole policy: the part at the end of the typed text."""
+    text = context.incomplete
+    at = max(text.rfind(sign) for sign in _PARTS)
+    before, part = text[: at + 1], text[at + 1 :]
+    kind = _PARTS[before[-1]] if before else "order"
+    return {before + name: help for name, help in _offered(kind, part)}
+
+
+def _offered(kind: str, typed: str) -> Iterator[tuple[str, str]]:
+    from hpctwin.policies import REGISTRIES
+
+    registry: Registry[Any] = REGISTRIES[kind]
+    name, colon, settings = typed.partition(":")
+    if not colon:
+        for known in registry:
+            yield known, registry.find(known).help
+    elif name in registry:
+        before = typed[: len(typed) - len(settings.rpartition(",")[2])]
+        for one in registry.find(name).parameters:
+            yield f"{before}{one.name}=", one.help
+
 
 AT_LEAST_0 = Parameter(validator=validators.Number(gte=0))
 AT_LEAST_1 = Parameter(validator=validators.Number(gte=1))
