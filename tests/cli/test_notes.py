@@ -11,7 +11,7 @@ import pytest
 
 from hpctwin import simulate, simulate_stream
 from hpctwin.formats import read_workload
-from hpctwin.formats.clusters.files import read_cluster
+from hpctwin.formats.clusters import read_cluster
 from hpctwin.learn.prediction import load_predictor
 from hpctwin.model import Cluster, ReadNotes, Workload
 from hpctwin.model.demand import unused

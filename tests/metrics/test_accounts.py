@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hpctwin import Cluster, errors, simulate
 from hpctwin.metrics import INCENTIVES, Accounts, read_accounts, rewarded
-from hpctwin.metrics.studies.accounts import MEANS
+from hpctwin.metrics.accounts import MEANS
 from hpctwin.model import Category, NodeGroup, Workload
 from hpctwin.model.cluster.node_group import Mode
 from hpctwin.model.cluster.power import Component

@@ -8,7 +8,7 @@ import pytest
 
 from hpctwin.errors import ConfigError
 from hpctwin.facility import Facility
-from hpctwin.formats.clusters.files import read_cluster
+from hpctwin.formats.clusters import read_cluster
 from hpctwin.formats.spars_config import read_spars_config
 from hpctwin.model import Cluster, read_yaml
 from hpctwin.twin.facility.config import LiveFacility

@@ -31,7 +31,7 @@ def run_and_show(
         OutputError: A file cannot be written.
         HpctwinError: The experiment cannot run.
     """
-    from hpctwin.cli.output.output import check_outputs
+    from hpctwin.cli.output import check_outputs
 
     check_outputs(folders=[out], figures=[plot])
     return show(run_with_progress(experiment), plot=plot, out=out, json=json)
@@ -50,7 +50,7 @@ def show(
     results: Results, *, plot: Path | None = None, out: Path | None = None, json: bool = False
 ) -> int:
     """Show the results of an experiment; arguments as of `run_and_show`."""
-    from hpctwin.cli.output.output import print_json, print_table, screen
+    from hpctwin.cli.output import print_json, print_table, screen
     from hpctwin_papers.results import comparison_table, write_files
 
     if results.about:

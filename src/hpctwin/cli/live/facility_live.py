@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from hpctwin.cli.options.numbers import AT_LEAST_1
-from hpctwin.cli.output.logs import LogOptions, set_when_asked_to_end
+from hpctwin.cli.logs import LogOptions, set_when_asked_to_end
+from hpctwin.cli.option_values import AT_LEAST_1
 
 if TYPE_CHECKING:
     from hpctwin.twin.facility.config import LiveFacility
@@ -46,7 +46,7 @@ def run_command(
     """
     import tempfile
 
-    from hpctwin.cli.output.output import screen
+    from hpctwin.cli.output import screen
     from hpctwin.twin.facility.config import LiveFacility
 
     log.begin()
@@ -142,7 +142,7 @@ def queue_command(config: Path, /, *, all: bool = False, json: bool = False) -> 
     from rich import box
     from rich.table import Table
 
-    from hpctwin.cli.output.output import print_json, screen
+    from hpctwin.cli.output import print_json, screen
     from hpctwin.model import format_duration
 
     with _queue(config) as queue:
@@ -176,7 +176,7 @@ def withdraw_command(config: Path, key: str, /) -> int:
 
 
 def _run(config: LiveFacility, until_empty: bool, requests: list[Any], json: bool) -> int:
-    from hpctwin.cli.output.output import print_json
+    from hpctwin.cli.output import print_json
     from hpctwin.twin.facility.service import open_placer
 
     stop = set_when_asked_to_end()

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from hpctwin.cli.options.completing import complete_part
-from hpctwin.cli.options.energy_options import EnergyOptions
-from hpctwin.cli.options.options import (
+from hpctwin.cli.energy_options import EnergyOptions
+from hpctwin.cli.option_values import complete_part
+from hpctwin.cli.options import (
     BY_POLICY,
     By,
     ClusterOptions,
@@ -131,7 +131,7 @@ def simulate_command(
     """
     import numpy as np
 
-    from hpctwin.cli.output.output import (
+    from hpctwin.cli.output import (
         check_outputs,
         note_classes,
         note_doomed,
@@ -281,7 +281,7 @@ def _simulate_spars(
     """Run SPARS's ``simulator_config.yaml``; its CSV files go to the configured folder."""
     import sys
 
-    from hpctwin.cli.output.output import (
+    from hpctwin.cli.output import (
         need_jobs,
         note_reading,
         note_rejected,
@@ -337,11 +337,11 @@ def _show(
     notes: Sequence[str] = (),
 ) -> None:
     """Write and print the results of a run."""
-    from hpctwin.cli.output.output import print_json, screen, with_notes
+    from hpctwin.cli.output import print_json, screen, with_notes
     from hpctwin.report import answer_table, summary_table
 
     if out is not None:
-        from hpctwin.report.pages.folder import write_run
+        from hpctwin.report.pages.run import write_run
 
         write_run(result, out, options, summary, tables=tables, inputs=inputs, notes=notes)
     if result.energy is not None and spars is not None:
@@ -396,9 +396,9 @@ def breakdown_rows(result: Result, by: JobClass) -> list[dict[str, Any]]:
 
 
 def _explain(simulation: Simulation, jobs: tuple[str, ...], json: bool) -> None:
-    from hpctwin.cli.output.output import print_json, screen
+    from hpctwin.cli.output import print_json, screen
     from hpctwin.model.text import progress_bar
-    from hpctwin.simulation.explanation.story import explain
+    from hpctwin.simulation.explanation import explain
 
     console = screen()
     told = {}

@@ -22,8 +22,7 @@ import polars as pl
 from hpctwin.errors import TraceError, WorkloadError
 from hpctwin.formats.common.fields import moments
 from hpctwin.formats.common.files import decode, read_bytes, stem, without_packing, write_bytes
-from hpctwin.formats.common.losses import swf_fields_lost
-from hpctwin.formats.common.record import Tally
+from hpctwin.formats.common.record import Tally, swf_fields_lost
 from hpctwin.formats.tables.checks import (
     REQUIRED,
     TEXTS,

@@ -22,8 +22,7 @@ from hpctwin.learn.training.trial import Best, Learnt
 from hpctwin.model.files import write_atomically
 
 if TYPE_CHECKING:
-    from hpctwin.learn.training.plan import Plan
-    from hpctwin.learn.training.trial import Trial
+    from hpctwin.learn.training.trial import Plan, Trial
     from hpctwin.model import Workload
 
 __all__ = ["NAME", "VERSIONS", "Shape", "fit"]

@@ -18,11 +18,15 @@ from hpctwin.model.demand import as_features, in_whole_nodes
 from hpctwin.simulation.lowering.capacity import known_of
 from hpctwin.simulation.lowering.outages import recorded_outages
 from hpctwin.simulation.refusals import check_usage
-from hpctwin.simulation.replays.held import Held, Recorded, conflicts_of, over_capacity
-from hpctwin.simulation.replays.shared_nodes import held_parts
-from hpctwin.simulation.replays.whole_nodes import held_nodes
-from hpctwin.simulation.result.capacity import capacity_over_time
-from hpctwin.simulation.result.job_history import Course
+from hpctwin.simulation.replays.held_nodes import (
+    Held,
+    Recorded,
+    conflicts_of,
+    held_nodes,
+    held_parts,
+    over_capacity,
+)
+from hpctwin.simulation.result.history import Course, capacity_over_time
 from hpctwin.simulation.result.result import Result, no_lost
 from hpctwin.simulation.state.arguments import as_cluster, as_workload
 

@@ -128,7 +128,7 @@ class Simulation(SimulationBase):
 
             return advance_sized(self, self.sizing, go_on, until_s=until_s, instants=instants)
         if cap is not None and cap.lower_modes:
-            from hpctwin.simulation.running.cap_fitting import ModeFitting
+            from hpctwin.simulation.running.control import ModeFitting
 
             return ModeFitting(cap, self).advance(go_on, until_s=until_s, instants=instants)
         if control is not None:
@@ -169,7 +169,7 @@ class Simulation(SimulationBase):
         Raises:
             SimulationError: A node is in another state, does not exist, or has no sleep state.
         """
-        from hpctwin.simulation.state.node_control import switch
+        from hpctwin.simulation.running.control import switch
 
         switch(self, on=on, off=off)
 
@@ -187,7 +187,7 @@ class Simulation(SimulationBase):
             UnknownNameError: There is no such group or mode.
             SimulationError: There is a power cap, which counts with the modes at the beginning.
         """
-        from hpctwin.simulation.state.node_control import set_mode
+        from hpctwin.simulation.running.control import set_mode
 
         set_mode(self, group, mode)
 

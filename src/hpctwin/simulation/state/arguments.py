@@ -51,7 +51,7 @@ def as_cluster(given: Cluster | int | str | os.PathLike[str]) -> Cluster:
     if isinstance(given, str) and given.isascii() and given.isdigit():
         number = int(given)
     elif isinstance(given, (str, os.PathLike)):
-        from hpctwin.formats.clusters.files import read_cluster
+        from hpctwin.formats.clusters import read_cluster
 
         return read_cluster(Path(given))
     if not isinstance(given, bool) and hasattr(number, "__index__") and not np.ndim(number):

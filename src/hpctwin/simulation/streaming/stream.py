@@ -65,7 +65,7 @@ class StreamedResult:
         folder: Folder of the result: ``jobs/part-*.parquet``, ``lost/…``, and ``node_map/…`` if
             nodes have identity, or ``placements/…`` if jobs share them.
         figures: Metrics of `hpctwin.Result.summary`; quantiles within
-            `hpctwin.metrics.jobs.quantiles.ERROR`.
+            `hpctwin.metrics.summary.ERROR`.
         notes: Changes and omissions of the reader, and assumptions, one sentence each.
     """
 

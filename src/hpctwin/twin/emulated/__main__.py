@@ -14,7 +14,7 @@ from cyclopts import App, Parameter
 
 from hpctwin.errors import ConfigError, HpctwinError
 from hpctwin.formats import read_workload
-from hpctwin.formats.clusters.files import read_cluster
+from hpctwin.formats.clusters import read_cluster
 from hpctwin.generate import generate
 from hpctwin.model import Cluster
 from hpctwin.model.demand import assumptions

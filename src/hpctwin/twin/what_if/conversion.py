@@ -23,7 +23,7 @@ from hpctwin.model.requests.chunks import CHUNKS
 from hpctwin.rms.records.columns import LABELS, Jobs, jobs_to_come
 from hpctwin.rms.records.records import JobSpec, NodePower, NodeRecord
 from hpctwin.simulation import Simulation
-from hpctwin.simulation.running.present import POWER_STATES, NodePowers, power_of_nodes
+from hpctwin.simulation.running.incremental import POWER_STATES, NodePowers, power_of_nodes
 
 __all__ = [
     "as_expected",

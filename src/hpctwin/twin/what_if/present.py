@@ -21,7 +21,7 @@ from hpctwin.rms.records.columns import Jobs
 from hpctwin.rms.records.records import JobRecord, JobSpec, NodeRecord, NodeReservation
 from hpctwin.simulation import Simulation
 from hpctwin.simulation.lowering.shared_nodes import taken_by
-from hpctwin.simulation.running.present import Running, begin_at, go_otherwise, runs, starts_of
+from hpctwin.simulation.running.incremental import Running, begin_at, go_otherwise, runs, starts_of
 from hpctwin.twin.what_if.conversion import (
     as_expected,
     in_ms,

@@ -247,6 +247,6 @@ def _busy_node_s(
 
 def _energy_j(simulation: Simulation) -> float:
     # Imported late, so that a query of the status does not load the simulator.
-    from hpctwin.simulation.running.present import energy_j
+    from hpctwin.simulation.running.incremental import energy_j
 
     return energy_j(simulation)

@@ -27,7 +27,7 @@ def on_cluster(
     json: bool,
 ) -> int:
     """Run seeds one after another on the available cluster, and store each run."""
-    from hpctwin.cli.output.output import print_json
+    from hpctwin.cli.output import print_json
     from hpctwin.errors import ConfigError
     from hpctwin.generate.four_phase import four_phase
     from hpctwin.model import check_folder
