@@ -1,4 +1,4 @@
-"""A scheduler in plain Python, as docs/schedulers.md has it: first come, first served, or EASY."""
+"""A scheduler in plain Python, as docs/how-to/connect-an-external-scheduler.md has it: first come, first served, or EASY."""
 
 import json
 import sys

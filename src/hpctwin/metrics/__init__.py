@@ -1,6 +1,6 @@
 """Metrics of schedules: of jobs, of the system over time, and of fairness.
 
-Every definition, with unit and source, is in ``docs/metrics.md``.
+Every definition, with unit and source, is in ``docs/reference/metrics.md``.
 """
 
 from __future__ import annotations

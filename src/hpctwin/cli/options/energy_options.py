@@ -48,7 +48,7 @@ class EnergyOptions:
     weather: Annotated[str | None, Parameter(group="Energy")] = None
     """Wet-bulb temperature in °C, or a CSV file of weather; adds cooling to the summary."""
     cooling_fmu: Annotated[Path | None, Parameter(group="Energy")] = None
-    """YAML file of an FMU of the plant (docs/systems.md); default the cluster's cooling."""
+    """YAML file of an FMU of the plant (docs/reference/systems.md); default the cluster's cooling."""
     spars_out: Annotated[Path | None, Parameter(group="Energy")] = None
     """Write SPARS's CSV files to this folder."""
 
@@ -73,7 +73,7 @@ class EnergyOptions:
         if self.weather is not None and cluster.cooling is None and self.cooling_fmu is None:
             raise ConfigError(
                 f"--weather: nothing is known of how cluster {cluster.name!r} is cooled; give 'cooling' in "
-                "its file (docs/systems.md)"
+                "its file (docs/reference/systems.md)"
             )
         cap = cluster.cap
         if self.cap is not None:

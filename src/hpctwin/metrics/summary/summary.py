@@ -1,4 +1,4 @@
-"""Summary of a run as one flat dict of numbers; see ``docs/metrics.md``."""
+"""Summary of a run as one flat dict of numbers; see ``docs/reference/metrics.md``."""
 
 from __future__ import annotations
 
