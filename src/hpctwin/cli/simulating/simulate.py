@@ -137,6 +137,7 @@ def simulate_command(
         note_doomed,
         note_rejected,
     )  # fmt: skip
+    from hpctwin.cli.plugins import option_from
     from hpctwin.cli.simulating.external_scheduler import (
         backfill_of,
         check_alone,
@@ -152,6 +153,7 @@ def simulate_command(
 
     check_outputs(trace, folders=[out, energy.spars_out], figures=[plot], files=[accounts])
     every_s = every_seconds(out_every, out)
+    size = None if sizing is None else option_from("hpctwin-sizing", "sizing")
     own = within(trace, "policy.yaml")
     if policy is None and own is not None and scheduler is None and sizing is None:
         from hpctwin.policies.policy import read_policy
@@ -218,7 +220,7 @@ def simulate_command(
         workload,
         cluster,
         chosen,
-        sizing=energy.sizing(sizing, workload, series),
+        sizing=None if size is None else size(sizing, workload, series, energy.forecast),
         track_nodes=_draws(plot, "gantt"),
         log=bool(series or window or out or energy.spars_out) or _draws(plot, "states", "power"),
         **options,
