@@ -143,7 +143,6 @@ def simulate_command(
         check_alone,
         driven,
         planned_s,
-        rewarded_jobs,
     )
     from hpctwin.cli.simulating.live_output import every_seconds, inputs_of, writing
     from hpctwin.errors import ConfigError
@@ -208,7 +207,7 @@ def simulate_command(
         },
     )  # fmt: skip
     if reward is not None:
-        workload = rewarded_jobs(workload, reward)
+        workload = option_from("hpctwin-papers", "reward")(workload, reward)
     cluster = energy.machine(machine.make(workload, trace, reading.timezone))
     series, notes = energy.series(workload, cluster)
     begins = energy.begins(workload, series)
