@@ -21,7 +21,6 @@ if TYPE_CHECKING:
         read_accounts,
     )
     from hpctwin.metrics.studies.conflicts import capacity_conflicts
-    from hpctwin.metrics.studies.incentives import INCENTIVES, Incentive, rewarded
     from hpctwin.metrics.studies.kiviat import kiviat_area, kiviat_scores
     from hpctwin.metrics.studies.paired import (
         MeanInterval,
@@ -39,13 +38,11 @@ if TYPE_CHECKING:
     from hpctwin.metrics.time.series import binned, resample, series, widths_s
 
 __all__ = [
-    "INCENTIVES",
     "METRICS",
     "TAU_S",
     "Accounts",
     "AccountsBy",
     "By",
-    "Incentive",
     "MeanInterval",
     "Metric",
     "Summary",
@@ -64,7 +61,6 @@ __all__ = [
     "resample",
     "resource_use",
     "resource_utilization",
-    "rewarded",
     "series",
     "served",
     "summarize",
@@ -83,7 +79,6 @@ __getattr__, __dir__ = lazy_names(
         "registry": ("METRICS", "TAU_S", "Metric"),
         "studies.accounts": ("Accounts", "AccountsBy", "collect_accounts", "read_accounts"),
         "studies.conflicts": ("capacity_conflicts",),
-        "studies.incentives": ("INCENTIVES", "Incentive", "rewarded"),
         "studies.kiviat": ("kiviat_area", "kiviat_scores"),
         "studies.paired": (
             "MeanInterval",

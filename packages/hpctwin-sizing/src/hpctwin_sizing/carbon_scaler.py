@@ -11,9 +11,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.energy.prices.forecast import Slots
-from hpctwin.energy.sizing.sizing import SizedJob, Sizes, SizeView
 from hpctwin.errors import ConfigError
+from hpctwin_sizing.slots import Slots
+from hpctwin_sizing.view import SizedJob, Sizes, SizeView
 
 __all__ = ["CarbonScaler", "marginal_speeds", "served", "slot_sizes"]
 
@@ -103,7 +103,7 @@ def served(view: SizeView, wanted: dict[SizedJob, int]) -> dict[object, int]:
 
 
 class CarbonScaler:
-    """Sizing that plans each job on its own up to its deadline, again in each slot.
+    """Rule that plans each job on its own up to its deadline, again in each slot.
 
     Jobs get what they want as far as nodes are free, by submit time. Between two slot starts only
     jobs without nodes are considered. A job that may not be suspended begins at once, and always

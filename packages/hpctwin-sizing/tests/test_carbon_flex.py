@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.engine.examples import examples
 
 from hpctwin import Workload, simulate
-from hpctwin.energy import Series, Slots
-from hpctwin.energy.sizing.carbon_flex import CarbonFlex, CarbonOracle, learnt, oracle_plan
-from hpctwin.energy.sizing.carbon_scaler import slot_sizes
+from hpctwin.energy import Series
 from hpctwin.errors import ConfigError
-from tests.engine.examples import examples
+from hpctwin_sizing import CarbonFlex, CarbonOracle, Sizing, Slots, learnt, oracle_plan
+from hpctwin_sizing.carbon_scaler import slot_sizes
 
 DAY = [500, 400, 300, 200, 100, 100, 200, 300, 400, 500, 600, 600]
 HOUR = 3600.0
@@ -93,7 +93,7 @@ def test_a_plan_does_all_work_within_the_machine_and_comes_true(case) -> None:
         speed = [float(curve.at(n) / curve.at(int(jobs.nodes[row]))) if n else 0.0 for n in sizes]
         assert sum(speed) * HOUR >= jobs.runtime_ms[row] / 1000 - 1e-3
     assert (held == plan.used).all()
-    result = simulate(jobs, nodes, sizing=CarbonOracle(slots, plan))
+    result = simulate(jobs, nodes, sizing=Sizing(CarbonOracle(slots, plan)))
     assert (result.jobs["state"] == "completed").all()
     for job_id, end_s in result.jobs.select("job_id", "end_s").iter_rows():
         first, sizes = plan.sizes[job_id]
@@ -122,8 +122,10 @@ def test_where_it_stands_as_in_the_past_as_much_of_the_machine_is_used():
     days = slots_of(DAY * 20)
     jobs = work(*((12 * day, 4, 1, 4) for day in range(10)))
     past = learnt(jobs, 4, days, 8 * HOUR)
-    result = simulate(jobs, 4, sizing=CarbonFlex(days, past, 8 * HOUR, nearest=1))
-    ideal = simulate(jobs, 4, sizing=CarbonOracle(days, oracle_plan(jobs, 4, days, 8 * HOUR)))
+    result = simulate(jobs, 4, sizing=Sizing(CarbonFlex(days, past, 8 * HOUR, nearest=1)))
+    ideal = simulate(
+        jobs, 4, sizing=Sizing(CarbonOracle(days, oracle_plan(jobs, 4, days, 8 * HOUR)))
+    )
     assert result.stretches.equals(ideal.stretches)
 
 
@@ -131,7 +133,7 @@ def test_who_would_be_late_runs_whatever_was_learnt():
     clean = slots_of([100, *[900] * 40, 100])
     past = learnt(work((0, 1, 1, 4)), 4, clean, 0)
     jobs = work((2, 3, 2, 4), (5.5, 4, 1, 1))
-    result = simulate(jobs, 4, sizing=CarbonFlex(clean, past, 6 * HOUR))
+    result = simulate(jobs, 4, sizing=Sizing(CarbonFlex(clean, past, 6 * HOUR)))
     assert (result.jobs["turnaround_s"] <= result.jobs["walltime_s"] + 6 * HOUR).all()
 
 

@@ -15,15 +15,15 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from hpctwin import Cluster, Simulation, Workload, simulate
-from hpctwin.energy.sizing.sizing import SizedJob, Sizes, SizeView, Sizing
-from hpctwin.errors import ConfigError, PolicyError, SimulationError
-from hpctwin.model import State
+from malleable_reference import FaultError, SizedSimulation, simulate_sized
 from tests import strategies
 from tests.by_hand import AFTER, cluster_of, edges
 from tests.engine.examples import examples
-from tests.reference.malleable import FaultError, SizedSimulation, simulate_sized
+
+from hpctwin import Cluster, Simulation, Workload, simulate
+from hpctwin.errors import ConfigError, PolicyError, SimulationError
+from hpctwin.model import State
+from hpctwin_sizing import SizedJob, Sizes, SizeView, Sizing
 
 Rows = list[tuple[float, float, int]]
 
@@ -33,6 +33,7 @@ def at_times(**plan: list[tuple[float, int]]) -> Sizing:
     wanted = {int(name[1:]): steps for name, steps in plan.items()}
     times = sorted({time for steps in wanted.values() for time, _ in steps})
 
+    @Sizing
     def sizing(view: SizeView) -> Sizes:
         sizes = {}
         for job in view.jobs:
@@ -180,6 +181,7 @@ def test_sizes_that_cannot_be_are_told_with_job_and_time(sizes, why):
         malleable={"min_nodes": [1, 2], "max_nodes": [4, 2], "suspendable": [1, 0]},
     )  # fmt: skip
 
+    @Sizing
     def sizing(view: SizeView) -> Any:
         if view.now_s == 0:
             return Sizes({2: 2}, again_s=10)
@@ -191,7 +193,7 @@ def test_sizes_that_cannot_be_are_told_with_job_and_time(sizes, why):
 
 def test_a_sizing_that_leaves_jobs_waiting_for_ever_is_told():
     with pytest.raises(SimulationError, match="1 jobs wait at 0 s"):
-        simulate(one_job(), 4, sizing=lambda view: None)
+        simulate(one_job(), 4, sizing=Sizing(lambda view: None))
 
 
 def test_a_job_that_may_not_stop_and_finds_no_room_is_a_fault_of_the_sizing():
@@ -271,6 +273,7 @@ def test_a_job_that_was_never_stopped_begins_anew_after_a_failure():
 def test_a_sizing_sees_the_nodes_that_are_up():
     seen = []
 
+    @Sizing
     def sizing(view: SizeView) -> Sizes:
         seen.append((view.now_s, view.nodes, view.free_nodes, [job.size for job in view.jobs]))
         return Sizes({job.job_id: min(job.max_nodes, view.nodes) for job in view.jobs})
@@ -290,7 +293,7 @@ def test_a_job_that_fails_with_its_node_is_over_where_they_are_not_requeued():
 def test_where_nodes_fail_for_ever_a_sizing_that_starts_nobody_is_told():
     machine = Cluster.uniform(4, failures={"mtbf": "30d", "mttr": "1h"})
     with pytest.raises(SimulationError, match="the sizing starts none"):
-        simulate(one_job(), machine, sizing=lambda view: None)
+        simulate(one_job(), machine, sizing=Sizing(lambda view: None))
 
 
 # --- against the reference ---------------------------------------------------------------------
@@ -299,6 +302,7 @@ def test_where_nodes_fail_for_ever_a_sizing_that_starts_nobody_is_told():
 def drawn(seed: int) -> Sizing:
     """Sizes at random, the same for the same view; those that may not stop come first."""
 
+    @Sizing
     def sizing(view: SizeView) -> Sizes | None:
         dice = random.Random(f"{seed} {view}")
         if not any(job.size for job in view.jobs) or dice.random() < 0.8:
@@ -577,7 +581,7 @@ def as_first_fit(view: SizeView) -> Sizes:
 @settings(max_examples=examples(100))
 @given(work=strategies.simple_workloads(8, 30))
 def test_rigid_jobs_run_as_without_a_sizing(work: Workload) -> None:
-    sized = simulate(work, 8, sizing=as_first_fit)
+    sized = simulate(work, 8, sizing=Sizing(as_first_fit))
     plain = simulate(work, 8, "fcfs+first-fit", track_nodes=True)
     assert sized.jobs.equals(plain.jobs)
     assert sized.node_map is not None

@@ -8,10 +8,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 
-from hpctwin.energy.sizing.sizing import SizedJob, SizeView, Sizing
-from hpctwin.model import MS_PER_S, Cluster, State, Workload, to_ms
-from hpctwin.model.workload.malleable import parse_speedup
-from hpctwin.policies import PowerPolicy
 from tests.reference.jobs import Job, fcfs, jobs_of
 from tests.reference.limits import Limits
 from tests.reference.machine import Machine
@@ -20,6 +16,11 @@ from tests.reference.passes import Simulation
 from tests.reference.plan import Plan
 from tests.reference.power import PoweredSimulation
 from tests.reference.share_tree import usage_of
+
+from hpctwin.model import MS_PER_S, Cluster, State, Workload, to_ms
+from hpctwin.model.workload.malleable import parse_speedup
+from hpctwin.policies import PowerPolicy
+from hpctwin_sizing import SizedJob, SizeRule, SizeView, Sizing
 
 __all__ = ["FaultError", "Stretch", "simulate_sized"]
 
@@ -41,10 +42,10 @@ class Stretch:
 class SizedSimulation(Simulation):
     """Nobody starts but those that the sizing names."""
 
-    def prepare(self, workload: Workload, sizing: Sizing) -> None:
+    def prepare(self, workload: Workload, rule: SizeRule) -> None:
         """What is not of all simulations."""
         self.workload = workload
-        self.sizing = sizing
+        self.rule = rule
         self.again: int | None = None
         self.past: dict[int, list[Stretch]] = {job.row: [] for job in self.jobs}
         self.in_vain: dict[int, set[int]] = {job.row: set() for job in self.jobs}
@@ -140,7 +141,7 @@ class SizedSimulation(Simulation):
     # -- what it says --
 
     def ask(self) -> None:
-        sizes = self.sizing(self.view())
+        sizes = self.rule(self.view())
         if sizes is None:
             return
         self.again = None if sizes.again_s is None else to_ms(sizes.again_s)
@@ -280,6 +281,6 @@ def simulate_sized(
         observer=None,
         log=None,
     )
-    simulation.prepare(workload, sizing)
+    simulation.prepare(workload, sizing.rule)
     simulation.run(None)
     return simulation

@@ -7,14 +7,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from hpctwin import Cluster, Simulation, simulate
-from hpctwin.energy.sizing.sizing import Sizes, SizeView
-from hpctwin.errors import ConfigError
-from tests.energy.powered import joined, power_policies
-from tests.energy.test_against_reference import powers_of
-from tests.engine.examples import examples
-from tests.engine.test_malleable import (
+from malleable_reference import SizedPoweredSimulation
+from test_malleable import (
     at_times,
     both,
     cases,
@@ -23,8 +17,14 @@ from tests.engine.test_malleable import (
     places,
     stretches,
 )
-from tests.reference.malleable import SizedPoweredSimulation
+from tests.energy.powered import joined, power_policies
+from tests.energy.test_against_reference import powers_of
+from tests.engine.examples import examples
 from tests.reference.powered import energies
+
+from hpctwin import Cluster, Simulation, simulate
+from hpctwin.errors import ConfigError
+from hpctwin_sizing import Sizes, SizeView, Sizing
 
 
 def sleeping(nodes: int = 4) -> Cluster:
@@ -61,6 +61,7 @@ def test_nodes_that_are_being_switched_on_may_be_given_back():
 def test_who_waits_for_nodes_to_be_on_counts_as_running():
     seen = []
 
+    @Sizing
     def sizing(view: SizeView) -> Sizes:
         seen.append((view.now_s, view.free_nodes, [(job.size, job.left_s) for job in view.jobs]))
         return Sizes({1: 2} if view.now_s >= 100 else {}, 100 if view.now_s < 100 else None)

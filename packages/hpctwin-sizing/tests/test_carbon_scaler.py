@@ -9,13 +9,13 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.engine.examples import examples
 
 from hpctwin import Cluster, Workload, simulate
 from hpctwin.energy import Series
-from hpctwin.energy.sizing.carbon_scaler import slot_sizes
-from hpctwin.energy.sizing.registry import parse_sizing
 from hpctwin.errors import ConfigError, UnknownNameError
-from tests.engine.examples import examples
+from hpctwin_sizing import parse_sizing
+from hpctwin_sizing.carbon_scaler import slot_sizes
 
 DAY = [500, 400, 300, 200, 100, 100, 200, 300, 400, 500, 600, 600]
 

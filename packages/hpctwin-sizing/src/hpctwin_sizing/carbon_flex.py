@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.energy.prices.forecast import Slots
-from hpctwin.energy.sizing.carbon_scaler import marginal_speeds, served
-from hpctwin.energy.sizing.sizing import SizedJob, Sizes, SizeView
 from hpctwin.errors import ConfigError
 from hpctwin.model import MS_PER_S, Workload
 from hpctwin.model.workload.malleable import rigid
+from hpctwin_sizing.carbon_scaler import marginal_speeds, served
+from hpctwin_sizing.slots import Slots
+from hpctwin_sizing.view import SizedJob, Sizes, SizeView
 
 __all__ = ["CarbonFlex", "CarbonOracle", "OraclePlan", "learnt", "oracle_plan"]
 
@@ -203,7 +203,7 @@ def _as_plan(
 
 
 class CarbonOracle:
-    """Sizing that follows the oracle's plan, slot by slot.
+    """Rule that follows the oracle's plan, slot by slot.
 
     Args:
         slots: Slots of the plan.
@@ -301,7 +301,7 @@ def learnt(workload: Workload, nodes: int, slots: Slots, slack_s: float) -> Lear
 
 
 class CarbonFlex:
-    """Sizing that uses as many nodes per slot as the oracle did in similar states.
+    """Rule that uses as many nodes per slot as the oracle did in similar states.
 
     Jobs that would otherwise miss their deadline come first, on the nodes they ask for. Then steps
     (one more node for a job) are taken by their gain relative to one of the job's first nodes,

@@ -1,4 +1,4 @@
-"""Sizing policies, which set the number of nodes of each job: view and orders."""
+"""Jobs as a sizing sees them, and the sizes that it orders."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from hpctwin.model.workload.malleable import Speedup
 
-__all__ = ["SizeView", "SizedJob", "Sizes", "Sizing"]
+__all__ = ["SizeRule", "SizeView", "SizedJob", "Sizes"]
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -99,5 +99,5 @@ class Sizes:
     again_s: float | None = None
 
 
-Sizing = Callable[[SizeView], Sizes | None]
+SizeRule = Callable[[SizeView], Sizes | None]
 """Function that decides which jobs run, and on how many nodes, from a view."""

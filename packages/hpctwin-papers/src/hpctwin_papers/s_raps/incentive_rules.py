@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.errors import ConfigError, UnknownNameError
-from hpctwin.metrics.studies.accounts import Accounts
+from hpctwin.metrics import Accounts, read_accounts
 from hpctwin.model import Workload
 
-__all__ = ["INCENTIVES", "Incentive", "rewarded"]
+__all__ = ["INCENTIVES", "Incentive", "reward_option", "rewarded"]
 
 FloatArray = npt.NDArray[np.float64]
 Figures = Mapping[str, float | None]
@@ -125,6 +125,30 @@ def rewarded(
 
     keys = np.array([*(key(label) for label in labels.labels), key("unknown")])[labels.codes]
     return workload.replace(priority=_ranks(keys, workload.priority if rule.spares else None))
+
+
+def reward_option(workload: Workload, text: str) -> Workload:
+    """Return the jobs as ``--reward`` says; an entry point calls it.
+
+    Args:
+        workload: The jobs.
+        text: Value of the option, of the form ``INCENTIVE[=BUDGET]:FILE``.
+
+    Raises:
+        ConfigError, UnknownNameError: The text has another form, or does not match the accounts.
+    """
+    what, colon, file = text.partition(":")
+    name, equals, budget = what.partition("=")
+    if not colon or not file:
+        raise ConfigError(
+            f"--reward is {text!r}; expected an incentive and a file of accounts, such as "
+            "fugaku-points:accounts.json"
+        )
+    try:
+        given = float(budget) if equals else None
+    except ValueError as error:
+        raise ConfigError(f"--reward: budget is {budget!r}, expected node-hours") from error
+    return rewarded(workload, read_accounts(file), name, given)
 
 
 def _ranks(keys: FloatArray, own: FloatArray | None) -> FloatArray:
