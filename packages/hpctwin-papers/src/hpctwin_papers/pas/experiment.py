@@ -2,7 +2,7 @@
 
 Source: Goyal and Pavithra, "Dynamic Adapting Scheduling for HPC", §III to §V. Times are
     milliseconds, as
-there. docs/how-to/schedule-workflows.md lists the points that the paper leaves open, and the choice made for each.
+there. docs/reference/adaptive-policies.md lists the points that the paper leaves open, and the choice made for each.
 """
 
 from __future__ import annotations
