@@ -20,11 +20,11 @@ from hpctwin.simulation import refusals
 from hpctwin.simulation.refusals import (
     check_forecasts,
     check_present,
-    check_sized,
     check_streamed,
     check_together,
 )
 from hpctwin.simulation.refusals.refusal import Refusal
+from hpctwin_sizing import refusals as sized
 
 PAGE = Path(__file__).parent.parent / "docs/reference/rules/compatibility.md"
 ROWS = [
@@ -76,7 +76,7 @@ def always(
 
 
 def with_sizing(at: Cluster, text: str = OUTSIDE, work: Workload | None = None) -> Case:
-    return lambda: check_sized(at, make_policy(text), work or jobs())
+    return lambda: sized.check_sized(at, make_policy(text), work or jobs())
 
 
 def in_stream(
@@ -219,7 +219,7 @@ def place_of(error: ConfigError) -> tuple[str, int]:
 def places() -> set[tuple[str, int]]:
     """Return all places that reject a combination: entries of tables, and statements ``raise``."""
     found = set()
-    for path in Path(refusals.__file__).parent.glob("*.py"):
+    for path in (*Path(refusals.__file__).parent.glob("*.py"), Path(sized.__file__)):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Raise):
                 found.add((path.name, node.lineno))
