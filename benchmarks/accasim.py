@@ -7,7 +7,7 @@ AccaSim 1.1.3 does not run under Python 3.10 and later. One workload, as SWF for
 a task for each core of a job, on 1,000 nodes of 64 cores and 256 GB, first come first served without
 backfilling, nodes by number (AccaSim's FIFO with FirstFit; ours ``fcfs+none@first-fit``). CPU seconds of
 making the simulation and running it; AccaSim reads its file as it goes on. ``--backfill easy`` runs AccaSim's
-EBF, which keeps no reservation (docs/validation.md): where jobs wait, its starts are others.
+EBF, which keeps no reservation (docs/evidence/validation.md): where jobs wait, its starts are others.
 """
 
 from __future__ import annotations

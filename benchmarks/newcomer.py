@@ -265,7 +265,7 @@ class Walk:
             for accounts in ("april.json", "spring.json"):
                 tell = f"hpctwin simulate trace.parquet -M machine.yaml --accounts {accounts}"
                 self._run(["bash", "-c", tell], made)
-            text = (ROOT / "docs/facility.md").read_text()
+            text = (ROOT / "docs/how-to/simulate-several-clusters.md").read_text()
             alcf = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)[0]
             homes = ", ".join(f'"{user}": {("polaris", "theta")[user % 2]}' for user in range(40))
             # An SWF log knows partitions by numbers, and generated ones know none.

@@ -18,7 +18,7 @@ from pathlib import Path
 from hpctwin import Cluster, Simulation, generate, simulate
 from hpctwin.simulation.schedulers import Happened, JsonLinesScheduler, Orders, drive
 
-PAGE = Path(__file__).parents[1] / "docs" / "schedulers.md"
+PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "connect-an-external-scheduler.md"
 NODES = 128
 
 

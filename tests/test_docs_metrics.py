@@ -19,7 +19,7 @@ sys.path.insert(0, str(DOCS / "_ext"))
 
 import metric_tables  # noqa: E402
 
-PAGE = metric_tables.filled((DOCS / "metrics.md").read_text())
+PAGE = metric_tables.filled((DOCS / "reference/metrics.md").read_text())
 NAMED = set(re.findall(r"`([^`\s]+)`", PAGE))
 STATISTICS = ("mean_", "median_", "p95_", "p99_", "max_")
 POWER = (

@@ -30,32 +30,39 @@ PAGE = "reference/settings"
 FILES: dict[str, tuple[type[BaseModel], str]] = {
     "A machine": (
         Cluster,
-        "`--cluster FILE`, `cluster.yaml`; more in [clusters](../cluster.md), "
-        "[energy](../energy.md#the-machine) and [systems](../systems.md)",
+        "`--cluster FILE`, `cluster.yaml`; more in [clusters](../how-to/describe-a-cluster.md), "
+        "[energy](../energy.md#the-machine) and [systems](systems.md)",
     ),
-    "A policy": (PolicyFile, "`-p FILE`, `policy.yaml`; more in [policies](../policies.md)"),
+    "A policy": (PolicyFile, "`-p FILE`, `policy.yaml`; more in [policies](policies.md)"),
     "Columns of a table": (
         Columns,
-        "`--columns FILE`; more in [workloads](../workloads.md#other-tables)",
+        "`--columns FILE`; more in [workloads](traces.md#other-tables)",
     ),
     "A twin": (
         TwinConfig,
-        "`twin.yaml`; more in [the live twin](../twin.md) and [in operation](../operations.md)",
+        "`twin.yaml`; more in [the live twin](../how-to/configure-the-twin.md) "
+        "and [in operation](../how-to/operate-and-upgrade.md)",
     ),
-    "Several clusters": (Facility, "`facility.yaml`; more in [several clusters](../facility.md)"),
+    "Several clusters": (
+        Facility,
+        "`facility.yaml`; more in [several clusters](../how-to/simulate-several-clusters.md)",
+    ),
     "Several clusters, live": (
         LiveFacility,
-        "`live.yaml`; more in [several clusters](../facility.md#live)",
+        "`live.yaml`; more in [several clusters](../how-to/simulate-several-clusters.md#live)",
     ),
-    "A sweep": (SweepSettings, "`hpctwin sweep FILE`; more in [many simulations](../sweeps.md)"),
+    "A sweep": (
+        SweepSettings,
+        "`hpctwin sweep FILE`; more in [many simulations](../how-to/run-many-simulations.md)",
+    ),
     "A search": (
         SearchSettings,
         "`hpctwin policy search FILE`; more in "
-        "[many simulations](../sweeps.md#looking-for-a-policy)",
+        "[many simulations](../how-to/run-many-simulations.md#looking-for-a-policy)",
     ),
     "A cooling plant": (
         Fmu,
-        "`--cooling-fmu FILE`; more in [systems](../systems.md#a-plant-of-ones-own)",
+        "`--cooling-fmu FILE`; more in [systems](systems.md#a-plant-of-ones-own)",
     ),
 }
 """What each file is checked by, and where it is told of."""

@@ -13,7 +13,7 @@ from hpctwin.engine.passes import PASSES
 from hpctwin.policies import BACKFILLS
 from hpctwin.simulation import explain
 
-PAGE = Path(__file__).parents[2] / "docs/write-a-backfill.md"
+PAGE = Path(__file__).parents[2] / "docs/how-to/write-a-backfill.md"
 
 
 def test_the_page_s_file_in_the_package_is_a_backfill_by_name_with_its_settings(

@@ -14,7 +14,7 @@ from hpctwin.errors import ConfigError, PolicyError
 from hpctwin.policies import POWERS
 from tests.cli.test_cli import run
 
-PAGE = Path(__file__).parents[2] / "docs/write-a-power-policy.md"
+PAGE = Path(__file__).parents[2] / "docs/how-to/write-a-power-policy.md"
 HOUR = 3600
 MACHINE = Cluster.uniform(
     4, active_w=200, idle_w=100, sleep_w=10, off_s=60, off_w=100, on_s=300, on_w=150

@@ -14,7 +14,7 @@ from hpctwin.engine.passes import kept_of
 from hpctwin.errors import ConfigError
 from hpctwin.simulation import explain
 
-PAGE = Path(__file__).parents[2] / "docs/write-a-backfill.md"
+PAGE = Path(__file__).parents[2] / "docs/how-to/write-a-backfill.md"
 ANYONE = '''
 """Anyone who fits starts, in order."""
 

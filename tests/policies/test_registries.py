@@ -139,7 +139,7 @@ def test_the_page_s_tables_are_those_of_the_registries() -> None:
     # In a process of its own: other tests register more.
     line = [sys.executable, "-m", "hpctwin", "policy", "list", "--markdown"]
     told = subprocess.run(line, capture_output=True, text=True, check=True).stdout
-    page = (Path(__file__).parents[2] / "docs/policies.md").read_text()
+    page = (Path(__file__).parents[2] / "docs/reference/policies.md").read_text()
     tables = told.strip().split("\n\n")
     assert len(tables) == len(REGISTRIES)
     for table in tables:

@@ -179,8 +179,8 @@ def test_each_resource_of_a_job_that_is_not_modeled_is_named() -> None:
 
 
 def documented(what: str) -> dict[str, list[str]]:
-    """Names in docs/pbs.md by what becomes of them, such as ``Read``."""
-    page = (ROOT / "docs/pbs.md").read_text()
+    """Names in docs/reference/pbs-support.md by what becomes of them, such as ``Read``."""
+    page = (ROOT / "docs/reference/pbs-support.md").read_text()
     part = page.partition(f"\n{what}, of `")[2].partition("\n\n")[2].partition("\n\n")[0]
     items = [item.partition(":") for item in re.split(r"^- ", part, flags=re.M)[1:]]
     return {kind: re.findall(r"`(\w+)`", names) for kind, _, names in items}

@@ -22,7 +22,7 @@ from tests.rms.record_slurm import ASKED, NOT_MODELED, SITES
 from tests.rms.recorded import NOW_S, slurm
 from tests.rms.slurm_roots import VERSIONS
 
-PAGE = (Path(__file__).parents[2] / "docs" / "slurm-versions.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "slurm-versions.md").read_text()
 FORMS = {
     "{set: false}": '{"set": false, "infinite": false, "number": 0}',
     "{infinite: true}": '{"set": false, "infinite": true, "number": 0}',

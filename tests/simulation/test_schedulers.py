@@ -237,7 +237,7 @@ def test_the_example_in_c_schedules_as_ours(tmp_path: Path) -> None:
     compiler = shutil.which("cc")
     if compiler is None:
         lacking("the example in C needs a C compiler, cc")
-    page = Path(__file__).parents[2] / "docs" / "schedulers.md"
+    page = Path(__file__).parents[2] / "docs" / "how-to" / "connect-an-external-scheduler.md"
     (code,) = re.findall(r"```c\n(.*?)```", page.read_text(), re.DOTALL)
     (tmp_path / "fcfs.c").write_text(code)
     subprocess.run(

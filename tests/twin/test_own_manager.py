@@ -19,7 +19,7 @@ from hpctwin.errors import HpctwinError
 from hpctwin.twin.journal.journal import Journal
 from hpctwin.twin.settings.config import TwinConfig
 
-PAGE = (Path(__file__).parents[2] / "docs/add-a-resource-manager.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs/how-to/add-a-resource-manager.md").read_text()
 JOB_ENDS = "ended"
 
 

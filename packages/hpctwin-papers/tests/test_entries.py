@@ -17,7 +17,7 @@ from hpctwin_papers.entry import Entry, reproduce
 from hpctwin_papers.experiment import Experiment, Progress
 from hpctwin_papers.results import Finding, Results
 
-PAGE = Path(__file__).parents[3] / "docs/published/report.md"
+PAGE = Path(__file__).parents[3] / "docs/evidence/published/report.md"
 
 
 def run(*arguments: object) -> int:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     import polars as pl
 
     from hpctwin.energy import Energy, Series
-    from hpctwin.energy.sizing.sizing import Sizing
     from hpctwin.model import Cluster, Workload
     from hpctwin.simulation import Result, Window
 
@@ -48,7 +47,7 @@ class EnergyOptions:
     weather: Annotated[str | None, Parameter(group="Energy")] = None
     """Wet-bulb temperature in °C, or a CSV file of weather; adds cooling to the summary."""
     cooling_fmu: Annotated[Path | None, Parameter(group="Energy")] = None
-    """YAML file of an FMU of the plant (docs/systems.md); default the cluster's cooling."""
+    """YAML file of an FMU of the plant (docs/reference/systems.md); default the cluster's cooling."""
     spars_out: Annotated[Path | None, Parameter(group="Energy")] = None
     """Write SPARS's CSV files to this folder."""
 
@@ -73,7 +72,7 @@ class EnergyOptions:
         if self.weather is not None and cluster.cooling is None and self.cooling_fmu is None:
             raise ConfigError(
                 f"--weather: nothing is known of how cluster {cluster.name!r} is cooled; give 'cooling' in "
-                "its file (docs/systems.md)"
+                "its file (docs/reference/systems.md)"
             )
         cap = cluster.cap
         if self.cap is not None:
@@ -107,32 +106,6 @@ class EnergyOptions:
                 found[name], how = Series.read(what).aligned(workload.start_epoch_s)
                 notes[f"{name}_aligned"] = f"by {how}"
         return found, notes
-
-    def sizing(
-        self, text: str | None, workload: Workload, series: dict[str, Series]
-    ) -> Sizing | None:
-        """Return the rule for node counts of malleable jobs, or None; by price, else carbon.
-
-        Args:
-            text: Value of --sizing.
-            workload: The jobs.
-            series: Price and carbon from `series`.
-
-        Raises:
-            ConfigError: There is no series, or no job is malleable.
-        """
-        if text is None:
-            return None
-        if not series:
-            raise ConfigError("--sizing needs --price or --carbon: what to go by")
-        if workload.malleable is None:
-            raise ConfigError(
-                f"--sizing: no job of {workload.name} is malleable; give columns min_nodes, max_nodes, "
-                "suspendable (docs/malleable.md)"
-            )
-        from hpctwin.energy.sizing.registry import parse_sizing
-
-        return parse_sizing(text, next(iter(series.values())), self.forecast)
 
     def cooled(self, energy: Energy | None, begin_s: float | None = None) -> pl.DataFrame | None:
         """Return the cooling's power over time from a time on; None without --weather."""

@@ -70,7 +70,7 @@ class FacilityResult:
         return tuple(facility_jobs(self.facility, self.workload).notes(self.facility))
 
     def summary(self) -> dict[str, Any]:
-        """Return all metrics of the run as one flat dict; see docs/facility.md."""
+        """Return all metrics of the run as one flat dict; see docs/how-to/simulate-several-clusters.md."""
         ran = served(with_job_metrics(self.jobs.with_columns(counted=self._counted)))
         decision = self.jobs["decision_ms"].drop_nulls()
         known = pl.col("origin").is_not_null() & (pl.col("origin") != pl.col("cluster"))

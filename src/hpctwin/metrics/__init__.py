@@ -1,6 +1,6 @@
 """Metrics of schedules: of jobs, of the system over time, and of fairness.
 
-Every definition, with unit and source, is in ``docs/metrics.md``.
+Every definition, with unit and source, is in ``docs/reference/metrics.md``.
 """
 
 from __future__ import annotations
@@ -11,13 +11,10 @@ from hpctwin.lazy import lazy_names
 
 if TYPE_CHECKING:
     from hpctwin.metrics.accounts import (
-        INCENTIVES,
         Accounts,
         AccountsBy,
-        Incentive,
         collect_accounts,
         read_accounts,
-        rewarded,
     )
     from hpctwin.metrics.comparison import (
         MeanInterval,
@@ -43,13 +40,11 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "INCENTIVES",
     "METRICS",
     "TAU_S",
     "Accounts",
     "AccountsBy",
     "By",
-    "Incentive",
     "MeanInterval",
     "Metric",
     "Summary",
@@ -68,7 +63,6 @@ __all__ = [
     "resample",
     "resource_use",
     "resource_utilization",
-    "rewarded",
     "series",
     "served",
     "summarize",
@@ -88,9 +82,6 @@ __getattr__, __dir__ = lazy_names(
             "AccountsBy",
             "collect_accounts",
             "read_accounts",
-            "INCENTIVES",
-            "Incentive",
-            "rewarded",
         ),
         "fidelity": ("capacity_conflicts",),
         "comparison": (

@@ -10,7 +10,7 @@ These parts read `METRICS`:
 
 - summaries, streams, classes of jobs, accounts, comparisons and sweeps;
 - facilities and objectives of the twin;
-- reports and docs/metrics.md.
+- reports and docs/reference/metrics.md.
 """
 
 from __future__ import annotations

@@ -212,7 +212,7 @@ class SweepResult(Shown):
       ``seed``, ``policy``, ``parameter_…``;
     - ``written``: the policy as the settings have it;
     - ``error``: the error of a failed point;
-    - all metrics of the simulation (docs/metrics.md), ``engine_s`` and ``seconds``.
+    - all metrics of the simulation (docs/reference/metrics.md), ``engine_s`` and ``seconds``.
 
     Args:
         settings: Settings of the sweep.

@@ -241,7 +241,8 @@ class _Asked:
         import numpy as np
 
         from hpctwin.cli.output import note_classes, note_rejected
-        from hpctwin.cli.simulating.external_scheduler import planned_s, rewarded_jobs
+        from hpctwin.cli.plugins import option_from
+        from hpctwin.cli.simulating.external_scheduler import planned_s
         from hpctwin.cli.simulating.simulate import breakdown_rows
         from hpctwin.metrics import unfair_delay
         from hpctwin.model.text import counted
@@ -250,7 +251,7 @@ class _Asked:
 
         workload, window = self.reading.part(trace, self.part, self.machine)
         if self.reward is not None:
-            workload = rewarded_jobs(workload, self.reward)
+            workload = option_from("hpctwin-papers", "reward")(workload, self.reward)
         cluster = self.energy.machine(self.machine.make(workload, trace, self.reading.timezone))
         note_classes(workload, self.by)
         series, notes = self.energy.series(workload, cluster)

@@ -102,7 +102,8 @@ def simulate_command(
             low-power:accounts.json or budget=5000:accounts.json (docs/accounts.md). The default
             order is then priority.
         scheduler: External scheduler instead of a policy: a program that speaks JSON lines, or the
-            address of a Batsim scheduler, as in batsim:tcp://127.0.0.1:28000 (docs/schedulers.md).
+            address of a Batsim scheduler, as in batsim:tcp://127.0.0.1:28000
+            (docs/how-to/connect-an-external-scheduler.md).
         scheduler_every: Call the scheduler only in steps of this time, such as 60s; default at each
             event.
         sizing: Rule for node counts of malleable jobs by --price or --carbon, instead of a policy,
@@ -137,12 +138,12 @@ def simulate_command(
         note_doomed,
         note_rejected,
     )  # fmt: skip
+    from hpctwin.cli.plugins import option_from
     from hpctwin.cli.simulating.external_scheduler import (
         backfill_of,
         check_alone,
         driven,
         planned_s,
-        rewarded_jobs,
     )
     from hpctwin.cli.simulating.live_output import every_seconds, inputs_of, writing
     from hpctwin.errors import ConfigError
@@ -152,6 +153,7 @@ def simulate_command(
 
     check_outputs(trace, folders=[out, energy.spars_out], figures=[plot], files=[accounts])
     every_s = every_seconds(out_every, out)
+    size = None if sizing is None else option_from("hpctwin-sizing", "sizing")
     own = within(trace, "policy.yaml")
     if policy is None and own is not None and scheduler is None and sizing is None:
         from hpctwin.policies.policy import read_policy
@@ -206,7 +208,7 @@ def simulate_command(
         },
     )  # fmt: skip
     if reward is not None:
-        workload = rewarded_jobs(workload, reward)
+        workload = option_from("hpctwin-papers", "reward")(workload, reward)
     cluster = energy.machine(machine.make(workload, trace, reading.timezone))
     series, notes = energy.series(workload, cluster)
     begins = energy.begins(workload, series)
@@ -218,7 +220,7 @@ def simulate_command(
         workload,
         cluster,
         chosen,
-        sizing=energy.sizing(sizing, workload, series),
+        sizing=None if size is None else size(sizing, workload, series, energy.forecast),
         track_nodes=_draws(plot, "gantt"),
         log=bool(series or window or out or energy.spars_out) or _draws(plot, "states", "power"),
         **options,

@@ -270,7 +270,7 @@ class ComponentEnergy(Energy):
         if plant is None:
             raise ConfigError(
                 f"nothing is known of how cluster {self.cluster.name!r} is cooled: give 'cooling' in its "
-                "file (docs/systems.md)"
+                "file (docs/reference/systems.md)"
             )
         edges = self._edges(step_s, begin_s)
         power = self.over_time(step_s, begin_s=begin_s)

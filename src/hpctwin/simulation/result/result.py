@@ -91,7 +91,7 @@ class Result(Shown):
         """One row per job, by submit time.
 
         ``job_id``, ``submit_s``, ``eligible_s``, ``start_s``, ``end_s``, ``wait_s``,
-        ``turnaround_s``, ``nodes``, ``state``, … (docs/metrics.md). The table is made on first use.
+        ``turnaround_s``, ``nodes``, ``state``, … (docs/reference/metrics.md). The table is made on first use.
         """
         return self.course.table
 
@@ -119,7 +119,7 @@ class Result(Shown):
         return {**waits, "utilization": "–" if used is None else f"{used:.1%}"}
 
     def summary(self) -> dict[str, Any]:
-        """Return all metrics of the run in one flat dict; see docs/metrics.md."""
+        """Return all metrics of the run in one flat dict; see docs/reference/metrics.md."""
         why = {}
         if self.rejected_why:
             reasons = [f"{count:,} {clause}" for clause, count in self.rejected_why.items()]

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import Any, Self, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -22,9 +22,7 @@ from hpctwin.simulation.result.result import Result, make_result
 from hpctwin.simulation.running.advance import Outcome, advance_engine
 from hpctwin.simulation.running.options import SimulationOptions, spelled_out
 from hpctwin.simulation.state.base import SimulationBase
-
-if TYPE_CHECKING:
-    from hpctwin.energy.sizing.sizing import Sizing
+from hpctwin.simulation.state.sizing import SizingHook
 
 __all__ = ["Simulation", "simulate"]
 
@@ -40,8 +38,8 @@ class Simulation(SimulationBase):
             `hpctwin.policies.parse_policy`. backfill, order, reservations, candidates, placement,
             power, settings: Parts that replace those of the policy; see
             `hpctwin.policies.make_policy`.
-        sizing: Function that decides at each event time which jobs run, and on how many nodes
-            (`hpctwin.energy.sizing.sizing`); the backfill is then ``outside``.
+        sizing: Decides at each event time which jobs run, and on how many nodes, such as
+            `hpctwin_sizing.Sizing` (package hpctwin-sizing); the backfill is then ``outside``.
         overrun: Whether walltimes end jobs (``terminate``) or not (``continue``).
         on_dependency_failure: What happens to a job whose ``afterok`` can no longer be satisfied:
             ``cancel`` or ``hold``.
@@ -124,9 +122,7 @@ class Simulation(SimulationBase):
         go_on = partial(advance_engine, self)
         cap, control = self.cluster.cap, self.policy.power.control
         if self.sizing is not None:
-            from hpctwin.simulation.running.sizing import advance_sized
-
-            return advance_sized(self, self.sizing, go_on, until_s=until_s, instants=instants)
+            return self.sizing.advance(self, go_on, until_s=until_s, instants=instants)
         if cap is not None and cap.lower_modes:
             from hpctwin.simulation.running.control import ModeFitting
 
@@ -219,7 +215,7 @@ class Simulation(SimulationBase):
 
     @classmethod
     def load(
-        cls, path: str | Path, *, policy: Policy | None = None, sizing: Sizing | None = None
+        cls, path: str | Path, *, policy: Policy | None = None, sizing: SizingHook | None = None
     ) -> Self:
         """Read a simulation written by `save`.
 

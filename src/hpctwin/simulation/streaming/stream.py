@@ -74,7 +74,7 @@ class StreamedResult:
     notes: tuple[str, ...] = ()
 
     def summary(self) -> dict[str, Any]:
-        """Return all metrics of the run in one flat dict; see docs/metrics.md."""
+        """Return all metrics of the run in one flat dict; see docs/reference/metrics.md."""
         return dict(self.figures)
 
     @property

@@ -20,7 +20,6 @@ from hpctwin.errors import ConfigError
 from hpctwin.formats import read_workload
 from hpctwin.formats.systems import read_system
 from hpctwin.generate import generate
-from hpctwin.metrics import INCENTIVES
 from hpctwin.model import Category, Cluster, Workload, format_duration
 from hpctwin.model.text import counted
 from hpctwin.model.workload.jobs import Usage
@@ -28,6 +27,7 @@ from hpctwin.report.columns import Table
 from hpctwin.simulation.running.window import from_its_first_job
 from hpctwin_papers.experiment import Experiment, Progress
 from hpctwin_papers.results import Results
+from hpctwin_papers.s_raps.incentive_rules import INCENTIVES
 from hpctwin_papers.s_raps.redeeming import PLAIN, Redeemed, redeem
 from hpctwin_papers.traces import find_trace
 

@@ -53,9 +53,9 @@ def incentives_command(
     """
     from hpctwin.cli.output import check_outputs
     from hpctwin.errors import ConfigError
-    from hpctwin.metrics import INCENTIVES
     from hpctwin.model.text import counted, progress_bar
     from hpctwin_papers.output import show
+    from hpctwin_papers.s_raps.incentive_rules import INCENTIVES
     from hpctwin_papers.s_raps.incentives import incentive_results
     from hpctwin_papers.s_raps.redeeming import redeem, try_tricks
 
