@@ -22,7 +22,7 @@ WRITERS = {
     "rms/gate.py": "a script that lives as long as the submission",
     "rms/pbs/hook.py": "runs within PBS, without us",
     "rms/polling/spool.py": "what came in while a file was put aside goes behind",
-    "twin/following/recording.py": "a record grows by lines",
+    "twin/following/bus.py": "a record grows by lines",
     "cli/app.py": "nowhere: /dev/null",
     "cli/data/import_site.py": "a salt is for its owner only, and never written over",
 }

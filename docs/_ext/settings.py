@@ -21,7 +21,7 @@ from hpctwin.model import Cluster, PowerCap
 from hpctwin.model.settings import Duration, field_help
 from hpctwin.policies.policy import PolicyFile
 from hpctwin.sweep import SearchSettings, SweepSettings
-from hpctwin.twin.facility.config import LiveFacility
+from hpctwin.twin.facility.service import LiveFacility
 from hpctwin.twin.settings.config import TwinConfig
 
 __all__ = ["FILES", "models", "page", "setup"]

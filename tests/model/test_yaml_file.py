@@ -11,7 +11,7 @@ from hpctwin.facility import Facility
 from hpctwin.formats.clusters import read_cluster
 from hpctwin.formats.spars_config import read_spars_config
 from hpctwin.model import Cluster, read_yaml
-from hpctwin.twin.facility.config import LiveFacility
+from hpctwin.twin.facility.service import LiveFacility
 from hpctwin.twin.settings.config import TwinConfig
 
 READERS = {

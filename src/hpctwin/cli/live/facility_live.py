@@ -12,8 +12,8 @@ from hpctwin.cli.logs import LogOptions, set_when_asked_to_end
 from hpctwin.cli.option_values import AT_LEAST_1
 
 if TYPE_CHECKING:
-    from hpctwin.twin.facility.config import LiveFacility
     from hpctwin.twin.facility.queue import Queue, QueuedJob
+    from hpctwin.twin.facility.service import LiveFacility
 
 __all__ = ["queue_command", "run_command", "submit_command", "withdraw_command"]
 
@@ -47,7 +47,7 @@ def run_command(
     import tempfile
 
     from hpctwin.cli.output import screen
-    from hpctwin.twin.facility.config import LiveFacility
+    from hpctwin.twin.facility.service import LiveFacility
 
     log.begin()
     if config is not None:
@@ -226,7 +226,7 @@ def _plain(entry: QueuedJob) -> dict[str, Any]:
 
 
 def _queue(config: Path) -> closing[Queue]:
-    from hpctwin.twin.facility.config import LiveFacility
     from hpctwin.twin.facility.queue import Queue
+    from hpctwin.twin.facility.service import LiveFacility
 
     return closing(Queue(LiveFacility.from_yaml(config).queue))

@@ -172,7 +172,7 @@ def repeat(
     from dataclasses import asdict
 
     from hpctwin.cli.output import print_json
-    from hpctwin.twin.journal.repeat import decide_again
+    from hpctwin.twin.journal.restore import decide_again
 
     with _journal(config) as journal:
         again = decide_again(journal, decision)

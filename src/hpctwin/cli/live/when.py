@@ -72,7 +72,7 @@ def when_command(
     from hpctwin.twin.forecast.forecaster import LEVELS
     from hpctwin.twin.service.when import answered
     from hpctwin.twin.settings.config import TwinConfig
-    from hpctwin.twin.start_times.query import JobToCome, Question
+    from hpctwin.twin.start_times.estimate import JobToCome, Question
     from hpctwin.twin.words import clock_text
 
     if (job_id is None) == (nodes is None):

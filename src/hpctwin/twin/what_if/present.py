@@ -23,6 +23,8 @@ from hpctwin.simulation import Simulation
 from hpctwin.simulation.lowering.shared_nodes import taken_by
 from hpctwin.simulation.running.incremental import Running, begin_at, go_otherwise, runs, starts_of
 from hpctwin.twin.what_if.conversion import (
+    Reused,
+    Spare,
     as_expected,
     in_ms,
     in_order,
@@ -30,7 +32,6 @@ from hpctwin.twin.what_if.conversion import (
     powers_of,
     workload_of,
 )  # fmt: skip
-from hpctwin.twin.what_if.reuse import Reused, Spare
 
 __all__ = ["Present", "present"]
 

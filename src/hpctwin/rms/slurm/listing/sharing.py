@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hpctwin.model.requests.resources import GPU_TYPE
-from hpctwin.rms.slurm.listing.gres import (
+from hpctwin.rms.slurm.listing.resources import (
     consumables_of,
     gpu_types,
     gpus_by_type,

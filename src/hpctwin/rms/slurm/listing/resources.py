@@ -1,27 +1,44 @@
-"""Generic resources of Slurm that nodes have, and that jobs hold and request.
+"""Slurm's generic resources, features of jobs, and jobs that preempt others.
+
+A lease would keep a job from preempting, which its partition or QOS was promised. So the twin keeps
+no such job waiting.
 
 Source:
-    Manual pages gres.conf(5) and sbatch(1), 22.05; outputs of a Slurm 22.05.8.
+    Manual pages gres.conf(5) and sbatch(1), 22.05: ``--constraint``, ``--sockets-per-node``,
+    ``--cores-per-socket`` and ``--threads-per-core``, each of which requests a minimum. ``squeue
+    --json``, ``sinfo --json`` and other outputs of a Slurm 22.05.8.
 """
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from hpctwin.model.cluster.node_group import LYING
+from hpctwin.model.requests.features import alternatives, read_constraint
 from hpctwin.model.requests.resources import GPU_TYPE, NOT_CONSUMED, check_names, parse_gres
+from hpctwin.rms.slurm.listing.values import whole
 
 __all__ = [
     "MB",
+    "Preempting",
     "consumables_of",
+    "features_asked",
+    "features_of",
     "gpu_types",
     "gpus_by_type",
     "gpus_in_parts",
     "gpus_of",
     "gres_asked",
     "kinds_of_consumables",
+    "lying_of",
+    "names_asked",
     "not_used_up",
+    "preempting_partitions",
+    "preempting_qos",
     "tres_of",
     "types_by_index",
 ]
@@ -182,3 +199,112 @@ def gres_asked(
             notes.append(part[:40])
         found[one.name] = found.get(one.name, 0.0) + one.amount
     return found
+
+
+_ASKED = dict(zip(LYING, ("sockets_per_node", "cores_per_socket", "threads_per_core"), strict=True))
+"""Fields of a job, by the matching field of nodes."""
+
+
+def features_asked(
+    rows: Sequence[Mapping[str, Any]], lying: Mapping[str, Collection[int]]
+) -> str | None:
+    """Return a job's request as text of features; None if that is impossible.
+
+    `hpctwin.model.requests.features` reads the text.
+
+    Args:
+        rows: Rows of ``squeue --json``, one for each part of a heterogeneous job.
+        lying: Numbers of sockets, of cores per socket and of threads per core that nodes have.
+    """
+    texts = {_understood(row) for row in rows}
+    if len(texts) > 1 or None in texts:
+        return None
+    asked = [text for text in texts if text]
+    for field, key in _ASKED.items():
+        least = max(whole(row.get(key)) for row in rows)
+        there = sorted(lying.get(field, ()))
+        if least > 0 and any(number < least for number in there):
+            enough = [number for number in there if number >= least] or [least]
+            asked.append("|".join(f"{field}={number}" for number in enough))
+    if len(asked) == 1:
+        return asked[0]
+    return "&".join(f"({one})" if "|" in one and "&" not in one else one for one in asked)
+
+
+def _understood(row: Mapping[str, Any]) -> str | None:
+    """Return a row's features; None if its constraint says more than they do."""
+    # A preference (--prefer) keeps no job waiting.
+    text = "" if row.get("prefer") else str(row.get("features") or "")
+    features, lost = read_constraint(text, whole(row.get("node_count")) or None)
+    return None if lost else features
+
+
+def names_asked(rows: Iterable[Mapping[str, Any]]) -> set[str]:
+    """Return all features that jobs request by name."""
+    texts = {text for row in rows if (text := _understood(row))}
+    return {name.lstrip("!") for text in texts for some in alternatives(text) for name in some}
+
+
+def features_of(row: Mapping[str, Any], asked: Collection[str]) -> tuple[str, ...]:
+    """Return the features of a node, a row of ``sinfo --json``, that any job requests."""
+    said = row.get("active_features") or row.get("features") or ()
+    names = said.split(",") if isinstance(said, str) else said
+    return tuple(sorted({str(name).strip() for name in names} & set(asked)))
+
+
+def lying_of(row: Mapping[str, Any], cores: float | None) -> tuple[int | None, ...]:
+    """Return a node's core layout as in `LYING`; None if it is impossible.
+
+    See `model.cluster.node_group.LYING`.
+    """
+    told = tuple(whole(row.get(key)) or None for key in ("sockets", "cores", "threads"))
+    if None in told or (cores or 0.0) > math.prod(number or 0 for number in told):
+        return (None,) * len(LYING)
+    return told
+
+
+@dataclass(frozen=True)
+class Preempting:
+    """Partitions and QOS whose jobs preempt others.
+
+    Args:
+        partitions: Names of partitions.
+        qos: Names of QOS; None if the query failed, so that any may be one.
+    """
+
+    partitions: frozenset[str] = frozenset()
+    qos: frozenset[str] | None = frozenset()
+
+    def holds(self, row: Mapping[str, Any]) -> bool:
+        """Return whether Slurm may preempt for a job, a row of ``squeue --json``."""
+        if self.qos is None or str(row.get("qos") or "") in self.qos:
+            return True
+        return not self.partitions.isdisjoint(str(row.get("partition") or "").split(","))
+
+
+def preempting_partitions(
+    members: Mapping[str, Sequence[str]], tiers: Mapping[str, float]
+) -> frozenset[str]:
+    """Return partitions with a higher ``PriorityTier`` than another on the same nodes.
+
+    Args:
+        members: Groups of nodes of each partition.
+        tiers: ``PriorityTier`` of each partition.
+    """
+    return frozenset(
+        name
+        for name, groups in members.items()
+        if any(
+            tiers.get(other, 0.0) < tiers.get(name, 0.0) and set(groups) & set(members[other])
+            for other in members
+        )
+    )
+
+
+def preempting_qos(said: bytes) -> frozenset[str]:
+    """Return the QOS that may preempt others.
+
+    The text is the output of ``sacctmgr -nP show qos format=Name,Preempt``.
+    """
+    rows = (line.partition("|") for line in said.decode(errors="replace").splitlines())
+    return frozenset(name.strip() for name, _, others in rows if others.strip())
