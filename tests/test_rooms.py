@@ -15,9 +15,8 @@ from hpctwin.report.accessor import Plots
 
 SOURCES = Path(hpctwin.__file__).parent
 WRITERS = {
-    "model/files/files.py": "the writer",
-    "model/files/file_lock.py": "a lock holds its file open",
-    "model/files/trusted.py": "SQLite writes what is for its owner only",
+    "model/files.py": "the writer; a lock holds its file open",
+    "model/trusted.py": "SQLite writes what is for its owner only",
     "formats/archive.py": "a download that was cut off goes on where it was",
     "rms/site_import/folder.py": "a command writes into a folder for this alone",
     "rms/gate.py": "a script that lives as long as the submission",

@@ -18,13 +18,13 @@ from hpctwin.energy.cooling.fmu import Fmu
 from hpctwin.facility.config import Facility
 from hpctwin.formats.tables.mapped import Columns
 from hpctwin.model import Cluster, PowerCap
-from hpctwin.model.input.settings import Duration
+from hpctwin.model.settings import Duration, field_help
 from hpctwin.policies.policy import PolicyFile
 from hpctwin.sweep import SearchSettings, SweepSettings
 from hpctwin.twin.facility.config import LiveFacility
 from hpctwin.twin.settings.config import TwinConfig
 
-__all__ = ["FILES", "help_of", "models", "page", "setup"]
+__all__ = ["FILES", "models", "page", "setup"]
 
 PAGE = "reference/settings"
 FILES: dict[str, tuple[type[BaseModel], str]] = {
@@ -70,19 +70,6 @@ def models(root: type[BaseModel]) -> list[type[BaseModel]]:
     return found
 
 
-def help_of(model: type[BaseModel]) -> dict[str, str]:
-    """What the docstrings of a model and of its bases say of its fields."""
-    told: dict[str, str] = {}
-    for one in reversed(model.__mro__):
-        _, _, args = inspect.cleandoc(one.__doc__ or "").partition("\nArgs:\n")
-        args = re.split(r"\n(?=\S)", args)[0]
-        for names, text in re.findall(
-            r"^    (\w+(?:, \w+)*): (.*(?:\n {5,}.*)*)", args, re.MULTILINE
-        ):
-            told.update(dict.fromkeys(names.split(", "), " ".join(text.split())))
-    return told
-
-
 def page() -> Iterator[str]:
     """Lines of Markdown: a heading for each file, a table for each model."""
     told: dict[type[BaseModel], str] = {}
@@ -98,7 +85,7 @@ def page() -> Iterator[str]:
 
 
 def _table(model: type[BaseModel]) -> Iterator[str]:
-    meaning = help_of(model)
+    meaning = field_help(model)
     yield from ("| key | what | default | meaning |", "|---|---|---|---|")
     for name, field in model.model_fields.items():
         text = meaning.get(name, field.description or "")

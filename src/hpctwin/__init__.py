@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hpctwin._version import __version__
-from hpctwin.attached import attach
+from hpctwin.attributes import attach
 from hpctwin.lazy import lazy_names
 
 if TYPE_CHECKING:

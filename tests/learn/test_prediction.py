@@ -30,7 +30,7 @@ from hpctwin.learn.prediction import (
 )
 from hpctwin.learn.prediction.history import History, group_of
 from hpctwin.model import Category, Workload
-from hpctwin.model.workload.usage import Usage
+from hpctwin.model.workload.jobs import Usage
 
 NODES = 32
 OFTEN = Training(every=150, first=80)

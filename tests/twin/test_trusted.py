@@ -11,7 +11,7 @@ import pytest
 
 from hpctwin.errors import ConfigError
 from hpctwin.model.files import trusted
-from hpctwin.model.files.trusted import check_module, check_trusted
+from hpctwin.model.trusted import check_module, check_trusted
 from hpctwin.twin.facility.config import LiveFacility
 from hpctwin.twin.settings.config import TwinConfig
 from hpctwin.twin.what_if.objective import Objective

@@ -13,7 +13,7 @@ from hpctwin.formats import read_workload
 from hpctwin.formats.clusters.files import read_cluster
 from hpctwin.formats.json.jobs import JsonRecord, not_read
 from hpctwin.model import Cluster, Workload, read_yaml
-from hpctwin.model.files.yaml_file import located
+from hpctwin.model.settings import located
 
 __all__ = ["ALGORITHMS", "PUBLISHED", "SparsRun", "read_spars_config"]
 

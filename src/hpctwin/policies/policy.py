@@ -16,9 +16,8 @@ from hpctwin.engine.capacity_models import PARTICULAR_NODES, SHARED_NODES
 from hpctwin.engine.passes import PASSES, Pass
 from hpctwin.engine.state.layout import CONTIGUOUS
 from hpctwin.errors import ConfigError, UnknownNameError
-from hpctwin.model.files.yaml_file import read_yaml
-from hpctwin.model.input.arguments import check_arguments
-from hpctwin.model.input.settings import Settings
+from hpctwin.model.arguments import check_arguments
+from hpctwin.model.settings import Settings, read_yaml
 from hpctwin.policies.backfills import BACKFILLS, CANDIDATES, engine_numbers, find_backfill
 from hpctwin.policies.code.files import is_file
 from hpctwin.policies.lookup import ORDERINGS, OrderingLike, find_ordering

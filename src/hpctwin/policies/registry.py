@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from hpctwin.errors import ConfigError, UnknownNameError, in_brief
-from hpctwin.model.text.units import MS_PER_S, parse_duration_s, to_ms
+from hpctwin.model.text import MS_PER_S, parse_duration_s, to_ms
 
 __all__ = ["Entry", "Parameter", "Registry", "exact_duration"]
 

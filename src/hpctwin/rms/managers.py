@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field, PlainSerializer, WrapValidator
 
 from hpctwin.errors import ConfigError
-from hpctwin.model.files.trusted import load_module, named_in
+from hpctwin.model.trusted import load_module, named_in
 from hpctwin.rms.emulated.settings import EmulatedSettings
 from hpctwin.rms.pbs.settings import PbsSettings
 from hpctwin.rms.settings import ManagerSettings, Probe

@@ -15,7 +15,7 @@ from hpctwin.errors import HpctwinError, UnknownNameError
 from hpctwin.metrics import mean_interval
 from hpctwin.metrics.summary.running import RunningSummary
 from hpctwin.model import State
-from hpctwin.model.text.shown import Shown
+from hpctwin.model.text import Shown
 from hpctwin.simulation import Simulation
 from hpctwin.sweep.bench import workload_of
 from hpctwin.sweep.points import Plan, World

@@ -27,8 +27,8 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from hpctwin.errors import ConfigError, PolicyError, UnreachableError
 from hpctwin.model import Cluster, Workload
-from hpctwin.model.demand.unused import unused
-from hpctwin.model.input.arguments import check_arguments
+from hpctwin.model.arguments import check_arguments
+from hpctwin.model.demand import unused
 from hpctwin.policies import Policy, parse_policy
 from hpctwin.simulation.running.interruptible import THREAD_NAME
 from hpctwin.simulation.state.arguments import stated_cluster

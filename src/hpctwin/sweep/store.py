@@ -11,8 +11,7 @@ from typing import Any
 import polars as pl
 
 from hpctwin.errors import ConfigError, OutputError
-from hpctwin.model.files.file_lock import FileLock
-from hpctwin.model.files.files import cause, check_folder, write_atomically
+from hpctwin.model.files import FileLock, cause, check_folder, write_atomically
 from hpctwin.sweep.bench import Row
 
 __all__ = ["Store", "read_rows", "table_of"]

@@ -135,7 +135,7 @@ def all_entries(
 def _made(entries: list[Entry], out: Path | None, *, json: bool) -> int:
     """Reproduce entries and show results; return 1 for an unexplained difference."""
     from hpctwin.cli.output.output import check_outputs, print_json, print_table, screen
-    from hpctwin.model.text.progress import progress_bar
+    from hpctwin.model.text import progress_bar
     from hpctwin_papers.entry import reproduce, write_report
     from hpctwin_papers.results import comparison_table
 

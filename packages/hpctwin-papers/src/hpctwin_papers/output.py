@@ -39,7 +39,7 @@ def run_and_show(
 
 def run_with_progress(experiment: Experiment[Any, Any]) -> Results:
     """Run an experiment with a progress bar."""
-    from hpctwin.model.text.progress import progress_bar
+    from hpctwin.model.text import progress_bar
     from hpctwin_papers.experiment import run
 
     with progress_bar(experiment.title) as progress:

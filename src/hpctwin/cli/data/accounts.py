@@ -25,7 +25,7 @@ def accounts_command(
     from hpctwin.cli.output.output import check_outputs, plain_table, print_json, screen
     from hpctwin.errors import ConfigError
     from hpctwin.metrics import read_accounts
-    from hpctwin.model.text.units import format_duration
+    from hpctwin.model.text import format_duration
 
     if not files:
         raise ConfigError("no accounts; give files that hpctwin simulate --accounts wrote")

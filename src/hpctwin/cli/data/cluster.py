@@ -21,7 +21,7 @@ def check(path: Path, /, *, json: bool = False) -> int:
     """
     from hpctwin.cli.output.output import note_of, print_json
     from hpctwin.formats.clusters.files import read_cluster
-    from hpctwin.model.text.units import moment_text
+    from hpctwin.model.text import moment_text
 
     cluster = read_cluster(path)
     note_of(cluster.name, cluster.notes)

@@ -162,7 +162,7 @@ def _salt(path: Path | None) -> bytes:
     import secrets
 
     from hpctwin.errors import ConfigError
-    from hpctwin.model.files.files import cause
+    from hpctwin.model.files import cause
 
     if path is None:
         return secrets.token_bytes(32)
@@ -206,7 +206,7 @@ def _checked(made: Imported) -> Checked:
 
     from hpctwin.errors import ConfigError
     from hpctwin.formats.accounting.workload import workload_of
-    from hpctwin.model.demand.unused import unused
+    from hpctwin.model.demand import unused
     from hpctwin.sweep.assumptions import check_past
 
     if not len(made.table):

@@ -106,7 +106,7 @@ def fetch(
 def _date(option: str, text: str | None) -> float | None:
     """Return the Unix time of an option's date; None if the option is not given."""
     from hpctwin.errors import ConfigError
-    from hpctwin.model.text.units import epoch_s_of
+    from hpctwin.model.text import epoch_s_of
 
     if text is None:
         return None

@@ -126,7 +126,7 @@ def filter_jobs(
 
     from hpctwin.cli.output.output import note_reading
     from hpctwin.errors import WorkloadError
-    from hpctwin.model.workload.transforms import rows_within
+    from hpctwin.model.workload.jobs import rows_within
 
     check_target(target, overwrite)
     workload = reading.read(source, to_write=True)
@@ -246,7 +246,7 @@ def download(
 
     import hpctwin.formats.archive as archive
     from hpctwin.cli.output.output import print_json
-    from hpctwin.model.text.progress import progress_bar
+    from hpctwin.model.text import progress_bar
 
     if name is None and json:
         print_json([dataclasses.asdict(log) for log in archive.LOGS.values()])

@@ -85,7 +85,7 @@ def train(
     from hpctwin.learn.training.plan import Plan
     from hpctwin.learn.training.training import check_facility
     from hpctwin.learn.training.training import train as train_agent
-    from hpctwin.model.text.progress import progress_bar
+    from hpctwin.model.text import progress_bar
     from hpctwin.policies.code.files import is_network
 
     check_target(target, overwrite)
@@ -180,7 +180,7 @@ def evaluate(
     """
     from hpctwin.cli.output.output import print_json, screen, with_notes
     from hpctwin.learn.baselines.evaluation import evaluate as evaluate_agent
-    from hpctwin.model.text.progress import progress_bar
+    from hpctwin.model.text import progress_bar
 
     place = _facility(facility)
     source, notes = _episodes(trace, reading, machine, place, jobs, first, last)
@@ -268,7 +268,7 @@ def _episodes(
     from hpctwin.errors import ConfigError
     from hpctwin.learn import Episodes
     from hpctwin.learn.environments.placement import largest_of
-    from hpctwin.model.demand.unused import assumptions
+    from hpctwin.model.demand import assumptions
 
     workload = reading.jobs(trace, machine)
     if facility is None:

@@ -156,7 +156,7 @@ def search(
         json: Print the resulting policies and all trials as JSON.
     """
     from hpctwin.cli.output.output import check_outputs, print_json, screen
-    from hpctwin.model.text.progress import progress_bar
+    from hpctwin.model.text import progress_bar
     from hpctwin.report.figures.style import save_figure
     from hpctwin.report.figures.sweep import plot_search, sweep_table
     from hpctwin.sweep import read_search

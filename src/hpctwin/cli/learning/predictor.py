@@ -62,7 +62,7 @@ def score(
         json: Print the scores as JSON.
     """
     from hpctwin.learn.prediction import METHODS, Training, predict, scores, scores_by
-    from hpctwin.model.text.progress import progress_bar
+    from hpctwin.model.text import progress_bar
 
     known = _known(trace, reading, machine, under)
     with progress_bar(f"learning from {known.workload.name}") as progress:
@@ -108,7 +108,7 @@ def intervals(
     from hpctwin.learn.prediction import Training, interval_scores
     from hpctwin.learn.prediction import intervals as say
     from hpctwin.learn.prediction.intervals import check_coverage
-    from hpctwin.model.text.progress import progress_bar
+    from hpctwin.model.text import progress_bar
 
     check_coverage(coverage)
     known = _known(trace, reading, machine, under)
@@ -153,7 +153,7 @@ def apply(
     from hpctwin.cli.data.workload import check_target, write_to
     from hpctwin.errors import ConfigError
     from hpctwin.learn.prediction import Training, load_predictor, predict, with_predictions
-    from hpctwin.model.text.progress import progress_bar
+    from hpctwin.model.text import progress_bar
 
     check_target(target, overwrite)
     if not target.name.endswith((".csv", ".csv.gz", ".parquet")):
@@ -262,8 +262,8 @@ def forecast(
 
     from hpctwin.cli.output.output import note_reading, print_json, screen, with_notes
     from hpctwin.model import parse_duration_s
-    from hpctwin.model.demand.unused import assumptions
-    from hpctwin.model.text.progress import progress_bar
+    from hpctwin.model.demand import assumptions
+    from hpctwin.model.text import progress_bar
     from hpctwin.policies import parse_policy
     from hpctwin.twin.settings.config import CoreSettings
     from hpctwin.twin.start_times.hindcast import (

@@ -107,7 +107,7 @@ def submit_command(
 
     from hpctwin.errors import ConfigError
     from hpctwin.model import parse_duration_s
-    from hpctwin.model.input.settings import faults_of
+    from hpctwin.model.settings import faults_of
     from hpctwin.rms.gate import JobRequest
 
     try:

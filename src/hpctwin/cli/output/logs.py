@@ -16,7 +16,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from hpctwin.model.files.secrets import without_password
+from hpctwin.model.web import without_password
 
 __all__ = ["LogOptions", "set_when_asked_to_end"]
 

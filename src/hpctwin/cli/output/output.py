@@ -165,7 +165,7 @@ def need_jobs(workload: Workload) -> None:
 
 def note_without_effect(workload: Workload, cluster: Cluster) -> None:
     """Report on standard error the ignored job fields, and the assumptions."""
-    from hpctwin.model.demand.unused import unused
+    from hpctwin.model.demand import unused
 
     for sentence in unused(workload, cluster):
         print(f"{workload.name}: {sentence}", file=sys.stderr)

@@ -86,7 +86,7 @@ def compare_command(
     import polars as pl
 
     from hpctwin.cli.output.output import check_outputs, screen
-    from hpctwin.model.text.progress import progress_bar
+    from hpctwin.model.text import progress_bar
     from hpctwin.policies import make_policy, parse_policy
     from hpctwin.policies.policy import read_policy
     from hpctwin.report import summary_table
@@ -245,7 +245,7 @@ class _Asked:
         from hpctwin.cli.simulating.external_scheduler import planned_s
         from hpctwin.cli.simulating.simulate import breakdown_rows
         from hpctwin.metrics import unfair_delay
-        from hpctwin.model.text.progress import counted
+        from hpctwin.model.text import counted
         from hpctwin.simulation import Simulation
         from hpctwin.sweep import compare, fair_starts
 

@@ -150,7 +150,7 @@ def simulate(
     )
     from hpctwin.facility import Facility, FacilitySimulation, parse_strategy
     from hpctwin.metrics import breakdown
-    from hpctwin.model.text.progress import progress_bar
+    from hpctwin.model.text import progress_bar
 
     check_outputs(trace, folders=[out], figures=[plot])
     chosen = parse_strategy(strategy, knows=knowledge, **looking.as_dict())
@@ -223,7 +223,7 @@ def compare(
     )
     from hpctwin.facility import Facility, compare_strategies, parse_strategy
     from hpctwin.facility.strategies import GUIDED
-    from hpctwin.model.text.progress import counted, progress_bar
+    from hpctwin.model.text import counted, progress_bar
 
     check_outputs(trace, folders=[out], figures=[plot])
     chosen: list[Strategy] = []

@@ -146,7 +146,7 @@ def simulate_command(
     )
     from hpctwin.cli.simulating.live_output import every_seconds, inputs_of, writing
     from hpctwin.errors import ConfigError
-    from hpctwin.model.text.progress import progress_bar
+    from hpctwin.model.text import progress_bar
     from hpctwin.policies import make_policy, parse_policy
     from hpctwin.simulation import Simulation
 
@@ -289,7 +289,7 @@ def _simulate_spars(
         note_without_effect,
     )
     from hpctwin.formats.spars_config import read_spars_config
-    from hpctwin.model.text.progress import progress_bar
+    from hpctwin.model.text import progress_bar
     from hpctwin.policies import PowerPolicy, make_policy
     from hpctwin.simulation import Simulation
 
@@ -398,7 +398,7 @@ def breakdown_rows(result: Result, by: JobClass) -> list[dict[str, Any]]:
 
 def _explain(simulation: Simulation, jobs: tuple[str, ...], json: bool) -> None:
     from hpctwin.cli.output.output import print_json, screen
-    from hpctwin.model.text.progress import progress_bar
+    from hpctwin.model.text import progress_bar
     from hpctwin.simulation.explanation.story import explain
 
     console = screen()

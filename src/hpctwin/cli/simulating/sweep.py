@@ -57,7 +57,7 @@ def sweep_command(
             walltime=02:00:00. Repeatable.
     """
     from hpctwin.cli.output.output import check_outputs, print_json, screen
-    from hpctwin.model.text.progress import progress_bar
+    from hpctwin.model.text import progress_bar
     from hpctwin.report.figures.style import save_figure
     from hpctwin.report.figures.sweep import plot_sweep, sweep_table
     from hpctwin.sweep import Progress, read_sweep, sweep

@@ -18,8 +18,8 @@ from hpctwin.errors import ConfigError
 from hpctwin.formats.json.jobs import JsonRecord, not_read
 from hpctwin.formats.systems import read_system, system_names
 from hpctwin.model import Cluster, ReadNotes
-from hpctwin.model.files.files import cause
-from hpctwin.model.input.arguments import check_arguments
+from hpctwin.model.arguments import check_arguments
+from hpctwin.model.files import cause
 
 __all__ = ["alibaba_nodes", "read_cluster"]
 

@@ -13,7 +13,7 @@ from hpctwin.formats.common.fields import moments, zone_of
 from hpctwin.formats.common.files import read_bytes
 from hpctwin.formats.common.record import Tally
 from hpctwin.model import MS_PER_S, Cluster, Outage, Workload
-from hpctwin.model.cluster.node_numbers import named_nodes, numbers_of
+from hpctwin.model.cluster.node_group import named_nodes, numbers_of
 
 __all__ = ["AWAY", "read_away", "with_outages"]
 
@@ -109,7 +109,7 @@ def read_away(path: str | Path, *, timezone: str | None = None) -> tuple[pl.Data
 def with_outages(cluster: Cluster, away: pl.DataFrame, workload: Workload, tally: Tally) -> Cluster:
     """Return a cluster with recorded outages, which no policy knows in advance.
 
-    Nodes are numbered by `hpctwin.model.cluster.node_numbers.named_nodes`, together with the nodes
+    Nodes are numbered by `hpctwin.model.cluster.node_group.named_nodes`, together with the nodes
     on which jobs ran. A drained node is away from the end of the job that ran on it at that time.
 
     Args:

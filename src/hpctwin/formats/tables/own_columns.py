@@ -36,9 +36,9 @@ from hpctwin.formats.tables.checks import (
     rule_of,
 )
 from hpctwin.model import ReadNotes, Workload, write_atomically
-from hpctwin.model.files.files import put_file
+from hpctwin.model.files import put_file
 from hpctwin.model.requests.requests import parse_request
-from hpctwin.model.text.units import FIRST_UNIX_S
+from hpctwin.model.text import FIRST_UNIX_S
 from hpctwin.model.workload.frame import USE_STEP, with_least_nodes
 
 __all__ = [

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from hpctwin.errors import ConfigError, WorkloadError
 from hpctwin.learn.prediction.history import History, group_of
 from hpctwin.model import MS_PER_S, Category, Workload
-from hpctwin.model.workload.usage import NODE_W
+from hpctwin.model.workload.jobs import NODE_W
 
 __all__ = ["FEATURES", "Known"]
 

@@ -21,7 +21,7 @@ from hpctwin.learn.prediction.models import MODELS, Boosting, Clusters
 from hpctwin.learn.prediction.online import bounded
 from hpctwin.learn.prediction.quantiles import runtime_quantiles
 from hpctwin.model import write_atomically
-from hpctwin.model.files.files import other_format
+from hpctwin.model.files import other_format
 from hpctwin.twin.forecast.learned_runtimes import Quantiles
 
 __all__ = ["Predictor", "load_predictor", "train"]

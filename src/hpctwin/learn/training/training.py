@@ -25,7 +25,7 @@ from hpctwin.learn.environments.power_management import PowerManagement, power_m
 from hpctwin.learn.training import evolution, sums
 from hpctwin.learn.training.plan import Plan
 from hpctwin.learn.training.trial import Learnt, Trial, first_in_order
-from hpctwin.model.input.settings import first_fault
+from hpctwin.model.settings import first_fault
 from hpctwin.policies.agents.network import Network
 
 __all__ = ["DEFAULTS", "KINDS", "check_facility", "check_options", "environment_of", "train"]

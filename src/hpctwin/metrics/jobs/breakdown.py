@@ -11,7 +11,7 @@ import polars as pl
 from hpctwin.errors import ConfigError, UnknownNameError
 from hpctwin.metrics.jobs.jobs import expression, with_job_metrics
 from hpctwin.metrics.registry import main_statistics
-from hpctwin.model.text.units import format_duration
+from hpctwin.model.text import format_duration
 
 __all__ = ["By", "breakdown", "classed"]
 

@@ -17,7 +17,7 @@ from hpctwin.errors import ConfigError, UnknownNameError
 from hpctwin.metrics.jobs.jobs import weighted_values, with_job_metrics
 from hpctwin.metrics.registry import Mean, main_statistics
 from hpctwin.model import write_atomically
-from hpctwin.model.files.files import other_format
+from hpctwin.model.files import other_format
 
 __all__ = ["Accounts", "AccountsBy", "collect_accounts", "read_accounts"]
 

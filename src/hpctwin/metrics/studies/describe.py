@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.model import MS_PER_S, Category, Workload
-from hpctwin.model.demand.requested_totals import totals_asked
+from hpctwin.model.demand import totals_asked
 
 __all__ = ["QUANTILES", "Description", "describe"]
 

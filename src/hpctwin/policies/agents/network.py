@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.errors import PolicyError
-from hpctwin.model.files.files import cause, write_atomically
+from hpctwin.model.files import cause, write_atomically
 
 __all__ = ["Network"]
 

@@ -42,7 +42,7 @@ def load_function(text: str, kind: type, what: str, default: str = "") -> tuple[
         PolicyError: The file does not exist, or fails on import, or the name must be given.
         UnknownNameError: The file has no such name.
     """
-    from hpctwin.model.files.trusted import functions_in, load_module, named_in
+    from hpctwin.model.trusted import functions_in, load_module, named_in
 
     file, name, _ = split_file(text)
     module = load_module(file)

@@ -13,7 +13,7 @@ from typing import Any
 from hpctwin.engine.compile.compile_errors import syntax_tree
 from hpctwin.engine.compile.policy_views import JobView
 from hpctwin.errors import PolicyError
-from hpctwin.model.input.arguments import check_arguments
+from hpctwin.model.arguments import check_arguments
 from hpctwin.policies.orderings.ordering import Ordering, ordering
 from hpctwin.policies.orderings.shape import power_of
 

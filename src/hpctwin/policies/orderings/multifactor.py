@@ -6,8 +6,8 @@ import dataclasses
 import inspect
 
 from hpctwin.errors import ConfigError, in_brief
-from hpctwin.model.input.arguments import check_arguments
-from hpctwin.model.text.units import parse_duration_s
+from hpctwin.model.arguments import check_arguments
+from hpctwin.model.text import parse_duration_s
 from hpctwin.policies.orderings.formula import formula
 from hpctwin.policies.orderings.ordering import Ordering
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from hpctwin.engine.compile.policy_views import CHANGING, JobView
-from hpctwin.model.input.arguments import check_arguments
+from hpctwin.model.arguments import check_arguments
 from hpctwin.policies.code.bytecode import constants_of, plain_function
 from hpctwin.policies.code.score import FACTS, FAIRSHARE, Score, uses
 

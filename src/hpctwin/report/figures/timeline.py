@@ -10,7 +10,7 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from hpctwin.metrics import binned, resample
-from hpctwin.model.text.units import format_duration
+from hpctwin.model.text import format_duration
 from hpctwin.report.figures.axes import TimeScale, empty_note, new_figure
 from hpctwin.report.figures.style import INK, LINES, color, styled
 

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from hpctwin.metrics import served, with_job_metrics
 from hpctwin.metrics.jobs.breakdown import WALLTIME_EDGES_S
-from hpctwin.model.text.units import format_duration
+from hpctwin.model.text import format_duration
 from hpctwin.report.figures.axes import log_durations, new_figure
 from hpctwin.report.figures.style import styled
 

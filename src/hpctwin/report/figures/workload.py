@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
 from hpctwin.model import MS_PER_S, Workload
-from hpctwin.model.demand.requested_totals import totals_asked
+from hpctwin.model.demand import totals_asked
 from hpctwin.report.figures.axes import empty_note, log_durations, new_figure
 from hpctwin.report.figures.style import ACCENT, PALETTE, styled
 

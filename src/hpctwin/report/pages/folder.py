@@ -18,7 +18,7 @@ from hpctwin._version import __version__
 from hpctwin.energy.accounts.outputs import energy_tables
 from hpctwin.errors import ConfigError
 from hpctwin.model import Cluster, write_atomically, write_folder
-from hpctwin.model.files.files import other_format
+from hpctwin.model.files import other_format
 from hpctwin.report.pages.run import ReportedRun
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from html import escape
 from pathlib import Path
 
 from hpctwin.model import Cluster, NodeGroup, Workload
-from hpctwin.model.text.units import format_duration
+from hpctwin.model.text import format_duration
 from hpctwin.report.figures.workload import plot_workload
 from hpctwin.report.pages.html import captioned, rows_table, section, write_page
 

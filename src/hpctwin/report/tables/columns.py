@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hpctwin.metrics import METRICS, Summary
-from hpctwin.model.text.units import format_duration
+from hpctwin.model.text import format_duration
 
 __all__ = [
     "COLUMNS",

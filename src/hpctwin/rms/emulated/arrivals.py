@@ -11,8 +11,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from hpctwin.errors import WorkloadError
 from hpctwin.model import MS_PER_S, DependencyKind, Workload
-from hpctwin.model.input.settings import first_fault
 from hpctwin.model.requests.chunks import WHOLE_CHUNKS
+from hpctwin.model.settings import first_fault
 from hpctwin.rms.records.records import JobDependency, JobId, JobSpec, Label
 
 __all__ = ["Arrival", "arrivals", "waited_for"]

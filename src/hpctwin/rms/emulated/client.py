@@ -14,8 +14,8 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from hpctwin.errors import CommandError, LostAnswerError, UnreachableError
-from hpctwin.model.files.files import cause
-from hpctwin.model.input.settings import first_fault
+from hpctwin.model.files import cause
+from hpctwin.model.settings import first_fault
 from hpctwin.rms.manager import Outcome, PlainManager, Way
 from hpctwin.rms.records.records import JobSpec, Snapshot
 

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from hpctwin.errors import ConfigError
 from hpctwin.model import Cluster, Workload
 from hpctwin.model.cluster.cluster import Failures
-from hpctwin.model.input.settings import first_fault
+from hpctwin.model.settings import first_fault
 from hpctwin.rms.emulated.agenda import CANCEL, NODE, OTHER, SUBMIT
 from hpctwin.rms.emulated.arrivals import Arrival, arrivals, waited_for
 from hpctwin.rms.emulated.dependants import ENDED, EmulatedJob, EndedJob

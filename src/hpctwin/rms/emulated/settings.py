@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from hpctwin.model.input.settings import Duration
+from hpctwin.model.settings import Duration
 from hpctwin.rms.emulated.client import EmulatedManager
 from hpctwin.rms.gate import Gate, JobRequest, Mark, SubmittedJob
 from hpctwin.rms.manager import Outcome, ResourceManager

@@ -17,7 +17,7 @@ import polars as pl
 
 from hpctwin.errors import FormatError
 from hpctwin.model import Cluster, Workload
-from hpctwin.model.text.hostlist import expand
+from hpctwin.model.text import expand
 from hpctwin.rms.records.records import NodeRecord
 from hpctwin.rms.site.cluster import ListedNode, equal_nodes, group_nodes
 from hpctwin.rms.site.findings import named_cluster

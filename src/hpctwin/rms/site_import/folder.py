@@ -23,7 +23,7 @@ from hpctwin.formats.common.job_table import JobTable
 from hpctwin.formats.common.record import LABELS, Machine, Running, Tally
 from hpctwin.model import Cluster
 from hpctwin.model.cluster.limits import ROOT
-from hpctwin.model.files.files import cause
+from hpctwin.model.files import cause
 from hpctwin.rms.commands import Commands, passed_on
 from hpctwin.rms.pbs.site import recognition as pbs_site
 from hpctwin.rms.pbs.site.recognition import PbsFiles

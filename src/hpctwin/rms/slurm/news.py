@@ -6,7 +6,7 @@ import logging
 import re
 from collections.abc import Callable, Mapping
 
-from hpctwin.model.text.hostlist import expand
+from hpctwin.model.text import expand
 from hpctwin.rms.records.changes import End
 from hpctwin.rms.records.push_events import JobBegan, JobGone, Look, News, read_line
 

@@ -13,8 +13,8 @@ import polars as pl
 from hpctwin.engine.state.layout import COMPUTING, IDLE
 from hpctwin.errors import WorkloadError
 from hpctwin.model import MS_PER_S, Cluster, DependencyKind, State, Workload
-from hpctwin.model.demand.requested_totals import as_features, in_whole_nodes
-from hpctwin.model.input.arguments import check_arguments
+from hpctwin.model.arguments import check_arguments
+from hpctwin.model.demand import as_features, in_whole_nodes
 from hpctwin.simulation.lowering.capacity import known_of
 from hpctwin.simulation.lowering.outages import recorded_outages
 from hpctwin.simulation.refusals import check_usage

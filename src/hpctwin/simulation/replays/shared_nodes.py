@@ -12,7 +12,7 @@ import polars as pl
 from hpctwin.engine.state.layout import AMOUNTS
 from hpctwin.engine.state.sim import records
 from hpctwin.model import MS_PER_S
-from hpctwin.model.cluster.node_numbers import numbers_of
+from hpctwin.model.cluster.node_group import numbers_of
 from hpctwin.model.requests.chunks import spread_over
 from hpctwin.simulation.lowering.shared_nodes import amounts_asked, amounts_of_pools
 from hpctwin.simulation.replays.held import (

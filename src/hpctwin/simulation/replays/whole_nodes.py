@@ -7,7 +7,7 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin.model import MS_PER_S
-from hpctwin.model.cluster.node_numbers import numbers_of
+from hpctwin.model.cluster.node_group import numbers_of
 from hpctwin.simulation.replays.held import (
     Held,
     Recorded,

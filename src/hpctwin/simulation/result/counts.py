@@ -14,7 +14,7 @@ from hpctwin.metrics.summary.sources import JobTable
 from hpctwin.metrics.summary.summary import summarize_jobs
 from hpctwin.metrics.summary.sums import ExactSum
 from hpctwin.model import Cluster, Workload
-from hpctwin.model.demand.requested_totals import totals_asked
+from hpctwin.model.demand import totals_asked
 from hpctwin.simulation.result.job_history import Course
 from hpctwin.simulation.result.size_history import sized_figures, sized_series
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from hpctwin.attributes import kept
 from hpctwin.engine.operations.job_history import course_of, submitted_ms
 from hpctwin.engine.operations.transfer import begun_ms, paused_ms, started_ms
 from hpctwin.engine.state import layout
@@ -17,7 +18,6 @@ from hpctwin.engine.state.sim import Sim
 from hpctwin.metrics.summary.sources import JobsInMs
 from hpctwin.model import MS_PER_S, Category, State, Workload
 from hpctwin.model.columns import known_seconds
-from hpctwin.model.input.cached_attributes import kept
 
 __all__ = ["Course", "course_so_far", "sized_course"]
 

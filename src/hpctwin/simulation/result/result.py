@@ -11,16 +11,15 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin import metrics
-from hpctwin.attached import Attached
+from hpctwin.attributes import Attached, kept
 from hpctwin.engine.operations.transfer import are_suspended, started_ms
 from hpctwin.engine.state.sim import Sim
 from hpctwin.errors import ConfigError
 from hpctwin.metrics.summary.sources import JobTable
 from hpctwin.model import MS_PER_S, Cluster, Workload, format_duration
-from hpctwin.model.demand.unused import assumptions
-from hpctwin.model.input.arguments import check_arguments
-from hpctwin.model.input.cached_attributes import kept
-from hpctwin.model.text.shown import Shown
+from hpctwin.model.arguments import check_arguments
+from hpctwin.model.demand import assumptions
+from hpctwin.model.text import Shown
 from hpctwin.simulation.lowering.rejected_jobs import why_rejected
 from hpctwin.simulation.result.capacity import capacity_over_time
 from hpctwin.simulation.result.counts import CoreCount, NodeCount, held_s

@@ -10,7 +10,7 @@ from hpctwin.energy.power.states import node_watts
 from hpctwin.engine.operations.power_control import state_rows
 from hpctwin.engine.state.layout import COMPUTING, IDLE
 from hpctwin.model import PowerCap
-from hpctwin.model.cluster.cap import DAY_S
+from hpctwin.model.cluster.power import DAY_S
 from hpctwin.simulation.result.placements import use_now
 from hpctwin.simulation.running.advance import Outcome
 from hpctwin.simulation.state.base import SimulationBase

@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from hpctwin.engine.operations.clock import stop_at_start_of
 from hpctwin.model import MS_PER_S, Cluster, Workload
-from hpctwin.model.input.arguments import check_arguments
-from hpctwin.model.text.progress import progress_bar
+from hpctwin.model.arguments import check_arguments
+from hpctwin.model.text import progress_bar
 from hpctwin.model.workload.dependencies import chain_text, doomed_by
 from hpctwin.policies import Policy, PolicyLike
 from hpctwin.simulation.lowering.preemption import suspends

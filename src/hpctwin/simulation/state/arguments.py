@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from hpctwin.errors import ConfigError, WorkloadError, in_brief
 from hpctwin.model import MS_PER_S, NEVER_MS, Cluster, ReadNotes, Workload
+from hpctwin.model.arguments import column
 from hpctwin.model.columns import ms_of
-from hpctwin.model.input.arguments import column
 
 __all__ = ["as_cluster", "as_workload", "begins_ms", "expected_ms", "risks", "stated_cluster"]
 

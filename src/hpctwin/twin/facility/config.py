@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from hpctwin.errors import HpctwinError
 from hpctwin.facility import Facility, Strategy, parse_strategy
-from hpctwin.model.input.settings import Duration, Settings
+from hpctwin.model.settings import Duration, Settings
 from hpctwin.rms.managers import AnyManager
 from hpctwin.twin.facility.placer import check_strategy
 from hpctwin.twin.forecast.workload_model import Predictor
@@ -121,7 +121,7 @@ class LiveFacility(Settings):
         Raises:
             ConfigError: The file cannot be read or is not valid; the message names the field. Or
                 another user may write it, or Python code that it names; see
-                `hpctwin.model.files.trusted`.
+                `hpctwin.model.trusted`.
         """
         path = Path(path)
         content = read_trusted_yaml(path, "sites")

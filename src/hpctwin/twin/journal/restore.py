@@ -7,7 +7,7 @@ import json
 from pydantic import ValidationError
 
 from hpctwin.errors import JournalError
-from hpctwin.model.input.settings import first_fault
+from hpctwin.model.settings import first_fault
 from hpctwin.rms.records.events import parse_event
 from hpctwin.rms.records.records import Snapshot
 from hpctwin.twin.core.core import Core

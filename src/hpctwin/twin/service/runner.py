@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hpctwin.errors import HpctwinError, JournalError, UnreachableError, need
-from hpctwin.model.text.shown import Shown
+from hpctwin.model.text import Shown
 from hpctwin.rms.manager import Outcome, ResourceManager
 from hpctwin.twin.acting.authority import Guard
 from hpctwin.twin.acting.control import Control

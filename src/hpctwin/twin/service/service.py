@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hpctwin.errors import ConfigError, HpctwinError, JournalError
-from hpctwin.model.files.file_lock import FileLock
+from hpctwin.model.files import FileLock
 from hpctwin.rms.heartbeat import why_no_beat
 from hpctwin.rms.manager import Hooked, ResourceManager, Tells
 from hpctwin.rms.polling.poller import Poller, polled

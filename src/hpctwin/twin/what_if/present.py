@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from hpctwin.attributes import kept
 from hpctwin.model import (
     MS_PER_S,
     Cluster,
@@ -15,7 +16,6 @@ from hpctwin.model import (
     Workload,
 )
 from hpctwin.model.columns import every
-from hpctwin.model.input.cached_attributes import kept
 from hpctwin.policies import Policy
 from hpctwin.rms.records.columns import Jobs
 from hpctwin.rms.records.records import JobRecord, JobSpec, NodeRecord, NodeReservation

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from hpctwin.attributes import kept
 from hpctwin.model import MS_PER_S
 from hpctwin.model.columns import every
-from hpctwin.model.input.cached_attributes import kept
 from hpctwin.policies import Policy
 from hpctwin.twin.what_if.objective import Outlook
 

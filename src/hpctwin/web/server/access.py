@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from hpctwin.errors import ConfigError, UnknownNameError
-from hpctwin.model.files.trusted import check_trusted
+from hpctwin.model.trusted import check_trusted
 
 __all__ = [
     "ENVIRONMENT",

@@ -21,8 +21,8 @@ from hpctwin.formats import read_workload
 from hpctwin.formats.systems import read_system
 from hpctwin.generate import generate
 from hpctwin.model import Category, Cluster, Workload, format_duration
-from hpctwin.model.text.progress import counted
-from hpctwin.model.workload.usage import Usage
+from hpctwin.model.text import counted
+from hpctwin.model.workload.jobs import Usage
 from hpctwin.report.tables.plain_table import Table
 from hpctwin.simulation.running.window import from_its_first_job
 from hpctwin_papers.experiment import Experiment, Progress

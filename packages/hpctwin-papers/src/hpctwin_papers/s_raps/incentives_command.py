@@ -53,7 +53,7 @@ def incentives_command(
     """
     from hpctwin.cli.output.output import check_outputs
     from hpctwin.errors import ConfigError
-    from hpctwin.model.text.progress import counted, progress_bar
+    from hpctwin.model.text import counted, progress_bar
     from hpctwin_papers.output import show
     from hpctwin_papers.s_raps.incentive_rules import INCENTIVES
     from hpctwin_papers.s_raps.incentives import incentive_results
@@ -82,7 +82,7 @@ def incentives_command(
 
 def _show_tricks(rows: pl.DataFrame, who: str, json: bool) -> int:
     from hpctwin.cli.output.output import plain_table, print_json, screen
-    from hpctwin.model.text.units import format_duration
+    from hpctwin.model.text import format_duration
     from hpctwin_papers.s_raps.redeeming import TRICKS
 
     if json:

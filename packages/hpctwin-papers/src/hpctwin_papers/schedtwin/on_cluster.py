@@ -31,7 +31,7 @@ def on_cluster(
     from hpctwin.errors import ConfigError
     from hpctwin.generate.four_phase import four_phase
     from hpctwin.model import check_folder
-    from hpctwin.model.text.progress import progress_bar
+    from hpctwin.model.text import progress_bar
     from hpctwin.twin.service.comparison import TWIN
     from hpctwin.twin.settings.config import TwinConfig
     from hpctwin_papers.schedtwin.live import clock_speed, run_live, twins_part

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from hpctwin.errors import FormatError
 from hpctwin.model import Cluster, Partition
-from hpctwin.model.input.settings import first_fault
+from hpctwin.model.settings import first_fault
 from hpctwin.rms.pbs.listing.jobs import (
     STATES,
     LargestNode,

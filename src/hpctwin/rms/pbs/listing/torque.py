@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hpctwin.errors import FormatError
-from hpctwin.model.text.hostlist import expand
+from hpctwin.model.text import expand
 from hpctwin.rms.pbs.listing.output import integer, resources
 
 __all__ = ["as_pbs", "is_nodes_file", "is_torque", "nodes_file", "nodes_xml", "properties_of"]

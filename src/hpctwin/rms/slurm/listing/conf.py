@@ -15,7 +15,7 @@ from itertools import takewhile
 from pathlib import Path
 
 from hpctwin.errors import ConfigError
-from hpctwin.model.files.files import cause
+from hpctwin.model.files import cause
 from hpctwin.rms.site.findings import TAKEN, Setting
 
 __all__ = [

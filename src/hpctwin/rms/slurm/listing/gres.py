@@ -10,8 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from hpctwin.model.requests.consumables import GPU_TYPE, NOT_CONSUMED, check_names
-from hpctwin.model.requests.gres import parse_gres
+from hpctwin.model.requests.resources import GPU_TYPE, NOT_CONSUMED, check_names, parse_gres
 
 __all__ = [
     "MB",

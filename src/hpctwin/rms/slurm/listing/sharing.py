@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hpctwin.model.requests.consumables import GPU_TYPE
+from hpctwin.model.requests.resources import GPU_TYPE
 from hpctwin.rms.slurm.listing.gres import (
     consumables_of,
     gpu_types,

@@ -1,26 +1,109 @@
-"""Write files whole or not at all, and folders together or not at all.
+"""Files: written whole or not at all, written in parts, or locked.
 
-Libraries do so for single files (atomicwrites is abandoned by its author), but none handles
-folders, pipes and modes.
+Libraries write single files whole (atomicwrites is abandoned by its author), but none handles
+folders, pipes and modes. The library filelock locks in the same way, but does not say who has the
+lock, as messages must.
 """
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import io
 import os
 import secrets
 import shutil
+import socket
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, Self
 
 from hpctwin._version import __version__
 from hpctwin.errors import HpctwinError, OutputError
 
+if TYPE_CHECKING:
+    import polars as pl
+
 __all__ = [
-    "check_file", "check_folder", "other_format", "put_file", "write_atomically", "write_folder",
-]  # fmt: skip
+    "FileLock",
+    "Parts",
+    "check_file",
+    "check_folder",
+    "other_format",
+    "put_file",
+    "write_atomically",
+    "write_folder",
+]
+
+
+class FileLock:
+    """A lock that the system takes back when its holder dies, for any reason.
+
+    The file itself stays and means nothing; it names the last holder, for messages only. Over NFS
+    the server keeps the lock, so it holds between hosts (unless mounted with ``local_lock``).
+
+    Args:
+        path: File; created with mode 0600.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file: int | None = None
+
+    def take(self) -> str | None:
+        """Take the lock if it is free; return the reason if that fails."""
+        if self.held():
+            return None
+        self.release()
+        # A file that was deleted between opening and locking would lock nothing.
+        for _ in range(10):
+            try:
+                flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+                self._file = os.open(self.path, flags, 0o600)
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                holder = self._holder()
+                self.release()
+                if error.errno in (errno.EWOULDBLOCK, errno.EACCES) and holder:
+                    return f"{holder} has the lock {self.path}"
+                return f"{self.path}: cannot be locked: {error.strerror}"
+            if self.held():
+                me = f"process {os.getpid()} on {socket.gethostname()}\n".encode()
+                os.ftruncate(self._file, 0)
+                os.pwrite(self._file, me, 0)
+                return None
+            self.release()
+        return f"{self.path}: is deleted again and again"
+
+    def held(self) -> bool:
+        """Return whether this object has the lock, and the file is still at its path."""
+        if self._file is None:
+            return False
+        try:
+            mine, there = os.fstat(self._file), os.stat(self.path)
+        except OSError:
+            return False
+        return (mine.st_dev, mine.st_ino) == (there.st_dev, there.st_ino)
+
+    def release(self) -> None:
+        """Release the lock."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def _holder(self) -> str:
+        """Return the holder's name from the file."""
+        if self._file is None:
+            return ""
+        try:
+            return (
+                os.pread(self._file, 200, 0).decode(errors="replace").strip() or "another process"
+            )
+        except OSError:
+            return "another process"
+
 
 _LONGEST_STEM = (
     180  # with prefix and suffix, a temporary name stays within the 255 bytes of file systems
@@ -217,3 +300,75 @@ def other_format(path: Path, found: object, reads: int, writer: object = None) -
         f"{path}: of format {found}{by}; this is hpctwin {__version__}, which reads format {reads}: use the "
         "version that wrote it, or make it anew"
     )
+
+
+class Parts:
+    """Parquet files by table in a folder; a context manager.
+
+    The files are ``TABLE/part-000000.parquet`` and so on.
+
+    Args:
+        folder: Folder; `begin` creates it if it is missing.
+
+    Raises:
+        OutputError: It has parts already, or could not be created.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        there = next(folder.glob("*/part-*.parquet"), None)
+        if there is not None:
+            raise OutputError(there, "it is of another run; take another folder, or remove it")
+        check_folder(folder)
+        self.written: dict[str, int] = {}
+        self._thread = ThreadPoolExecutor(1, "hpctwin-parts")
+        self._last: Future[None] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.shutdown()
+
+    def begin(self) -> None:
+        """Create the folder.
+
+        Raises:
+            OutputError: It cannot be created.
+        """
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OutputError(self.folder, error.strerror or str(error)) from error
+
+    def write(self, **tables: pl.DataFrame) -> None:
+        """Write the next part of some tables.
+
+        If a part is being written, this one follows after it.
+
+        Raises:
+            OutputError: This or the previous part could not be written.
+        """
+        self.finish()
+        self._last = self._thread.submit(self._write, tables)
+
+    def finish(self) -> None:
+        """Wait until all is written.
+
+        Raises:
+            OutputError: It could not be written.
+        """
+        if self._last is not None:
+            last, self._last = self._last, None
+            last.result()
+
+    def _write(self, tables: dict[str, pl.DataFrame]) -> None:
+        for name, table in tables.items():
+            if not len(table) and name in self.written:
+                continue
+            number = self.written.get(name, 0)
+            path = self.folder / name / f"part-{number:06}.parquet"
+            path.parent.mkdir(exist_ok=True)
+            with write_atomically(path) as file:
+                table.write_parquet(file, compression="zstd", compression_level=1)
+            self.written[name] = number + 1

@@ -1,11 +1,40 @@
-"""Attributes that are computed on first access, and kept."""
+"""Attributes computed on first access, or attached by a higher package."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any, Generic, Self, TypeVar, overload
 
-__all__ = ["kept"]
+__all__ = ["Attached", "attach", "kept"]
+
+_MAKERS: dict[str, str] = {}
+
+
+class Attached:
+    """An attribute that a higher package creates on its first use."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = f"{owner.__name__}.{name}"
+
+    def __get__(self, instance: object | None, owner: type) -> Any:
+        if instance is None:
+            return self
+        if self._name not in _MAKERS:
+            raise AttributeError(f"nothing is attached as {self._name}")
+        module, _, function = _MAKERS[self._name].partition(":")
+        return getattr(importlib.import_module(module), function)(instance)
+
+
+def attach(attribute: str, maker: str) -> None:
+    """Register the function that creates an attribute.
+
+    Args:
+        attribute: Class and name, such as ``Result.plot``.
+        maker: Function of the instance, as ``module:function``; imported on first use.
+    """
+    _MAKERS[attribute] = maker
+
 
 T = TypeVar("T")
 
