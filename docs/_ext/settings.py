@@ -31,7 +31,7 @@ FILES: dict[str, tuple[type[BaseModel], str]] = {
     "A machine": (
         Cluster,
         "`--cluster FILE`, `cluster.yaml`; more in [clusters](../how-to/describe-a-cluster.md), "
-        "[energy](../energy.md#the-machine) and [systems](systems.md)",
+        "[power](../how-to/power-price-and-carbon.md#1-describe-the-power-of-nodes) and [systems](systems.md)",
     ),
     "A policy": (PolicyFile, "`-p FILE`, `policy.yaml`; more in [policies](policies.md)"),
     "Columns of a table": (
@@ -42,12 +42,18 @@ FILES: dict[str, tuple[type[BaseModel], str]] = {
         TwinConfig,
         "`twin.yaml`; more in [the live twin](../how-to/configure-the-twin.md) and [in operation](../how-to/operate-and-upgrade.md)",
     ),
-    "Several clusters": (Facility, "`facility.yaml`; more in [several clusters](../how-to/simulate-several-clusters.md)"),
+    "Several clusters": (
+        Facility,
+        "`facility.yaml`; more in [several clusters](../how-to/simulate-several-clusters.md)",
+    ),
     "Several clusters, live": (
         LiveFacility,
         "`live.yaml`; more in [several clusters](../how-to/simulate-several-clusters.md#live)",
     ),
-    "A sweep": (SweepSettings, "`hpctwin sweep FILE`; more in [many simulations](../how-to/run-many-simulations.md)"),
+    "A sweep": (
+        SweepSettings,
+        "`hpctwin sweep FILE`; more in [many simulations](../how-to/run-many-simulations.md)",
+    ),
     "A search": (
         SearchSettings,
         "`hpctwin policy search FILE`; more in "

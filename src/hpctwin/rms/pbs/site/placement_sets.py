@@ -4,7 +4,7 @@ They apply to jobs without ``place=group=``.
 
 Source:
     PBS Professional 2022.1 Administrator's Guide, "Placement sets"; OpenPBS 23.06: a queue's key
-    replaces the server's. docs/engine.md, "One group of nodes", explains which set a job gets.
+    replaces the server's. docs/reference/rules/shared-nodes.md, "One group of nodes", explains which set a job gets.
 """
 
 from __future__ import annotations
