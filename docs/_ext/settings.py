@@ -40,22 +40,29 @@ FILES: dict[str, tuple[type[BaseModel], str]] = {
     ),
     "A twin": (
         TwinConfig,
-        "`twin.yaml`; more in [the live twin](../how-to/configure-the-twin.md) and [in operation](../how-to/operate-and-upgrade.md)",
+        "`twin.yaml`; more in [configure the twin](../how-to/configure-the-twin.md) and "
+        "[operate and upgrade](../how-to/operate-and-upgrade.md)",
     ),
-    "Several clusters": (Facility, "`facility.yaml`; more in [several clusters](../how-to/simulate-several-clusters.md)"),
+    "Several clusters": (
+        Facility,
+        "`facility.yaml`; more in [several clusters](../how-to/simulate-several-clusters.md)",
+    ),
     "Several clusters, live": (
         LiveFacility,
-        "`live.yaml`; more in [several clusters](../how-to/simulate-several-clusters.md#live)",
+        "`live.yaml`; more in [several clusters](../how-to/simulate-several-clusters.md#3-place-jobs-live)",
     ),
-    "A sweep": (SweepSettings, "`hpctwin sweep FILE`; more in [many simulations](../how-to/run-many-simulations.md)"),
+    "A sweep": (
+        SweepSettings,
+        "`hpctwin sweep FILE`; more in [many simulations](../how-to/run-many-simulations.md)",
+    ),
     "A search": (
         SearchSettings,
         "`hpctwin policy search FILE`; more in "
-        "[many simulations](../how-to/run-many-simulations.md#looking-for-a-policy)",
+        "[many simulations](../how-to/run-many-simulations.md#search-for-a-policy)",
     ),
     "A cooling plant": (
         Fmu,
-        "`--cooling-fmu FILE`; more in [systems](systems.md#a-plant-of-ones-own)",
+        "`--cooling-fmu FILE`; more in [systems](systems.md#a-custom-plant)",
     ),
 }
 """What each file is checked by, and where it is told of."""

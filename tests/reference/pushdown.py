@@ -1,4 +1,7 @@
-"""The pass ``pushdown``, from §III of Goyal and Pavithra and docs/reference/adaptive-policies.md; its queues are plain lists."""
+"""The pass ``pushdown`` with plain lists as queues.
+
+Sources: §III of Goyal and Pavithra, and docs/reference/adaptive-policies.md.
+"""
 
 from __future__ import annotations
 

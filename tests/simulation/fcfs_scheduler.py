@@ -1,4 +1,7 @@
-"""A scheduler in plain Python, as docs/how-to/connect-an-external-scheduler.md has it: first come, first served, or EASY."""
+"""External scheduler in plain Python: first come, first served, or EASY.
+
+The protocol is in docs/how-to/connect-an-external-scheduler.md.
+"""
 
 import json
 import sys

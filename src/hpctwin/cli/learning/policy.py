@@ -149,7 +149,8 @@ def search(
     Several runs at a time share the work, also on several hosts with the same folder.
 
     Args:
-        config: YAML file of the search (docs/how-to/run-many-simulations.md); its paths are relative to its folder.
+        config: YAML file of the search (docs/how-to/run-many-simulations.md); its paths are
+            relative to its folder.
         out: Folder for the trials and the resulting policies; default out/NAME of the file.
         workers: Number of policies tried in parallel.
         plot: Write a chart of all trials to this file, .png, .svg or .pdf.

@@ -102,7 +102,8 @@ def simulate_command(
             low-power:accounts.json or budget=5000:accounts.json (docs/accounts.md). The default
             order is then priority.
         scheduler: External scheduler instead of a policy: a program that speaks JSON lines, or the
-            address of a Batsim scheduler, as in batsim:tcp://127.0.0.1:28000 (docs/how-to/connect-an-external-scheduler.md).
+            address of a Batsim scheduler, as in batsim:tcp://127.0.0.1:28000
+            (docs/how-to/connect-an-external-scheduler.md).
         scheduler_every: Call the scheduler only in steps of this time, such as 60s; default at each
             event.
         sizing: Rule for node counts of malleable jobs by --price or --carbon, instead of a policy,

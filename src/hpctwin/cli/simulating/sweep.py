@@ -41,7 +41,8 @@ def sweep_command(
     as simulations finish. The same command resumes an interrupted sweep.
 
     Args:
-        config: YAML file of the sweep (docs/how-to/run-many-simulations.md); its paths are relative to its folder.
+        config: YAML file of the sweep (docs/how-to/run-many-simulations.md); its paths are
+            relative to its folder.
         out: Folder for the rows; default out/NAME of the file.
         plot: Write a chart to this file, .png, .svg or .pdf.
         metric: Metric for table and chart, instead of the file's. Repeatable.

@@ -1,8 +1,9 @@
 """PAS: its 5,000 jobs under its policy, its baselines and hpctwin's, with its Table I.
 
 Source: Goyal and Pavithra, "Dynamic Adapting Scheduling for HPC", §III to §V. Times are
-    milliseconds, as
-there. docs/reference/adaptive-policies.md lists the points that the paper leaves open, and the choice made for each.
+    milliseconds, as there.
+
+docs/reference/adaptive-policies.md lists the points that the paper leaves open, and the choices.
 """
 
 from __future__ import annotations

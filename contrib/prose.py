@@ -1,4 +1,4 @@
-"""Check the language of documentation pages: ``python tools/prose.py [--show] [PAGE ...]``.
+"""Check the language of documentation pages: ``python contrib/prose.py [--show] [PAGE ...]``.
 
 Prints one line per page and exits with 1 if a page breaks a rule of CONTRIBUTING.md:
 
@@ -74,7 +74,10 @@ def faults(page: Path) -> tuple[str, list[str]]:
             found.append(f"{where}:{number}: heading {head[1]!r} ends with a full stop or a colon")
     share = 100 * len(long) / max(1, len(parts))
     rate = 1000 * len(hits) / max(1, words)
-    return f"{where:52} {words:6} words {rate:5.1f} avoided {mean:5.1f} mean {share:5.1f} % long", found
+    return (
+        f"{where:52} {words:6} words {rate:5.1f} avoided {mean:5.1f} mean {share:5.1f} % long",
+        found,
+    )
 
 
 def main() -> None:
