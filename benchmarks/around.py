@@ -1,7 +1,7 @@
 """What it costs around the scheduling, against size: `python benchmarks/around.py [--figure FILE] [case …]`.
 
-`--page docs/evidence/cost.md` measures the cases in the page's tables and fills these in; the
-figure has them and the case read.
+`--page docs/evidence/cost.md` measures the cases of that page's tables, and fills them in; the figure has
+them and the case read.
 
 All cases if none is named. CPU time, the least of some runs; the last line of a case is the exponent of a
 line fitted in logarithms. `--large` goes to the largest sizes, which takes some GB and minutes.

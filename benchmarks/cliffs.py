@@ -1,9 +1,7 @@
-"""Cost of a long queue: `python benchmarks/cliffs.py` prints a table.
+"""Cost of long queues: `python benchmarks/cliffs.py` prints a table of docs/evidence/long-queues.md.
 
-The page is docs/evidence/long-queues.md.
-
-`python benchmarks/cliffs.py --page docs/evidence/long-queues.md --figure docs/images/cliffs.png`
-measures all tables of the page again, with the options before each, and draws each.
+`python benchmarks/cliffs.py --page docs/evidence/long-queues.md --figure docs/images/cliffs.png` measures all
+of the page anew, with the options that stand before each, and draws each.
 
 So many jobs are submitted within an hour to 1,000 nodes, so that nearly all of them wait. Least CPU time of
 the engine of some runs; the exponent is that of the line through the last half of the points of a log-log

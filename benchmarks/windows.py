@@ -1,10 +1,9 @@
-"""Cost of maintenance windows: `python benchmarks/windows.py` prints its table.
+"""Cost of maintenance windows: `python benchmarks/windows.py` prints a table of docs/evidence/long-queues.md.
 
-`python benchmarks/windows.py --page docs/evidence/long-queues.md` fills in the page's table.
-20,000 jobs of a month on 1,000 nodes (those of slurm_month.py), and N windows of an hour on ten of
-the nodes: one each day from the first on, so that most are in the future, or each a second after the
-other, so that most are past. With a power policy the nodes have a sleep state. Least CPU time of the
-engine of three runs.
+`python benchmarks/windows.py --page docs/evidence/long-queues.md` updates it. 20,000 jobs of a month on
+1,000 nodes (those of slurm_month.py), and so many windows of an hour on ten of the nodes: one each day from
+the first on, so that most are to come; or of a second one after the other, so that most are past. Where the
+policy switches nodes, they have a sleep state. Least CPU time of the engine of three runs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The pass ``pushdown`` with plain lists as queues.
-
-Sources: §III of Goyal and Pavithra, and docs/reference/adaptive-policies.md.
-"""
+"""The pass ``pushdown`` of Goyal and Pavithra, §III, and docs/reference/adaptive-policies.md."""
 
 from __future__ import annotations
 

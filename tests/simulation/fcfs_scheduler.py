@@ -1,7 +1,4 @@
-"""External scheduler in plain Python: first come, first served, or EASY.
-
-The protocol is in docs/how-to/connect-an-external-scheduler.md.
-"""
+"""The scheduler of docs/how-to/connect-an-external-scheduler.md in plain Python: FCFS or EASY."""
 
 import json
 import sys
