@@ -1,101 +1,167 @@
-"""Check the language of documentation pages: ``python contrib/prose.py [--show] [PAGE ...]``.
+"""Check the language of documentation, docstrings, comments and messages: `make prose`.
 
-Prints one line per page and exits with 1 if a page breaks a rule of CONTRIBUTING.md:
-
-- at most one word of ``AVOID`` per 1,000 words,
-- a mean sentence of at most 18 words, and at most 5 % of sentences above 30,
-- no line above 100 characters, except in tables, code and links,
-- headings in sentence case.
-
-Code, tables and links' targets do not count as sentences. Pages in ``EXEMPT`` have not been rewritten yet.
+Findings are words that hpctwin does not use, sentences above 30 words, and wide lines of Markdown.
+`contrib/prose.json` has the number of findings in each file that is not finished. A file with more
+findings than that fails; `python contrib/prose.py --record` stores lower numbers.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
+import io
+import json
 import re
 import sys
+import tokenize
+from collections.abc import Iterator
 from pathlib import Path
 
+__all__ = ["findings", "main", "sentences"]
+
 ROOT = Path(__file__).resolve().parent.parent
-EXEMPT: tuple[str, ...] = ()
-AVOID = re.compile(
-    r"\b(who|whom|whoever|anybody|somebody|nobody|everybody|no one"
-    r"|so (?:many|long|often|much)(?! that| as)|tells?|told|telling|foretell|foretold|reckon\w*|anew"
-    r"|mend(?:ed|s)?|left out|beside|of (?:one's|their|its|your) own|of (?:which|whom)"
-    r"|(?:lies?|lain|laid)(?! (?:in|at) the)|goe?s? on|comes? back|those (?:that|who))\b"
-    r"|(?:^|[.:;,] )what (?:is|was|a|the|it|they|one)\b",
-    re.IGNORECASE | re.MULTILINE,
-)
-PAGES = [
-    page
-    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    if "/_" not in page.as_posix()
-]
+RECORD = ROOT / "contrib/prose.json"
+MAX_WORDS = 30
+MAX_LINE = 100
+LONG_IN_REFERENCE = 0.05
+
+WORDS = {
+    r"\b(who|whom|whoever|whose turn|anybody|somebody|nobody|everybody|no one)\b": "job, user, no job",
+    r"\bso (many|long|often|much)\b(?! that| as)": "N, for T, every T",
+    r"\b(tells?|told|telling)\b": "reports, shows, says",
+    r"\b(foretell|foretold)\b": "predict",
+    r"\breckon\w*\b": "estimate, compute, count",
+    r"\banew\b": "again, from scratch",
+    r"\bmend(ed|s)?\b": "fix",
+    r"\bleft out\b": "omitted, ignored, skipped",
+    r"\bbeside\b": "next to",
+    r"\bof (one's|their|its|your) own\b": "custom",
+    r"\bof (which|whom)\b": "a sentence of its own",
+    r"\b(lies?|lain|laid)\b(?! (in|at) the)": "is allocated, is placed",
+    r"\b(goe?s? on|come[s]? back)\b": "continues, returns",
+    r"\bthose (that|who)\b": "jobs that, users who",
+    r"(?:^|[.:;,] )what (is|was|a|the|it|they|one)\b": "start with the subject",
+    r"\b(taken over|took over|takes over)\b": "imported",
+    r"\b(modelled|behaviour|licences?|utilisation|normalise\w*|neighbour\w*)\b": "American spelling",
+}
 
 
-def sentences(text: str) -> list[str]:
-    """Return the sentences of a page; list items, headings and cells of tables end sentences."""
-    text = re.sub(r"^(```|~~~).*?^\1", "", text, flags=re.DOTALL | re.MULTILINE)
-    text = re.sub(r"\]\([^)]*\)", "]", text)
-    text = re.sub(r"^(\s*\|.*|#+ .*|---.*|:\w+:.*|\(.*\)=)$", "\n", text, flags=re.MULTILINE)
-    text = re.sub(r"^\s*([-*]|\d+\.) ", "\n\n", text, flags=re.MULTILINE)
-    text = re.sub(r"`[^`]*`", "code", text)
-    parts = re.split(r"\n\s*\n|(?<=[.:;!?])[)\"*]*\s+", text)
-    return [part for part in (" ".join(part.split()) for part in parts) if len(part.split()) > 2]
+def sentences(text: str) -> Iterator[tuple[int, str]]:
+    """Yield each sentence of a Markdown text with its line, without code, tables and headings."""
+    paragraph: list[str] = []
+    begin, fenced = 1, False
+    for number, line in enumerate([*text.splitlines(), ""], 1):
+        if line.lstrip().startswith(("```", "~~~", ":::")):
+            fenced = not fenced and not line.lstrip().startswith(":::")
+            line = ""
+        starts_item = bool(re.match(r"\s*([-*+]|\d+\.) ", line))
+        if (
+            fenced
+            or not line.strip()
+            or line.lstrip().startswith(("#", "|", "<", ">"))
+            or starts_item
+        ):
+            yield from _split(begin, " ".join(paragraph))
+            paragraph = []
+        if fenced or not line.strip() or line.lstrip().startswith(("#", "|", "<")):
+            continue
+        if not paragraph:
+            begin = number
+        paragraph.append(re.sub(r"^\s*([-*+]|\d+\.|>) ?", "", line).strip())
 
 
-def faults(page: Path) -> tuple[str, list[str]]:
-    """Return a page's figures as one line of text, and each break of a rule as one line."""
-    text = page.read_text()
-    where = page.relative_to(ROOT).as_posix()
-    found: list[str] = []
-    words = len(text.split())
-    hits = list(AVOID.finditer(text))
-    if len(hits) > max(1, words / 1000):
-        for hit in hits:
-            line = text.count("\n", 0, hit.start()) + 1
-            found.append(f"{where}:{line}: avoid {hit[0].strip()!r}")
-    parts = sentences(text)
-    lengths = [len(part.split()) for part in parts]
-    mean = sum(lengths) / max(1, len(lengths))
-    long = [part for part, length in zip(parts, lengths, strict=True) if length > 30]
-    if mean > 18:
-        found.append(f"{where}: the mean sentence has {mean:.1f} words, more than 18")
-    if len(long) > max(1, 0.05 * len(parts)):
-        found += [f"{where}: {len(part.split())} words: {part[:70]}…" for part in long]
-    code = False
-    for number, line in enumerate(text.splitlines(), 1):
-        code ^= line.lstrip().startswith("```")
-        plain = re.sub(r"\]\([^)]*\)|https?://\S+", "", line)
-        if len(plain) > 100 and not code and not line.lstrip().startswith("|"):
-            found.append(f"{where}:{number}: {len(line)} characters, more than 100")
-        if not code and (head := re.match(r"#+ (.*[.:])$", line)):
-            found.append(f"{where}:{number}: heading {head[1]!r} ends with a full stop or a colon")
-    share = 100 * len(long) / max(1, len(parts))
-    rate = 1000 * len(hits) / max(1, words)
-    return (
-        f"{where:52} {words:6} words {rate:5.1f} avoided {mean:5.1f} mean {share:5.1f} % long",
-        found,
-    )
+def _split(line: int, paragraph: str) -> Iterator[tuple[int, str]]:
+    text = re.sub(r"`[^`]*`", "CODE", re.sub(r"\]\([^)]*\)|[\[\]]", "", paragraph))
+    for one in re.split(r"(?<=[.!?:])\s+(?=[A-Z\"(*`])", text):
+        if one.strip():
+            yield line, one.strip()
 
 
-def main() -> None:
-    """Check the pages of the command line, by default all."""
+def words(sentence: str) -> int:
+    """Return the number of words of a sentence; code counts as one word."""
+    return len(re.findall(r"[\w'’–-]*\w[\w'’-]*", sentence))
+
+
+def findings(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the line and the text of each finding in a file of Markdown or Python."""
+    text = path.read_text()
+    if path.suffix == ".py":
+        for line, one in _texts(text):
+            yield from _wrong_words(line, one)
+        return
+    found = list(sentences(text))
+    for line, one in found:
+        yield from _wrong_words(line, one)
+    long = [(line, one) for line, one in found if words(one) > MAX_WORDS]
+    if len(long) > LONG_IN_REFERENCE * len(found) or not _is_reference(path):
+        for line, one in long:
+            yield line, f"{words(one)} words in a sentence, at most {MAX_WORDS}: {one[:60]}…"
+    fenced = False
+    for line, one in enumerate(text.splitlines(), 1):
+        fenced ^= one.lstrip().startswith("```")
+        if (
+            len(one) > MAX_LINE
+            and not fenced
+            and not one.lstrip().startswith(("|", "[", "![", "<"))
+        ):
+            yield line, f"{len(one)} characters in a line, at most {MAX_LINE}"
+
+
+def _is_reference(path: Path) -> bool:
+    return bool({"reference", "evidence", "project"} & set(path.parts))
+
+
+def _wrong_words(line: int, text: str) -> Iterator[tuple[int, str]]:
+    for rule, instead in WORDS.items():
+        for match in re.finditer(rule, text, re.IGNORECASE):
+            at = line + text[: match.start()].count("\n")
+            yield at, f"{match.group().strip()!r}: write {instead}"
+
+
+def _texts(source: str) -> Iterator[tuple[int, str]]:
+    """Yield comments, docstrings, and other texts of at least four words, with their lines."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Constant(value=str(text)) if len(text.split()) > 3:
+                yield node.lineno, text
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
+
+
+def files() -> list[Path]:
+    """Return the files to check."""
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("packages/*/*.md")]
+    code = [*(ROOT / "src").rglob("*.py"), *ROOT.glob("packages/*/src/**/*.py")]
+    built = {"_build", "_gallery", "CODE_OF_CONDUCT.md"}
+    return sorted(path for path in pages + code if not built & set(path.parts))
+
+
+def main() -> int:
+    """Print findings beyond the recorded numbers; return 1 if there are any."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("pages", nargs="*", type=Path)
-    parser.add_argument("--show", action="store_true", help="Print the figures of every page.")
+    parser.add_argument("paths", nargs="*", type=Path, help="Print all findings of these files.")
+    parser.add_argument("--record", action="store_true", help="Store the numbers of findings.")
     asked = parser.parse_args()
-    broken = 0
-    for page in [one.resolve() for one in asked.pages] or PAGES:
-        figures, found = faults(page)
-        if asked.show:
-            print(figures)
-        if page.relative_to(ROOT).as_posix() not in EXEMPT:
-            broken += len(found)
-            print(*found, sep="\n", end="\n" if found else "")
-    sys.exit(broken > 0)
+    if asked.paths:
+        for path in asked.paths:
+            for line, text in sorted(findings(path.resolve())):
+                print(f"{path}:{line}: {text}")
+        return 0
+    known: dict[str, int] = json.loads(RECORD.read_text()) if RECORD.is_file() else {}
+    counted, failed = {}, False
+    for path in files():
+        name, found = path.relative_to(ROOT).as_posix(), sorted(findings(path))
+        counted[name] = len(found)
+        if len(found) > known.get(name, 0) and not asked.record:
+            failed = True
+            for line, text in found:
+                print(f"{name}:{line}: {text}")
+    if asked.record:
+        left = {name: count for name, count in counted.items() if count}
+        RECORD.write_text(json.dumps(left, indent=1) + "\n")
+    return int(failed)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
