@@ -14,7 +14,7 @@ export HPCTWIN_GOLDEN ?= $(if $(wildcard $(SHARED)/golden),$(abspath $(SHARED)/g
 # What processes import is kept compiled, and so are the tests' assertions: else each process does it again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test lint compiled bounds-compiled unit bounds bench properties docs package container pythons oldest clean
+.PHONY: run test lint prose compiled bounds-compiled unit bounds bench properties docs package container pythons oldest clean
 
 run: $(VENV)/run
 	$(BIN)/hpctwin demo
@@ -29,6 +29,11 @@ lint: $(VENV)/dev
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/python contrib/prose.py
+
+# The language of documentation, docstrings, comments and messages; one file: python contrib/prose.py FILE
+prose: $(VENV)/dev
+	$(BIN)/python contrib/prose.py
 
 # Beforehand: else each of pytest's processes would compile the engine for itself.
 compiled: $(VENV)/dev

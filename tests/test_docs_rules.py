@@ -14,7 +14,7 @@ from hpctwin import Cluster, Workload
 from hpctwin.energy import Orders
 from hpctwin.errors import ConfigError
 from hpctwin.model import PowerCap
-from hpctwin.model.workload.usage import NODE_W, Usage
+from hpctwin.model.workload.jobs import NODE_W, Usage
 from hpctwin.policies import make_policy
 from hpctwin.simulation import refusals
 from hpctwin.simulation.refusals import (

@@ -14,7 +14,7 @@ from hpctwin import Cluster, errors, simulate
 from hpctwin.metrics import Accounts, read_accounts
 from hpctwin.model import Category, NodeGroup, Workload
 from hpctwin.model.cluster.node_group import Mode
-from hpctwin.model.cluster.racks import Component
+from hpctwin.model.cluster.power import Component
 from tests import strategies
 from tests.examples import examples
 

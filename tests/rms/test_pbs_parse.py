@@ -14,15 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpctwin.errors import FormatError, HpctwinError
-from hpctwin.rms.pbs.listing.output import read_output
-from hpctwin.rms.pbs.listing.parse import Found, cluster_snapshot, own_estimates, server_attributes
-from hpctwin.rms.pbs.listing.request import (
+from hpctwin.rms.pbs.listing.output import (
     memory_gb,
     nodes_needed,
     parse_duration,
     parse_select,
+    read_output,
     vnodes,
 )
+from hpctwin.rms.pbs.listing.parse import Found, cluster_snapshot, own_estimates, server_attributes
 from tests.examples import examples
 from tests.rms.recorded import PBS
 

@@ -13,7 +13,7 @@ from tests.metrics.test_accounts import ten_jobs
 
 from hpctwin import Cluster, errors, simulate
 from hpctwin.metrics import Accounts
-from hpctwin.metrics.studies.accounts import MEANS
+from hpctwin.metrics.accounts import MEANS
 from hpctwin.model import Category, Workload
 from hpctwin_papers.s_raps.incentive_rules import INCENTIVES, rewarded
 

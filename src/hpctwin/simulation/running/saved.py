@@ -19,7 +19,7 @@ from hpctwin.energy.power.modes import ModeChange
 from hpctwin.engine.state.layout import STATE
 from hpctwin.errors import HpctwinError, SimulationError
 from hpctwin.model import Cluster, Workload, write_atomically
-from hpctwin.model.files.files import other_format
+from hpctwin.model.files import other_format
 from hpctwin.policies import Policy, parse_policy
 from hpctwin.simulation.lowering.power_states import Outside
 from hpctwin.simulation.state.base import SimulationBase

@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from hpctwin.engine.operations.clock import stop_at_start_of
 from hpctwin.model import MS_PER_S, Cluster, Workload
-from hpctwin.model.input.arguments import check_arguments
-from hpctwin.model.text.progress import progress_bar
+from hpctwin.model.arguments import check_arguments
+from hpctwin.model.text import progress_bar
 from hpctwin.model.workload.dependencies import chain_text, doomed_by
 from hpctwin.policies import Policy, PolicyLike
 from hpctwin.simulation.lowering.preemption import suspends
@@ -124,7 +124,7 @@ class Simulation(SimulationBase):
         if self.sizing is not None:
             return self.sizing.advance(self, go_on, until_s=until_s, instants=instants)
         if cap is not None and cap.lower_modes:
-            from hpctwin.simulation.running.cap_fitting import ModeFitting
+            from hpctwin.simulation.running.control import ModeFitting
 
             return ModeFitting(cap, self).advance(go_on, until_s=until_s, instants=instants)
         if control is not None:
@@ -165,7 +165,7 @@ class Simulation(SimulationBase):
         Raises:
             SimulationError: A node is in another state, does not exist, or has no sleep state.
         """
-        from hpctwin.simulation.state.node_control import switch
+        from hpctwin.simulation.running.control import switch
 
         switch(self, on=on, off=off)
 
@@ -183,7 +183,7 @@ class Simulation(SimulationBase):
             UnknownNameError: There is no such group or mode.
             SimulationError: There is a power cap, which counts with the modes at the beginning.
         """
-        from hpctwin.simulation.state.node_control import set_mode
+        from hpctwin.simulation.running.control import set_mode
 
         set_mode(self, group, mode)
 

@@ -27,8 +27,8 @@ from hpctwin.engine.state.node_speeds import speed_columns
 from hpctwin.engine.state.sim import Decided, Sim
 from hpctwin.errors import ArgumentError, ConfigError, SimulationError, in_brief
 from hpctwin.model import NEVER_MS, Cluster, Workload, to_ms
-from hpctwin.model.demand.requested_totals import as_features, in_whole_nodes
-from hpctwin.model.input.arguments import check_arguments
+from hpctwin.model.arguments import check_arguments
+from hpctwin.model.demand import as_features, in_whole_nodes
 from hpctwin.policies import (
     OrderingLike,
     PlacementLike,

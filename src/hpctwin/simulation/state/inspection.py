@@ -12,7 +12,7 @@ from hpctwin.engine.operations.job_history import submitted_ms
 from hpctwin.engine.state.sim import Sim
 from hpctwin.errors import SimulationError
 from hpctwin.model import MS_PER_S, Cluster, Workload, format_duration, to_ms
-from hpctwin.model.text.shown import Shown
+from hpctwin.model.text import Shown
 from hpctwin.policies import Policy
 from hpctwin.simulation.lowering import power_states
 from hpctwin.simulation.lowering.outages import Outages

@@ -11,7 +11,7 @@ import polars as pl
 
 from hpctwin.errors import ConfigError, UnknownNameError
 from hpctwin.metrics import Accounts
-from hpctwin.metrics.studies.accounts import AccountsBy
+from hpctwin.metrics.accounts import AccountsBy
 from hpctwin.model import Cluster, Workload
 from hpctwin.simulation import Result, replay, simulate
 from hpctwin.simulation.running.options import RunOptions, spelled_out
