@@ -1,4 +1,4 @@
-"""How fast node power states are simulated: `python benchmarks/energy.py` prints docs/energy.md's figures.
+"""How fast node power states are simulated: `python benchmarks/energy.py` prints docs/how-to/power-price-and-carbon.md's figures.
 
 The NASA workload needs HPCTWIN_TRACES; it is left out without, and it is said.
 """

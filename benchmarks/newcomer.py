@@ -1,8 +1,8 @@
 """Walk through the documentation as a newcomer: a new environment, an empty home, every command and block in order.
 
     python benchmarks/newcomer.py                   # builds a wheel of this tree, installs it, walks
-    python benchmarks/newcomer.py --page twin.md    # one page, or some
-    python benchmarks/newcomer.py --keep /tmp/walk --from facility.md       # go on where an earlier walk has been
+    python benchmarks/newcomer.py --page serve-the-web-page.md    # one page, or some
+    python benchmarks/newcomer.py --keep /tmp/walk --from cost.md  # continue an earlier walk
 
 Each page is walked in a folder of its own that holds what a newcomer has: traces, a machine, settings. What needs a real resource
 manager, root, a network or data that cannot be given away is listed with its reason. Ends with 1 if anything failed.
@@ -29,8 +29,11 @@ from typing import NamedTuple
 ROOT = Path(__file__).parent.parent
 PAGES = [
     ROOT / "README.md", ROOT / "docs/index.md",
-    *(page for page in sorted((ROOT / "docs").glob("[!_]*.md")) if page.name != "index.md"),
-    ROOT / "docs/reference/command-line.md",
+    *(
+        page
+        for page in sorted((ROOT / "docs").rglob("*.md"))
+        if "/_" not in page.as_posix() and page.name != "index.md"
+    ),
 ]  # fmt: skip
 EXTRAS = "live,energy,learn,train,search,web,mcp"
 NOT_HERE = {
@@ -39,7 +42,7 @@ NOT_HERE = {
     r"workload download": "needs the network",
     r"/etc/hpctwin/|/var/lib/hpctwin/|/opt/hpctwin": "needs root, on the host of a service",
     r"rms pbs (un)?install$": "needs a PBS server",
-    r"rms probe": "needs a resource manager",
+    r"rms probe|rms slurm|^\s*sacct|^\s*sacctmgr": "needs a resource manager",
     r"experiment schedtwin --(on|stored)|schedtwin_live": "needs a real Slurm",
     r"experiment (spars|surf|s-raps|cqsim-plus)\b": "needs traces that cannot be given away",
     r"experiment all": "needs all of them",

@@ -168,7 +168,7 @@ class Plots:
         if self._result.energy is None:
             raise SimulationError(
                 f"it is not known what nodes of cluster {self._result.cluster.name!r} draw, so there is no "
-                "power to draw: give 'modes' or 'components' of its nodes (docs/energy.md)"
+                "power to draw: give 'modes' or 'components' of its nodes (docs/how-to/power-price-and-carbon.md)"
             )
         return self._result.energy
 

@@ -83,6 +83,6 @@ def sizing_option(
     if workload.malleable is None:
         raise ConfigError(
             f"--sizing: no job of {workload.name} is malleable; give columns min_nodes, max_nodes, "
-            "suspendable (docs/malleable.md)"
+            "suspendable (docs/how-to/malleable-jobs.md)"
         )
     return parse_sizing(text, next(iter(series.values())), forecast)
