@@ -20,15 +20,18 @@ from hpctwin.facility import Facility
 from hpctwin.rms.records.events import event_schema
 from hpctwin.twin.settings.config import TwinConfig, config_schema
 from tests.conftest import lacking
+from tests.tutorial import Reader
 
 ROOT = Path(__file__).parent.parent
 PAGES = [
     ROOT / "README.md",
     *(page for page in sorted((ROOT / "docs").rglob("*.md")) if "/_" not in page.as_posix()),
 ]
+TUTORIALS = [ROOT / "README.md", *sorted((ROOT / "docs/get-started").glob("*.md"))]
 EXAMPLES = [
     pytest.param(page, number, id=f"{page.name}-{number}")
     for page in PAGES
+    if page not in TUTORIALS
     for number in range(len(re.findall(r"```python\n", page.read_text())))
 ]
 
@@ -52,6 +55,11 @@ def test_the_example_runs(
     script = tmp_path / "example.py"
     script.write_text(code)
     exec(compile(code, str(script), "exec", dont_inherit=True), {"__name__": "example"})
+
+
+@pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.name)
+def test_a_reader_of_a_tutorial_sees_what_it_shows(page: Path, tmp_path: Path) -> None:
+    Reader(tmp_path).follow(page.read_text())
 
 
 def test_the_cluster_page_shows_a_valid_cluster(tmp_path: Path) -> None:
@@ -101,14 +109,20 @@ def test_the_published_schema_is_that_of_the_code(name: str, made) -> None:
 
 
 def test_the_twin_page_shows_a_valid_configuration(tmp_path: Path) -> None:
-    (text,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/how-to/configure-the-twin.md").read_text(), re.DOTALL)
+    (text,) = re.findall(
+        r"```yaml\n(.*?)```", (ROOT / "docs/how-to/configure-the-twin.md").read_text(), re.DOTALL
+    )
     path = tmp_path / "twin.yaml"
     path.write_text(text)
     assert TwinConfig.from_yaml(path).core.pool == ("wfp+easy", "fcfs+easy", "sjf+easy")
 
 
 def test_the_facility_page_shows_a_valid_facility(tmp_path: Path) -> None:
-    (text,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/how-to/simulate-several-clusters.md").read_text(), re.DOTALL)
+    (text,) = re.findall(
+        r"```yaml\n(.*?)```",
+        (ROOT / "docs/how-to/simulate-several-clusters.md").read_text(),
+        re.DOTALL,
+    )
     path = tmp_path / "facility.yaml"
     path.write_text(text)
     assert Facility.from_yaml(path).names == ["polaris", "theta"]

@@ -42,12 +42,18 @@ FILES: dict[str, tuple[type[BaseModel], str]] = {
         TwinConfig,
         "`twin.yaml`; more in [the live twin](../how-to/configure-the-twin.md) and [in operation](../how-to/operate-and-upgrade.md)",
     ),
-    "Several clusters": (Facility, "`facility.yaml`; more in [several clusters](../how-to/simulate-several-clusters.md)"),
+    "Several clusters": (
+        Facility,
+        "`facility.yaml`; more in [several clusters](../how-to/simulate-several-clusters.md)",
+    ),
     "Several clusters, live": (
         LiveFacility,
         "`live.yaml`; more in [several clusters](../how-to/simulate-several-clusters.md#live)",
     ),
-    "A sweep": (SweepSettings, "`hpctwin sweep FILE`; more in [many simulations](../how-to/run-many-simulations.md)"),
+    "A sweep": (
+        SweepSettings,
+        "`hpctwin sweep FILE`; more in [many simulations](../how-to/run-many-simulations.md)",
+    ),
     "A search": (
         SearchSettings,
         "`hpctwin policy search FILE`; more in "
