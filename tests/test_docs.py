@@ -20,6 +20,7 @@ from hpctwin.facility import Facility
 from hpctwin.rms.records.events import event_schema
 from hpctwin.twin.settings.config import TwinConfig, config_schema
 from tests.conftest import lacking
+from tests.example_slurm import write_commands
 from tests.tutorial import Reader
 
 ROOT = Path(__file__).parent.parent
@@ -59,7 +60,10 @@ def test_the_example_runs(
 
 @pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.name)
 def test_a_reader_of_a_tutorial_sees_what_it_shows(page: Path, tmp_path: Path) -> None:
-    Reader(tmp_path).follow(page.read_text())
+    slurm = tmp_path / "slurm"
+    write_commands(slurm)
+    (tmp_path / "empty").mkdir()
+    Reader(tmp_path / "empty", slurm).follow(page.read_text())
 
 
 def test_the_cluster_page_shows_a_valid_cluster(tmp_path: Path) -> None:
