@@ -18,7 +18,9 @@ from hpctwin import generate, simulate
 
 RECORDED = Path(__file__).parent / "rms/recorded/slurm-26.05-whole.json.gz"
 START = datetime.datetime(2026, 10, 1, tzinfo=datetime.UTC)
-HEADER = "JobID|Submit|Start|End|ElapsedRaw|TimelimitRaw|NNodes|AllocCPUS|User|Account|Partition|State"
+HEADER = (
+    "JobID|Submit|Start|End|ElapsedRaw|TimelimitRaw|NNodes|AllocCPUS|User|Account|Partition|State"
+)
 NODES = 64
 SETTINGS = {
     "ClusterName": "example", "PriorityType": "priority/basic", "SchedulerParameters": "(null)",
@@ -33,8 +35,14 @@ def write_commands(folder: Path) -> None:
     for key, value in SETTINGS.items():
         config = re.sub(rf"(?m)^{key}( *)= .*$", rf"{key}\1= {value}", config)
     (node, *_) = recorded["scontrol show node"].split("\n\n")
-    node = re.sub(r"Partitions=\S+", "Partitions=main", node).replace("RealMemory=100", "RealMemory=256000")
-    node = node.replace("IDLE+PLANNED", "IDLE").replace("AvailableFeatures=a,ib", "AvailableFeatures=(null)").replace("ActiveFeatures=a,ib", "ActiveFeatures=(null)")
+    node = re.sub(r"Partitions=\S+", "Partitions=main", node).replace(
+        "RealMemory=100", "RealMemory=256000"
+    )
+    node = (
+        node.replace("IDLE+PLANNED", "IDLE")
+        .replace("AvailableFeatures=a,ib", "AvailableFeatures=(null)")
+        .replace("ActiveFeatures=a,ib", "ActiveFeatures=(null)")
+    )
     (partition,) = (
         one for one in recorded["scontrol show partition"].split("\n\n") if "Name=main" in one
     )
