@@ -10,7 +10,6 @@ import datetime
 import gzip
 import json
 import re
-import shlex
 import sys
 from pathlib import Path
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import configparser
 import json
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
@@ -64,6 +65,14 @@ def test_a_reader_of_a_tutorial_sees_what_it_shows(page: Path, tmp_path: Path) -
     write_commands(slurm)
     (tmp_path / "empty").mkdir()
     Reader(tmp_path / "empty", slurm).follow(page.read_text())
+
+
+@pytest.mark.parametrize(
+    "name", ["backfilling", "cluster", "control-loop", "leases", "policy-grammar", "power-states"]
+)
+def test_a_diagram_is_the_one_that_its_script_draws(name: str) -> None:
+    drawn = runpy.run_path(str(ROOT / "docs/images/diagrams.py"))["DIAGRAMS"][name]()
+    assert drawn == (ROOT / f"docs/images/{name}.svg").read_text(), "python docs/images/diagrams.py"
 
 
 def test_the_cluster_page_shows_a_valid_cluster(tmp_path: Path) -> None:

@@ -245,12 +245,42 @@ def cluster() -> str:
     return to.svg()
 
 
+def power_states() -> str:
+    """Draw the power of a node over time, state by state."""
+    to = Drawing(860, 260, "Power of a node as it idles, switches off, sleeps and wakes")
+    floor, x = 190, 60
+    for width, watts, lines, kind in (
+        (150, 130, ("computing",), "c2 bar"),
+        (120, 64, ("idle", "timeout"), "c5 bar"),
+        (95, 90, ("switching", "off"), "c1 bar"),
+        (160, 10, (), "c0 bar"),
+        (115, 110, ("switching", "on"), "c1 bar"),
+        (130, 130, ("computing",), "c2 bar"),
+    ):
+        to.box(x, floor - watts, width, watts, lines, kind)
+        x += width
+    to.text(505, floor - 22, "asleep", "bold")
+    to.line(f"M50 40V{floor}H850", "line")
+    to.text(50, 30, "power", "soft")
+    to.text(845, floor + 20, "time", "soft", "end")
+    for x, text in (
+        (210, "job ends"),
+        (330, "timeout is over"),
+        (585, "node is woken"),
+        (700, "job starts"),
+    ):
+        to.line(f"M{x} {floor}v10", "line")
+        to.text(x, floor + 26, text, "soft")
+    return to.svg()
+
+
 DIAGRAMS = {
     "control-loop": control_loop,
     "leases": leases,
     "backfilling": backfilling,
     "policy-grammar": policy_grammar,
     "cluster": cluster,
+    "power-states": power_states,
 }
 
 if __name__ == "__main__":
