@@ -4,7 +4,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PAPERS := packages/hpctwin-papers
+PACKAGES := packages/hpctwin-sizing packages/hpctwin-papers
+EDITABLE := $(PACKAGES:%=-e %)
 # Real traces and other simulators' outputs, where this machine has them.
 SHARED := ../shared
 export HPCTWIN_TRACES ?= $(if $(wildcard $(SHARED)/data),$(abspath $(SHARED)/data))
@@ -13,7 +14,7 @@ export HPCTWIN_GOLDEN ?= $(if $(wildcard $(SHARED)/golden),$(abspath $(SHARED)/g
 # What processes import is kept compiled, and so are the tests' assertions: else each process does it again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test lint compiled bounds-compiled unit bounds bench properties docs package container pythons oldest clean
+.PHONY: run test lint prose compiled bounds-compiled unit bounds bench properties docs package container pythons oldest clean
 
 run: $(VENV)/run
 	$(BIN)/hpctwin demo
@@ -28,6 +29,11 @@ lint: $(VENV)/dev
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/python contrib/prose.py
+
+# The language of documentation, docstrings, comments and messages; one file: python contrib/prose.py FILE
+prose: $(VENV)/dev
+	$(BIN)/python contrib/prose.py
 
 # Beforehand: else each of pytest's processes would compile the engine for itself.
 compiled: $(VENV)/dev
@@ -45,7 +51,7 @@ unit: compiled
 NO_ENGINE := tests/engine/test_numba.py tests/engine/test_startup.py tests/energy/test_calibration.py \
 	tests/energy/test_cooling.py tests/energy/test_platform.py
 bounds: bounds-compiled
-	NUMBA_BOUNDSCHECK=1 nice $(BIN)/python -m pytest -q -n 2 --dist worksteal tests/engine tests/energy tests/learn/test_many.py $(PAPERS)/tests/test_spars.py $(NO_ENGINE:%=--ignore=%)
+	NUMBA_BOUNDSCHECK=1 nice $(BIN)/python -m pytest -q -n 2 --dist worksteal tests/engine tests/energy tests/learn/test_many.py packages/hpctwin-sizing/tests packages/hpctwin-papers/tests/test_spars.py $(NO_ENGINE:%=--ignore=%)
 
 bench: $(VENV)/dev
 	$(BIN)/python benchmarks/engine.py
@@ -84,7 +90,7 @@ TESTERS := pytest pytest-xdist hypothesis ipykernel
 pythons: $(VENV)/release
 	set -e; for version in $(PYTHONS); do \
 	  $(VENV)/tools/bin/uv venv -q --clear --python $$version $(VENV)/python-$$version; \
-	  $(UV) --python $(VENV)/python-$$version -e '.[$(USED)]' -e $(PAPERS) $(TESTERS); \
+	  $(UV) --python $(VENV)/python-$$version -e '.[$(USED)]' $(EDITABLE) $(TESTERS); \
 	  $(VENV)/python-$$version/bin/python -m pytest -q -p no:cacheprovider $(MEETING); \
 	done
 
@@ -92,7 +98,7 @@ pythons: $(VENV)/release
 # PyTorch is some gigabytes.
 oldest: $(VENV)/release
 	$(VENV)/tools/bin/uv venv -q --clear --python 3.11 $(VENV)/oldest
-	$(UV) --python $(VENV)/oldest --resolution lowest-direct -e '.[$(USED)]' -e $(PAPERS)
+	$(UV) --python $(VENV)/oldest --resolution lowest-direct -e '.[$(USED)]' $(EDITABLE)
 	$(UV) --python $(VENV)/oldest $(TESTERS)
 	$(VENV)/oldest/bin/python -m pytest -q -p no:cacheprovider -W ignore::DeprecationWarning $(MEETING)
 
@@ -102,15 +108,15 @@ $(VENV)/release: pyproject.toml
 	$(VENV)/tools/bin/python -m pip install -q --disable-pip-version-check $(RELEASE)
 	touch $@
 
-$(VENV)/run: pyproject.toml $(PAPERS)/pyproject.toml
+$(VENV)/run: pyproject.toml $(PACKAGES:%=%/pyproject.toml)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q --disable-pip-version-check -e . -e $(PAPERS)
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e . $(EDITABLE)
 	touch $@
 
 # Packages are compiled as far as they are imported, which is a quarter of them.
-$(VENV)/dev: pyproject.toml $(PAPERS)/pyproject.toml
+$(VENV)/dev: pyproject.toml $(PACKAGES:%=%/pyproject.toml)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q --disable-pip-version-check --no-compile -e '.[dev,docs]' -e $(PAPERS)
+	$(BIN)/python -m pip install -q --disable-pip-version-check --no-compile -e '.[dev,docs]' $(EDITABLE)
 	touch $@
 
 clean:

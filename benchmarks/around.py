@@ -1,6 +1,6 @@
 """What it costs around the scheduling, against size: `python benchmarks/around.py [--figure FILE] [case …]`.
 
-`--page docs/evidence/cost.md` measures the cases of which the page has tables, and fills these in; the figure has
+`--page docs/evidence/cost.md` measures the cases of that page's tables, and fills them in; the figure has
 them and the case read.
 
 All cases if none is named. CPU time, the least of some runs; the last line of a case is the exponent of a

@@ -1,6 +1,6 @@
-"""What a long queue costs: `python benchmarks/cliffs.py` prints a table as those of docs/evidence/long-queues.md.
+"""Cost of long queues: `python benchmarks/cliffs.py` prints a table of docs/evidence/long-queues.md.
 
-`python benchmarks/cliffs.py --page docs/evidence/long-queues.md --figure docs/images/cliffs.png` measures all tables
+`python benchmarks/cliffs.py --page docs/evidence/long-queues.md --figure docs/images/cliffs.png` measures all
 of the page anew, with the options that stand before each, and draws each.
 
 So many jobs are submitted within an hour to 1,000 nodes, so that nearly all of them wait. Least CPU time of

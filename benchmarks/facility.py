@@ -1,4 +1,4 @@
-"""How fast a facility decides: `python benchmarks/facility.py` prints the table of docs/how-to/simulate-several-clusters.md.
+"""How fast a facility decides: `python benchmarks/facility.py` prints the table of docs/evidence/facility.md.
 
 Cases on real traces need HPCTWIN_TRACES; without it a generated year stands in, and it is said.
 """

@@ -33,7 +33,7 @@ import numpy as np
 
 from hpctwin import Workload, generate
 from hpctwin.formats import write_workload
-from hpctwin.formats.clusters.files import read_cluster
+from hpctwin.formats.clusters import read_cluster
 from hpctwin.learn import JobSelection, PowerManagement, many
 
 NODES, TOGETHER = 128, 64

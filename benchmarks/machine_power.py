@@ -12,7 +12,7 @@ import time
 import numpy as np
 
 from hpctwin import Simulation, Workload, generate, read_cluster
-from hpctwin.model.workload.usage import Usage
+from hpctwin.model.workload.jobs import Usage
 
 
 def frontier_days(days: float, jobs: int, seed: int = 0) -> Workload:

@@ -1,6 +1,6 @@
 """How fast jobs with dependencies and shared resources are scheduled: `python benchmarks/pas.py`.
 
-It prints the table of docs/how-to/schedule-workflows.md: the workload of the PAS paper, 20 % of whose jobs depend on another,
+It prints the table of docs/evidence/cost.md: the PAS paper's workload, 20 % of whose jobs depend on another,
 from reading no file to the finished table of jobs. Orderings are compiled before; the engine too.
 """
 

@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from hpctwin.report.exports.perfetto import Slices, write_perfetto
+from hpctwin.report.exports import Slices, write_perfetto
 
 NODES = 10_000
 EVERY_MS, LASTS_MS, NS_PER_MS = 1000, 900, 1_000_000

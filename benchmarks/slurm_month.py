@@ -22,6 +22,7 @@ POLICIES = (
     "fcfs+slurm",
     "multifactor:size=100+slurm",
     "fcfs+slurm:bf_max_job_test=100",
+    "fcfs+slurm@contiguous",
 )
 
 

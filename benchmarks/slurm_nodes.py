@@ -24,7 +24,7 @@ from hpctwin.model import Cluster, Workload
 from hpctwin.rms.site_import.folder import import_site
 from hpctwin.rms.slurm.listing.allocations import parts_held
 from hpctwin.simulation import Simulation
-from hpctwin.simulation.running.present import Running, begin_at
+from hpctwin.simulation.running.incremental import Running, begin_at
 
 NOBODY = np.zeros(0, np.int64)
 JOB = re.compile(r"JobId=(\d+)(?:_\d+\((\d+)\))?")

@@ -45,7 +45,7 @@ from tests.rms.slurm_cluster import QUICK, SlurmCluster
 
 import mixed_jobs
 from hpctwin import Cluster, Workload, simulate
-from hpctwin.model.text.hostlist import expand
+from hpctwin.model.text import expand
 from hpctwin.rms.placement.node_capacity import Room
 from hpctwin.rms.records.records import JobSpec
 from hpctwin.rms.slurm.listing.allocations import parts_held

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from hpctwin import Cluster, Simulation, generate
-from hpctwin.report.pages.folder import write_run
+from hpctwin.report.pages.run import write_run
 
 FRAMES = """async ([step, seconds]) => {
   const canvas = document.getElementById("gantt"), box = canvas.getBoundingClientRect();

@@ -1,6 +1,6 @@
-"""What maintenance windows cost: `python benchmarks/windows.py` prints the table of docs/evidence/long-queues.md.
+"""Cost of maintenance windows: `python benchmarks/windows.py` prints a table of docs/evidence/long-queues.md.
 
-`python benchmarks/windows.py --page docs/evidence/long-queues.md` measures it anew there. 20,000 jobs of a month on
+`python benchmarks/windows.py --page docs/evidence/long-queues.md` updates it. 20,000 jobs of a month on
 1,000 nodes (those of slurm_month.py), and so many windows of an hour on ten of the nodes: one each day from
 the first on, so that most are to come; or of a second one after the other, so that most are past. Where the
 policy switches nodes, they have a sleep state. Least CPU time of the engine of three runs.

@@ -50,9 +50,9 @@ def run(*command: str | Path, cwd: Path = ROOT) -> str:
 
 
 def built(into: Path) -> Path:
-    """Build hpctwin and hpctwin-papers, check what was built, and return hpctwin's wheel."""
+    """Build hpctwin and its packages, check what was built, and return hpctwin's wheel."""
     shutil.rmtree(into, ignore_errors=True)
-    for project in (ROOT, ROOT / "packages/hpctwin-papers"):
+    for project in (ROOT, *sorted((ROOT / "packages").iterdir())):
         run(sys.executable, "-m", "build", "--outdir", into, project)
     files = sorted(into.iterdir())
     run(sys.executable, "-m", "twine", "check", "--strict", *files)

@@ -23,8 +23,8 @@ __all__ = ["Fork", "fork"]
 
 ROOT = Path(__file__).parents[1]
 MODULES = (
-    "hpctwin.cli.live.twin", "hpctwin.formats.clusters.files", "hpctwin.generate",
-    "hpctwin.rms.emulated.settings", "hpctwin.rms.emulated.server", "hpctwin.rms.pbs.settings",
+    "hpctwin.cli.live.twin", "hpctwin.formats.clusters", "hpctwin.generate",
+    "hpctwin.rms.emulated.client", "hpctwin.rms.emulated.server", "hpctwin.rms.pbs.settings",
     "hpctwin.rms.slurm.settings", "hpctwin.simulation", "hpctwin.twin.emulated",
     "hpctwin.twin.facility.service", "hpctwin.twin.service.runner", "hpctwin.twin.service.service",
 )  # fmt: skip

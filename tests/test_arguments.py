@@ -16,7 +16,7 @@ import pytest
 import hpctwin
 from hpctwin import Cluster, Simulation, Workload
 from hpctwin.energy import Series
-from hpctwin.errors import HpctwinError
+from hpctwin.errors import ArgumentError, HpctwinError
 from hpctwin.model import Dependencies, DependencyKind, NodeGroup
 from hpctwin.model.cluster.cluster import Partition, Reservation
 
@@ -180,3 +180,8 @@ def test_a_column_that_cannot_be_names_argument_value_and_form(
     with pytest.raises(HpctwinError) as caught:
         Workload.build(**{**COLUMNS, **given})
     assert told in str(caught.value)
+
+
+def test_a_function_as_a_sizing_is_refused_with_what_to_install() -> None:
+    with pytest.raises(ArgumentError, match=r"sizing is <function .*give hpctwin_sizing\.Sizing"):
+        Simulation(JOBS, MACHINE, sizing=lambda view: None)  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -75,10 +76,15 @@ def test_a_diagram_is_the_one_that_its_script_draws(name: str) -> None:
     assert drawn == (ROOT / f"docs/images/{name}.svg").read_text(), "python docs/images/diagrams.py"
 
 
+def yaml_of(page: str) -> list[str]:
+    """The blocks of YAML of a page, without their indentation in lists."""
+    found = re.findall(r"```yaml\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+    return [textwrap.dedent(one) for one in found]
+
+
 def test_the_cluster_page_shows_a_valid_cluster(tmp_path: Path) -> None:
-    text, preemption = re.findall(
-        r"```yaml\n(.*?)```", (ROOT / "docs/how-to/describe-a-cluster.md").read_text(), re.DOTALL
-    )
+    (text,) = yaml_of("docs/how-to/describe-a-cluster.md")
+    (preemption,) = yaml_of("docs/how-to/set-limits-and-preemption.md")
     path = tmp_path / "cluster.yaml"
     path.write_text(text)
     assert Cluster.from_yaml(path).node_count == 128
@@ -112,7 +118,7 @@ def test_links_of_a_page_lead_to_a_file_and_a_heading(page: Path) -> None:
 
 
 def test_a_heading_is_named_as_links_name_it() -> None:
-    assert "2-compare-advise" in anchors(ROOT / "docs/how-to/deploy-next-to-slurm.md")
+    assert "0-probe" in anchors(ROOT / "docs/how-to/deploy-next-to-slurm.md")
 
 
 @pytest.mark.parametrize(("name", "made"), [("events", event_schema), ("twin", config_schema)])
@@ -122,20 +128,14 @@ def test_the_published_schema_is_that_of_the_code(name: str, made) -> None:
 
 
 def test_the_twin_page_shows_a_valid_configuration(tmp_path: Path) -> None:
-    (text,) = re.findall(
-        r"```yaml\n(.*?)```", (ROOT / "docs/how-to/configure-the-twin.md").read_text(), re.DOTALL
-    )
+    (text,) = yaml_of("docs/how-to/configure-the-twin.md")
     path = tmp_path / "twin.yaml"
     path.write_text(text)
     assert TwinConfig.from_yaml(path).core.pool == ("wfp+easy", "fcfs+easy", "sjf+easy")
 
 
 def test_the_facility_page_shows_a_valid_facility(tmp_path: Path) -> None:
-    (text,) = re.findall(
-        r"```yaml\n(.*?)```",
-        (ROOT / "docs/how-to/simulate-several-clusters.md").read_text(),
-        re.DOTALL,
-    )
+    (text,) = yaml_of("docs/how-to/simulate-several-clusters.md")
     path = tmp_path / "facility.yaml"
     path.write_text(text)
     assert Facility.from_yaml(path).names == ["polaris", "theta"]
@@ -144,7 +144,7 @@ def test_the_facility_page_shows_a_valid_facility(tmp_path: Path) -> None:
 def command_lines(text: str) -> Iterator[list[str]]:
     """What follows ``hpctwin`` in each command of a shell's text, without what only the shell reads."""
     for line in re.sub(r"\\\n", " ", text).splitlines():
-        words = shlex.split(line.removeprefix("$ "), comments=True)
+        words = shlex.split(line.strip().removeprefix("$ "), comments=True)
         command: list[str] = []
         for word in [*words, ";"]:
             if word in {"&&", "||", "|", "&", ";", ">", ">>", "<"}:

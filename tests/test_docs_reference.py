@@ -7,12 +7,16 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hpctwin.cli.app import app
 from hpctwin.cli.manual import command_helps, manual_page
+from hpctwin.model.settings import field_help
+from hpctwin.rms.records.events import event_schema
 
 DOCS = Path(__file__).parent.parent / "docs"
 sys.path.insert(0, str(DOCS / "_ext"))
@@ -60,10 +64,30 @@ def test_the_public_rooms_are_in_the_reference() -> None:
 def test_every_key_of_a_file_of_settings_is_explained(file: str) -> None:
     page = "\n".join(settings.page())
     for model in settings.models(settings.FILES[file][0]):
-        told = settings.help_of(model)
+        told = field_help(model)
         for name, field in model.model_fields.items():
             assert told.get(name), f"{model.__name__} says nothing of {name}"
             assert f"\n| `{field.alias or name}` | " in page
+
+
+def described(schema: Any) -> Iterator[tuple[str, bool]]:
+    """Yield each property of a JSON Schema, and whether it has a description."""
+    for name, one in [("", schema), *schema.get("$defs", {}).items()]:
+        for key, entry in one.get("properties", {}).items():
+            yield f"{name}.{key}", bool(entry.get("description"))
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        *(pytest.param(root.model_json_schema(), id=name) for name, (root, _) in settings.FILES.items()),
+        pytest.param(event_schema(), id="events"),
+    ],
+)  # fmt: skip
+def test_every_property_of_a_schema_has_a_description(schema: Any) -> None:
+    found = dict(described(schema))
+    assert found
+    assert [name for name, has in found.items() if not has] == []
 
 
 def test_the_manual_page_has_every_command_and_option() -> None:

@@ -259,11 +259,15 @@ def test_version_licence_and_dependencies_are_the_same_in_all_files_that_tell_th
     conda = yaml.safe_load((ROOT / "contrib/conda/recipe.yaml").read_text())
     versions = {citation["version"], zenodo["version"], conda["context"]["version"]}
     assert versions == {__version__}
-    papers = tomllib.loads((ROOT / "packages/hpctwin-papers/pyproject.toml").read_text())["project"]
-    assert papers["version"] == __version__
-    assert papers["dependencies"] == [f"hpctwin=={__version__}"]
-    assert papers["license"] == PROJECT["license"]
-    assert papers["requires-python"] == PROJECT["requires-python"]
+    for name, others in (("hpctwin-sizing", []), ("hpctwin-papers", ["hpctwin-sizing"])):
+        folder = ROOT / "packages" / name
+        project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+        assert project["name"] == name
+        assert project["version"] == __version__
+        assert project["dependencies"] == [f"{one}=={__version__}" for one in ("hpctwin", *others)]
+        assert project["license"] == PROJECT["license"]
+        assert project["requires-python"] == PROJECT["requires-python"]
+        assert (folder / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
     assert {citation["license"], zenodo["license"], conda["about"]["license"]} == {
         PROJECT["license"]
     }

@@ -15,15 +15,14 @@ from hpctwin.report.accessor import Plots
 
 SOURCES = Path(hpctwin.__file__).parent
 WRITERS = {
-    "model/files/files.py": "the writer",
-    "model/files/file_lock.py": "a lock holds its file open",
-    "model/files/trusted.py": "SQLite writes what is for its owner only",
+    "model/files.py": "the writer; a lock holds its file open",
+    "model/trusted.py": "SQLite writes what is for its owner only",
     "formats/archive.py": "a download that was cut off goes on where it was",
     "rms/site_import/folder.py": "a command writes into a folder for this alone",
     "rms/gate.py": "a script that lives as long as the submission",
     "rms/pbs/hook.py": "runs within PBS, without us",
     "rms/polling/spool.py": "what came in while a file was put aside goes behind",
-    "twin/following/recording.py": "a record grows by lines",
+    "twin/following/bus.py": "a record grows by lines",
     "cli/app.py": "nowhere: /dev/null",
     "cli/data/import_site.py": "a salt is for its owner only, and never written over",
 }

@@ -9,7 +9,7 @@ from hpctwin.twin.what_if.objective import METRICS as OBJECTIVES
 
 __all__ = ["TABLES", "filled", "setup"]
 
-PAGE = "metrics"
+PAGE = "reference/metrics"
 
 
 def job_table() -> Iterator[str]:

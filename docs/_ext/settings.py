@@ -18,20 +18,20 @@ from hpctwin.energy.cooling.fmu import Fmu
 from hpctwin.facility.config import Facility
 from hpctwin.formats.tables.mapped import Columns
 from hpctwin.model import Cluster, PowerCap
-from hpctwin.model.input.settings import Duration
+from hpctwin.model.settings import Duration, field_help
 from hpctwin.policies.policy import PolicyFile
 from hpctwin.sweep import SearchSettings, SweepSettings
-from hpctwin.twin.facility.config import LiveFacility
+from hpctwin.twin.facility.service import LiveFacility
 from hpctwin.twin.settings.config import TwinConfig
 
-__all__ = ["FILES", "help_of", "models", "page", "setup"]
+__all__ = ["FILES", "models", "page", "setup"]
 
 PAGE = "reference/settings"
 FILES: dict[str, tuple[type[BaseModel], str]] = {
     "A machine": (
         Cluster,
         "`--cluster FILE`, `cluster.yaml`; more in [clusters](../how-to/describe-a-cluster.md), "
-        "[energy](../energy.md#the-machine) and [systems](systems.md)",
+        "[energy](../energy.md) and [systems](systems.md)",
     ),
     "A policy": (PolicyFile, "`-p FILE`, `policy.yaml`; more in [policies](policies.md)"),
     "Columns of a table": (
@@ -40,7 +40,8 @@ FILES: dict[str, tuple[type[BaseModel], str]] = {
     ),
     "A twin": (
         TwinConfig,
-        "`twin.yaml`; more in [the live twin](../how-to/configure-the-twin.md) and [in operation](../how-to/operate-and-upgrade.md)",
+        "`twin.yaml`; more in [the live twin](../how-to/configure-the-twin.md) "
+        "and [in operation](../how-to/operate-and-upgrade.md)",
     ),
     "Several clusters": (
         Facility,
@@ -76,19 +77,6 @@ def models(root: type[BaseModel]) -> list[type[BaseModel]]:
     return found
 
 
-def help_of(model: type[BaseModel]) -> dict[str, str]:
-    """What the docstrings of a model and of its bases say of its fields."""
-    told: dict[str, str] = {}
-    for one in reversed(model.__mro__):
-        _, _, args = inspect.cleandoc(one.__doc__ or "").partition("\nArgs:\n")
-        args = re.split(r"\n(?=\S)", args)[0]
-        for names, text in re.findall(
-            r"^    (\w+(?:, \w+)*): (.*(?:\n {5,}.*)*)", args, re.MULTILINE
-        ):
-            told.update(dict.fromkeys(names.split(", "), " ".join(text.split())))
-    return told
-
-
 def page() -> Iterator[str]:
     """Lines of Markdown: a heading for each file, a table for each model."""
     told: dict[type[BaseModel], str] = {}
@@ -104,7 +92,7 @@ def page() -> Iterator[str]:
 
 
 def _table(model: type[BaseModel]) -> Iterator[str]:
-    meaning = help_of(model)
+    meaning = field_help(model)
     yield from ("| key | what | default | meaning |", "|---|---|---|---|")
     for name, field in model.model_fields.items():
         text = meaning.get(name, field.description or "")

@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hpctwin._version import __version__
-from hpctwin.attached import attach
+from hpctwin.attributes import attach
 from hpctwin.lazy import lazy_names
 
 if TYPE_CHECKING:
     from hpctwin.errors import HpctwinError
     from hpctwin.formats import read_workload, write_workload
-    from hpctwin.formats.clusters.files import read_cluster
+    from hpctwin.formats.clusters import read_cluster
     from hpctwin.generate import generate
     from hpctwin.model import Cluster, Workload
     from hpctwin.policies import Policy, formula, make_policy, multifactor, ordering, parse_policy
@@ -51,7 +51,7 @@ __getattr__, __dir__ = lazy_names(
     {
         "errors": ("HpctwinError",),
         "formats": ("read_workload", "write_workload"),
-        "formats.clusters.files": ("read_cluster",),
+        "formats.clusters": ("read_cluster",),
         "generate": ("generate",),
         "model": ("Cluster", "Workload"),
         "policies": ("Policy", "formula", "make_policy", "multifactor", "ordering", "parse_policy"),

@@ -63,7 +63,7 @@ def test_extras_for_users_are_told_and_lines_fit_the_terminal(
     ]
     monkeypatch.setattr(metadata, "requires", lambda name: [*wanted, "numpy>=1"])
     monkeypatch.setattr(metadata, "version", lambda name: "1.2.3")
-    monkeypatch.setattr("hpctwin.cli.output.output.screen", lambda: SimpleNamespace(width=60))
+    monkeypatch.setattr("hpctwin.cli.output.screen", lambda: SimpleNamespace(width=60))
     assert run("doctor") == 0
     shown = capsys.readouterr().out
     assert set(re.findall(r"\[(\w+)\]", shown)) == {"web"}

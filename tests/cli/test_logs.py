@@ -9,7 +9,7 @@ from datetime import datetime
 
 import pytest
 
-from hpctwin.cli.output.logs import LogOptions
+from hpctwin.cli.logs import LogOptions
 from tests.cli.test_shape import COMMANDS, options
 
 logger = logging.getLogger("hpctwin.twin.some")

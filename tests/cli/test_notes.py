@@ -11,10 +11,10 @@ import pytest
 
 from hpctwin import simulate, simulate_stream
 from hpctwin.formats import read_workload
-from hpctwin.formats.clusters.files import read_cluster
+from hpctwin.formats.clusters import read_cluster
 from hpctwin.learn.prediction import load_predictor
 from hpctwin.model import Cluster, ReadNotes, Workload
-from hpctwin.model.demand.unused import unused
+from hpctwin.model.demand import unused
 from tests.cli.test_cli import run
 from tests.energy.test_outputs import config as spars  # noqa: F401 - a fixture
 from tests.energy.test_platform import BATSIM, spars_machine

@@ -14,8 +14,8 @@ import pytest
 from rich.console import Console
 
 from hpctwin import generate, write_workload
-from hpctwin.cli.output.output import print_lines
-from hpctwin.policies.agents.network import Network
+from hpctwin.cli.output import print_lines
+from hpctwin.policies.agents import Network
 from tests.cli.test_cli import run
 
 
@@ -139,7 +139,7 @@ def test_a_list_loses_no_word_on_a_narrow_terminal(
         tmp_path / f"{name}.safetensors"
     )
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("hpctwin.cli.output.output.screen", lambda: Console(width=50))
+    monkeypatch.setattr("hpctwin.cli.output.screen", lambda: Console(width=50))
     assert run("agent", "list") == 0
     shown = capsys.readouterr().out
     assert max(map(len, shown.splitlines())) <= 50

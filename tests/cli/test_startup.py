@@ -5,17 +5,20 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
 from hpctwin import Workload, write_workload
+from hpctwin.cli.plugins import option_from
+from hpctwin.errors import ConfigError
 from tests.test_package import IMPORTED
 
 OF_EXTRAS = {*IMPORTED.values(), "dask"}
 OF_OTHER_RUNS = {
     "hpctwin.energy.accounts", "hpctwin.energy.prices", "hpctwin.facility", "hpctwin.formats.accounting",
-    "hpctwin.formats.datasets", "hpctwin.generate", "hpctwin.learn", "hpctwin.metrics.studies",
+    "hpctwin.formats.datasets", "hpctwin.generate", "hpctwin.learn", "hpctwin.metrics.comparison",
     "hpctwin.policies.agents", "hpctwin.report.figures", "hpctwin.report.pages",
     "hpctwin.simulation.lowering.shared_nodes", "hpctwin.simulation.replays",
     "hpctwin.simulation.streaming", "hpctwin.sweep", "hpctwin.twin",
@@ -91,21 +94,39 @@ def test_help_of_a_command_loads_nothing_of_its_extra(command: str) -> None:
     assert not loaded_by(main, *command.split(), "--help") & {"numba", "matplotlib", *OF_EXTRAS}
 
 
-@pytest.mark.parametrize("command", ["experiment list --json", "experiment", "incentives t.swf"])
-def test_without_its_package_a_command_says_what_to_install(command: str) -> None:
+COMMANDS_OF_PAPERS = "experiment and incentives need hpctwin-papers"
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("experiment list --json", COMMANDS_OF_PAPERS),
+        ("experiment", COMMANDS_OF_PAPERS),
+        ("incentives t.swf", COMMANDS_OF_PAPERS),
+        ("simulate {} -n 4 --sizing carbonscaler", "--sizing needs hpctwin-sizing"),
+        ("simulate {} -n 4 --reward energy:a.json", "--reward needs hpctwin-papers"),
+        ("compare {} -n 4 -p fcfs --reward energy:a.json", "--reward needs hpctwin-papers"),
+    ],
+)
+def test_without_its_package_a_command_or_option_says_what_to_install(
+    command: str, told: str, tmp_path: Path
+) -> None:
+    trace = tmp_path / "trace.swf"
+    write_workload(Workload.build(submit_s=[0], runtime_s=[5], nodes=[1]), trace)
     main = (
         "import sys; from importlib import metadata; "
         "metadata.entry_points = lambda **group: metadata.EntryPoints(); "
         "from hpctwin.cli import main; main(sys.argv[1:])"
     )
     done = subprocess.run(
-        [sys.executable, "-c", main, *command.split()], capture_output=True, text=True, check=False
+        [sys.executable, "-c", main, *command.format(trace).split()],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 2
-    assert done.stderr == (
-        "hpctwin: experiment and incentives need hpctwin-papers, which is not installed: "
-        "pip install hpctwin-papers\n"
-    )
+    package = told.split()[-1]
+    assert done.stderr == f"hpctwin: {told}, which is not installed: pip install {package}\n"
 
 
 def test_a_package_whose_commands_cannot_be_loaded_is_named_and_the_others_run(
@@ -124,3 +145,10 @@ def test_a_package_whose_commands_cannot_be_loaded_is_named_and_the_others_run(
     assert done.returncode == 0, done.stderr
     assert "wfp" in done.stdout
     assert "broken-plugin: its commands cannot be loaded" in done.stderr
+
+
+def test_an_option_whose_package_cannot_be_loaded_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    point = metadata.EntryPoint("sizing", "no_such_module:option", "hpctwin.options")
+    monkeypatch.setattr(metadata, "entry_points", lambda **_: metadata.EntryPoints([point]))
+    with pytest.raises(ConfigError, match=r"--sizing: hpctwin-sizing cannot be loaded \(No module"):
+        option_from("hpctwin-sizing", "sizing")

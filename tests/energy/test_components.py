@@ -22,8 +22,8 @@ from hpctwin.energy.power.losses import PARTS
 from hpctwin.errors import ConfigError, TraceError, WorkloadError
 from hpctwin.formats import read_workload, write_workload
 from hpctwin.model import NodeGroup
-from hpctwin.model.cluster.racks import Converter, node_w
-from hpctwin.model.workload.usage import NODE_W, Usage
+from hpctwin.model.cluster.power import Converter, node_w
+from hpctwin.model.workload.jobs import NODE_W, Usage
 
 watts = st.integers(1, 400)
 shares = st.sampled_from([0.0, 0.25, 0.3, 0.5, 0.9, 1.0])

@@ -23,7 +23,7 @@ from hpctwin.energy.cooling.model import (
     wet_bulb_means,
 )
 from hpctwin.errors import ConfigError
-from hpctwin.model.cluster.cooling import Cooling
+from hpctwin.model.cluster.power import Cooling
 
 PLANT = Cooling(
     liquid_share=0.9,

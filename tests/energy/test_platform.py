@@ -14,7 +14,7 @@ import yaml
 
 from hpctwin.energy.power.states import node_watts
 from hpctwin.errors import ConfigError
-from hpctwin.formats.clusters.files import read_cluster
+from hpctwin.formats.clusters import read_cluster
 from hpctwin.model import Cluster
 
 OURS = """

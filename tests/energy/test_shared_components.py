@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hpctwin import Cluster, Workload, simulate
 from hpctwin.energy.accounts.component_energy import ComponentEnergy
 from hpctwin.errors import ConfigError
-from hpctwin.model.cluster.racks import node_w
-from hpctwin.model.workload.usage import NODE_W, Usage
+from hpctwin.model.cluster.power import node_w
+from hpctwin.model.workload.jobs import NODE_W, Usage
 from hpctwin.simulation import replay
 
 MACHINE = Cluster.checked(

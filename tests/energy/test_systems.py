@@ -13,7 +13,7 @@ from hpctwin.energy.power.rating import constants, fed_w, machine_w, machine_w_s
 from hpctwin.errors import ConfigError
 from hpctwin.formats.datasets import DATASETS, write_sample
 from hpctwin.formats.systems import system_names
-from hpctwin.model.cluster.racks import Converter, Racks, node_w
+from hpctwin.model.cluster.power import Converter, Racks, node_w
 
 # Measured by running ExaDigiT/RAPS 6c142bf, idle and full: W of a node with its converter, kW of the machine.
 MEASURED = {

@@ -127,7 +127,7 @@ PATIENCE_S = 8
 
 
 def bounds_s(simulation: Simulation, patience_s: float) -> tuple[np.ndarray, np.ndarray]:
-    """Each job's wait since it was eligible, and the bound on it that docs/how-to/schedule-workflows.md states."""
+    """Each job's wait since it was eligible, and its bound of docs/reference/adaptive-policies.md."""
     workload, sim = simulation.workload, simulation.state
     eligible, start = sim["state"]["eligible"] / 1000, sim["state"]["start"] / 1000
     longest = workload.walltime_ms.max() / 1000

@@ -10,7 +10,7 @@ import pytest
 from hpctwin import Workload
 from hpctwin.errors import ConfigError
 from hpctwin.facility import Facility, simulate_facility
-from hpctwin.model.workload.usage import Usage
+from hpctwin.model.workload.jobs import Usage
 
 
 def test_a_facility_names_machines_that_come_with_the_package(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from hpctwin.formats.datasets import DATASETS, read_dataset, told_by, write_samp
 from hpctwin.formats.datasets.declared import at_steps
 from hpctwin.formats.datasets.making import made_jobs, node_of
 from hpctwin.model import Workload
-from hpctwin.model.cluster.racks import node_w
+from hpctwin.model.cluster.power import node_w
 from hpctwin.simulation import replay
 
 JOBS = 40

@@ -10,10 +10,10 @@ import pytest
 from hpctwin import Cluster, Workload, read_workload, simulate
 from hpctwin.cli import main
 from hpctwin.errors import TraceError
-from hpctwin.formats.clusters.outages import read_away, with_outages
 from hpctwin.formats.common.record import Tally
 from hpctwin.formats.datasets import DATASETS, nodes_away, write_sample
-from hpctwin.model.cluster.node_numbers import named_nodes
+from hpctwin.formats.outages import read_away, with_outages
+from hpctwin.model.cluster.node_group import named_nodes
 from hpctwin.simulation import replay
 
 # As Slurm 22.05.8 told them: n1 and n2 were set to drain while job 1 ran on them, n2 and n7 resumed.

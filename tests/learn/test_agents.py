@@ -21,10 +21,10 @@ from hpctwin.engine.compile.policy_views import JobView
 from hpctwin.learn import Environments, Episodes, JobSelection, PowerManagement
 from hpctwin.learn.baselines import tuned
 from hpctwin.learn.baselines.evaluation import HINDSIGHT, evaluate
-from hpctwin.learn.training.plan import Plan
 from hpctwin.learn.training.training import train
+from hpctwin.learn.training.trial import Plan
 from hpctwin.policies import find_ordering, find_power
-from hpctwin.policies.agents.network import Network
+from hpctwin.policies.agents import Network
 from hpctwin.twin.service import comparison
 from hpctwin.twin.settings.config import CoreSettings
 from tests.learn.test_many import NODES, WORKLOAD, check_same, machine

@@ -18,7 +18,7 @@ from hpctwin.learn.baselines import tuned
 from hpctwin.learn.baselines.baselines import of_rule
 from hpctwin.learn.baselines.evaluation import Evaluation, evaluate, held_out
 from hpctwin.learn.baselines.tuned import FORMULAS, Training, training_of
-from hpctwin.policies.agents.network import Network
+from hpctwin.policies.agents import Network
 from tests.learn.test_agents import network
 from tests.learn.test_many import NODES, WORKLOAD, machine
 

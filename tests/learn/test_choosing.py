@@ -19,11 +19,11 @@ from hpctwin.learn.baselines import tuned
 from hpctwin.learn.baselines.baselines import SCHEDTWIN, schedtwin
 from hpctwin.learn.baselines.clairvoyant_policies import CHOSEN, TRUE_TIMES
 from hpctwin.learn.baselines.evaluation import HINDSIGHT, Evaluation, evaluate, held_out
-from hpctwin.learn.training.plan import Learner, Plan
 from hpctwin.learn.training.training import train
+from hpctwin.learn.training.trial import Learner, Plan
 from hpctwin.metrics import with_job_metrics
 from hpctwin.model import Workload
-from hpctwin.policies.agents.network import Network
+from hpctwin.policies.agents import Network
 from hpctwin.twin.core.core import Core
 from hpctwin.twin.emulated import emulated_cluster
 from hpctwin.twin.service.virtual_time import drive_each

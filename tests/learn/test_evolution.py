@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from hpctwin import Cluster, errors, generate, simulate
 from hpctwin.learn import Episodes
 from hpctwin.learn.training.evolution import Shape
-from hpctwin.learn.training.plan import Plan
 from hpctwin.learn.training.training import train
+from hpctwin.learn.training.trial import Plan
 from hpctwin.metrics import with_job_metrics
 from hpctwin.model import Mode, NodeGroup, Sleep, Transition
-from hpctwin.policies.agents.network import Network
+from hpctwin.policies.agents import Network
 
 NODES = 16
 WORKLOAD = generate("poisson", jobs=900, nodes=NODES, seed=4, load=0.95)

@@ -12,8 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpctwin import Cluster, generate, simulate
-from hpctwin.learn.baselines.lower_bounds import Waiting, least_energy_j, least_waiting
-from hpctwin.learn.baselines.oracle import energy_ahead_j, starts_ahead, waiting_ahead
+from hpctwin.learn.baselines.oracle import (
+    Waiting,
+    energy_ahead_j,
+    least_energy_j,
+    least_waiting,
+    starts_ahead,
+    waiting_ahead,
+)
 from hpctwin.metrics import TAU_S
 from hpctwin.model import Mode, NodeGroup, Workload
 from tests import by_hand

@@ -28,9 +28,9 @@ from hpctwin.learn.prediction import (
     train,
     with_predictions,
 )
-from hpctwin.learn.prediction.history import History, group_of
+from hpctwin.learn.prediction.known import History, group_of
 from hpctwin.model import Category, Workload
-from hpctwin.model.workload.usage import Usage
+from hpctwin.model.workload.jobs import Usage
 
 NODES = 32
 OFTEN = Training(every=150, first=80)

@@ -23,8 +23,8 @@ from hpctwin.learn import (
 )
 from hpctwin.learn.baselines.baselines import POOL, schedtwin
 from hpctwin.learn.baselines.evaluation import evaluate
-from hpctwin.learn.training.plan import Plan
 from hpctwin.learn.training.training import train
+from hpctwin.learn.training.trial import Plan
 from hpctwin.metrics import with_job_metrics
 from hpctwin.model import Failures, Mode, NodeGroup, Outage, Sleep, Transition
 from tests.learn.test_placement import Always

@@ -16,11 +16,11 @@ from hpctwin import errors, generate
 from hpctwin.learn import Backfilling, Environment, Episodes, JobSelection, PowerManagement
 from hpctwin.learn.environments.power_management import LEVEL
 from hpctwin.learn.training import sums
-from hpctwin.learn.training.plan import Plan
 from hpctwin.learn.training.sums import ORDERINGS, Adaptation, ordering_as_sum
 from hpctwin.learn.training.training import train
+from hpctwin.learn.training.trial import Plan
 from hpctwin.metrics import MeanInterval
-from hpctwin.policies.agents.network import Network
+from hpctwin.policies.agents import Network
 from tests.learn.test_evolution import machine
 
 NODES = 16

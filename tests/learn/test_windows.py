@@ -12,8 +12,8 @@ from numba import config
 from hpctwin import Cluster, generate, simulate
 from hpctwin.engine.agents.agent_record import agent_at, put_seen
 from hpctwin.learn import Environments, Episodes, JobSelection, Observation, many
-from hpctwin.learn.environments.vector import batch
-from hpctwin.learn.environments.windows import windows_of
+from hpctwin.learn.environments import vector as batch
+from hpctwin.learn.environments.episodes import windows_of
 from hpctwin.model import Category, Dependencies, Failures, Limit, Workload
 from tests.learn.test_many import KINDS, NODES, WORKLOAD, check_same, made, some_action
 

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 from hypothesis import strategies as st
 
-from hpctwin.metrics.summary.sources import JobsInMs
+from hpctwin.metrics.sources import JobsInMs
 from hpctwin.model import MS_PER_S, Category, State
 from hpctwin.model.columns import ms_of
 

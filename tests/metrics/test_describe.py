@@ -10,9 +10,9 @@ import pytest
 from rich.console import Console
 
 from hpctwin import Workload
-from hpctwin.metrics.studies.describe import describe
+from hpctwin.metrics.description import describe
 from hpctwin.model import Category, Dependencies, DependencyKind
-from hpctwin.report.tables.tables import description_tables
+from hpctwin.report.tables import description_tables
 
 
 def small() -> Workload:

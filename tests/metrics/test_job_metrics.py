@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hpctwin.errors import ConfigError
 from hpctwin.metrics import served, with_job_metrics
 from hpctwin.metrics.registry import JOB_METRICS
-from hpctwin.metrics.summary.sources import JobTable
+from hpctwin.metrics.sources import JobTable
 from tests.metrics.metric_frames import frame, job, results
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hpctwin.errors import ConfigError
 from hpctwin.metrics import mean_interval, paired_differences, values_needed
-from hpctwin.metrics.studies.paired import _student
+from hpctwin.metrics.comparison import _student
 
 # Student's t, two-sided 95 %, from printed tables.
 PRINTED = {5: 2.571, 7: 2.365, 9: 2.262, 14: 2.145, 19: 2.093, 29: 2.045, 120: 1.980}

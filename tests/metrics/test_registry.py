@@ -8,9 +8,9 @@ from hypothesis import given
 
 from hpctwin.metrics import served as served_jobs
 from hpctwin.metrics import summarize, with_job_metrics
-from hpctwin.metrics.jobs.jobs import expression
+from hpctwin.metrics.jobs import expression
 from hpctwin.metrics.registry import METRICS, computed_from, main_statistics
-from hpctwin.metrics.summary.sources import JobTable
+from hpctwin.metrics.sources import JobTable
 from hpctwin.twin.what_if.objective import METRICS as OBJECTIVES
 from tests.metrics.metric_frames import NO_LOST, capacity, frame, results
 

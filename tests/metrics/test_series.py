@@ -206,7 +206,7 @@ def test_times_need_not_be_whole_milliseconds_nor_small(result: Result, scale: f
 def test_a_long_run_is_gone_through_in_pieces(result: Result) -> None:
     whole = series(*result), summarize(*result, 100)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("hpctwin.metrics.time.levels._PIECE", 3)
+        patch.setattr("hpctwin.metrics.levels._PIECE", 3)
         steps, summary = series(*result), summarize(*result, 100)
     assert steps.equals(whole[0])
     assert summary == pytest.approx(whole[1], nan_ok=True)

@@ -10,10 +10,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from hpctwin.metrics import Summary, series, summarize, widths_s
-from hpctwin.metrics.jobs.quantiles import Exact
-from hpctwin.metrics.summary.running import RunningSummary
-from hpctwin.metrics.summary.sources import JobsInMs, JobSource, JobTable
-from hpctwin.metrics.summary.summary import summarize_jobs
+from hpctwin.metrics.sources import JobsInMs, JobSource, JobTable
+from hpctwin.metrics.summary import Exact, RunningSummary, summarize_jobs
 from hpctwin.model import Category, State
 from tests.metrics.metric_frames import (
     NO_LOST,
@@ -204,7 +202,7 @@ def test_what_is_summed_at_once_is_what_is_summed_in_pieces(
     at_once = figures(jobs)
     assert figures(in_ms(tables[0])) == at_once
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("hpctwin.metrics.time.over_time.whole_capacity", lambda capacity: None)
+        patch.setattr("hpctwin.metrics.level_sums.whole_capacity", lambda capacity: None)
         assert figures(jobs) == at_once
         assert figures(in_ms(tables[0])) == at_once
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hpctwin.metrics.summary.sums import ExactSum, ExactSums
+from hpctwin.metrics.sources import ExactSum, ExactSums
 
 NUMBERS = st.one_of(
     st.floats(allow_nan=False, allow_infinity=False),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hpctwin.model.requests.gres import gres_count, parse_gres
 from hpctwin.model.requests.requests import parse_request
+from hpctwin.model.requests.resources import gres_count, parse_gres
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from hpctwin.model.input.cached_attributes import kept
+from hpctwin.attributes import kept
 
 
 class Thing:

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from hpctwin import generate, simulate
-from hpctwin.model.text.progress import progress_bar
+from hpctwin.model.text import progress_bar
 
 CELL = """
 import time
 from hpctwin import compare, generate, simulate
-from hpctwin.model.text.progress import progress_bar
+from hpctwin.model.text import progress_bar
 jobs = generate("poisson", jobs=40, nodes=16, seed=1)
 result = simulate(jobs, 16, "fcfs+easy", progress=True)
 results = compare(jobs, 16, ["fcfs+easy", "sjf+easy"], progress=True)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hpctwin import Cluster, Simulation, Workload, simulate
 from hpctwin.errors import ConfigError, WorkloadError
-from hpctwin.metrics.studies.describe import describe
+from hpctwin.metrics.description import describe
 from hpctwin.model import Dependencies
 from hpctwin.model.workload.dependencies import DependencyKind
 

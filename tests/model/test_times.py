@@ -14,7 +14,7 @@ from hpctwin.energy import Series
 from hpctwin.errors import ConfigError, TraceError
 from hpctwin.formats import read_workload
 from hpctwin.model.cluster.cluster import Reservation
-from hpctwin.model.text.units import parse_moment, since
+from hpctwin.model.text import parse_moment, since
 from hpctwin.simulation.running.window import moment
 from hpctwin.sweep.settings import Span
 from tests.cli.test_cli import run

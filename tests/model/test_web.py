@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hpctwin.errors import ConfigError
-from hpctwin.model.files.web import http_address
+from hpctwin.model.web import http_address
 
 
 @pytest.mark.parametrize("url", ["http://h", "https://u@h:9090/a?b=c", "http://[::1]:9"])

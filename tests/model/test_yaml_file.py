@@ -8,10 +8,10 @@ import pytest
 
 from hpctwin.errors import ConfigError
 from hpctwin.facility import Facility
-from hpctwin.formats.clusters.files import read_cluster
+from hpctwin.formats.clusters import read_cluster
 from hpctwin.formats.spars_config import read_spars_config
 from hpctwin.model import Cluster, read_yaml
-from hpctwin.twin.facility.config import LiveFacility
+from hpctwin.twin.facility.service import LiveFacility
 from hpctwin.twin.settings.config import TwinConfig
 
 READERS = {

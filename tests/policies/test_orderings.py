@@ -240,7 +240,7 @@ def test_an_installed_plug_in_offers_orderings_by_name(monkeypatch: pytest.Monke
     from importlib import metadata
 
     point = metadata.EntryPoint(
-        "from-elsewhere", "hpctwin.policies.orderings.built_in:ljf", "hpctwin.orderings"
+        "from-elsewhere", "hpctwin.policies.orderings:ljf", "hpctwin.orderings"
     )
     monkeypatch.setattr(metadata, "entry_points", lambda group: metadata.EntryPoints([point]))
     found = find_ordering("from-elsewhere")

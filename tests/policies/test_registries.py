@@ -21,8 +21,7 @@ from hpctwin.policies import (
     REGISTRIES,
     find_power,
 )
-from hpctwin.policies.code.files import is_file
-from hpctwin.policies.registry import Entry, Parameter, Registry
+from hpctwin.policies.registry import Entry, Parameter, Registry, is_file
 from tests.cli.test_cli import run
 
 JOBS = Workload.build(

@@ -1,4 +1,4 @@
-"""The pass ``pushdown``, from §III of Goyal and Pavithra and docs/how-to/schedule-workflows.md; its queues are plain lists."""
+"""The pass ``pushdown`` of Goyal and Pavithra, §III, and docs/reference/adaptive-policies.md."""
 
 from __future__ import annotations
 

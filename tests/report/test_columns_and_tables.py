@@ -6,7 +6,7 @@ from rich.table import Table
 
 from hpctwin.metrics import Summary
 from hpctwin.report import compare_table, summary_table
-from hpctwin.report.tables.columns import COLUMNS, best_labels, format_metric, metric_name
+from hpctwin.report.columns import COLUMNS, best_labels, format_metric, metric_name
 from tests.report.report_runs import entries
 
 WAIT = COLUMNS[0]

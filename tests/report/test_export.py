@@ -19,7 +19,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from hpctwin import Cluster, generate, simulate
 from hpctwin.cli.app import main
-from hpctwin.report.exports.perfetto import Slices, slices_of, write_perfetto
+from hpctwin.report.exports import Slices, slices_of, write_perfetto
 
 NS_PER_MS = 1_000_000
 
@@ -114,7 +114,7 @@ def test_jobs_that_share_a_node_lie_on_tracks_of_their_own(
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     """A run's folder, and its result."""
-    from hpctwin.report.pages.folder import write_run
+    from hpctwin.report.pages.run import write_run
 
     workload = generate("poisson", jobs=80, nodes=32, seed=3)
     result = simulate(workload, Cluster.uniform(nodes=32), policy="fcfs+easy@contiguous")
@@ -155,7 +155,7 @@ def test_the_command_writes_all_three_and_they_hold_the_run(run: Any, tmp_path: 
 def test_wrong_folders_are_named_without_a_traceback(
     run: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from hpctwin.report.pages.folder import write_run
+    from hpctwin.report.pages.run import write_run
 
     folder, _ = run
     assert export(folder) == 2
@@ -177,7 +177,7 @@ def test_wrong_folders_are_named_without_a_traceback(
 def test_what_another_run_left_in_the_folder_is_not_taken_for_this_ones(
     run: Any, tmp_path: Path
 ) -> None:
-    from hpctwin.report.pages.folder import read_run, write_run
+    from hpctwin.report.pages.run import read_run, write_run
 
     folder = shutil.copytree(run[0], tmp_path / "again")
     workload = generate("poisson", jobs=9, nodes=4, seed=3)

@@ -25,7 +25,7 @@ from hpctwin.report import (
     plot_wait_cdf,
     plot_workload,
 )
-from hpctwin.report.figures.axes import MOST, node_ticks
+from hpctwin.report.figures.style import MOST, node_ticks
 from tests.report.report_runs import CAPACITY, LOST, NODES, entries, jobs, no_entry
 
 SERIES = {e.label: e.series for e in entries()}

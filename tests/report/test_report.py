@@ -15,10 +15,10 @@ import pytest
 from hpctwin import Cluster, generate, simulate
 from hpctwin.cli.app import main
 from hpctwin.metrics import binned
-from hpctwin.report.energy_figures.energy import plot_pareto, plot_power
+from hpctwin.report.energy import plot_pareto, plot_power
 from hpctwin.report.figures.timeline import plot_utilization
-from hpctwin.report.figures.wait_heat import plot_wait_heat
-from hpctwin.report.pages.folder import write_run
+from hpctwin.report.figures.workload import plot_wait_heat
+from hpctwin.report.pages.run import write_run
 from tests.report.report_runs import jobs
 
 MACHINE = Cluster.model_validate(

@@ -14,8 +14,8 @@ from hpctwin.model import Cluster
 from hpctwin.policies import parse_policy
 from hpctwin.rms.records.columns import JobRows
 from hpctwin.rms.records.records import JobDependency, JobRecord, JobSpec, NodeRecord
+from hpctwin.twin.what_if.conversion import Reused
 from hpctwin.twin.what_if.present import Present, present
-from hpctwin.twin.what_if.reuse import Reused
 from hpctwin.twin.what_if.run import Past, run_ahead
 from tests.examples import each
 

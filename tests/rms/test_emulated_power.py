@@ -21,7 +21,7 @@ from hpctwin.twin.core.mirror import Mirror
 from hpctwin.twin.emulated import emulated_cluster
 from hpctwin.twin.journal.status_reader import Standing
 from hpctwin.twin.settings.config import CoreSettings, TwinConfig
-from hpctwin.twin.start_times.query import answer, picture
+from hpctwin.twin.start_times.estimate import answer, picture
 from tests import strategies
 from tests.energy.powered import NODES, platforms, power_policies, uniform
 from tests.examples import examples

@@ -11,9 +11,9 @@ import pytest
 
 from hpctwin import simulate
 from hpctwin.policies import parse_policy
-from hpctwin.policies.orderings.formula import FUNCTIONS, PBS_NAMES
+from hpctwin.policies.formulas import FUNCTIONS, PBS_NAMES
 from hpctwin.rms.pbs.site.ordering import TERMS
-from hpctwin.rms.site.findings import NO_BEARING, NOT_MODELLED, TAKEN
+from hpctwin.rms.site.cluster import NO_BEARING, NOT_MODELLED, TAKEN
 from hpctwin.rms.site_import.folder import Imported, import_site, pseudonyms
 from tests.by_hand import jobs, labels
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from hpctwin.model import Cluster
-from hpctwin.rms.site.findings import NO_BEARING, NOT_MODELLED, TAKEN
+from hpctwin.rms.site.cluster import NO_BEARING, NOT_MODELLED, TAKEN
 from hpctwin.rms.site_import.folder import Imported, import_site, pseudonyms
 
 WHOLE = ("SelectType=select/linear", "NodeName=n[1-4] CPUs=8")

@@ -10,8 +10,8 @@ import pytest
 
 from hpctwin import Cluster, Result, read_workload, simulate
 from hpctwin.cli import main
-from hpctwin.model.text.hostlist import parse_nodes
-from hpctwin.rms.site.findings import NO_BEARING, NOT_MODELLED, TAKEN, Setting
+from hpctwin.model.text import parse_nodes
+from hpctwin.rms.site.cluster import NO_BEARING, NOT_MODELLED, TAKEN, Setting
 from hpctwin.rms.site_import.folder import Imported, import_site, pseudonyms
 
 RECORDED = Path(__file__).parent / "recorded" / "slurm-reservations"

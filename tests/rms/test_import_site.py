@@ -12,9 +12,9 @@ import pytest
 from hpctwin import simulate
 from hpctwin.errors import ConfigError
 from hpctwin.formats.accounting.workload import workload_of
-from hpctwin.model.text.hostlist import parse_nodes
+from hpctwin.model.text import parse_nodes
 from hpctwin.policies import parse_policy
-from hpctwin.rms.site.findings import NOT_MODELLED
+from hpctwin.rms.site.cluster import NOT_MODELLED
 from hpctwin.rms.site_import.folder import Imported, import_site, pseudonyms
 from hpctwin.rms.slurm.listing.conf import read_conf
 from hpctwin.rms.slurm.site.recognition import LIVE

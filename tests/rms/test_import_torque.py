@@ -10,7 +10,7 @@ import pytest
 from hpctwin.errors import ConfigError
 from hpctwin.policies import parse_policy
 from hpctwin.rms.pbs.site.recognition import pbsnodes_text
-from hpctwin.rms.site.findings import NO_BEARING, NOT_MODELLED, TAKEN
+from hpctwin.rms.site.cluster import NO_BEARING, NOT_MODELLED, TAKEN
 from hpctwin.rms.site_import.folder import Imported, import_site, pseudonyms
 
 STATUS = (

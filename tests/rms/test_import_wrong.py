@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hpctwin.errors import ConfigError
-from hpctwin.rms.site.findings import NOT_MODELLED
+from hpctwin.rms.site.cluster import NOT_MODELLED
 from hpctwin.rms.site_import.folder import Imported, import_site
 
 CONF = (

@@ -15,8 +15,16 @@ from hpctwin.rms.pbs.listing.parse import cluster_snapshot
 from hpctwin.rms.pbs.news import PbsNews
 from hpctwin.rms.polling.poller import Poller
 from hpctwin.rms.records import events as ev
-from hpctwin.rms.records.changes import End
-from hpctwin.rms.records.push_events import JobBack, JobBegan, JobGone, JobSeen, Look, News, updated
+from hpctwin.rms.records.changes import (
+    End,
+    JobBack,
+    JobBegan,
+    JobGone,
+    JobSeen,
+    Look,
+    News,
+    updated,
+)
 from hpctwin.rms.records.records import JobRecord, JobSpec, NodeRecord, Snapshot
 from hpctwin.rms.slurm.news import SlurmNews
 from hpctwin.twin.core.mirror import Mirror

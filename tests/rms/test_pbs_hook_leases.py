@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from hpctwin.errors import ConfigError
-from hpctwin.rms.heartbeat import beat
+from hpctwin.rms.gate import beat
 from hpctwin.rms.pbs.install import HookSettings, hook_text
 from hpctwin.rms.pbs.leasing import leases_file, lifting_file
 from hpctwin.rms.pbs.news import PbsNews

@@ -15,7 +15,7 @@ from hpctwin.rms.pbs.listing.jobs import reason_of
 from hpctwin.rms.pbs.listing.parse import Found, cluster_snapshot
 from hpctwin.rms.pbs.manager import PbsManager
 from hpctwin.rms.pbs.news import PbsNews
-from hpctwin.rms.records.push_events import JobSeen
+from hpctwin.rms.records.changes import JobSeen
 from hpctwin.rms.records.records import REASONS, JobSpec
 from hpctwin.twin.service.status_writer import Inactivity
 from tests.rms.fake_pbs import FakePbs

@@ -14,15 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpctwin.errors import FormatError, HpctwinError
-from hpctwin.rms.pbs.listing.output import read_output
-from hpctwin.rms.pbs.listing.parse import Found, cluster_snapshot, own_estimates, server_attributes
-from hpctwin.rms.pbs.listing.request import (
+from hpctwin.rms.pbs.listing.output import (
     memory_gb,
     nodes_needed,
     parse_duration,
     parse_select,
+    read_output,
     vnodes,
 )
+from hpctwin.rms.pbs.listing.parse import Found, cluster_snapshot, own_estimates, server_attributes
 from tests.examples import examples
 from tests.rms.recorded import PBS
 
@@ -179,8 +179,8 @@ def test_each_resource_of_a_job_that_is_not_modeled_is_named() -> None:
 
 
 def documented(what: str) -> dict[str, list[str]]:
-    """Names in docs/how-to/deploy-next-to-pbs.md by what becomes of them, such as ``Read``."""
-    page = (ROOT / "docs/how-to/deploy-next-to-pbs.md").read_text()
+    """Names in docs/reference/pbs-support.md by what becomes of them, such as ``Read``."""
+    page = (ROOT / "docs/reference/pbs-support.md").read_text()
     part = page.partition(f"\n{what}, of `")[2].partition("\n\n")[2].partition("\n\n")[0]
     items = [item.partition(":") for item in re.split(r"^- ", part, flags=re.M)[1:]]
     return {kind: re.findall(r"`(\w+)`", names) for kind, _, names in items}

@@ -10,9 +10,9 @@ import pytest
 
 from hpctwin.rms.manager import LendsScheduling, Places
 from hpctwin.rms.pbs import manager as of_pbs
+from hpctwin.rms.pbs.leasing import vnodes_text
 from hpctwin.rms.pbs.listing.node_attributes import used_up_of
 from hpctwin.rms.pbs.manager import MOST_TIMES, PbsManager
-from hpctwin.rms.pbs.placing import vnodes_text
 from hpctwin.rms.polling.poller import Poller, polled
 from tests.rms.fake_pbs import FakePbs
 from tests.rms.recorded import PBS

@@ -10,7 +10,7 @@ import pytest
 
 from hpctwin.rms.pbs import manager as of_pbs
 from hpctwin.rms.pbs.manager import PbsManager
-from hpctwin.rms.records.push_events import JobSeen, Look
+from hpctwin.rms.records.changes import JobSeen, Look
 from tests.rms.fake_pbs import FakePbs
 
 RECORDED = Path(__file__).parent / "recorded"

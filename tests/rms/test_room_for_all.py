@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpctwin.model import Cluster
-from hpctwin.model.requests.consumables import GPU_TYPE
+from hpctwin.model.requests.resources import GPU_TYPE
 from hpctwin.rms.placement.guaranteed_fit import fit_together
 from hpctwin.rms.placement.node_capacity import Room
 from hpctwin.rms.records.records import JobSpec

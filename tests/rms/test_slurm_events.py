@@ -13,7 +13,7 @@ import pytest
 
 from hpctwin.cli import main
 from hpctwin.errors import ConfigError
-from hpctwin.rms.records.push_events import JobBegan, JobGone
+from hpctwin.rms.records.changes import JobBegan, JobGone
 from hpctwin.rms.slurm.install import events_script, install_events
 from hpctwin.rms.slurm.news import SlurmNews
 

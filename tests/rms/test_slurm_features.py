@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hpctwin.rms.slurm.listing.features import features_asked, features_of, lying_of, names_asked
+from hpctwin.rms.slurm.listing.resources import features_asked, features_of, lying_of, names_asked
 
 LYING = {"sockets": {1, 2, 4}, "cores_per_socket": {8}, "threads_per_core": {1, 2}}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hpctwin.rms.site.findings import NO_BEARING, NOT_MODELLED
+from hpctwin.rms.site.cluster import NO_BEARING, NOT_MODELLED
 from hpctwin.rms.site_import.folder import Imported, import_site
 from hpctwin.rms.slurm.site.recognition import SlurmFiles
 

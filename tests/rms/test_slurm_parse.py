@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpctwin.errors import FormatError
-from hpctwin.model.text.hostlist import expand
+from hpctwin.model.text import expand
 from hpctwin.rms.slurm.listing.jobs import MARK, targets
 from hpctwin.rms.slurm.listing.parse import cluster_snapshot, settings, start_times
 from hpctwin.rms.slurm.listing.values import number, said, words

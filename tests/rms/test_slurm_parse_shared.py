@@ -10,9 +10,9 @@ import pytest
 
 from hpctwin.rms.placement.node_capacity import Room, amounts_held
 from hpctwin.rms.slurm.listing.allocations import held_in_parts
-from hpctwin.rms.slurm.listing.gres import gpus_in_parts, gpus_of
 from hpctwin.rms.slurm.listing.jobs import MARK
 from hpctwin.rms.slurm.listing.parse import cluster_snapshot
+from hpctwin.rms.slurm.listing.resources import gpus_in_parts, gpus_of
 from hpctwin.rms.slurm.listing.sharing import Sharing, Sizes, tasks_asked
 from tests.rms.slurm_said import NODES, NONE, NOW_S, PARTITIONS, job
 

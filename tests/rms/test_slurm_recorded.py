@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hpctwin.errors import CommandError
-from hpctwin.model.text.hostlist import expand
+from hpctwin.model.text import expand
 from hpctwin.rms.slurm.listing import listing
 from hpctwin.rms.slurm.listing.jobs import MARK
 from hpctwin.rms.slurm.listing.listing import FIELDS, READ

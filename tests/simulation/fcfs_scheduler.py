@@ -1,4 +1,4 @@
-"""A scheduler in plain Python, as docs/how-to/connect-an-external-scheduler.md has it: first come, first served, or EASY."""
+"""The scheduler of docs/how-to/connect-an-external-scheduler.md in plain Python: FCFS or EASY."""
 
 import json
 import sys

@@ -12,7 +12,7 @@ from hpctwin.engine.operations.warm_start import Running
 from hpctwin.errors import ConfigError
 from hpctwin.generate import generate
 from hpctwin.model import Dependencies, DependencyKind
-from hpctwin.simulation.running.present import begin_at
+from hpctwin.simulation.running.incremental import begin_at
 
 ONE = Cluster.model_validate({"nodes": [{"name": "n", "count": 1}], "cleanup": "30s"})
 

@@ -12,7 +12,7 @@ import pytest
 from hpctwin import Cluster, Simulation, Workload, read_cluster, replay, simulate, simulate_stream
 from hpctwin.engine.operations.warm_start import Running
 from hpctwin.errors import ConfigError, WorkloadError
-from hpctwin.simulation.running.present import begin_at
+from hpctwin.simulation.running.incremental import begin_at
 from tests.simulation.test_single_gpus import BACKFILLS
 
 NOBODY = np.zeros(0, np.int64)

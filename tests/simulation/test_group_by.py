@@ -11,7 +11,7 @@ from hpctwin import Cluster, Workload, replay, simulate
 from hpctwin.errors import WorkloadError
 from hpctwin.formats import read_workload, write_workload
 from hpctwin.model import Category
-from hpctwin.rms.emulated.arrivals import arrivals
+from hpctwin.rms.emulated.agenda import arrivals
 
 MACHINE = Cluster.model_validate(
     {

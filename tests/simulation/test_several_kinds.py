@@ -12,7 +12,7 @@ from hpctwin import Cluster, Workload, replay, simulate
 from hpctwin.errors import WorkloadError
 from hpctwin.formats import read_workload, write_workload
 from hpctwin.model import Category
-from hpctwin.model.demand.requested_totals import totals_asked
+from hpctwin.model.demand import totals_asked
 from hpctwin.model.requests.chunks import Tasks, more_tasks_text, read_more_tasks
 
 MACHINE = Cluster.model_validate(

@@ -16,7 +16,7 @@ from polars.testing import assert_frame_equal
 
 from hpctwin import Simulation, Workload, generate
 from hpctwin.errors import ConfigError, OutputError, WorkloadError
-from hpctwin.metrics.jobs.quantiles import ERROR
+from hpctwin.metrics.summary import ERROR
 from hpctwin.model import Account, Cluster, Limit
 from hpctwin.policies import make_policy
 from hpctwin.simulation import Result, StreamedResult, simulate_stream

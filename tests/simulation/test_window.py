@@ -15,8 +15,8 @@ from hpctwin.cli import main
 from hpctwin.errors import ConfigError, WorkloadError
 from hpctwin.formats.datasets import DATASETS, write_sample
 from hpctwin.formats.datasets.making import made_jobs, node_of
-from hpctwin.model.cluster.node_numbers import numbers_of
-from hpctwin.model.workload.usage import Usage
+from hpctwin.model.cluster.node_group import numbers_of
+from hpctwin.model.workload.jobs import Usage
 from hpctwin.simulation import Result, replay, window
 from tests.examples import examples
 

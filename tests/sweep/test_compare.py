@@ -37,7 +37,7 @@ def test_their_figures_are_known_when_they_come(monkeypatch: pytest.MonkeyPatch)
     def nothing_more(*given: object) -> None:
         raise AssertionError("looked for again")
 
-    monkeypatch.setattr("hpctwin.metrics.summary.summary.summarize_jobs", nothing_more)
+    monkeypatch.setattr("hpctwin.metrics.summary.summarize_jobs", nothing_more)
     assert all(result.summary()["jobs"] == 60 for result in results.values())
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from hpctwin import Cluster
 from hpctwin.errors import JournalError, UnreachableError
-from hpctwin.model.files.file_lock import FileLock
+from hpctwin.model.files import FileLock
 from hpctwin.rms.identity import cluster_identity
 from hpctwin.rms.pbs.manager import PbsManager
 from hpctwin.rms.slurm.manager import SlurmManager

@@ -17,8 +17,7 @@ from hpctwin.rms.emulated import Faults
 from hpctwin.rms.records import events as ev
 from hpctwin.twin.core.mirror import Mirror
 from hpctwin.twin.emulated import emulated_cluster
-from hpctwin.twin.following.bus import BATCH, LocalBus
-from hpctwin.twin.following.recording import Player, Recorder, read_recording
+from hpctwin.twin.following.bus import BATCH, LocalBus, Player, Recorder, read_recording
 
 
 def test_deliveries_come_in_order_and_in_bounded_batches() -> None:

@@ -13,7 +13,7 @@ from hpctwin.rms.records.records import JobSpec
 from hpctwin.twin.emulated import emulated_cluster
 from hpctwin.twin.following.bus import LocalBus
 from hpctwin.twin.journal.journal import Journal
-from hpctwin.twin.journal.repeat import decide_again, restored_core
+from hpctwin.twin.journal.restore import decide_again, restored_core
 from hpctwin.twin.service.runner import Twin
 from hpctwin.twin.settings.config import TwinConfig
 from tests.twin.test_learned import past

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hpctwin.errors import UnreachableError
-from hpctwin.rms.heartbeat import beat
+from hpctwin.rms.gate import beat
 from hpctwin.rms.managers import probe
 from hpctwin.twin.service.service import check_connections, open_manager
 from hpctwin.twin.settings.config import TwinConfig

@@ -26,7 +26,7 @@ from hpctwin.twin.service.runner import Twin
 from hpctwin.twin.service.when import picture_of
 from hpctwin.twin.settings.config import TwinConfig
 from hpctwin.twin.start_times import estimate
-from hpctwin.twin.start_times.query import when_job
+from hpctwin.twin.start_times.estimate import when_job
 from hpctwin.twin.what_if.objective import Objective
 from tests.twin.test_runner import Manager
 

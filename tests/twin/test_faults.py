@@ -164,7 +164,7 @@ def test_a_twin_whose_leases_are_refused_cannot_act_and_is_back_when_they_are_no
 def test_the_journal_has_the_last_leases_in_one_row_and_decisions_are_made_again_from_it(
     setting: Any,
 ) -> None:
-    from hpctwin.twin.journal.repeat import decide_again
+    from hpctwin.twin.journal.restore import decide_again
 
     setting.turn()
     for number in range(1, 6):

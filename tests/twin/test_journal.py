@@ -17,7 +17,7 @@ from hpctwin.rms.manager import Outcome
 from hpctwin.twin.core.decision import Candidate, Decision
 from hpctwin.twin.forecast.records import Forecast
 from hpctwin.twin.journal.journal import Journal
-from hpctwin.twin.journal.repeat import restored_core
+from hpctwin.twin.journal.restore import restored_core
 
 
 def decision(number: int = 1) -> Decision:

@@ -18,7 +18,7 @@ from hpctwin.formats import write_workload
 from hpctwin.learn.prediction import FEATURES as TRAINED
 from hpctwin.learn.prediction import Known, train
 from hpctwin.learn.prediction.models import QuantileBoosting
-from hpctwin.learn.prediction.quantiles import as_trees
+from hpctwin.learn.prediction.saved import as_trees
 from hpctwin.model import Category, Cluster, Workload
 from hpctwin.policies import parse_policy
 from hpctwin.rms.records.records import JobRecord, JobSpec

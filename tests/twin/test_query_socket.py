@@ -26,7 +26,7 @@ from hpctwin.twin.service.query_socket import QuerySocket, ask
 from hpctwin.twin.service.runner import Twin
 from hpctwin.twin.service.when import answered, picture_of
 from hpctwin.twin.settings.config import TwinConfig
-from hpctwin.twin.start_times.query import JobToCome, answer
+from hpctwin.twin.start_times.estimate import JobToCome, answer
 from tests.twin.test_runner import Manager
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from hpctwin.errors import ConfigError
 from hpctwin.model.files import trusted
-from hpctwin.model.files.trusted import check_module, check_trusted
-from hpctwin.twin.facility.config import LiveFacility
+from hpctwin.model.trusted import check_module, check_trusted
+from hpctwin.twin.facility.service import LiveFacility
 from hpctwin.twin.settings.config import TwinConfig
 from hpctwin.twin.what_if.objective import Objective
 from tests.twin.test_objective import outlook

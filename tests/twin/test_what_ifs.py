@@ -21,7 +21,7 @@ from hpctwin.rms.records.records import JobRecord, JobSpec, NodeRecord, Snapshot
 from hpctwin.twin.core.core import Core
 from hpctwin.twin.core.decision import Decision
 from hpctwin.twin.emulated import emulated_cluster
-from hpctwin.twin.journal.repeat import decide_again
+from hpctwin.twin.journal.restore import decide_again
 from hpctwin.twin.service.explain import explain_decision, status_lines
 from hpctwin.twin.service.virtual_time import drive
 from hpctwin.twin.settings.config import CoreSettings, TwinConfig

@@ -19,7 +19,7 @@ from hpctwin.twin.journal.journal import Journal
 from hpctwin.twin.service.runner import Twin
 from hpctwin.twin.service.when import picture_of
 from hpctwin.twin.settings.config import TwinConfig
-from hpctwin.twin.start_times.query import JobToCome, when_job, when_request
+from hpctwin.twin.start_times.estimate import JobToCome, when_job, when_request
 from tests.rms.fake_pbs import FakePbs
 from tests.twin.test_runner import Manager
 

@@ -9,9 +9,8 @@ from typing import Any
 
 from starlette.testclient import TestClient
 
-from hpctwin.web.server.access import Access, Token
 from hpctwin.web.server.api import application
-from hpctwin.web.server.gate import Gate
+from hpctwin.web.server.gate import Access, Gate, Token
 from hpctwin.web.views.source import Source
 from tests.twin.test_runner import Setting
 

@@ -7,7 +7,7 @@ import pathlib
 import pytest
 
 from hpctwin.errors import HpctwinError
-from hpctwin.web.server.access import ENVIRONMENT, read_tokens
+from hpctwin.web.server.gate import ENVIRONMENT, read_tokens
 from hpctwin.web.server.serve import Listening, access_of
 
 SECRET = "s" * 24

@@ -10,8 +10,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from hpctwin.web.server import gate
-from hpctwin.web.server.access import Access
-from hpctwin.web.server.gate import LARGEST_BODY
+from hpctwin.web.server.gate import LARGEST_BODY, Access
 from tests.web.page import ACTS, bearer
 
 LOOKED_AT = ("state", "jobs", "nodes", "bars", "lines", "timeline", "decisions", "accuracy")

@@ -11,10 +11,9 @@ from starlette.testclient import TestClient
 from hpctwin import generate
 from hpctwin.cli.app import main
 from hpctwin.formats import write_workload
-from hpctwin.report.pages.folder import read_run, runs_in
-from hpctwin.web.server.access import Access
+from hpctwin.report.pages.run import read_run, runs_in
 from hpctwin.web.server.assembly import together
-from hpctwin.web.server.gate import Gate
+from hpctwin.web.server.gate import Access, Gate
 from hpctwin.web.server.serve import run_part
 
 FACILITY = """\

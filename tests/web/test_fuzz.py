@@ -10,12 +10,11 @@ import schemathesis
 from hypothesis import HealthCheck, given, settings
 
 from hpctwin import Cluster, generate, simulate
-from hpctwin.report.pages.folder import write_run
+from hpctwin.report.pages.run import write_run
 from hpctwin.web.server import gate
-from hpctwin.web.server.access import Access
 from hpctwin.web.server.api import application
 from hpctwin.web.server.assembly import together
-from hpctwin.web.server.gate import Gate
+from hpctwin.web.server.gate import Access, Gate
 from hpctwin.web.server.serve import run_application, run_part
 from hpctwin.web.views.runs import RunSource
 from tests.web.page import Page

@@ -19,7 +19,7 @@ from axe_playwright_python.sync_playwright import Axe
 
 from hpctwin import Cluster, Simulation, generate, simulate
 from hpctwin.report.accessor import report_results
-from hpctwin.report.pages.folder import write_run
+from hpctwin.report.pages.run import write_run
 from tests.twin.processes import Pair
 from tests.web.browser import Watched, chromium
 from tests.web.page import Page

@@ -21,11 +21,10 @@ from hpctwin import Cluster, Workload, generate, simulate
 from hpctwin.cli.app import main
 from hpctwin.formats import write_workload
 from hpctwin.metrics import binned
-from hpctwin.report.pages.folder import write_run
+from hpctwin.report.pages.run import write_run
 from hpctwin.simulation import Simulation
-from hpctwin.web.server.access import Access
 from hpctwin.web.server.assembly import together
-from hpctwin.web.server.gate import Gate
+from hpctwin.web.server.gate import Access, Gate
 from hpctwin.web.server.serve import run_application, run_part
 from hpctwin.web.views.runs import RunSource
 from tests.web.page import ACCESS, LOOKS, bearer
@@ -223,7 +222,7 @@ def test_the_folder_of_a_run_is_written_while_it_goes_on(tmp_path: Path) -> None
         write_run(*args, **options)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("hpctwin.report.pages.folder.write_run", written)
+        patch.setattr("hpctwin.report.pages.run.write_run", written)
         with pytest.raises(SystemExit) as end:
             main([*asked, "--out", str(out), "--out-every", "1ms"])
     assert end.value.code == 0
@@ -270,7 +269,7 @@ def test_what_a_run_cost_and_emitted_over_time_is_shown_in_the_units_of_its_rate
 
 
 def test_a_result_with_lost_attempts_keeps_them(run: Any, tmp_path: Path) -> None:
-    from hpctwin.report.pages.folder import read_run
+    from hpctwin.report.pages.run import read_run
 
     lost = pl.DataFrame({"job_id": [1], "start_s": [0.0], "end_s": [1.0], "nodes": [2]})
     write_run(dataclasses.replace(run[1], lost=lost), tmp_path / "lost", {})

@@ -13,8 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from rich.console import Console
 
 from hpctwin.cli.app import main
-from hpctwin.cli.live.top import seen
-from hpctwin.cli.output.live_view import render
+from hpctwin.cli.live.top import render, seen
 
 
 def _exposed(page: Any) -> dict[str, Any]:

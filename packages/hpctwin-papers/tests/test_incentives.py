@@ -13,8 +13,8 @@ import pytest
 from hpctwin import Cluster, errors
 from hpctwin.cli.app import main
 from hpctwin.model import Category, NodeGroup, Workload
-from hpctwin.model.cluster.racks import Component
-from hpctwin.model.workload.usage import Usage
+from hpctwin.model.cluster.power import Component
+from hpctwin.model.workload.jobs import Usage
 from hpctwin.simulation import simulate
 from hpctwin_papers.s_raps import incentives as experiment
 from hpctwin_papers.s_raps.redeeming import PLAIN, redeem, trick, try_tricks

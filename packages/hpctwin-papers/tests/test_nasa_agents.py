@@ -11,8 +11,8 @@ import pytest
 from hpctwin import simulate
 from hpctwin.cli import main
 from hpctwin.learn import Episodes, PowerManagement
-from hpctwin.learn.training.plan import Plan
-from hpctwin.policies.agents.network import Network
+from hpctwin.learn.training.trial import Plan
+from hpctwin.policies.agents import Network
 from hpctwin_papers.spars import nasa_agents as experiment
 from hpctwin_papers.spars import schedulers
 

@@ -13,7 +13,7 @@ from typing import NoReturn
 from cyclopts import App, CycloptsError, Parameter
 
 from hpctwin._version import __version__
-from hpctwin.cli.options.numbers import read_value
+from hpctwin.cli.option_values import read_value
 from hpctwin.errors import HpctwinError, exit_code_of
 
 __all__ = ["app", "main"]
@@ -31,7 +31,7 @@ for name, target, summary in (
     ("compare", "simulating.compare:compare_command", "Simulate a trace under several policies."),
     ("sweep", "simulating.sweep:sweep_command", "Simulate all combinations of what a file varies."),
     ("replay", "simulating.replay:replay_command", "Replay a trace at its recorded starts."),
-    ("export", "simulating.export:export_command", "Write a finished run for other viewers."),
+    ("export", "simulating.report:export_command", "Write a finished run for other viewers."),
     (
         "report",
         "simulating.report:report_command",
@@ -59,7 +59,7 @@ for name, target, summary in (
         "data.dataset:dataset_app",
         "Published data sets: what they are, and files of them.",
     ),
-    ("system", "data.system:system_app", "The machines that come with the package."),
+    ("system", "data.cluster:system_app", "The machines that come with the package."),
     (
         "accounts",
         "data.accounts:accounts_command",
@@ -105,7 +105,7 @@ for plugin in metadata.entry_points(group="hpctwin.commands"):
         )
 for name in ("experiment", "incentives"):
     if name not in app:
-        app.command("hpctwin.cli.missing:missing_command", name=name, show=False)
+        app.command("hpctwin.cli.plugins:missing_command", name=name, show=False)
 
 app.register_install_completion_command()
 
@@ -125,7 +125,7 @@ def main(arguments: list[str] | None = None) -> None:
         if sys.stdout is not None:
             sys.stdout.flush()
     except CycloptsError as error:
-        from hpctwin.cli.output.usage import in_our_words
+        from hpctwin.cli.output import in_our_words
 
         _end(2, in_our_words(str(error)))
     except HpctwinError as error:

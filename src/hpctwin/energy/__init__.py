@@ -9,24 +9,14 @@ from hpctwin.lazy import lazy_names
 if TYPE_CHECKING:
     from hpctwin.energy.accounts.accounting import Energy
     from hpctwin.energy.power.control import Orders, PowerView, price_control
-    from hpctwin.energy.prices.forecast import Slots
     from hpctwin.energy.prices.series import Series, cheapest_begins
-    from hpctwin.energy.sizing.carbon_scaler import CarbonScaler
-    from hpctwin.energy.sizing.registry import parse_sizing
-    from hpctwin.energy.sizing.sizing import SizedJob, Sizes, SizeView
 
 __all__ = [
-    "CarbonScaler",
     "Energy",
     "Orders",
     "PowerView",
     "Series",
-    "SizeView",
-    "SizedJob",
-    "Sizes",
-    "Slots",
     "cheapest_begins",
-    "parse_sizing",
     "price_control",
 ]
 
@@ -42,14 +32,6 @@ __getattr__, __dir__ = lazy_names(
         "prices.series": (
             "Series",
             "cheapest_begins",
-        ),
-        "prices.forecast": ("Slots",),
-        "sizing.carbon_scaler": ("CarbonScaler",),
-        "sizing.registry": ("parse_sizing",),
-        "sizing.sizing": (
-            "SizeView",
-            "SizedJob",
-            "Sizes",
         ),
     },
 )

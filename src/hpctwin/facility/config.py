@@ -11,10 +11,10 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from hpctwin.energy import Series
 from hpctwin.errors import HpctwinError
-from hpctwin.formats.clusters.files import read_cluster
+from hpctwin.formats.clusters import read_cluster
 from hpctwin.model import Cluster, parse_duration_s, read_yaml
 from hpctwin.model.cluster.node_group import MOST_NODES
-from hpctwin.model.input.settings import Duration, Settings
+from hpctwin.model.settings import Duration, Settings
 from hpctwin.policies import parse_policy
 
 __all__ = ["Facility", "FacilityCluster", "Kind", "Label", "Origin", "Staging"]

@@ -10,8 +10,7 @@ import numpy.typing as npt
 from hpctwin.errors import WorkloadError
 from hpctwin.facility.config import Facility, Kind
 from hpctwin.model import Category, Cluster, Workload, to_ms
-from hpctwin.model.demand.requested_totals import consumables_asked, totals_asked
-from hpctwin.model.demand.unused import unused
+from hpctwin.model.demand import consumables_asked, totals_asked, unused
 from hpctwin.simulation.lowering.shared_nodes import counted_nodes
 
 __all__ = ["FacilityJobs", "facility_jobs"]

@@ -48,7 +48,7 @@ from hpctwin.formats.common.files import (
     without_packing,
 )
 from hpctwin.formats.swf.rules import SwfRules
-from hpctwin.model.input.arguments import check_arguments
+from hpctwin.model.arguments import check_arguments
 
 if TYPE_CHECKING:
     from hpctwin.formats.common.record import Running

@@ -10,10 +10,10 @@ from typing import Any, Literal
 
 from hpctwin.errors import ConfigError, near
 from hpctwin.formats import read_workload
-from hpctwin.formats.clusters.files import read_cluster
+from hpctwin.formats.clusters import read_cluster
 from hpctwin.formats.json.jobs import JsonRecord, not_read
 from hpctwin.model import Cluster, Workload, read_yaml
-from hpctwin.model.files.yaml_file import located
+from hpctwin.model.settings import located
 
 __all__ = ["ALGORITHMS", "PUBLISHED", "SparsRun", "read_spars_config"]
 

@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from hpctwin.errors import ConfigError, UnknownNameError
-from hpctwin.model.input.arguments import check_arguments
+from hpctwin.model.arguments import check_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -23,10 +23,9 @@ except ImportError as error:
         "hpctwin.learn needs gymnasium, which is not installed: pip install 'hpctwin[learn]'"
     ) from error
 
-from hpctwin.learn.environments.backfilling import Backfilling
 from hpctwin.learn.environments.environment import Environment, Environments
 from hpctwin.learn.environments.episodes import Curriculum, Episodes, Generated
-from hpctwin.learn.environments.job_selection import JobSelection
+from hpctwin.learn.environments.job_selection import Backfilling, JobSelection
 from hpctwin.learn.environments.placement import Placement
 from hpctwin.learn.environments.policy_selection import PolicySelection, many
 from hpctwin.learn.environments.power_management import PowerManagement

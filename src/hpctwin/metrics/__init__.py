@@ -10,42 +10,41 @@ from typing import TYPE_CHECKING
 from hpctwin.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from hpctwin.metrics.jobs.breakdown import By, breakdown
-    from hpctwin.metrics.jobs.fairness import jain, unfair_delay
-    from hpctwin.metrics.jobs.jobs import served, with_job_metrics
-    from hpctwin.metrics.registry import METRICS, TAU_S, Metric
-    from hpctwin.metrics.studies.accounts import (
+    from hpctwin.metrics.accounts import (
         Accounts,
         AccountsBy,
         collect_accounts,
         read_accounts,
     )
-    from hpctwin.metrics.studies.conflicts import capacity_conflicts
-    from hpctwin.metrics.studies.incentives import INCENTIVES, Incentive, rewarded
-    from hpctwin.metrics.studies.kiviat import kiviat_area, kiviat_scores
-    from hpctwin.metrics.studies.paired import (
+    from hpctwin.metrics.comparison import (
         MeanInterval,
+        kiviat_area,
+        kiviat_scores,
         mean_interval,
         mean_summaries,
         paired_differences,
         values_needed,
     )
-    from hpctwin.metrics.summary.summary import Summary, summarize
-    from hpctwin.metrics.time.resources import (
+    from hpctwin.metrics.fidelity import capacity_conflicts
+    from hpctwin.metrics.jobs import By, breakdown, jain, served, unfair_delay, with_job_metrics
+    from hpctwin.metrics.registry import METRICS, TAU_S, Metric
+    from hpctwin.metrics.summary import Summary, summarize
+    from hpctwin.metrics.time_series import (
+        binned,
         dependency_violations,
+        resample,
         resource_use,
         resource_utilization,
+        series,
+        widths_s,
     )
-    from hpctwin.metrics.time.series import binned, resample, series, widths_s
 
 __all__ = [
-    "INCENTIVES",
     "METRICS",
     "TAU_S",
     "Accounts",
     "AccountsBy",
     "By",
-    "Incentive",
     "MeanInterval",
     "Metric",
     "Summary",
@@ -64,7 +63,6 @@ __all__ = [
     "resample",
     "resource_use",
     "resource_utilization",
-    "rewarded",
     "series",
     "served",
     "summarize",
@@ -77,23 +75,33 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "jobs.breakdown": ("By", "breakdown"),
-        "jobs.fairness": ("jain", "unfair_delay"),
-        "jobs.jobs": ("served", "with_job_metrics"),
+        "jobs": ("By", "breakdown", "jain", "unfair_delay", "served", "with_job_metrics"),
         "registry": ("METRICS", "TAU_S", "Metric"),
-        "studies.accounts": ("Accounts", "AccountsBy", "collect_accounts", "read_accounts"),
-        "studies.conflicts": ("capacity_conflicts",),
-        "studies.incentives": ("INCENTIVES", "Incentive", "rewarded"),
-        "studies.kiviat": ("kiviat_area", "kiviat_scores"),
-        "studies.paired": (
+        "accounts": (
+            "Accounts",
+            "AccountsBy",
+            "collect_accounts",
+            "read_accounts",
+        ),
+        "fidelity": ("capacity_conflicts",),
+        "comparison": (
+            "kiviat_area",
+            "kiviat_scores",
             "MeanInterval",
             "mean_interval",
             "mean_summaries",
             "paired_differences",
             "values_needed",
         ),
-        "summary.summary": ("Summary", "summarize"),
-        "time.resources": ("dependency_violations", "resource_use", "resource_utilization"),
-        "time.series": ("binned", "resample", "series", "widths_s"),
+        "summary": ("Summary", "summarize"),
+        "time_series": (
+            "dependency_violations",
+            "resource_use",
+            "resource_utilization",
+            "binned",
+            "resample",
+            "series",
+            "widths_s",
+        ),
     },
 )

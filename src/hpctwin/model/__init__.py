@@ -1,6 +1,5 @@
 """The basic types of the project: workloads, clusters, units."""
 
-from hpctwin.model.cluster.cap import CapWindow, PowerCap
 from hpctwin.model.cluster.cluster import (
     Cluster,
     Failures,
@@ -11,13 +10,20 @@ from hpctwin.model.cluster.cluster import (
 )
 from hpctwin.model.cluster.limits import Account, Limit
 from hpctwin.model.cluster.node_group import Mode, NodeGroup, Sleep, Transition
+from hpctwin.model.cluster.power import CapWindow, PowerCap
 from hpctwin.model.columns import PER_NODE, Category
-from hpctwin.model.files.files import check_file, check_folder, write_atomically, write_folder
-from hpctwin.model.files.yaml_file import parse_yaml, read_yaml
-from hpctwin.model.text.notes import ReadNotes
-from hpctwin.model.text.units import MS_PER_S, NEVER_MS, format_duration, parse_duration_s, to_ms
+from hpctwin.model.files import check_file, check_folder, write_atomically, write_folder
+from hpctwin.model.settings import parse_yaml, read_yaml
+from hpctwin.model.text import (
+    MS_PER_S,
+    NEVER_MS,
+    ReadNotes,
+    format_duration,
+    parse_duration_s,
+    to_ms,
+)
 from hpctwin.model.workload.dependencies import Dependencies, DependencyKind
-from hpctwin.model.workload.job_state import State
+from hpctwin.model.workload.jobs import State
 from hpctwin.model.workload.workload import Workload
 
 __all__ = [

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.errors import ArgumentError, in_brief
-from hpctwin.model.text.units import MS_PER_S
+from hpctwin.model.text import MS_PER_S
 
 if TYPE_CHECKING:
     import polars as pl

@@ -4,16 +4,22 @@ from typing import Any
 
 from hpctwin.engine.compile.policy_views import JobView, NodeView
 from hpctwin.policies.backfills import BACKFILLS
-from hpctwin.policies.lookup import ORDERINGS, OrderingLike, find_ordering
-from hpctwin.policies.orderings.adaptive import adaptive, pas, pfm
-from hpctwin.policies.orderings.built_in import BUILT_IN
-from hpctwin.policies.orderings.formula import formula
-from hpctwin.policies.orderings.multifactor import multifactor
-from hpctwin.policies.orderings.ordering import Ordering, ordering
+from hpctwin.policies.formulas import formula
+from hpctwin.policies.orderings import (
+    BUILT_IN,
+    ORDERINGS,
+    OrderingLike,
+    adaptive,
+    find_ordering,
+    multifactor,
+    pas,
+    pfm,
+)
 from hpctwin.policies.placements import PLACEMENTS, Placement, PlacementLike, find_placement
 from hpctwin.policies.policy import Policy, PolicyLike, PowerLike, make_policy, parse_policy
 from hpctwin.policies.powers import POWERS, PowerPolicy, find_power
 from hpctwin.policies.registry import Registry
+from hpctwin.policies.score import Ordering, ordering
 
 REGISTRIES: dict[str, Registry[Any]] = {
     "order": ORDERINGS,

@@ -9,9 +9,8 @@ from typing import Any, TypeVar
 from hpctwin.engine.compile.policy_modules import Modules, Number
 from hpctwin.engine.passes import PASSES, Pass, made_of
 from hpctwin.errors import PolicyError
-from hpctwin.model.text.units import MS_PER_S, to_ms
-from hpctwin.policies.code.files import is_file, load_function, split_file
-from hpctwin.policies.registry import Entry, Parameter, Registry
+from hpctwin.model.text import MS_PER_S, to_ms
+from hpctwin.policies.registry import Entry, Parameter, Registry, is_file, load_function, split_file
 
 __all__ = [
     "BACKFILLS",

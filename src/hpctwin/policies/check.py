@@ -10,9 +10,8 @@ from typing import Any
 
 from hpctwin.engine.compile.policy_views import JobView, NodeView
 from hpctwin.errors import PolicyError
-from hpctwin.policies.code.score import Score
-from hpctwin.policies.orderings.ordering import Ordering
 from hpctwin.policies.placements import NodeScore
+from hpctwin.policies.score import Ordering, Score
 
 __all__ = ["check_ordering", "check_placement"]
 

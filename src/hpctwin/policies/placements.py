@@ -11,10 +11,9 @@ from typing import Any, ClassVar
 from hpctwin.engine.compile.policy_views import JobView, NodeView
 from hpctwin.engine.state import layout
 from hpctwin.errors import PolicyError, in_brief
-from hpctwin.policies.code.bytecode import constants_of, plain_function
-from hpctwin.policies.code.files import is_file, load_function
-from hpctwin.policies.code.score import FACTS, FAIRSHARE, Score, uses
-from hpctwin.policies.registry import Entry, Registry
+from hpctwin.policies.bytecode import constants_of, plain_function
+from hpctwin.policies.registry import Entry, Registry, is_file, load_function
+from hpctwin.policies.score import FACTS, FAIRSHARE, Score, uses
 
 __all__ = [
     "FIRST_FIT",

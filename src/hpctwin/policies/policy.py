@@ -16,16 +16,15 @@ from hpctwin.engine.capacity_models import PARTICULAR_NODES, SHARED_NODES
 from hpctwin.engine.passes import PASSES, Pass
 from hpctwin.engine.state.layout import CONTIGUOUS
 from hpctwin.errors import ConfigError, UnknownNameError
-from hpctwin.model.files.yaml_file import read_yaml
-from hpctwin.model.input.arguments import check_arguments
-from hpctwin.model.input.settings import Settings
+from hpctwin.model.arguments import check_arguments
+from hpctwin.model.settings import Settings, read_yaml
 from hpctwin.policies.backfills import BACKFILLS, CANDIDATES, engine_numbers, find_backfill
-from hpctwin.policies.code.files import is_file
-from hpctwin.policies.lookup import ORDERINGS, OrderingLike, find_ordering
-from hpctwin.policies.orderings.formula import is_formula
-from hpctwin.policies.orderings.ordering import Ordering
+from hpctwin.policies.formulas import is_formula
+from hpctwin.policies.orderings import ORDERINGS, OrderingLike, find_ordering
 from hpctwin.policies.placements import FIRST_FIT, Placement, PlacementLike, find_placement
 from hpctwin.policies.powers import PowerPolicy, find_power
+from hpctwin.policies.registry import is_file
+from hpctwin.policies.score import Ordering
 
 __all__ = [
     "Policy",

@@ -11,8 +11,15 @@ from typing import Any
 from hpctwin.engine.powers import POWER_PASSES, PowerPass
 from hpctwin.errors import ConfigError, PolicyError, in_brief
 from hpctwin.policies.backfills import Entries, engine_numbers, parameter_of
-from hpctwin.policies.code.files import is_file, is_network, load_function, split_file
-from hpctwin.policies.registry import Entry, Parameter, Registry
+from hpctwin.policies.registry import (
+    Entry,
+    Parameter,
+    Registry,
+    is_file,
+    is_network,
+    load_function,
+    split_file,
+)
 
 __all__ = ["POWERS", "PowerPolicy", "find_power"]
 
@@ -152,7 +159,7 @@ def find_power(what: str | PowerPolicy | Callable[[Any], Any] | None) -> PowerPo
     if is_file(text):
         return _in_file(text)
     if is_network(text):
-        from hpctwin.policies.agents.switching import agent_control
+        from hpctwin.policies.agents import agent_control
 
         return PowerPolicy("orders", control=agent_control(text), source=text)
     name, _, details = text.partition(":")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from hpctwin.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from hpctwin.report.energy_figures.energy import (
+    from hpctwin.report.energy import (
         plot_cooling,
         plot_energy_against_wait,
         plot_node_states,
@@ -28,15 +28,17 @@ if TYPE_CHECKING:
         plot_wait_cdf,
     )
     from hpctwin.report.figures.gantt import plot_gantt
-    from hpctwin.report.figures.resources import plot_resource_use
-    from hpctwin.report.figures.shared_nodes import plot_fragmentation, plot_heatmap
-    from hpctwin.report.figures.start import plot_start
-    from hpctwin.report.figures.timeline import plot_queue, plot_utilization
-    from hpctwin.report.figures.wait_heat import plot_wait_heat
-    from hpctwin.report.figures.workload import plot_workload
+    from hpctwin.report.figures.timeline import (
+        plot_fragmentation,
+        plot_heatmap,
+        plot_queue,
+        plot_resource_use,
+        plot_utilization,
+    )
+    from hpctwin.report.figures.workload import plot_start, plot_wait_heat, plot_workload
     from hpctwin.report.pages.html import write_report
     from hpctwin.report.pages.run import ReportedRun
-    from hpctwin.report.tables.tables import (
+    from hpctwin.report.tables import (
         answer_table,
         compare_table,
         difference_table,
@@ -80,7 +82,7 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "energy_figures.energy": (
+        "energy": (
             "plot_cooling",
             "plot_energy_against_wait",
             "plot_node_states",
@@ -97,21 +99,17 @@ __getattr__, __dir__ = lazy_names(
             "plot_wait_cdf",
         ),
         "figures.gantt": ("plot_gantt",),
-        "figures.resources": ("plot_resource_use",),
-        "figures.shared_nodes": (
+        "figures.timeline": (
+            "plot_resource_use",
             "plot_fragmentation",
             "plot_heatmap",
-        ),
-        "figures.start": ("plot_start",),
-        "figures.timeline": (
             "plot_queue",
             "plot_utilization",
         ),
-        "figures.wait_heat": ("plot_wait_heat",),
-        "figures.workload": ("plot_workload",),
+        "figures.workload": ("plot_start", "plot_wait_heat", "plot_workload"),
         "pages.html": ("write_report",),
         "pages.run": ("ReportedRun",),
-        "tables.tables": (
+        "tables": (
             "answer_table",
             "compare_table",
             "difference_table",

@@ -10,7 +10,7 @@ from rich import box
 from rich.table import Table
 
 from hpctwin.errors import SimulationError
-from hpctwin.report.tables.columns import format_metric, metric_name
+from hpctwin.report.columns import format_metric, metric_name
 
 if TYPE_CHECKING:
     import polars as pl
@@ -99,7 +99,7 @@ class Plots:
 
     def wait_heat(self, *, title: str = "Mean wait by size and walltime") -> Figure:
         """Draw the mean wait by size and walltime of jobs."""
-        from hpctwin.report.figures.wait_heat import plot_wait_heat
+        from hpctwin.report.figures.workload import plot_wait_heat
 
         entry = self._entry()
         return plot_wait_heat({entry.label: entry.sized}, of=f"{entry.of}s", title=title)
@@ -112,8 +112,8 @@ class Plots:
 
     def heatmap(self, *, title: str = "Held of each node") -> Figure:
         """Draw the allocated share of each node over time, for shared nodes."""
-        from hpctwin.report.figures.axes import node_ticks
-        from hpctwin.report.figures.shared_nodes import plot_heatmap
+        from hpctwin.report.figures.style import node_ticks
+        from hpctwin.report.figures.timeline import plot_heatmap
 
         return plot_heatmap(
             self._result.node_use(),
@@ -124,7 +124,7 @@ class Plots:
 
     def fragmentation(self, *, title: str = "Free, and of no use to the jobs that wait") -> Figure:
         """Draw free and unusable resources over time, for shared nodes."""
-        from hpctwin.report.figures.shared_nodes import plot_fragmentation
+        from hpctwin.report.figures.timeline import plot_fragmentation
 
         found = self._result.fragmentation()
         return plot_fragmentation(found, title=title, start_epoch_s=self._epoch_s)
@@ -138,7 +138,7 @@ class Plots:
         nodes: int | None = None,
     ) -> Figure:
         """Draw the first `nodes` nodes' power states; needs a result with ``log=True``."""
-        from hpctwin.report.energy_figures.energy import plot_node_states
+        from hpctwin.report.energy import plot_node_states
 
         title = title or f"Node states, {self._run}"
         return plot_node_states(
@@ -147,14 +147,14 @@ class Plots:
 
     def power(self, *, title: str | None = None) -> Figure:
         """Draw the power of all nodes over time; needs a simulation with ``log=True``."""
-        from hpctwin.report.energy_figures.energy import plot_power
+        from hpctwin.report.energy import plot_power
 
         title = title or f"Power drawn, {self._run}"
         return plot_power({self._result.policy: self._energy()}, title=title)
 
     def cooling(self, cooled: pl.DataFrame, *, title: str | None = None) -> Figure:
         """Draw power, PUE and water temperatures from the result of ``energy.cooled``."""
-        from hpctwin.report.energy_figures.energy import plot_cooling
+        from hpctwin.report.energy import plot_cooling
 
         title = title or f"Cooling, {self._run}"
         return plot_cooling(cooled, title=title, start_epoch_s=self._epoch_s)
@@ -199,7 +199,7 @@ def report_results(
 
 
 def breakdown_table(found: pl.DataFrame, by: By, label: str = "") -> Table:
-    """Return a labeled table of `hpctwin.metrics.jobs.breakdown`, by class of jobs."""
+    """Return a labeled table of `hpctwin.metrics.jobs`, by class of jobs."""
     table = Table(box=box.SIMPLE_HEAD, title=f"{label} by {by}".strip())
     for column in found.columns:
         heading = by if column == "bin" else metric_name(column)

@@ -16,8 +16,7 @@ from rich.text import Text
 
 from hpctwin.metrics import breakdown
 from hpctwin.model import format_duration
-from hpctwin.report.figures.axes import empty_note, new_figure
-from hpctwin.report.figures.style import PALETTE, color, styled
+from hpctwin.report.figures.style import PALETTE, color, empty_note, new_figure, styled
 
 __all__ = ["facility_table", "plot_moved", "plot_waits_by_bin", "plot_waits_by_size", "plot_weeks"]
 

@@ -5,27 +5,75 @@ admitted. A held job neither runs nor ends by itself. So a job whose id was lost
 is still there, and its key finds it.
 
 A placer writes a mark on its jobs. It recognizes them by it, and no other user can forge one.
+
+An acting twin renews a heartbeat, a file for a site's submit rule.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import json
+import os
 import re
 import tempfile
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from pydantic import Field
 
-from hpctwin.errors import CommandError, UnreachableError
+from hpctwin.errors import CommandError, OutputError, UnreachableError
+from hpctwin.model import check_file, write_atomically
 from hpctwin.rms.commands import Commands
 from hpctwin.rms.manager import Outcome
 from hpctwin.rms.records.records import JobId, Label, Record
 
-__all__ = ["CommandGate", "Gate", "JobRequest", "ListedJob", "Mark", "SubmittedJob"]
+__all__ = [
+    "CommandGate",
+    "Gate",
+    "JobRequest",
+    "ListedJob",
+    "Mark",
+    "SubmittedJob",
+    "beat",
+    "why_no_beat",
+]
+
+
+def beat(
+    path: Path, seq: int, time_s: float | None = None, more: Mapping[str, Any] | None = None
+) -> None:
+    """Write that the twin is in charge.
+
+    Args:
+        path: Path of the file.
+        seq: Number of the last event that the twin has processed.
+        time_s: Current time by the resource manager's clock; by default this computer's clock.
+        more: Further fields for the submit rule.
+
+    Raises:
+        UnreachableError: The file cannot be written.
+    """
+    body = {"time_s": time_s or time.time(), "seq": seq, "pid": os.getpid(), **(more or {})}
+    try:
+        with write_atomically(path) as file:
+            file.write(json.dumps(body).encode())
+    except OutputError as error:
+        raise UnreachableError(f"heartbeat: {error}") from error
+
+
+def why_no_beat(path: Path) -> str | None:
+    """Return why a heartbeat cannot be written; None if it can."""
+    try:
+        check_file(path)
+    except OutputError as error:
+        return f"heartbeat: {error}"
+    return None
+
 
 _PREFIX = "hpctwin-facility"
 _HEX = 32

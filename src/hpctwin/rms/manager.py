@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from hpctwin.errors import UnreachableError
-from hpctwin.rms.records.push_events import News
+from hpctwin.rms.records.changes import News
 from hpctwin.rms.records.records import Snapshot
 
 __all__ = [

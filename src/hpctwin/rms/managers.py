@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field, PlainSerializer, WrapValidator
 
 from hpctwin.errors import ConfigError
-from hpctwin.model.files.trusted import load_module, named_in
-from hpctwin.rms.emulated.settings import EmulatedSettings
+from hpctwin.model.trusted import load_module, named_in
+from hpctwin.rms.emulated.client import EmulatedSettings
 from hpctwin.rms.pbs.settings import PbsSettings
 from hpctwin.rms.settings import ManagerSettings, Probe
 from hpctwin.rms.slurm.settings import SlurmSettings

@@ -18,8 +18,8 @@ from typing import Annotated, ClassVar, Self, TypeVar
 from pydantic import Field, PlainSerializer, model_validator
 
 from hpctwin.errors import ConfigError, HpctwinError
-from hpctwin.model.files.secrets import without_password
-from hpctwin.model.input.settings import Duration, Settings
+from hpctwin.model.settings import Duration, Settings
+from hpctwin.model.web import without_password
 from hpctwin.rms.commands import not_inherited
 from hpctwin.rms.gate import Gate, Mark
 from hpctwin.rms.manager import ResourceManager, Way

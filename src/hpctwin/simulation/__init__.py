@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hpctwin.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from hpctwin.simulation.explanation.story import Moment, explain
+    from hpctwin.simulation.explanation import Moment, explain
     from hpctwin.simulation.replays.replay import Replay, replay
     from hpctwin.simulation.result.result import Result
     from hpctwin.simulation.running.simulation import Simulation, simulate
@@ -31,7 +31,7 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "explanation.story": ("Moment", "explain"),
+        "explanation": ("Moment", "explain"),
         "replays.replay": ("Replay", "replay"),
         "result.result": ("Result",),
         "running.simulation": ("Simulation", "simulate"),

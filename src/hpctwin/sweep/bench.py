@@ -17,7 +17,7 @@ from hpctwin.errors import HpctwinError, WorkloadError
 from hpctwin.generate import generate
 from hpctwin.model import MS_PER_S, Cluster, Dependencies, Workload
 from hpctwin.model.columns import UNKNOWN
-from hpctwin.model.text.units import to_ms
+from hpctwin.model.text import to_ms
 from hpctwin.policies import Policy, make_policy
 from hpctwin.simulation import Simulation
 from hpctwin.simulation.running.window import moment

@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from hpctwin.errors import ArgumentError, ConfigError, in_brief
 from hpctwin.model import Cluster, Workload
-from hpctwin.model.demand.requested_totals import in_whole_nodes
-from hpctwin.model.input.arguments import check_arguments
-from hpctwin.model.text.progress import counted, progress_bar
+from hpctwin.model.arguments import check_arguments
+from hpctwin.model.demand import in_whole_nodes
+from hpctwin.model.text import counted, progress_bar
 from hpctwin.policies import Policy, parse_policy
 from hpctwin.simulation import Result, Simulation, Window
 from hpctwin.simulation.refusals import check_together

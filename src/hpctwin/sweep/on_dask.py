@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpctwin.errors import ConfigError, UnknownNameError, UnreachableError, need
-from hpctwin.model.files.files import cause
-from hpctwin.model.files.secrets import without_password
+from hpctwin.model.files import cause
+from hpctwin.model.web import without_password
 from hpctwin.sweep.bench import Bench, Row
 from hpctwin.sweep.points import Inputs, Point
 

@@ -27,16 +27,15 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from hpctwin.errors import ConfigError, PolicyError, UnreachableError
 from hpctwin.model import Cluster, Workload
-from hpctwin.model.demand.unused import unused
-from hpctwin.model.input.arguments import check_arguments
+from hpctwin.model.arguments import check_arguments
+from hpctwin.model.demand import unused
 from hpctwin.policies import Policy, parse_policy
 from hpctwin.simulation.running.interruptible import THREAD_NAME
 from hpctwin.simulation.state.arguments import stated_cluster
 from hpctwin.sweep.bench import Bench, Row, about
-from hpctwin.sweep.outcome import SweepResult, check_figures
+from hpctwin.sweep.outcome import Store, SweepResult, check_figures, read_rows, table_of
 from hpctwin.sweep.points import Inputs, Plan, Point, code_version, plan_of
 from hpctwin.sweep.settings import SweepSettings, read_sweep
-from hpctwin.sweep.store import Store, read_rows, table_of
 
 __all__ = ["Pool", "Processes", "Progress", "Threads", "get_ready", "sweep"]
 

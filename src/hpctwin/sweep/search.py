@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from hpctwin.errors import ConfigError, HpctwinError, UnknownNameError, need
 from hpctwin.model import Cluster, Workload, write_atomically
-from hpctwin.model.files.yaml_file import read_yaml
+from hpctwin.model.settings import read_yaml
 from hpctwin.policies import parse_policy
 from hpctwin.simulation import simulate
 from hpctwin.sweep.bench import workload_of

@@ -11,9 +11,8 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from hpctwin.errors import near
-from hpctwin.model.files.yaml_file import read_yaml
-from hpctwin.model.input.settings import Duration, Settings
-from hpctwin.model.text.units import parse_moment
+from hpctwin.model.settings import Duration, Settings, read_yaml
+from hpctwin.model.text import parse_moment
 
 __all__ = [
     "Run",

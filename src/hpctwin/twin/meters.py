@@ -19,10 +19,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pydantic import AfterValidator, Field, PlainSerializer, field_validator, model_validator
 
 from hpctwin.errors import ConfigError, UnreachableError, near
-from hpctwin.model.files.secrets import has_password, without_password
-from hpctwin.model.files.web import UNREAD, http_address, why_unread
-from hpctwin.model.input.settings import Duration, Settings
-from hpctwin.model.text.units import epoch_s_of
+from hpctwin.model.settings import Duration, Settings
+from hpctwin.model.text import epoch_s_of
+from hpctwin.model.web import UNREAD, has_password, http_address, why_unread, without_password
 from hpctwin.rms.polling.spool import Tail
 
 __all__ = ["AnyMeter", "CsvMeter", "JsonMeter", "Meter", "PrometheusMeter", "Reading", "unix_time"]

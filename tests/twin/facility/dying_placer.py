@@ -13,12 +13,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from hpctwin.rms.emulated.settings import EmulatedGate
+from hpctwin.rms.emulated.client import EmulatedGate
 from hpctwin.rms.pbs.settings import PbsGate
 from hpctwin.rms.slurm.settings import SlurmGate
-from hpctwin.twin.facility.config import LiveFacility
 from hpctwin.twin.facility.queue import Queue
-from hpctwin.twin.facility.service import open_placer
+from hpctwin.twin.facility.service import LiveFacility, open_placer
 from tests.forks import Fork, fork
 
 GATES = (EmulatedGate, PbsGate, SlurmGate)

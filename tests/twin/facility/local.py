@@ -15,9 +15,9 @@ from hpctwin.rms.gate import JobRequest, SubmittedJob
 from hpctwin.rms.manager import Outcome
 from hpctwin.rms.records.records import JobSpec, Snapshot
 from hpctwin.twin.emulated import emulated_cluster
-from hpctwin.twin.facility.config import SiteSettings
 from hpctwin.twin.facility.placer import Placer
 from hpctwin.twin.facility.queue import Queue
+from hpctwin.twin.facility.service import SiteSettings
 from hpctwin.twin.facility.site import Site
 from hpctwin.twin.following.bus import LocalBus
 from hpctwin.twin.following.follower import Follower

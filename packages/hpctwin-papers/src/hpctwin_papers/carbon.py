@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from hpctwin.energy import Series
-from hpctwin.energy.sizing.sizing import Sizing
 from hpctwin.model import Cluster, Workload
 from hpctwin.simulation import simulate
 from hpctwin_papers.results import Finding
 from hpctwin_papers.traces import need_trace
+from hpctwin_sizing import SizeRule, Sizing
 
 __all__ = ["CALIFORNIA", "CAPTURED_S", "MOST", "PROFILE", "Run", "intensity", "run_jobs", "saving"]
 
@@ -55,13 +55,13 @@ def intensity(begin_s: float = 0.0, name: str = CALIFORNIA) -> Series:
 
 
 def run_jobs(
-    name: str, jobs: Workload, machine: Cluster, series: Series, ends_s: Any, sizing: Sizing | None
+    name: str, jobs: Workload, machine: Cluster, series: Series, ends_s: Any, rule: SizeRule | None
 ) -> Run:
     """Simulate jobs; a job is late if its turnaround exceeds ``ends_s``."""
-    if sizing is None:
+    if rule is None:
         result = simulate(jobs, machine, "fcfs+easy", log=True)
     else:
-        result = simulate(jobs, machine, sizing=sizing, log=True)
+        result = simulate(jobs, machine, sizing=Sizing(rule), log=True)
     assert result.energy is not None
     took = result.jobs["turnaround_s"].to_numpy()
     late = int((took > ends_s + 0.01).sum())

@@ -78,8 +78,8 @@ def list_entries(
     Args:
         json: Print the list as JSON.
     """
-    from hpctwin.cli.output.output import print_json, print_table
-    from hpctwin.report.tables.plain_table import Table
+    from hpctwin.cli.output import print_json, print_table
+    from hpctwin.report.columns import Table
     from hpctwin_papers.catalog import ENTRIES
 
     if json:
@@ -134,8 +134,8 @@ def all_entries(
 
 def _made(entries: list[Entry], out: Path | None, *, json: bool) -> int:
     """Reproduce entries and show results; return 1 for an unexplained difference."""
-    from hpctwin.cli.output.output import check_outputs, print_json, print_table, screen
-    from hpctwin.model.text.progress import progress_bar
+    from hpctwin.cli.output import check_outputs, print_json, print_table, screen
+    from hpctwin.model.text import progress_bar
     from hpctwin_papers.entry import reproduce, write_report
     from hpctwin_papers.results import comparison_table
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from hpctwin.errors import HpctwinError
 from hpctwin.model import write_atomically, write_folder
-from hpctwin.report.tables.plain_table import Table
+from hpctwin.report.columns import Table
 from hpctwin_papers.experiment import Experiment, run_once
 from hpctwin_papers.results import Results, comparison_table
 from hpctwin_papers.traces import find_trace

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from hpctwin.cli.options.numbers import AT_LEAST_1
+from hpctwin.cli.option_values import AT_LEAST_1
 
 __all__ = ["Count", "Methods", "Pool", "given"]
 

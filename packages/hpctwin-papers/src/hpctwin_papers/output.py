@@ -31,7 +31,7 @@ def run_and_show(
         OutputError: A file cannot be written.
         HpctwinError: The experiment cannot run.
     """
-    from hpctwin.cli.output.output import check_outputs
+    from hpctwin.cli.output import check_outputs
 
     check_outputs(folders=[out], figures=[plot])
     return show(run_with_progress(experiment), plot=plot, out=out, json=json)
@@ -39,7 +39,7 @@ def run_and_show(
 
 def run_with_progress(experiment: Experiment[Any, Any]) -> Results:
     """Run an experiment with a progress bar."""
-    from hpctwin.model.text.progress import progress_bar
+    from hpctwin.model.text import progress_bar
     from hpctwin_papers.experiment import run
 
     with progress_bar(experiment.title) as progress:
@@ -50,7 +50,7 @@ def show(
     results: Results, *, plot: Path | None = None, out: Path | None = None, json: bool = False
 ) -> int:
     """Show the results of an experiment; arguments as of `run_and_show`."""
-    from hpctwin.cli.output.output import print_json, print_table, screen
+    from hpctwin.cli.output import print_json, print_table, screen
     from hpctwin_papers.results import comparison_table, write_files
 
     if results.about:

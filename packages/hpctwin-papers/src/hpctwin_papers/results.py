@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hpctwin.errors import ConfigError
 from hpctwin.model import write_folder
-from hpctwin.report.tables.plain_table import Table
+from hpctwin.report.columns import Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

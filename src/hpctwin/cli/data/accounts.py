@@ -22,10 +22,10 @@ def accounts_command(
         out: Write the summed accounts to this file, .json or .parquet.
         json: Print the accounts as JSON: by, total, accounts.
     """
-    from hpctwin.cli.output.output import check_outputs, plain_table, print_json, screen
+    from hpctwin.cli.output import check_outputs, plain_table, print_json, screen
     from hpctwin.errors import ConfigError
     from hpctwin.metrics import read_accounts
-    from hpctwin.model.text.units import format_duration
+    from hpctwin.model.text import format_duration
 
     if not files:
         raise ConfigError("no accounts; give files that hpctwin simulate --accounts wrote")

@@ -1,12 +1,114 @@
-"""``hpctwin cluster``."""
+"""``hpctwin cluster`` and ``hpctwin system``, the clusters of the package."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from cyclopts import App
 
-__all__ = ["cluster_app"]
+if TYPE_CHECKING:
+    from hpctwin.model import Cluster
+
+__all__ = ["cluster_app", "system_app"]
+
+system_app = App(name="system", help="The machines that come with the package.")
+
+
+@system_app.command(name="list")
+def list_systems(*, json: bool = False) -> int:
+    """List the clusters that come with the package; --cluster takes their names.
+
+    Args:
+        json: Print the list as JSON.
+    """
+    from hpctwin.cli.output import plain_table, print_json, screen
+    from hpctwin.formats.systems import read_system, system_names
+
+    rows = [_figures(read_system(name)) for name in system_names()]
+    if json:
+        print_json(rows)
+        return 0
+    heads = ("system", "nodes", "idle kW", "full kW", "what it is")
+    lines = (
+        (row["name"], f"{row['nodes']:,}", *(_kw(row[f"{use}_power_kw"]) for use in ("idle", "full")),
+         row["about"])
+        for row in rows
+    )  # fmt: skip
+    screen().print(plain_table(heads, lines, numbers=slice(1, 4)))
+    return 0
+
+
+@system_app.command
+def show(name: str, /, *, json: bool = False) -> int:
+    """Show a cluster's nodes, its idle and full power draw, and the source of each number.
+
+    Args:
+        name: Name from `hpctwin system list`, with /GROUP for one node group; or a cluster file.
+        json: Print the cluster as JSON.
+    """
+    from rich.text import Text
+
+    from hpctwin.cli.output import note_of, plain_table, print_json, screen
+    from hpctwin.energy.power.rating import constants
+    from hpctwin.formats.clusters import read_cluster
+
+    cluster = read_cluster(name)
+    note_of(cluster.name, cluster.notes)
+    figures, numbers = _figures(cluster), constants(cluster)
+    if json:
+        groups = [_figures(cluster.model_copy(update={"nodes": (one,)})) for one in cluster.nodes]
+        for group, one in zip(groups, cluster.nodes, strict=True):
+            group |= {"name": one.name}
+            del group["about"]
+        print_json({**figures, "groups": groups, "constants": numbers})
+        return 0
+    console = screen(highlight=False)
+    console.print(f"[bold]{cluster.name}[/]  {cluster.about}")
+    idle, full = figures["idle_power_kw"], figures["full_power_kw"]
+    drawn = (
+        "what they draw is not known"
+        if idle is None
+        else f"{_kw(idle)} kW idle, {_kw(full)} kW in full use"
+    )
+    console.print(f"{figures['nodes']:,} nodes; {drawn}")
+    if figures["full_power_kw_sd"] is not None:
+        of_idle, of_full = figures["idle_power_kw_sd"], figures["full_power_kw_sd"]
+        console.print(
+            f"standard deviations of these, from those of components: {_kw(of_idle)} and {_kw(of_full)} kW"
+        )
+    sources = list(dict.fromkeys(row["source"] for row in numbers if row["source"]))
+    rows = []
+    for row in numbers:
+        source = f"[{sources.index(row['source']) + 1}]" if row["source"] else ""
+        rows.append((row["path"].removeprefix("nodes."), f"{row['value']:,g}", Text(source)))
+    console.print(plain_table(("number", "value", "source"), rows, numbers=slice(1, None)))
+    for number, source in enumerate(sources, start=1):
+        console.print(f"[{number}] {source}", markup=False)
+    return 0
+
+
+def _figures(cluster: Cluster) -> dict[str, Any]:
+    from hpctwin.energy.power.rating import machine_w, machine_w_sd
+
+    found: dict[str, Any] = {
+        "name": cluster.name,
+        "about": cluster.about,
+        "nodes": cluster.node_count,
+        "racks": sum(group.racks.racks for group in cluster.nodes if group.racks is not None),
+        "cdus": sum(group.racks.cdus for group in cluster.nodes if group.racks is not None),
+    }
+    for name, use in (("idle", 0.0), ("full", 1.0)):
+        watts = machine_w(cluster, use)
+        found[f"{name}_power_kw"] = None if watts is None else watts / 1000
+        # None, not zero, if the uncertainty of the numbers is unknown.
+        found[f"{name}_power_kw_sd"] = machine_w_sd(cluster, use) / 1000 or None
+    return found
+
+
+def _kw(value: float | None) -> str:
+    return "" if value is None else f"{value:,.1f}"
+
 
 cluster_app = App(name="cluster", help="Check a cluster's YAML.")
 
@@ -19,9 +121,9 @@ def check(path: Path, /, *, json: bool = False) -> int:
         path: The YAML file.
         json: Print the cluster as JSON, with all default values.
     """
-    from hpctwin.cli.output.output import note_of, print_json
-    from hpctwin.formats.clusters.files import read_cluster
-    from hpctwin.model.text.units import moment_text
+    from hpctwin.cli.output import note_of, print_json
+    from hpctwin.formats.clusters import read_cluster
+    from hpctwin.model.text import moment_text
 
     cluster = read_cluster(path)
     note_of(cluster.name, cluster.notes)
@@ -44,7 +146,7 @@ def check(path: Path, /, *, json: bool = False) -> int:
 @cluster_app.command
 def schema() -> int:
     """Print the JSON Schema of a cluster's YAML file, for editors."""
-    from hpctwin.cli.output.output import print_json
+    from hpctwin.cli.output import print_json
     from hpctwin.model import Cluster
 
     print_json(Cluster.model_json_schema())

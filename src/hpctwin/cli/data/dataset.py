@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App
 
-from hpctwin.cli.options.numbers import AT_LEAST_1
+from hpctwin.cli.option_values import AT_LEAST_1
 
 if TYPE_CHECKING:
     from hpctwin.formats.datasets import DataSet, File
@@ -25,7 +25,7 @@ def list_datasets(*, json: bool = False) -> int:
     Args:
         json: Print the list as JSON.
     """
-    from hpctwin.cli.output.output import plain_table, print_json, screen
+    from hpctwin.cli.output import plain_table, print_json, screen
     from hpctwin.formats.datasets import DATASETS
 
     if json:
@@ -44,7 +44,7 @@ def describe(name: str, /, *, json: bool = False) -> int:
         name: Name of the data set, from `hpctwin dataset list`.
         json: Print the description as JSON.
     """
-    from hpctwin.cli.output.output import plain_table, print_json, screen
+    from hpctwin.cli.output import plain_table, print_json, screen
     from hpctwin.formats.datasets import dataset
 
     found = dataset(name)
@@ -83,7 +83,7 @@ def check(
         timezone: Zone of dates without one, such as Europe/Berlin; by default the data set's.
         json: Print the result as JSON.
     """
-    from hpctwin.cli.output.output import note_reading, print_json
+    from hpctwin.cli.output import note_reading, print_json
     from hpctwin.errors import TraceError
     from hpctwin.formats.datasets import DATASETS, dataset, files_of, read_dataset, told_by
 

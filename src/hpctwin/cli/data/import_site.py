@@ -110,7 +110,7 @@ def _import(
 ) -> int:
     import tempfile
 
-    from hpctwin.cli.output.output import check_outputs, print_json
+    from hpctwin.cli.output import check_outputs, print_json
     from hpctwin.errors import ConfigError
     from hpctwin.rms.site_import.folder import asked, import_site, pseudonyms
 
@@ -162,7 +162,7 @@ def _salt(path: Path | None) -> bytes:
     import secrets
 
     from hpctwin.errors import ConfigError
-    from hpctwin.model.files.files import cause
+    from hpctwin.model.files import cause
 
     if path is None:
         return secrets.token_bytes(32)
@@ -206,7 +206,7 @@ def _checked(made: Imported) -> Checked:
 
     from hpctwin.errors import ConfigError
     from hpctwin.formats.accounting.workload import workload_of
-    from hpctwin.model.demand.unused import unused
+    from hpctwin.model.demand import unused
     from hpctwin.sweep.assumptions import check_past
 
     if not len(made.table):
@@ -226,7 +226,7 @@ def _write(made: Imported, checked: Checked | None, out: Path) -> None:
     """Write the files: the workload if there are jobs, fidelity if the past was simulated."""
     import yaml
 
-    from hpctwin.cli.output.output import as_json
+    from hpctwin.cli.output import as_json
     from hpctwin.formats.accounting.workload import workloads_of
     from hpctwin.formats.tables.own_columns import write_parquet_parts
     from hpctwin.model import write_atomically, write_folder
@@ -274,8 +274,8 @@ def _without_nodes(content: dict[str, Any]) -> dict[str, Any]:
 
 def _write_report(made: Imported, checked: Checked | None, path: Path) -> None:
     from hpctwin.formats.accounting.workload import workload_of
-    from hpctwin.report.pages.site import write_site_report
-    from hpctwin.rms.site.findings import NO_BEARING, NOT_MODELLED, TAKEN
+    from hpctwin.report.pages.html import write_site_report
+    from hpctwin.rms.site.cluster import NO_BEARING, NOT_MODELLED, TAKEN
 
     def rows(became: str) -> list[tuple[str, str, str, str]]:
         return [(s.name, s.value, s.why, s.where) for s in made.site.settings if s.became == became]
@@ -322,7 +322,7 @@ def _counts(made: Imported) -> tuple[dict[str, int], dict[str, int]]:
 def _told(made: Imported, checked: Checked | None, out: Path) -> dict[str, Any]:
     from dataclasses import asdict
 
-    from hpctwin.rms.site.findings import NO_BEARING, NOT_MODELLED, TAKEN
+    from hpctwin.rms.site.cluster import NO_BEARING, NOT_MODELLED, TAKEN
 
     left_out, other = _counts(made)
     settings = made.site.settings
@@ -349,7 +349,7 @@ def _told(made: Imported, checked: Checked | None, out: Path) -> dict[str, Any]:
 
 
 def _print(told: dict[str, Any], checked: Checked | None) -> None:
-    from hpctwin.cli.output.output import print_lines
+    from hpctwin.cli.output import print_lines
 
     counts = {name: told[name] for name in ("nodes", "node_groups", "partitions", "jobs")}
     shown = [

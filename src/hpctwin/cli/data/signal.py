@@ -19,7 +19,7 @@ def list_sources(*, json: bool = False) -> int:
     Args:
         json: Print the list as JSON.
     """
-    from hpctwin.cli.output.output import plain_table, print_json, screen
+    from hpctwin.cli.output import plain_table, print_json, screen
     from hpctwin.energy.prices.sources import AREAS, SOURCES
 
     if json:
@@ -64,7 +64,7 @@ def fetch(
     """
     import time
 
-    from hpctwin.cli.output.output import check_outputs, print_json
+    from hpctwin.cli.output import check_outputs, print_json
     from hpctwin.energy.prices import sources
     from hpctwin.errors import ConfigError
     from hpctwin.model import write_atomically
@@ -106,7 +106,7 @@ def fetch(
 def _date(option: str, text: str | None) -> float | None:
     """Return the Unix time of an option's date; None if the option is not given."""
     from hpctwin.errors import ConfigError
-    from hpctwin.model.text.units import epoch_s_of
+    from hpctwin.model.text import epoch_s_of
 
     if text is None:
         return None

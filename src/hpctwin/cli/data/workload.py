@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
-from hpctwin.cli.options.numbers import AT_LEAST_1
-from hpctwin.cli.options.options import Trace, TraceOptions, named_values
+from hpctwin.cli.option_values import AT_LEAST_1
+from hpctwin.cli.options import Trace, TraceOptions, named_values
 
 if TYPE_CHECKING:
     from hpctwin.model import Workload
@@ -38,8 +38,8 @@ def describe(
         plot: Write a chart of the distributions to this file, .png, .svg or .pdf.
         json: Print the description as JSON.
     """
-    from hpctwin.cli.output.output import note_reading, print_json, screen
-    from hpctwin.metrics.studies.describe import describe as describe_workload
+    from hpctwin.cli.output import note_reading, print_json, screen
+    from hpctwin.metrics.description import describe as describe_workload
 
     workload = reading.read(trace)
     note_reading(workload)
@@ -52,7 +52,7 @@ def describe(
     if json:
         print_json(found.to_dict())
         return 0
-    from hpctwin.report.tables.tables import description_tables
+    from hpctwin.report.tables import description_tables
 
     console = screen()
     for table in description_tables(found):
@@ -79,7 +79,7 @@ def convert(
         target: File to write.
         overwrite: Overwrite an existing file.
     """
-    from hpctwin.cli.output.output import note_reading
+    from hpctwin.cli.output import note_reading
 
     check_target(target, overwrite)
     workload = reading.read(source, to_write=True)
@@ -124,9 +124,9 @@ def filter_jobs(
     """
     import numpy as np
 
-    from hpctwin.cli.output.output import note_reading
+    from hpctwin.cli.output import note_reading
     from hpctwin.errors import WorkloadError
-    from hpctwin.model.workload.transforms import rows_within
+    from hpctwin.model.workload.jobs import rows_within
 
     check_target(target, overwrite)
     workload = reading.read(source, to_write=True)
@@ -245,8 +245,8 @@ def download(
     import os
 
     import hpctwin.formats.archive as archive
-    from hpctwin.cli.output.output import print_json
-    from hpctwin.model.text.progress import progress_bar
+    from hpctwin.cli.output import print_json
+    from hpctwin.model.text import progress_bar
 
     if name is None and json:
         print_json([dataclasses.asdict(log) for log in archive.LOGS.values()])
@@ -272,7 +272,7 @@ def download(
 
 def check_target(target: Path, overwrite: bool) -> None:
     """Raise an error if the file, maybe the input itself, may not be overwritten."""
-    from hpctwin.cli.output.output import check_outputs
+    from hpctwin.cli.output import check_outputs
     from hpctwin.errors import ConfigError
 
     check_outputs(files=[target])

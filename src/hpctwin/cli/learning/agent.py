@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
-from hpctwin.cli.options.numbers import AT_LEAST_1
-from hpctwin.cli.options.options import ClusterOptions, Trace, TraceOptions, named_values
+from hpctwin.cli.option_values import AT_LEAST_1
+from hpctwin.cli.options import ClusterOptions, Trace, TraceOptions, named_values
 
 if TYPE_CHECKING:
     import polars as pl
@@ -79,14 +79,14 @@ def train(
         overwrite: Overwrite an existing file.
     """
     from hpctwin.cli.data.workload import check_target
-    from hpctwin.cli.output.output import check_outputs, with_notes
+    from hpctwin.cli.output import check_outputs, with_notes
     from hpctwin.errors import ConfigError
     from hpctwin.learn.baselines.evaluation import held_out
-    from hpctwin.learn.training.plan import Plan
     from hpctwin.learn.training.training import check_facility
     from hpctwin.learn.training.training import train as train_agent
-    from hpctwin.model.text.progress import progress_bar
-    from hpctwin.policies.code.files import is_network
+    from hpctwin.learn.training.trial import Plan
+    from hpctwin.model.text import progress_bar
+    from hpctwin.policies.registry import is_network
 
     check_target(target, overwrite)
     check_outputs(folders=[checkpoints, tensorboard])
@@ -178,9 +178,9 @@ def evaluate(
         facility: The facility's YAML file, for an agent of Placement.
         json: Print the comparison as JSON.
     """
-    from hpctwin.cli.output.output import print_json, screen, with_notes
+    from hpctwin.cli.output import print_json, screen, with_notes
     from hpctwin.learn.baselines.evaluation import evaluate as evaluate_agent
-    from hpctwin.model.text.progress import progress_bar
+    from hpctwin.model.text import progress_bar
 
     place = _facility(facility)
     source, notes = _episodes(trace, reading, machine, place, jobs, first, last)
@@ -215,10 +215,10 @@ def list_agents(
         folder: The folder; default the current one.
         json: Print the model cards as JSON.
     """
-    from hpctwin.cli.output.output import plain_table, print_json, screen
+    from hpctwin.cli.output import plain_table, print_json, screen
     from hpctwin.errors import ConfigError, PolicyError
-    from hpctwin.policies.agents.network import Network
-    from hpctwin.policies.code.files import NETWORK_SUFFIX
+    from hpctwin.policies.agents import Network
+    from hpctwin.policies.registry import NETWORK_SUFFIX
 
     if not folder.is_dir():
         raise ConfigError(f"{folder} is no folder")
@@ -264,11 +264,11 @@ def _episodes(
     last: int | None,
 ) -> tuple[Episodes, list[str]]:
     """Return the episodes, and the assumptions about their jobs, which are also printed."""
-    from hpctwin.cli.output.output import note_facility
+    from hpctwin.cli.output import note_facility
     from hpctwin.errors import ConfigError
     from hpctwin.learn import Episodes
     from hpctwin.learn.environments.placement import largest_of
-    from hpctwin.model.demand.unused import assumptions
+    from hpctwin.model.demand import assumptions
 
     workload = reading.jobs(trace, machine)
     if facility is None:
@@ -308,7 +308,7 @@ def _options(given: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _table(rows: pl.DataFrame, metric: str, best_before: str) -> Table:
-    from hpctwin.cli.output.output import plain_table
+    from hpctwin.cli.output import plain_table
 
     lines = []
     for name, kind, *values in rows.iter_rows():

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import App
 from cyclopts import Parameter as Option
 
-from hpctwin.cli.options.completing import complete_policy
-from hpctwin.cli.options.numbers import AT_LEAST_1
+from hpctwin.cli.option_values import AT_LEAST_1, complete_policy
 
 if TYPE_CHECKING:
     from hpctwin.policies.registry import Entry, Parameter
@@ -54,7 +53,7 @@ def list_policies(
     """
     from rich.table import Table
 
-    from hpctwin.cli.output.output import print_json, screen
+    from hpctwin.cli.output import print_json, screen
     from hpctwin.policies import REGISTRIES
 
     if json:
@@ -117,7 +116,7 @@ def check(
             a file, my.py:my_order; the others are names or functions.
         json: Print the parsed policy and the findings as JSON.
     """
-    from hpctwin.cli.output.output import print_json
+    from hpctwin.cli.output import print_json
     from hpctwin.policies import parse_policy
     from hpctwin.policies.check import check_ordering, check_placement
 
@@ -149,14 +148,15 @@ def search(
     Several runs at a time share the work, also on several hosts with the same folder.
 
     Args:
-        config: YAML file of the search (docs/how-to/run-many-simulations.md); its paths are relative to its folder.
+        config: YAML file of the search (docs/how-to/run-many-simulations.md); its paths are relative
+            to its folder.
         out: Folder for the trials and the resulting policies; default out/NAME of the file.
         workers: Number of policies tried in parallel.
         plot: Write a chart of all trials to this file, .png, .svg or .pdf.
         json: Print the resulting policies and all trials as JSON.
     """
-    from hpctwin.cli.output.output import check_outputs, print_json, screen
-    from hpctwin.model.text.progress import progress_bar
+    from hpctwin.cli.output import check_outputs, print_json, screen
+    from hpctwin.model.text import progress_bar
     from hpctwin.report.figures.style import save_figure
     from hpctwin.report.figures.sweep import plot_search, sweep_table
     from hpctwin.sweep import read_search

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
-from hpctwin.cli.options.numbers import AT_LEAST_0, AT_LEAST_1
-from hpctwin.cli.options.options import ClusterOptions, Trace, TraceOptions, WindowOptions
+from hpctwin.cli.option_values import AT_LEAST_0, AT_LEAST_1
+from hpctwin.cli.options import ClusterOptions, Trace, TraceOptions, WindowOptions
 
 if TYPE_CHECKING:
     import polars as pl
@@ -62,7 +62,7 @@ def score(
         json: Print the scores as JSON.
     """
     from hpctwin.learn.prediction import METHODS, Training, predict, scores, scores_by
-    from hpctwin.model.text.progress import progress_bar
+    from hpctwin.model.text import progress_bar
 
     known = _known(trace, reading, machine, under)
     with progress_bar(f"learning from {known.workload.name}") as progress:
@@ -108,7 +108,7 @@ def intervals(
     from hpctwin.learn.prediction import Training, interval_scores
     from hpctwin.learn.prediction import intervals as say
     from hpctwin.learn.prediction.intervals import check_coverage
-    from hpctwin.model.text.progress import progress_bar
+    from hpctwin.model.text import progress_bar
 
     check_coverage(coverage)
     known = _known(trace, reading, machine, under)
@@ -153,7 +153,7 @@ def apply(
     from hpctwin.cli.data.workload import check_target, write_to
     from hpctwin.errors import ConfigError
     from hpctwin.learn.prediction import Training, load_predictor, predict, with_predictions
-    from hpctwin.model.text.progress import progress_bar
+    from hpctwin.model.text import progress_bar
 
     check_target(target, overwrite)
     if not target.name.endswith((".csv", ".csv.gz", ".parquet")):
@@ -260,10 +260,10 @@ def forecast(
     """
     from dataclasses import asdict
 
-    from hpctwin.cli.output.output import note_reading, print_json, screen, with_notes
+    from hpctwin.cli.output import note_reading, print_json, screen, with_notes
     from hpctwin.model import parse_duration_s
-    from hpctwin.model.demand.unused import assumptions
-    from hpctwin.model.text.progress import progress_bar
+    from hpctwin.model.demand import assumptions
+    from hpctwin.model.text import progress_bar
     from hpctwin.policies import parse_policy
     from hpctwin.twin.settings.config import CoreSettings
     from hpctwin.twin.start_times.hindcast import (
@@ -348,7 +348,7 @@ def _trained_before(predictor: Path, workload: Workload, begin_s: float) -> None
 
 def _known(trace: Path, reading: TraceOptions, machine: ClusterOptions, under: str | None) -> Known:
     """Return the jobs of a trace with their end times."""
-    from hpctwin.cli.output.output import need_jobs, note_reading
+    from hpctwin.cli.output import need_jobs, note_reading
     from hpctwin.errors import ConfigError
     from hpctwin.learn.prediction import Known
     from hpctwin.policies import parse_policy
@@ -404,7 +404,7 @@ def _show(
     json: bool,
 ) -> None:
     """Show the metrics of all jobs, and of each class if classes are given."""
-    from hpctwin.cli.output.output import print_json, screen, with_notes
+    from hpctwin.cli.output import print_json, screen, with_notes
 
     if json:
         more = {} if classes is None else {"by": classes.to_dicts()}
@@ -417,7 +417,7 @@ def _show(
 
 
 def _table(rows: pl.DataFrame, figures: Figures) -> Table:
-    from hpctwin.cli.output.output import plain_table
+    from hpctwin.cli.output import plain_table
 
     names = [name for name in rows.columns if name not in figures]
     lines = (

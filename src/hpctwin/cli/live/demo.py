@@ -35,7 +35,7 @@ def demo_command(
     import tempfile
     from pathlib import Path
 
-    from hpctwin.cli.output.output import print_json, print_table, screen
+    from hpctwin.cli.output import print_json, print_table, screen
     from hpctwin.generate.four_phase import four_phase
     from hpctwin.twin.service import comparison
     from hpctwin.twin.settings.config import CoreSettings
@@ -71,7 +71,7 @@ def _run(folder: Path, seed: int, speed: str, console: Any) -> tuple[Any, list[s
     """Return the twin's row of the comparison, and the lines of its last explanation."""
     import json
 
-    from hpctwin.cli.output.live_view import live_view
+    from hpctwin.cli.live.top import live_view
     from hpctwin.twin.emulated.process import PATIENCE_S, emulated_process
     from hpctwin.twin.service.explain import explain_decision
     from hpctwin.twin.service.service import open_twin

@@ -55,7 +55,7 @@ def doctor_command(*, json: bool = False) -> int:
     """
     from textwrap import TextWrapper
 
-    from hpctwin.cli.output.output import print_json, screen
+    from hpctwin.cli.output import print_json, screen
 
     found = list(findings())
     if json:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from hpctwin.cli.options.numbers import AT_LEAST_1
-from hpctwin.cli.output.logs import LogOptions, set_when_asked_to_end
+from hpctwin.cli.logs import LogOptions, set_when_asked_to_end
+from hpctwin.cli.option_values import AT_LEAST_1
 
 if TYPE_CHECKING:
-    from hpctwin.twin.facility.config import LiveFacility
     from hpctwin.twin.facility.queue import Queue, QueuedJob
+    from hpctwin.twin.facility.service import LiveFacility
 
 __all__ = ["queue_command", "run_command", "submit_command", "withdraw_command"]
 
@@ -46,8 +46,8 @@ def run_command(
     """
     import tempfile
 
-    from hpctwin.cli.output.output import screen
-    from hpctwin.twin.facility.config import LiveFacility
+    from hpctwin.cli.output import screen
+    from hpctwin.twin.facility.service import LiveFacility
 
     log.begin()
     if config is not None:
@@ -107,7 +107,7 @@ def submit_command(
 
     from hpctwin.errors import ConfigError
     from hpctwin.model import parse_duration_s
-    from hpctwin.model.input.settings import faults_of
+    from hpctwin.model.settings import faults_of
     from hpctwin.rms.gate import JobRequest
 
     try:
@@ -142,7 +142,7 @@ def queue_command(config: Path, /, *, all: bool = False, json: bool = False) -> 
     from rich import box
     from rich.table import Table
 
-    from hpctwin.cli.output.output import print_json, screen
+    from hpctwin.cli.output import print_json, screen
     from hpctwin.model import format_duration
 
     with _queue(config) as queue:
@@ -176,7 +176,7 @@ def withdraw_command(config: Path, key: str, /) -> int:
 
 
 def _run(config: LiveFacility, until_empty: bool, requests: list[Any], json: bool) -> int:
-    from hpctwin.cli.output.output import print_json
+    from hpctwin.cli.output import print_json
     from hpctwin.twin.facility.service import open_placer
 
     stop = set_when_asked_to_end()
@@ -226,7 +226,7 @@ def _plain(entry: QueuedJob) -> dict[str, Any]:
 
 
 def _queue(config: Path) -> closing[Queue]:
-    from hpctwin.twin.facility.config import LiveFacility
     from hpctwin.twin.facility.queue import Queue
+    from hpctwin.twin.facility.service import LiveFacility
 
     return closing(Queue(LiveFacility.from_yaml(config).queue))

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from hpctwin.cli.output.logs import LogOptions, set_when_asked_to_end
+from hpctwin.cli.logs import LogOptions, set_when_asked_to_end
 
 __all__ = ["rms_app"]
 
@@ -30,7 +30,7 @@ def probe(*, commands: str = "", manager_conf: Path | None = None, json: bool = 
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    from hpctwin.cli.output.output import print_json, screen
+    from hpctwin.cli.output import print_json, screen
     from hpctwin.rms.managers import probe as look_around
 
     found = look_around(commands, manager_conf)

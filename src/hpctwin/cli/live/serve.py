@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from hpctwin.cli.options.options import temperature_or_file
-from hpctwin.cli.output.logs import LogOptions
+from hpctwin.cli.logs import LogOptions
+from hpctwin.cli.options import temperature_or_file
 
 if TYPE_CHECKING:
     from hpctwin.web.server.assembly import Part
@@ -63,7 +63,7 @@ def serve_command(
     for package in ("fastapi", "prometheus_client", "uvicorn"):
         need(package, "web", "hpctwin serve")
     log.begin()
-    from hpctwin.web.server.access import MADE_UP
+    from hpctwin.web.server.gate import MADE_UP
     from hpctwin.web.server.serve import Listening, access_of, serve, socket_at
 
     listening = Listening(
@@ -92,7 +92,7 @@ def _parts(
     """Return the twins and runs to show, by names that are valid in an address."""
     import re
 
-    from hpctwin.report.pages.folder import runs_in
+    from hpctwin.report.pages.run import runs_in
     from hpctwin.web.server.serve import run_part, twin_part
 
     parts: dict[str, Part] = {}

@@ -1,17 +1,195 @@
-"""``hpctwin twin top``."""
+"""``hpctwin twin top``: terminal view of queue, nodes, policy and last explanation."""
 
 from __future__ import annotations
 
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from hpctwin.cli.options.options import ConfigPath
+from rich.columns import Columns
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from hpctwin.cli.options import ConfigPath
+from hpctwin.model import format_duration
+from hpctwin.twin.service.explain import why_policy
+from hpctwin.twin.words import clock_text
 
 if TYPE_CHECKING:
-    from hpctwin.cli.output.live_view import Seen
+    from hpctwin.twin.core.decision import Decision
+    from hpctwin.twin.core.mirror import Mirror
+    from hpctwin.twin.forecast.records import Forecast
+    from hpctwin.twin.service.runner import Twin
     from hpctwin.web.views.source import Source
 
-__all__ = ["top_command"]
+__all__ = ["Seen", "live_view", "render", "top_command"]
+
+COLOURS = (
+    "cyan",
+    "green",
+    "yellow",
+    "magenta",
+    "blue",
+    "bright_red",
+    "bright_cyan",
+    "bright_green",
+)
+QUEUE_ROWS, NODES_SHOWN, REFRESH_S = 8, 512, 0.2
+
+
+@contextmanager
+def live_view(twin: Twin, console: Console | None = None) -> Iterator[None]:
+    """Show a running twin, refreshed at each decision, at most five times a second."""
+    console = console or Console()
+    started: Counter[str] = Counter()
+    shown = 0.0
+    with Live(console=console, auto_refresh=False, transient=True) as live:
+
+        def watch(decision: Decision | None) -> None:
+            nonlocal shown
+            if decision is not None:
+                started[decision.policy] += len(decision.starts)
+            if time.monotonic() - shown >= REFRESH_S:
+                shown = time.monotonic()
+                live.update(render(_seen(twin, started)), refresh=True)
+
+        before, twin.watch = twin.watch, watch
+        try:
+            yield
+        finally:
+            twin.watch = before
+
+
+@dataclass(frozen=True)
+class Seen:
+    """State of a twin at one time.
+
+    Args:
+        status: Status as of `Twin.status`.
+        mirror: The cluster.
+        forecasts: Forecast starts of pending jobs.
+        counted: Numbers of jobs or decisions by policy so far, and the counted item's name.
+        lines: Explanation of the last decision.
+        trouble: Current problems.
+    """
+
+    status: Mapping[str, Any]
+    mirror: Mirror
+    forecasts: Sequence[Forecast]
+    counted: tuple[Counter[str], str]
+    lines: Sequence[str]
+    trouble: Sequence[str]
+
+
+def render(seen: Seen) -> RenderableType:
+    """Return the view of a twin at one time."""
+    return Group(
+        _head(seen),
+        Columns([_nodes(seen.mirror), _policies(*seen.counted)], padding=(0, 2)),
+        _queue(seen, seen.status["time_s"]),
+        Panel(Text("\n".join(seen.lines)), title="last decision", title_align="left"),
+    )
+
+
+def _seen(twin: Twin, started: Counter[str]) -> Seen:
+    status, decision = twin.status(), twin.decision
+    return Seen(
+        status=status,
+        mirror=twin.core.mirror,
+        forecasts=() if decision is None else decision.forecasts,
+        counted=(started, "jobs"),
+        lines=_explanation(twin),
+        trouble=[
+            status[key]
+            for key in ("fault", "inactive", "stopped", "waits_for_snapshot")
+            if status[key]
+        ],
+    )
+
+
+def _head(seen: Seen) -> Text:
+    status = seen.status
+    mode = Text(f" {status['mode']} ", style="reverse green" if status["in_charge"] else "reverse")
+    head = Text.assemble(
+        (f"{status['cluster'] or '…'} ", "bold"), mode, f"  {clock_text(status['time_s'])}   "
+        f"{status['running']} running, {status['waiting']} waiting, "
+        f"{status['free_nodes']}/{status['nodes']} nodes free   policy ",
+        (status["policy"], "bold"), f"   {status['cycle_ms']:.1f} ms a cycle",
+    )  # fmt: skip
+    for text in seen.trouble:
+        head.append(f"\n{text}", style="red")
+    return head
+
+
+def _nodes(mirror: Mirror) -> Panel:
+    """Return one mark per node, colored by its job."""
+    holder = {name: job.spec.id for job in mirror.jobs.values() for name in job.node_names}
+    text = Text()
+    for number, node in enumerate(list(mirror.nodes.values())[:NODES_SHOWN]):
+        if number and number % 32 == 0:
+            text.append("\n")
+        job_id = holder.get(node.name)
+        if node.state != "up":
+            text.append("x", style="red")
+        elif job_id is None:
+            text.append("·", style="dim")
+        else:
+            text.append("■", style=COLOURS[hash(job_id) % len(COLOURS)])
+    more = len(mirror.nodes) - NODES_SHOWN
+    return Panel(text, title="nodes" + (f" (+{more})" if more > 0 else ""), title_align="left")
+
+
+def _policies(counted: Counter[str], what: str) -> Panel:
+    total = max(1, sum(counted.values()))
+    lines = [
+        f"{policy}  {count} {what}, {count / total:.0%}" for policy, count in counted.most_common()
+    ]
+    return Panel("\n".join(lines) or "none yet", title=f"{what} by policy", title_align="left")
+
+
+def _queue(seen: Seen, now_s: float) -> Table:
+    table = Table(title="queue, by forecast start", title_justify="left", expand=True)
+    for column in ("job", "nodes", "walltime", "waits", "starts in", "probably within"):
+        table.add_column(column, justify="right")
+    jobs = seen.mirror.jobs
+    said = [f for f in seen.forecasts if f.start_s is not None]
+    said = [f for f in said if f.job_id in jobs and jobs[f.job_id].start_s is None]
+    for one in sorted(said, key=lambda f: f.start_s or 0.0)[:QUEUE_ROWS]:
+        spec = jobs[one.job_id].spec
+        table.add_row(
+            one.job_id,
+            str(spec.nodes),
+            _span(spec.walltime_s),
+            _span(now_s - spec.submit_s),
+            _span((one.start_s or 0.0) - now_s),
+            f"{_span((one.low_s or 0.0) - now_s)} … {_span((one.high_s or 0.0) - now_s)}",
+        )
+    for _ in range(QUEUE_ROWS - len(said)):
+        table.add_row(*[""] * 6)
+    return table
+
+
+def _explanation(twin: Twin) -> list[str]:
+    decision = twin.decision
+    if decision is None:
+        return ["no decision yet"]
+    about = {
+        "id": twin.decision_id,
+        **{name: getattr(decision, name) for name in decision.__dataclass_fields__},
+    }
+    return why_policy(about, twin.core.objective, unanswered=decision.unanswered)
+
+
+def _span(seconds: float) -> str:
+    return format_duration(round(max(0.0, seconds)))
+
 
 _EVERY_S = 0.5
 
@@ -37,7 +215,6 @@ def top_command(
     from rich.console import Console
     from rich.live import Live
 
-    from hpctwin.cli.output.live_view import render
     from hpctwin.twin.settings.config import TwinConfig
     from hpctwin.web.views.source import Source
 
@@ -59,8 +236,6 @@ def top_command(
 def seen(source: Source) -> Seen:
     """Return a twin's state from its journal."""
     from collections import Counter
-
-    from hpctwin.cli.output.live_view import Seen
 
     head = source.head()
     lines = (

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 from cyclopts import App
 
-from hpctwin.cli.options.options import ConfigPath
-from hpctwin.cli.output.logs import LogOptions, set_when_asked_to_end
+from hpctwin.cli.logs import LogOptions, set_when_asked_to_end
+from hpctwin.cli.options import ConfigPath
 
 if TYPE_CHECKING:
     from contextlib import closing
@@ -58,7 +58,7 @@ def run(
             with twin.journal.writing():
                 twin.journal.latest("stopped", "", 0.0)
         if view:
-            from hpctwin.cli.output.live_view import live_view
+            from hpctwin.cli.live.top import live_view
 
             logging.getLogger().setLevel("ERROR")
             with live_view(twin):
@@ -76,7 +76,7 @@ def check(config: ConfigPath = DEFAULT, *, json: bool = False) -> int:
         config: The YAML file.
         json: Print the findings as JSON.
     """
-    from hpctwin.cli.output.output import print_json, print_lines
+    from hpctwin.cli.output import print_json, print_lines
     from hpctwin.twin.service.service import check_connections
 
     findings = check_connections(_config(config))
@@ -100,7 +100,7 @@ def status(*, config: ConfigPath = DEFAULT, json: bool = False) -> int:
     """
     import time
 
-    from hpctwin.cli.output.output import print_json, print_lines
+    from hpctwin.cli.output import print_json, print_lines
     from hpctwin.twin.journal.journal import tells_of_life
     from hpctwin.twin.service.explain import status_lines
 
@@ -136,7 +136,7 @@ def explain(
         config: The twin's YAML file.
         json: Print the lines as JSON.
     """
-    from hpctwin.cli.output.output import print_json, print_lines
+    from hpctwin.cli.output import print_json, print_lines
     from hpctwin.errors import ConfigError
     from hpctwin.twin.service.explain import explain_decision, explain_job
 
@@ -171,8 +171,8 @@ def repeat(
     """
     from dataclasses import asdict
 
-    from hpctwin.cli.output.output import print_json
-    from hpctwin.twin.journal.repeat import decide_again
+    from hpctwin.cli.output import print_json
+    from hpctwin.twin.journal.restore import decide_again
 
     with _journal(config) as journal:
         again = decide_again(journal, decision)
@@ -220,7 +220,7 @@ def accuracy(
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    from hpctwin.cli.output.output import print_json, screen
+    from hpctwin.cli.output import print_json, screen
     from hpctwin.twin.forecast.accuracy import accuracy as measured
 
     with _journal(config) as journal:
@@ -275,7 +275,7 @@ def schema(of: Literal["config", "events"] = "config", /) -> int:
     Args:
         of: config or events.
     """
-    from hpctwin.cli.output.output import print_json
+    from hpctwin.cli.output import print_json
     from hpctwin.rms.records.events import event_schema
     from hpctwin.twin.settings.config import config_schema
 

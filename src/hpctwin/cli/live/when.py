@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from hpctwin.cli.options.numbers import AT_LEAST_1
-from hpctwin.cli.options.options import ConfigPath
+from hpctwin.cli.option_values import AT_LEAST_1
+from hpctwin.cli.options import ConfigPath
 
 if TYPE_CHECKING:
     from hpctwin.twin.start_times.estimate import When
@@ -66,13 +66,13 @@ def when_command(
         plot: Write a chart of the probability of a start over time to this file (.png, .svg, .pdf).
         json: Print the forecast as JSON.
     """
-    from hpctwin.cli.output.output import check_outputs, print_json, print_lines
+    from hpctwin.cli.output import check_outputs, print_json, print_lines
     from hpctwin.errors import ConfigError
     from hpctwin.model import parse_duration_s
     from hpctwin.twin.forecast.forecaster import LEVELS
     from hpctwin.twin.service.when import answered
     from hpctwin.twin.settings.config import TwinConfig
-    from hpctwin.twin.start_times.query import JobToCome, Question
+    from hpctwin.twin.start_times.estimate import JobToCome, Question
     from hpctwin.twin.words import clock_text
 
     if (job_id is None) == (nodes is None):
@@ -154,8 +154,8 @@ def _draw(found: When, now_s: float, title: str, path: Path) -> None:
             few starts were observed.
     """
     from hpctwin.errors import HpctwinError
-    from hpctwin.report.figures.start import plot_start
     from hpctwin.report.figures.style import save_figure
+    from hpctwin.report.figures.workload import plot_start
     from hpctwin.twin.forecast.forecaster import LEVELS
 
     low_s, high_s = found.low_s, found.high_s

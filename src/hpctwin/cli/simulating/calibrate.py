@@ -53,7 +53,7 @@ def calibrate_command(
     """
     import numpy as np
 
-    from hpctwin.cli.output.output import check_outputs, plain_table, print_json, screen
+    from hpctwin.cli.output import check_outputs, plain_table, print_json, screen
     from hpctwin.energy.power.calibration import calibrate, mape_pct, rolling_mape_pct
     from hpctwin.errors import ConfigError
     from hpctwin.model import parse_duration_s, write_atomically
@@ -96,7 +96,7 @@ def calibrate_command(
                 **{name: np.asarray(forecast) for name, forecast in found.items()}
             ).write_parquet(file)
     if plot is not None:
-        from hpctwin.report.energy_figures.energy import plot_calibration
+        from hpctwin.report.energy import plot_calibration
         from hpctwin.report.figures.style import save_figure
 
         time_s = table[time_column].to_numpy()

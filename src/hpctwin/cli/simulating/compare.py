@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from hpctwin.cli.options.energy_options import EnergyOptions
-from hpctwin.cli.options.numbers import AT_LEAST_1
-from hpctwin.cli.options.options import (
+from hpctwin.cli.energy_options import EnergyOptions
+from hpctwin.cli.option_values import AT_LEAST_1
+from hpctwin.cli.options import (
     BY_POLICY,
     By,
     ClusterOptions,
@@ -85,8 +85,8 @@ def compare_command(
     """
     import polars as pl
 
-    from hpctwin.cli.output.output import check_outputs, screen
-    from hpctwin.model.text.progress import progress_bar
+    from hpctwin.cli.output import check_outputs, screen
+    from hpctwin.model.text import progress_bar
     from hpctwin.policies import make_policy, parse_policy
     from hpctwin.policies.policy import read_policy
     from hpctwin.report import summary_table
@@ -204,7 +204,7 @@ class _Compared:
     @property
     def plain(self) -> list[dict[str, Any]]:
         """The results for JSON."""
-        from hpctwin.cli.output.output import with_notes
+        from hpctwin.cli.output import with_notes
 
         return [
             summary
@@ -240,17 +240,18 @@ class _Asked:
         """Simulate a trace under all policies."""
         import numpy as np
 
-        from hpctwin.cli.output.output import note_classes, note_rejected
-        from hpctwin.cli.simulating.external_scheduler import planned_s, rewarded_jobs
+        from hpctwin.cli.output import note_classes, note_rejected
+        from hpctwin.cli.plugins import option_from
+        from hpctwin.cli.simulating.external_scheduler import planned_s
         from hpctwin.cli.simulating.simulate import breakdown_rows
         from hpctwin.metrics import unfair_delay
-        from hpctwin.model.text.progress import counted
+        from hpctwin.model.text import counted
         from hpctwin.simulation import Simulation
         from hpctwin.sweep import compare, fair_starts
 
         workload, window = self.reading.part(trace, self.part, self.machine)
         if self.reward is not None:
-            workload = rewarded_jobs(workload, self.reward)
+            workload = option_from("hpctwin-papers", "reward")(workload, self.reward)
         cluster = self.energy.machine(self.machine.make(workload, trace, self.reading.timezone))
         note_classes(workload, self.by)
         series, notes = self.energy.series(workload, cluster)
@@ -283,7 +284,7 @@ class _Asked:
 
 
 def _show_one(compared: _Compared, plot: Path | None, json: bool) -> None:
-    from hpctwin.cli.output.output import print_json, screen
+    from hpctwin.cli.output import print_json, screen
     from hpctwin.report import compare_table, difference_table, saved_table
 
     summaries = compared.summaries
@@ -302,7 +303,7 @@ def _show_one(compared: _Compared, plot: Path | None, json: bool) -> None:
 
 
 def _show_several(compared: Sequence[_Compared], plot: Path | None, json: bool) -> None:
-    from hpctwin.cli.output.output import print_json, screen
+    from hpctwin.cli.output import print_json, screen
     from hpctwin.metrics import mean_summaries, paired_differences
     from hpctwin.report import compare_table, paired_table, plot_differences
     from hpctwin.report.figures.style import save_figure
@@ -331,7 +332,7 @@ def _as_file(name: str) -> str:
 
 def _write(compared: _Compared, out: Path, run: RunOptions, inputs: list[Path]) -> None:
     """Write a folder for each policy, named after it."""
-    from hpctwin.report.pages.folder import write_run
+    from hpctwin.report.pages.run import write_run
 
     for number, (name, result) in enumerate(compared.results.items(), 1):
         summary, tables = compared.told[name]

@@ -1,4 +1,4 @@
-"""Parts of ``hpctwin simulate``: external scheduler, sizing, rewards of accounts."""
+"""Parts of ``hpctwin simulate``: external scheduler, sizing, planned durations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from hpctwin.model import Workload
     from hpctwin.simulation import Result, Simulation
 
-__all__ = ["backfill_of", "check_alone", "driven", "planned_s", "rewarded_jobs"]
+__all__ = ["backfill_of", "check_alone", "driven", "planned_s"]
 
 
 def backfill_of(
@@ -112,30 +112,3 @@ def planned_s(workload: Workload, by: str) -> npt.NDArray[np.float64] | None:
             "hpctwin predictor apply writes it"
         )
     return workload.predicted_runtime_s
-
-
-def rewarded_jobs(workload: Workload, reward: str) -> Workload:
-    """Return the jobs with the priorities that their accounts earned.
-
-    Args:
-        workload: The jobs.
-        reward: Text of the form ``INCENTIVE[=BUDGET]:FILE``.
-
-    Raises:
-        ConfigError, UnknownNameError: The text has another form, or does not match the accounts.
-    """
-    from hpctwin.errors import ConfigError
-    from hpctwin.metrics import read_accounts, rewarded
-
-    what, colon, file = reward.partition(":")
-    name, equals, budget = what.partition("=")
-    if not colon or not file:
-        raise ConfigError(
-            f"--reward is {reward!r}; expected an incentive and a file of accounts, such as "
-            "fugaku-points:accounts.json"
-        )
-    try:
-        given = float(budget) if equals else None
-    except ValueError as error:
-        raise ConfigError(f"--reward: budget is {budget!r}, expected node-hours") from error
-    return rewarded(workload, read_accounts(file), name, given)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
-from hpctwin.cli.options.numbers import AT_LEAST_1
-from hpctwin.cli.options.options import By, Trace, TraceOptions
+from hpctwin.cli.option_values import AT_LEAST_1
+from hpctwin.cli.options import By, Trace, TraceOptions
 
 if TYPE_CHECKING:
     from hpctwin.facility import FacilityResult, Strategy
@@ -76,7 +76,7 @@ def check(path: Path, /, *, json: Json = False) -> int:
         path: The YAML file.
         json: Print the facility as JSON, with all default values.
     """
-    from hpctwin.cli.output.output import print_json
+    from hpctwin.cli.output import print_json
     from hpctwin.facility import Facility
 
     facility = Facility.from_yaml(path)
@@ -96,7 +96,7 @@ def check(path: Path, /, *, json: Json = False) -> int:
 @facility_app.command
 def schema() -> int:
     """Print the JSON Schema of a facility's YAML file, for editors."""
-    from hpctwin.cli.output.output import print_json
+    from hpctwin.cli.output import print_json
     from hpctwin.facility import Facility
 
     print_json(Facility.model_json_schema())
@@ -141,7 +141,7 @@ def simulate(
         plot: Write a chart of utilization by week to this file, .png, .svg or .pdf.
         json: Print the summary as JSON.
     """
-    from hpctwin.cli.output.output import (
+    from hpctwin.cli.output import (
         check_outputs,
         note_facility,
         print_json,
@@ -150,7 +150,7 @@ def simulate(
     )
     from hpctwin.facility import Facility, FacilitySimulation, parse_strategy
     from hpctwin.metrics import breakdown
-    from hpctwin.model.text.progress import progress_bar
+    from hpctwin.model.text import progress_bar
 
     check_outputs(trace, folders=[out], figures=[plot])
     chosen = parse_strategy(strategy, knows=knowledge, **looking.as_dict())
@@ -214,7 +214,7 @@ def compare(
         plot: Write a chart of utilization by week to this file, .png, .svg or .pdf.
         json: Print the summaries as JSON.
     """
-    from hpctwin.cli.output.output import (
+    from hpctwin.cli.output import (
         check_outputs,
         note_facility,
         print_json,
@@ -223,7 +223,7 @@ def compare(
     )
     from hpctwin.facility import Facility, compare_strategies, parse_strategy
     from hpctwin.facility.strategies import GUIDED
-    from hpctwin.model.text.progress import counted, progress_bar
+    from hpctwin.model.text import counted, progress_bar
 
     check_outputs(trace, folders=[out], figures=[plot])
     chosen: list[Strategy] = []
@@ -266,7 +266,7 @@ def _write(
     import re
 
     from hpctwin.model import write_atomically, write_folder
-    from hpctwin.report.pages.folder import write_run
+    from hpctwin.report.pages.run import write_run
 
     if plot is not None:
         from hpctwin.report.facility import plot_weeks

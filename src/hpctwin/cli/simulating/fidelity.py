@@ -84,7 +84,7 @@ def print_fidelity(checked: Checked) -> None:
     """Print the tables on standard output."""
     from rich.table import Table
 
-    from hpctwin.cli.output.output import screen
+    from hpctwin.cli.output import screen
 
     console = screen()
     for title, (head, rows) in fidelity_tables(checked).items():

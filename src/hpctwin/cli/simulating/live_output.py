@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hpctwin.cli.options.energy_options import EnergyOptions
-    from hpctwin.cli.options.options import ClusterOptions
+    from hpctwin.cli.energy_options import EnergyOptions
+    from hpctwin.cli.options import ClusterOptions
     from hpctwin.simulation import Simulation
 
 __all__ = ["every_seconds", "inputs_of", "writing"]
@@ -43,7 +43,7 @@ def writing(
     progress: Callable[[float], None],
 ) -> Callable[[float], None]:
     """Return a progress function that also writes the results every `every_s` seconds."""
-    from hpctwin.report.pages.folder import write_run
+    from hpctwin.report.pages.run import write_run
 
     due = time.monotonic()
 

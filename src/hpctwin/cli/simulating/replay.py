@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from hpctwin.cli.options.options import ClusterOptions, Trace, TraceOptions, WindowOptions
+from hpctwin.cli.options import ClusterOptions, Trace, TraceOptions, WindowOptions
 
 __all__ = ["replay_command"]
 
@@ -31,10 +31,10 @@ def replay_command(
         out: Write jobs.parquet, series.parquet, summary.json and manifest.json to this folder.
         json: Print the summary as JSON.
     """
-    from hpctwin.cli.output.output import check_outputs, print_json, screen, with_notes
+    from hpctwin.cli.output import check_outputs, print_json, screen, with_notes
     from hpctwin.model import write_atomically
     from hpctwin.report import summary_table
-    from hpctwin.report.pages.folder import write_run
+    from hpctwin.report.pages.run import write_run
     from hpctwin.simulation import replay
 
     check_outputs(trace, folders=[out], files=[conflicts])

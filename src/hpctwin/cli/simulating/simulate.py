@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from hpctwin.cli.options.completing import complete_part
-from hpctwin.cli.options.energy_options import EnergyOptions
-from hpctwin.cli.options.options import (
+from hpctwin.cli.energy_options import EnergyOptions
+from hpctwin.cli.option_values import complete_part
+from hpctwin.cli.options import (
     BY_POLICY,
     By,
     ClusterOptions,
@@ -102,7 +102,8 @@ def simulate_command(
             low-power:accounts.json or budget=5000:accounts.json (docs/accounts.md). The default
             order is then priority.
         scheduler: External scheduler instead of a policy: a program that speaks JSON lines, or the
-            address of a Batsim scheduler, as in batsim:tcp://127.0.0.1:28000 (docs/how-to/connect-an-external-scheduler.md).
+            address of a Batsim scheduler, as in batsim:tcp://127.0.0.1:28000
+            (docs/how-to/connect-an-external-scheduler.md).
         scheduler_every: Call the scheduler only in steps of this time, such as 60s; default at each
             event.
         sizing: Rule for node counts of malleable jobs by --price or --carbon, instead of a policy,
@@ -131,27 +132,28 @@ def simulate_command(
     """
     import numpy as np
 
-    from hpctwin.cli.output.output import (
+    from hpctwin.cli.output import (
         check_outputs,
         note_classes,
         note_doomed,
         note_rejected,
     )  # fmt: skip
+    from hpctwin.cli.plugins import option_from
     from hpctwin.cli.simulating.external_scheduler import (
         backfill_of,
         check_alone,
         driven,
         planned_s,
-        rewarded_jobs,
     )
     from hpctwin.cli.simulating.live_output import every_seconds, inputs_of, writing
     from hpctwin.errors import ConfigError
-    from hpctwin.model.text.progress import progress_bar
+    from hpctwin.model.text import progress_bar
     from hpctwin.policies import make_policy, parse_policy
     from hpctwin.simulation import Simulation
 
     check_outputs(trace, folders=[out, energy.spars_out], figures=[plot], files=[accounts])
     every_s = every_seconds(out_every, out)
+    size = None if sizing is None else option_from("hpctwin-sizing", "sizing")
     own = within(trace, "policy.yaml")
     if policy is None and own is not None and scheduler is None and sizing is None:
         from hpctwin.policies.policy import read_policy
@@ -206,7 +208,7 @@ def simulate_command(
         },
     )  # fmt: skip
     if reward is not None:
-        workload = rewarded_jobs(workload, reward)
+        workload = option_from("hpctwin-papers", "reward")(workload, reward)
     cluster = energy.machine(machine.make(workload, trace, reading.timezone))
     series, notes = energy.series(workload, cluster)
     begins = energy.begins(workload, series)
@@ -218,7 +220,7 @@ def simulate_command(
         workload,
         cluster,
         chosen,
-        sizing=energy.sizing(sizing, workload, series),
+        sizing=None if size is None else size(sizing, workload, series, energy.forecast),
         track_nodes=_draws(plot, "gantt"),
         log=bool(series or window or out or energy.spars_out) or _draws(plot, "states", "power"),
         **options,
@@ -281,14 +283,14 @@ def _simulate_spars(
     """Run SPARS's ``simulator_config.yaml``; its CSV files go to the configured folder."""
     import sys
 
-    from hpctwin.cli.output.output import (
+    from hpctwin.cli.output import (
         need_jobs,
         note_reading,
         note_rejected,
         note_without_effect,
     )
     from hpctwin.formats.spars_config import read_spars_config
-    from hpctwin.model.text.progress import progress_bar
+    from hpctwin.model.text import progress_bar
     from hpctwin.policies import PowerPolicy, make_policy
     from hpctwin.simulation import Simulation
 
@@ -337,11 +339,11 @@ def _show(
     notes: Sequence[str] = (),
 ) -> None:
     """Write and print the results of a run."""
-    from hpctwin.cli.output.output import print_json, screen, with_notes
+    from hpctwin.cli.output import print_json, screen, with_notes
     from hpctwin.report import answer_table, summary_table
 
     if out is not None:
-        from hpctwin.report.pages.folder import write_run
+        from hpctwin.report.pages.run import write_run
 
         write_run(result, out, options, summary, tables=tables, inputs=inputs, notes=notes)
     if result.energy is not None and spars is not None:
@@ -396,9 +398,9 @@ def breakdown_rows(result: Result, by: JobClass) -> list[dict[str, Any]]:
 
 
 def _explain(simulation: Simulation, jobs: tuple[str, ...], json: bool) -> None:
-    from hpctwin.cli.output.output import print_json, screen
-    from hpctwin.model.text.progress import progress_bar
-    from hpctwin.simulation.explanation.story import explain
+    from hpctwin.cli.output import print_json, screen
+    from hpctwin.model.text import progress_bar
+    from hpctwin.simulation.explanation import explain
 
     console = screen()
     told = {}

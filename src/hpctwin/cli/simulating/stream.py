@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from hpctwin.errors import ConfigError
 
 if TYPE_CHECKING:
-    from hpctwin.cli.options.options import ClusterOptions, RunOptions
+    from hpctwin.cli.options import ClusterOptions, RunOptions
     from hpctwin.policies import Policy
 
 __all__ = ["simulate_streamed"]
@@ -37,7 +37,7 @@ def simulate_streamed(
     Raises:
         ConfigError: There is no output folder, or an option is not supported for a stream.
     """
-    from hpctwin.cli.output.output import print_json, screen, with_notes
+    from hpctwin.cli.output import print_json, screen, with_notes
     from hpctwin.model import Workload
     from hpctwin.report import answer_table, summary_table
     from hpctwin.simulation import simulate_stream

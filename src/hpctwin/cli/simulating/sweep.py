@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from hpctwin.cli.options.numbers import AT_LEAST_1
-from hpctwin.cli.options.options import named_values
+from hpctwin.cli.option_values import AT_LEAST_1
+from hpctwin.cli.options import named_values
 from hpctwin.errors import ConfigError
 
 __all__ = ["sweep_command"]
@@ -41,7 +41,8 @@ def sweep_command(
     as simulations finish. The same command resumes an interrupted sweep.
 
     Args:
-        config: YAML file of the sweep (docs/how-to/run-many-simulations.md); its paths are relative to its folder.
+        config: YAML file of the sweep (docs/how-to/run-many-simulations.md); its paths are relative
+            to its folder.
         out: Folder for the rows; default out/NAME of the file.
         plot: Write a chart to this file, .png, .svg or .pdf.
         metric: Metric for table and chart, instead of the file's. Repeatable.
@@ -56,8 +57,8 @@ def sweep_command(
         worker_option: Setting of the worker jobs, as in queue=main, cores=4, memory=8GB,
             walltime=02:00:00. Repeatable.
     """
-    from hpctwin.cli.output.output import check_outputs, print_json, screen
-    from hpctwin.model.text.progress import progress_bar
+    from hpctwin.cli.output import check_outputs, print_json, screen
+    from hpctwin.model.text import progress_bar
     from hpctwin.report.figures.style import save_figure
     from hpctwin.report.figures.sweep import plot_sweep, sweep_table
     from hpctwin.sweep import Progress, read_sweep, sweep

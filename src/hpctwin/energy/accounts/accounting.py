@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from hpctwin.attributes import kept
 from hpctwin.energy.power.modes import ModeChange, mode_rows, watts_by_mode
 from hpctwin.energy.power.states import group_of_node, node_watts, nodes_of_group, state_names
 from hpctwin.energy.prices.series import Series
 from hpctwin.engine.state.layout import COMPUTING
 from hpctwin.errors import SimulationError
 from hpctwin.model import MS_PER_S, Cluster
-from hpctwin.model.input.cached_attributes import kept
 
 __all__ = ["Energy", "sum_over_time"]
 

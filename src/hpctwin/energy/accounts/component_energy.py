@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from hpctwin.attributes import kept
 from hpctwin.energy.accounts.accounting import Energy
 from hpctwin.energy.cooling.fmu import Fmu, run_fmu
 from hpctwin.energy.cooling.model import cool, wet_bulb_means
@@ -23,10 +24,9 @@ from hpctwin.energy.prices.series import Series
 from hpctwin.engine.state.layout import COMPUTING
 from hpctwin.errors import ConfigError
 from hpctwin.model import MS_PER_S, NodeGroup
-from hpctwin.model.cluster.racks import Component
+from hpctwin.model.cluster.power import Component
 from hpctwin.model.columns import ms_of
-from hpctwin.model.input.cached_attributes import kept
-from hpctwin.model.workload.usage import NODE_W, Usage
+from hpctwin.model.workload.jobs import NODE_W, Usage
 
 __all__ = ["ComponentEnergy", "Runs"]
 
@@ -70,7 +70,7 @@ class ComponentEnergy(Energy):
 
     Args:
         usage: Usage of components by name, and measured power of nodes; see
-            `hpctwin.model.workload.usage`.
+            `hpctwin.model.workload.jobs`.
     """
 
     usage: Mapping[str, Usage] = field(default_factory=dict)

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from hpctwin.attributes import kept
 from hpctwin.energy.accounts.accounting import Energy, sum_over_time
 from hpctwin.energy.accounts.component_energy import ComponentEnergy, Runs
 from hpctwin.energy.power.job_power import Pieces, job_power
@@ -24,9 +25,8 @@ from hpctwin.energy.power.states import nodes_of_group
 from hpctwin.energy.prices.series import Series
 from hpctwin.engine.state.layout import COMPUTING
 from hpctwin.model import MS_PER_S, Cluster, NodeGroup, Workload
-from hpctwin.model.cluster.racks import node_w
+from hpctwin.model.cluster.power import node_w
 from hpctwin.model.columns import ms_of
-from hpctwin.model.input.cached_attributes import kept
 
 __all__ = ["SharedComponentEnergy", "SharedEnergy", "SummedEnergy", "Use", "drawn_w", "energy_of"]
 

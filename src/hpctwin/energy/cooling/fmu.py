@@ -11,8 +11,7 @@ import polars as pl
 from pydantic import Field, model_validator
 
 from hpctwin.errors import ConfigError, near, need
-from hpctwin.model.files.yaml_file import read_yaml
-from hpctwin.model.input.settings import Duration, Settings
+from hpctwin.model.settings import Duration, Settings, read_yaml
 
 __all__ = ["Fmu", "Input", "Output", "run_fmu"]
 

@@ -22,7 +22,7 @@ import polars as pl
 
 from hpctwin.energy.prices.series import csv_of, numbers_of, times_of
 from hpctwin.errors import ConfigError, need
-from hpctwin.model.cluster.cooling import Cooling
+from hpctwin.model.cluster.power import Cooling
 
 __all__ = ["cool", "cooling_figures", "wet_bulb_c", "wet_bulb_means"]
 

@@ -17,7 +17,7 @@ from hpctwin.energy.power.states import node_watts, slowest
 from hpctwin.engine.state.layout import COMPUTING, IDLE
 from hpctwin.errors import ConfigError
 from hpctwin.model import MS_PER_S, Cluster, PowerCap, Workload, to_ms
-from hpctwin.model.cluster.cap import DAY_S
+from hpctwin.model.cluster.power import DAY_S
 from hpctwin.model.requests.chunks import read_more_tasks
 
 __all__ = ["RESOURCE", "raised_caps", "with_cap"]

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.model import NodeGroup
-from hpctwin.model.cluster.racks import node_w
-from hpctwin.model.workload.usage import NODE_W, Usage
+from hpctwin.model.cluster.power import node_w
+from hpctwin.model.workload.jobs import NODE_W, Usage
 
 __all__ = ["JobPower", "Pieces", "distinct", "job_power", "ramp"]
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from hpctwin.energy.power.job_power import Pieces, distinct, ramp
 from hpctwin.model import MS_PER_S, NodeGroup
-from hpctwin.model.cluster.racks import node_w
+from hpctwin.model.cluster.power import node_w
 
 __all__ = ["PARTS", "Draw", "Stretches", "feed", "together"]
 

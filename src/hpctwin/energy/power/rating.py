@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hpctwin.model import Cluster, NodeGroup
-from hpctwin.model.cluster.racks import node_w
+from hpctwin.model.cluster.power import node_w
 
 __all__ = ["constants", "fed_w", "machine_w", "machine_w_sd"]
 

@@ -12,8 +12,8 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin.errors import ConfigError
-from hpctwin.model.input.arguments import check_arguments, column
-from hpctwin.model.text.units import FIRST_UNIX_S, epoch_s_of
+from hpctwin.model.arguments import check_arguments, column
+from hpctwin.model.text import FIRST_UNIX_S, epoch_s_of
 
 __all__ = ["Series", "cheapest_begins", "times_of"]
 

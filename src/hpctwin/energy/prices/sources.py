@@ -25,8 +25,8 @@ import numpy as np
 import polars as pl
 
 from hpctwin.errors import ConfigError, DownloadError, RefusedError, UnknownNameError
-from hpctwin.model.files.web import UNREAD, http_address, why_unread
-from hpctwin.model.text.units import epoch_s_of
+from hpctwin.model.text import epoch_s_of
+from hpctwin.model.web import UNREAD, http_address, why_unread
 
 __all__ = ["AREAS", "SOURCES", "Fetched", "Source", "fetch"]
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from hpctwin.engine.compile import jit
 from hpctwin.engine.compile.jit import Kernel
-from hpctwin.model.files.files import write_atomically
+from hpctwin.model.files import write_atomically
 
 __all__ = ["prepare", "seconds_left"]
 

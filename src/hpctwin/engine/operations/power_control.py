@@ -24,7 +24,7 @@ from hpctwin.engine.state.layout import (
 )
 from hpctwin.engine.state.node_speeds import speed_columns
 from hpctwin.engine.state.sim import Sim
-from hpctwin.model.text.units import exact
+from hpctwin.model.text import exact
 
 __all__ = [
     "NodePowers",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hpctwin.model.text.units import exact
+from hpctwin.model.text import exact
 
 __all__ = ["speed_columns"]
 

@@ -15,7 +15,7 @@ __all__ = [
 ]  # fmt: skip
 
 ELIGIBLE, START, END, LEFT, START_UNQUEUED = range(5)
-"""Kinds of events; see `hpctwin.metrics.time.levels`."""
+"""Kinds of events; see `hpctwin.metrics.levels`."""
 
 LEADING_BITS = 14
 """Number of leading bits by which numbers are counted.

@@ -15,9 +15,9 @@ import polars as pl
 from hpctwin.errors import WorkloadError
 from hpctwin.formats.common.record import LABELS, Machine, Tally, count_of
 from hpctwin.model.requests.chunks import PER_TASK, more_tasks_text, read_more_tasks
-from hpctwin.model.requests.consumables import COLUMN, GPU_TYPE, amount_of
 from hpctwin.model.requests.pbs_requests import is_consumable
 from hpctwin.model.requests.requests import parse_request
+from hpctwin.model.requests.resources import COLUMN, GPU_TYPE, amount_of
 
 __all__ = ["as_asked", "had_of", "held_of", "in_our_columns"]
 

@@ -9,9 +9,8 @@ import polars as pl
 
 from hpctwin.formats.common.fields import NOTHING, amount, duration_s, gigabytes, moments
 from hpctwin.formats.common.record import RECORD, Tally, empty_records
-from hpctwin.model.requests.consumables import GPU_TYPE, NOT_CONSUMED
 from hpctwin.model.requests.features import read_constraint
-from hpctwin.model.requests.gres import parse_gres
+from hpctwin.model.requests.resources import GPU_TYPE, NOT_CONSUMED, parse_gres
 
 __all__ = ["STATES", "records_of"]
 

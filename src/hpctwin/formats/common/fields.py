@@ -8,7 +8,7 @@ import polars as pl
 
 from hpctwin.errors import ConfigError
 from hpctwin.formats.common.record import Tally
-from hpctwin.model.text.units import epoch_s_of
+from hpctwin.model.text import epoch_s_of
 
 __all__ = ["NOTHING", "amount", "duration_s", "gigabytes", "moments", "unix_s", "zone_of"]
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NoReturn, cast
 
 from hpctwin.errors import OutputError, TraceError
-from hpctwin.model.files.files import cause, write_atomically
+from hpctwin.model.files import cause, write_atomically
 
 __all__ = [
     "PACKED", "READING", "STANDARD_INPUT", "check_readable", "decode", "first_bytes", "open_binary",

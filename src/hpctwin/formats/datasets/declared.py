@@ -189,7 +189,7 @@ class DataSet:
         content: Regular expression that matches the beginning of the first file, if columns cannot
             identify it.
         away: File that records which nodes were away, and its content in the columns of
-            `hpctwin.formats.clusters.outages.AWAY`.
+            `hpctwin.formats.outages.AWAY`.
     """
 
     name: str

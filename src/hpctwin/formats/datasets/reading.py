@@ -29,10 +29,10 @@ from hpctwin.formats.common.record import Machine, Tally
 from hpctwin.formats.datasets.declared import USES, Column, DataSet, File, Given, Use
 from hpctwin.formats.systems import read_system
 from hpctwin.model import NodeGroup, Workload
-from hpctwin.model.cluster.racks import node_w
-from hpctwin.model.files.files import cause
+from hpctwin.model.cluster.power import node_w
+from hpctwin.model.files import cause
 from hpctwin.model.workload.frame import USE_STEP, is_usage
-from hpctwin.model.workload.usage import NODE_W
+from hpctwin.model.workload.jobs import NODE_W
 
 __all__ = ["columns_in", "files_of", "fits", "nodes_away", "read_dataset"]
 

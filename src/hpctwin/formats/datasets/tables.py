@@ -92,7 +92,7 @@ BLUE_WATERS = DataSet(
     records=_records,
     system="bluewaters",
     rules=(
-        "read as accounting of PBS and Torque is (docs/reference/traces.md); nodes and cores as exec_host says",
+        "read like accounting of PBS and Torque (docs/reference/traces.md); nodes and cores are of exec_host",
         "nothing is known of power (energy_used is 0): components count as in full use",
     ),
     content=r"^\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;[A-Z];\d+(?:\[\d*\])?\.bw;",

@@ -16,7 +16,7 @@ from typing import Any
 
 from hpctwin.errors import ConfigError, TraceError, WorkloadError
 from hpctwin.formats.common.files import stem
-from hpctwin.formats.common.losses import lost_by
+from hpctwin.formats.common.record import lost_by
 from hpctwin.formats.json.jobs import (
     JsonRecord,
     job_ids,

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from hpctwin.errors import TraceError, WorkloadError
 from hpctwin.formats.common.files import stem
-from hpctwin.formats.common.losses import lost_by
+from hpctwin.formats.common.record import lost_by
 from hpctwin.formats.json.jobs import (
     JsonRecord,
     job_ids,

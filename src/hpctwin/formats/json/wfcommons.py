@@ -20,7 +20,7 @@ from hpctwin.errors import TraceError, WorkloadError
 from hpctwin.formats.common.files import stem
 from hpctwin.formats.json.jobs import JsonRecord
 from hpctwin.model import Dependencies, DependencyKind, ReadNotes, Workload
-from hpctwin.model.text.units import epoch_s_of
+from hpctwin.model.text import epoch_s_of
 from hpctwin.model.workload.dependencies import chain_text, waiting_chain
 
 __all__ = ["is_wfcommons", "read_wfcommons"]

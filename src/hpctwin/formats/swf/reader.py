@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from hpctwin.errors import TraceError, WorkloadError
 from hpctwin.formats.common.files import read_bytes, stem
-from hpctwin.formats.common.losses import SWF_ONLY
+from hpctwin.formats.common.record import SWF_ONLY
 from hpctwin.formats.swf.large import LARGE, parse_large
 from hpctwin.formats.swf.records import (
     Records,

@@ -12,9 +12,9 @@ import polars as pl
 
 from hpctwin.errors import WorkloadError
 from hpctwin.formats.common.files import write_bytes
-from hpctwin.formats.common.losses import lost_by
+from hpctwin.formats.common.record import lost_by
 from hpctwin.model import MS_PER_S, Category, DependencyKind, Workload
-from hpctwin.model.demand.requested_totals import totals_asked
+from hpctwin.model.demand import totals_asked
 
 __all__ = ["with_own_count", "write_swf"]
 

@@ -13,7 +13,7 @@ from hpctwin.errors import TraceError
 from hpctwin.model import PER_NODE
 from hpctwin.model.columns import PREDICTED
 from hpctwin.model.requests.chunks import CHUNKS, SHARED_WITH, WHOLE_CHUNKS
-from hpctwin.model.requests.consumables import COLUMN, MOST
+from hpctwin.model.requests.resources import COLUMN, MOST
 from hpctwin.model.workload.frame import USE_STEP, is_usage
 
 __all__ = [

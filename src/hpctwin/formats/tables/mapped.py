@@ -30,8 +30,7 @@ from hpctwin.formats.common.files import stem
 from hpctwin.formats.common.record import STATES, Machine, Running, Tally
 from hpctwin.formats.tables.own_columns import read_cells
 from hpctwin.model import Workload
-from hpctwin.model.files.yaml_file import read_yaml
-from hpctwin.model.input.settings import Settings
+from hpctwin.model.settings import Settings, read_yaml
 
 __all__ = ["Columns", "as_columns", "columns_of", "read_mapped"]
 

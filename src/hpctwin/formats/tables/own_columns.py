@@ -22,8 +22,7 @@ import polars as pl
 from hpctwin.errors import TraceError, WorkloadError
 from hpctwin.formats.common.fields import moments
 from hpctwin.formats.common.files import decode, read_bytes, stem, without_packing, write_bytes
-from hpctwin.formats.common.losses import swf_fields_lost
-from hpctwin.formats.common.record import Tally
+from hpctwin.formats.common.record import Tally, swf_fields_lost
 from hpctwin.formats.tables.checks import (
     REQUIRED,
     TEXTS,
@@ -36,9 +35,9 @@ from hpctwin.formats.tables.checks import (
     rule_of,
 )
 from hpctwin.model import ReadNotes, Workload, write_atomically
-from hpctwin.model.files.files import put_file
+from hpctwin.model.files import put_file
 from hpctwin.model.requests.requests import parse_request
-from hpctwin.model.text.units import FIRST_UNIX_S
+from hpctwin.model.text import FIRST_UNIX_S
 from hpctwin.model.workload.frame import USE_STEP, with_least_nodes
 
 __all__ = [

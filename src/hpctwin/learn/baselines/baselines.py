@@ -27,7 +27,7 @@ from hpctwin.learn.training.training import (
 )
 from hpctwin.model import Cluster, Workload
 from hpctwin.policies import Policy, parse_policy
-from hpctwin.policies.agents.network import Network
+from hpctwin.policies.agents import Network
 from hpctwin.rms.emulated import EmulatedCluster
 from hpctwin.rms.records import events as ev
 from hpctwin.simulation import Simulation

@@ -37,7 +37,7 @@ from hpctwin.learn.environments.policy_selection import PolicySelection
 from hpctwin.learn.training.training import environment_of
 from hpctwin.metrics import mean_interval
 from hpctwin.policies import parse_policy
-from hpctwin.policies.agents.network import Network
+from hpctwin.policies.agents import Network
 
 __all__ = ["HINDSIGHT", "METRICS", "WITHOUT", "Evaluation", "evaluate", "held_out", "policy_of"]
 

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from hpctwin.engine.agents.agent_record import CUT, ENDED, GOES_ON
 from hpctwin.learn.environments.episodes import Source, asked_for
 from hpctwin.learn.environments.task import Task
-from hpctwin.learn.environments.vector.base import FloatArray, Vector
-from hpctwin.learn.environments.vector.batch import ACTION, EARNED, OVER, SHARE, Batch
+from hpctwin.learn.environments.vector import ACTION, EARNED, OVER, SHARE, Batch
+from hpctwin.learn.environments.vector_base import FloatArray, Vector
 from hpctwin.model import Workload
 from hpctwin.simulation import Simulation
 

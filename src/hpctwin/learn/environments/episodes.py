@@ -1,4 +1,8 @@
-"""Episodes that agents are trained and tested on."""
+"""Episodes that agents are trained and tested on.
+
+Episodes of consecutive jobs of one trace begin by copying their rows. Making a simulation takes
+many times as long, and there are more such episodes than fit a cache.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +14,13 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from hpctwin.errors import ConfigError
 from hpctwin.generate import generate
+from hpctwin.learn.environments.task import Task
 from hpctwin.model import Cluster, Workload
+from hpctwin.simulation import Simulation
 from hpctwin.simulation.running.window import from_its_first_job
 from hpctwin.simulation.state.arguments import as_cluster, as_workload
 
@@ -23,9 +30,11 @@ __all__ = [
     "Episodes",
     "Generated",
     "Source",
+    "Windows",
     "asked_for",
     "episodes_of",
     "jobs_of_reset",
+    "windows_of",
 ]
 
 
@@ -343,3 +352,88 @@ def _check_range(name: str, found: tuple[float, float] | None, least: float) -> 
         raise ConfigError(
             f"{name} is {low:g} to {high:g}; it must be two numbers that rise, from {least:g} on"
         )
+
+
+Tables = Mapping[str, npt.NDArray[Any]]
+
+
+class Windows:
+    """A simulation in its initial state, and the jobs it may begin with.
+
+    Args:
+        start: The simulation.
+        known: The trace in the engine's form.
+        jobs: Number of jobs in an episode.
+    """
+
+    def __init__(self, start: Simulation, known: Tables, jobs: int) -> None:
+        self.start, self._jobs = start, jobs
+        self._job = known["job"]
+        # Facts are zero if no ordering and no agent reads them.
+        self._fact = known["fact"] if known["fact"].view(np.uint8).any() else None
+
+    def begin(self, simulation: Simulation, first: int) -> None:
+        """Put a simulation at the beginning of the episode that begins with a job."""
+        rows = slice(first, first + self._jobs)
+        fact = self.start.state["fact"] if self._fact is None else self._fact[rows]
+        simulation.state.begin_with(self.start.state, self._job[rows], fact)
+
+
+def windows_of(task: Task, source: Source) -> Windows | None:
+    """Return episodes as rows of their trace; None if more than the jobs differs.
+
+    The first and the last episode are made and compared with the trace to find out. They differ if
+    there are limits, dependencies, or partitions and features that only some jobs ask for.
+    """
+    if (
+        not isinstance(source, Episodes)
+        or source.varied
+        or source.cluster.failures.mtbf is not None
+    ):
+        return None
+    whole = _known(_begun(task.make(source.all_jobs())))
+    start, last = (
+        _begun(task.make(source.beginning_at(job))) for job in (source.first, source.latest)
+    )
+    for simulation, job in ((start, source.first), (last, source.latest)):
+        if not _is_part(_known(simulation), whole, slice(job, job + source.jobs)):
+            return None
+    if not _same(start.state.state(), last.state.state()) or (whole["user_limit"] > 0).any():
+        return None
+    return Windows(start, whole, source.jobs)
+
+
+def _begun(simulation: Simulation) -> Simulation:
+    """Return a simulation prepared to be copied and advanced."""
+    simulation.decided()
+    simulation.make_room()
+    return simulation
+
+
+def _known(simulation: Simulation) -> Tables:
+    return simulation.state.known()
+
+
+def _is_part(own: Tables, whole: Tables, rows: slice) -> bool:
+    """Return whether an episode's arrays equal the trace's, except for jobs and facts."""
+    jobs = len(own["job"])
+    job = whole["job"][rows].copy()
+    job["submit"] -= job["submit"][0]
+    # Ranks matter only relative to each other.
+    if not np.array_equal(job["rank"].argsort(), own["job"]["rank"].argsort()):
+        return False
+    job["rank"] = own["job"]["rank"]
+    ordered = np.arange(len(whole["job"]))
+    if not np.array_equal(whole["by_submit"], ordered):
+        return False
+    return _same(
+        own, {**whole, "job": job, "fact": whole["fact"][rows], "by_submit": ordered[:jobs]}
+    )
+
+
+def _same(tables: Tables, others: Tables) -> bool:
+    """Return whether tables are equal byte by byte."""
+    return all(
+        (table.size == 0 == others[name].size) or table.tobytes() == others[name].tobytes()
+        for name, table in tables.items()
+    )

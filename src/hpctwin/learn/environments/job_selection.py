@@ -1,8 +1,8 @@
-"""Environment for job selection: the agent chooses which job starts next.
+"""Environments in which the agent chooses which job starts next, or may pass the first.
 
-It follows RLScheduler (Zhang et al., SC20): a window of the queue, some numbers per job, and a
-reward at the end of the episode. A chosen job that does not fit yet keeps the others waiting until
-it does.
+Job selection follows RLScheduler (Zhang et al., SC20): a window of the queue, some numbers per job,
+and a reward at the end of the episode. A chosen job that does not fit yet keeps the others waiting
+until it does. Backfilling follows RLBackfilling (PMBS'23).
 """
 
 from __future__ import annotations
@@ -23,14 +23,22 @@ from hpctwin.errors import ConfigError
 from hpctwin.learn.environments.environment import Environment
 from hpctwin.learn.environments.episodes import Source, episodes_of
 from hpctwin.learn.environments.task import Observation, Task, as_hook, by_name, watts_of
-from hpctwin.learn.environments.vector.batch import ACTION, EARNED, OVER, Batch
+from hpctwin.learn.environments.vector import ACTION, EARNED, OVER, Batch
 from hpctwin.model import Cluster, Workload
 from hpctwin.policies import find_ordering, make_policy
 from hpctwin.simulation import Simulation
 
 __all__ = [
-    "DELAYS", "FEATURES", "OBSERVATIONS", "PASSING", "REWARDS", "JobSelection", "job_selection",
-]  # fmt: skip
+    "DELAYS",
+    "FEATURES",
+    "OBSERVATIONS",
+    "PASSING",
+    "REWARDS",
+    "Backfilling",
+    "JobSelection",
+    "backfilling",
+    "job_selection",
+]
 
 LEAST_SLOWDOWN = 0.1
 """Lower bound of the slowdown that rewards are relative to.
@@ -319,6 +327,78 @@ class JobSelection(Environment):
             reward=reward,
             backfilling=backfilling,
             order=order,
+        )
+        super().__init__(task, source, max_steps)
+        self.window = window
+
+
+def backfilling(
+    source: Source,
+    *,
+    order: str = "fcfs",
+    strict: bool = True,
+    window: int = 128,
+    observation: str | Observation = "features",
+    reward: Any = "bounded-slowdown",
+) -> Task:
+    """Make the task of `Backfilling`; arguments and errors as for it."""
+    return job_task(
+        source,
+        order,
+        f"admitted:strict={int(strict)}",
+        window=window,
+        observation=observation,
+        reward=reward,
+        hooks=(hooks.ADMIT, hooks.TO_ADMISSION),
+        nobody=True,
+    )
+
+
+class Backfilling(Environment):
+    """Choose which job may pass the first job in order, which does not fit.
+
+    An action is a place in the window, whose job starts now. The action after the last place starts
+    no job until the next event. `action_masks` shows which jobs may pass. Starting no job each time
+    is no backfilling. Always starting the first allowed job is EASY.
+
+    Args:
+        workload: The jobs, the path of a trace, or episodes.
+        cluster: The cluster, a number of equal nodes, or the path of a cluster file; not with
+            episodes.
+        jobs: Number of jobs in an episode.
+        order: Order of the queue, which must not change while jobs wait.
+        strict: Whether only jobs may pass that do not delay the first job beyond its reservation.
+        window: Number of places.
+        observation: Name in `job_selection.OBSERVATIONS`, or a custom `Observation`.
+        reward: Name in `job_selection.REWARDS`, or a custom function.
+        max_steps: Largest number of steps of an episode; None for no limit.
+
+    Raises:
+        ConfigError: There are too few jobs, the window has no place, or the order changes.
+        UnknownNameError: No order, observation or reward has that name.
+    """
+
+    def __init__(
+        self,
+        workload: Workload | Source | str | os.PathLike[str],
+        cluster: Cluster | int | str | os.PathLike[str] | None = None,
+        *,
+        jobs: int = 256,
+        order: str = "fcfs",
+        strict: bool = True,
+        window: int = 128,
+        observation: str | Observation = "features",
+        reward: Any = "bounded-slowdown",
+        max_steps: int | None = None,
+    ) -> None:
+        source = episodes_of("Backfilling", workload, cluster, jobs)
+        task = backfilling(
+            source,
+            order=order,
+            strict=strict,
+            window=window,
+            observation=observation,
+            reward=reward,
         )
         super().__init__(task, source, max_steps)
         self.window = window

@@ -15,7 +15,7 @@ from hpctwin.errors import SimulationError
 from hpctwin.facility import Facility, FacilityResult, FacilitySimulation
 from hpctwin.learn.environments.episodes import Source, episodes_of, jobs_of_reset
 from hpctwin.learn.environments.task import by_name, served
-from hpctwin.learn.environments.vector.base import InTurn
+from hpctwin.learn.environments.vector_base import InTurn
 from hpctwin.model import MS_PER_S, Cluster, Workload
 
 __all__ = ["FEATURES", "REWARDS", "Placement", "largest_of"]

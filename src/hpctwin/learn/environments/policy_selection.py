@@ -18,7 +18,7 @@ from hpctwin.errors import ConfigError
 from hpctwin.learn.environments.environment import Environment, Environments
 from hpctwin.learn.environments.episodes import Source, episodes_of, jobs_of_reset
 from hpctwin.learn.environments.task import served
-from hpctwin.learn.environments.vector.base import InTurn
+from hpctwin.learn.environments.vector_base import InTurn
 from hpctwin.model import MS_PER_S, Cluster, Workload
 from hpctwin.policies import make_policy
 from hpctwin.simulation import Simulation

@@ -9,7 +9,7 @@ import numpy as np
 from stable_baselines3.common.vec_env import VecEnv
 
 from hpctwin.learn.environments.environment import Environments
-from hpctwin.learn.environments.vector.base import InTurn
+from hpctwin.learn.environments.vector_base import InTurn
 
 __all__ = ["Sb3Environments"]
 

@@ -2,7 +2,7 @@
 
 from hpctwin.learn.prediction.intervals import WAYS, interval_scores, intervals
 from hpctwin.learn.prediction.known import FEATURES, Known
-from hpctwin.learn.prediction.mixing import ranked
+from hpctwin.learn.prediction.mixing import ranked, scores, scores_by
 from hpctwin.learn.prediction.online import (
     METHODS,
     RIVALS,
@@ -12,7 +12,6 @@ from hpctwin.learn.prediction.online import (
     with_predictions,
 )
 from hpctwin.learn.prediction.saved import Predictor, load_predictor, train
-from hpctwin.learn.prediction.scores import scores, scores_by
 
 __all__ = [
     "FEATURES",

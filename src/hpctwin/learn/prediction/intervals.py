@@ -22,11 +22,10 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin.errors import ConfigError, UnknownNameError
-from hpctwin.learn.prediction.history import History
-from hpctwin.learn.prediction.known import Known
+from hpctwin.learn.prediction.known import History, Known
+from hpctwin.learn.prediction.mixing import classes_by, held_out
 from hpctwin.learn.prediction.models import QuantileBoosting
 from hpctwin.learn.prediction.online import Training, bounded, learned
-from hpctwin.learn.prediction.scores import classes_by, held_out
 
 __all__ = ["WAYS", "Conformal", "check_coverage", "interval_scores", "intervals"]
 

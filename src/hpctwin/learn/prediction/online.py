@@ -20,7 +20,7 @@ from hpctwin.learn.prediction.known import Known
 from hpctwin.learn.prediction.mixing import ensemble, hedge
 from hpctwin.learn.prediction.models import MODELS, Model
 from hpctwin.model import Workload
-from hpctwin.model.workload.usage import NODE_W, Usage
+from hpctwin.model.workload.jobs import NODE_W, Usage
 
 __all__ = [
     "METHODS",

@@ -19,11 +19,10 @@ from gymnasium import spaces
 
 from hpctwin.errors import ConfigError
 from hpctwin.learn.training.trial import Best, Learnt
-from hpctwin.model.files.files import write_atomically
+from hpctwin.model.files import write_atomically
 
 if TYPE_CHECKING:
-    from hpctwin.learn.training.plan import Plan
-    from hpctwin.learn.training.trial import Trial
+    from hpctwin.learn.training.trial import Plan, Trial
     from hpctwin.model import Workload
 
 __all__ = ["NAME", "VERSIONS", "Shape", "fit"]

@@ -25,8 +25,7 @@ from hpctwin.learn.training.trial import Best, Learnt
 
 if TYPE_CHECKING:
     from hpctwin.learn.environments.sb3 import Sb3Environments
-    from hpctwin.learn.training.plan import Plan
-    from hpctwin.learn.training.trial import Trial
+    from hpctwin.learn.training.trial import Plan, Trial
 
 __all__ = ["NAME", "VERSIONS", "fit"]
 

@@ -24,14 +24,14 @@ from hpctwin.errors import ConfigError
 from hpctwin.learn.environments.episodes import Drawn
 from hpctwin.learn.environments.job_selection import DELAYS
 from hpctwin.learn.environments.task import by_name
-from hpctwin.learn.environments.vector.batch import STEPS, Batch
+from hpctwin.learn.environments.vector import STEPS, Batch
 from hpctwin.learn.training.trial import Learnt
 from hpctwin.metrics import mean_interval
 
 if TYPE_CHECKING:
     from hpctwin.learn.environments.episodes import Source
     from hpctwin.learn.environments.task import Task
-    from hpctwin.learn.training.plan import Plan
+    from hpctwin.learn.training.trial import Plan
     from hpctwin.model import Workload
 
 __all__ = ["NAME", "VERSIONS", "Adaptation", "fit", "ordering_as_sum"]

@@ -15,18 +15,16 @@ from pydantic import TypeAdapter, ValidationError
 from hpctwin import __version__
 from hpctwin.errors import ConfigError, UnknownNameError
 from hpctwin.facility import Facility
-from hpctwin.learn.environments.backfilling import Backfilling
 from hpctwin.learn.environments.environment import Environment
 from hpctwin.learn.environments.episodes import Source
-from hpctwin.learn.environments.job_selection import JobSelection
+from hpctwin.learn.environments.job_selection import Backfilling, JobSelection
 from hpctwin.learn.environments.placement import Placement
 from hpctwin.learn.environments.policy_selection import PolicySelection
 from hpctwin.learn.environments.power_management import PowerManagement, power_management
 from hpctwin.learn.training import evolution, sums
-from hpctwin.learn.training.plan import Plan
-from hpctwin.learn.training.trial import Learnt, Trial, first_in_order
-from hpctwin.model.input.settings import first_fault
-from hpctwin.policies.agents.network import Network
+from hpctwin.learn.training.trial import Learnt, Plan, Trial, first_in_order
+from hpctwin.model.settings import first_fault
+from hpctwin.policies.agents import Network
 
 __all__ = ["DEFAULTS", "KINDS", "check_facility", "check_options", "environment_of", "train"]
 

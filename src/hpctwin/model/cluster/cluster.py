@@ -9,20 +9,15 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
 from hpctwin.errors import ConfigError, near
-from hpctwin.model.cluster.cap import PowerCap
-from hpctwin.model.cluster.cooling import Cooling
+from hpctwin.model.arguments import check_arguments
 from hpctwin.model.cluster.limits import Account, Limit, check_accounts, check_limits
 from hpctwin.model.cluster.node_group import MOST_NODES, NodeGroup
+from hpctwin.model.cluster.power import Cooling, PowerCap
 from hpctwin.model.cluster.preemption import Preemption, check_preemption
 from hpctwin.model.cluster.switches import Switch, check_switches
-from hpctwin.model.files.yaml_file import read_yaml
-from hpctwin.model.input.arguments import check_arguments
-from hpctwin.model.input.settings import Duration, Settings, Time
-from hpctwin.model.requests.consumables import GPU_TYPE
-from hpctwin.model.text.hostlist import parse_nodes
-from hpctwin.model.text.notes import ReadNotes
-from hpctwin.model.text.shown import Shown
-from hpctwin.model.text.units import Moment, moment_text, since
+from hpctwin.model.requests.resources import GPU_TYPE
+from hpctwin.model.settings import Duration, Settings, Time, read_yaml
+from hpctwin.model.text import Moment, ReadNotes, Shown, moment_text, parse_nodes, since
 
 __all__ = [
     "Cluster",

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from hpctwin.errors import near
-from hpctwin.model.input.settings import Duration, Settings
+from hpctwin.model.settings import Duration, Settings
 
 __all__ = ["PreemptedPartition", "PreemptedQos", "Preemption", "check_preemption"]
 

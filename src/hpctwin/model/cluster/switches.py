@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import model_validator
 
-from hpctwin.model.input.settings import Settings
-from hpctwin.model.text.hostlist import parse_nodes
+from hpctwin.model.settings import Settings
+from hpctwin.model.text import parse_nodes
 
 __all__ = ["Switch", "check_switches", "switch_tree"]
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.errors import WorkloadError
-from hpctwin.model.requests.consumables import GPU_TYPE, NAME, check_names
+from hpctwin.model.requests.resources import GPU_TYPE, NAME, check_names
 
 if TYPE_CHECKING:
     from hpctwin.model.columns import Category

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from hpctwin.model.requests.consumables import check_names
+from hpctwin.model.requests.resources import check_names
 
 __all__ = [
     "DEFAULT_PROJECT", "Chunk", "amount_said", "is_consumable", "memory_gb", "parse_duration", "parse_nodes",

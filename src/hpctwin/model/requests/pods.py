@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from hpctwin.model.requests.chunks import Tasks
-from hpctwin.model.requests.consumables import NAME
+from hpctwin.model.requests.resources import NAME
 
 __all__ = ["is_pods", "parse_pods"]
 

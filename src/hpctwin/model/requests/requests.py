@@ -11,9 +11,7 @@ from typing import Any
 
 from hpctwin.errors import FormatError, WorkloadError
 from hpctwin.model.requests.chunks import GROUP, Tasks, together
-from hpctwin.model.requests.consumables import GPU_TYPE, amount_of, check_names
 from hpctwin.model.requests.features import read_constraint
-from hpctwin.model.requests.gres import gres_count, parse_gres
 from hpctwin.model.requests.pbs_requests import (
     Chunk,
     memory_gb,
@@ -23,8 +21,15 @@ from hpctwin.model.requests.pbs_requests import (
     resources_in,
 )
 from hpctwin.model.requests.pods import is_pods, parse_pods
+from hpctwin.model.requests.resources import (
+    GPU_TYPE,
+    amount_of,
+    check_names,
+    gres_count,
+    parse_gres,
+)
 from hpctwin.model.requests.submit_options import Options, read_qsub, read_slurm
-from hpctwin.model.text.hostlist import expand
+from hpctwin.model.text import expand
 
 __all__ = ["Request", "parse_request"]
 

@@ -72,9 +72,9 @@ import polars as pl
 from hpctwin.errors import ArgumentError, WorkloadError, in_brief
 from hpctwin.model.columns import PER_NODE, PREDICTED, Category, known_seconds
 from hpctwin.model.requests.chunks import CHUNKS, SHARED_WITH, more_tasks_text
-from hpctwin.model.requests.consumables import COLUMN
 from hpctwin.model.requests.requests import Request, parse_request
-from hpctwin.model.text.units import MS_PER_S, to_ms
+from hpctwin.model.requests.resources import COLUMN
+from hpctwin.model.text import MS_PER_S, to_ms
 from hpctwin.model.workload.dependencies import (
     Dependencies,
     DependencyKind,
@@ -85,8 +85,8 @@ from hpctwin.model.workload.dependencies import (
     singletons,
     waiting_chain,
 )
+from hpctwin.model.workload.jobs import NODE_W, Usage
 from hpctwin.model.workload.malleable import MALLEABLE
-from hpctwin.model.workload.usage import NODE_W, Usage
 
 __all__ = [
     "NOT_THERE",

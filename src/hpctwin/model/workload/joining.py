@@ -13,9 +13,9 @@ import polars as pl
 
 from hpctwin.errors import WorkloadError
 from hpctwin.model.columns import UNKNOWN, joined_labels
-from hpctwin.model.workload.checks import check_distinct
 from hpctwin.model.workload.dependencies import Dependencies, NamedEdges
 from hpctwin.model.workload.frame import named_edges
+from hpctwin.model.workload.jobs import check_distinct
 from hpctwin.model.workload.malleable import joined_malleable
 from hpctwin.model.workload.workload import Workload
 

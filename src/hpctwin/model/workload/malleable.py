@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from hpctwin.errors import WorkloadError
 from hpctwin.model.columns import Category, joined_labels, ms_of
-from hpctwin.model.text.units import MS_PER_S
+from hpctwin.model.text import MS_PER_S
 
 __all__ = [
     "LINEAR",

@@ -12,19 +12,22 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.errors import ArgumentError, ConfigError, UnknownNameError, WorkloadError, in_brief
+from hpctwin.model.arguments import check_arguments, column
 from hpctwin.model.columns import PER_NODE, PREDICTED, UNKNOWN, Category, alike, every, ms_of
-from hpctwin.model.input.arguments import check_arguments, column
 from hpctwin.model.requests.chunks import check_group_by, check_more_tasks, checked_chunks
-from hpctwin.model.requests.consumables import checked_consumables
 from hpctwin.model.requests.features import check_features
-from hpctwin.model.text.notes import ReadNotes
-from hpctwin.model.text.shown import Shown
-from hpctwin.model.text.units import MS_PER_S, format_duration, parse_moment
-from hpctwin.model.workload.checks import check_distinct, check_values
+from hpctwin.model.requests.resources import checked_consumables
+from hpctwin.model.text import MS_PER_S, ReadNotes, Shown, format_duration, parse_moment
 from hpctwin.model.workload.dependencies import Dependencies, check_acyclic
+from hpctwin.model.workload.jobs import (
+    Usage,
+    check_distinct,
+    check_values,
+    rows_drawn,
+    rows_within,
+    submit_for_load,
+)
 from hpctwin.model.workload.malleable import Malleable, checked_malleable
-from hpctwin.model.workload.transforms import rows_drawn, rows_within, submit_for_load
-from hpctwin.model.workload.usage import Usage
 
 if TYPE_CHECKING:
     import polars as pl

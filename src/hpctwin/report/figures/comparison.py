@@ -12,14 +12,23 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, MultipleLocator
 
 from hpctwin.metrics import Summary, breakdown, kiviat_scores, served, with_job_metrics
-from hpctwin.report.figures.axes import empty_note, log_durations, new_figure
-from hpctwin.report.figures.style import FADED, INK, LINES, PALETTE, color, styled
-from hpctwin.report.tables.columns import (
+from hpctwin.report.columns import (
     Column,
     best_labels,
     column_of,
     format_change,
     format_metric,
+)
+from hpctwin.report.figures.style import (
+    FADED,
+    INK,
+    LINES,
+    PALETTE,
+    color,
+    empty_note,
+    log_durations,
+    new_figure,
+    styled,
 )
 
 __all__ = [

@@ -17,8 +17,15 @@ from matplotlib.collections import PolyCollection
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
-from hpctwin.report.figures.axes import NodeTicks, TimeScale, empty_note, log_durations, new_figure
-from hpctwin.report.figures.style import PALETTE, styled
+from hpctwin.report.figures.style import (
+    PALETTE,
+    NodeTicks,
+    TimeScale,
+    empty_note,
+    log_durations,
+    new_figure,
+    styled,
+)
 
 __all__ = ["pack", "plot_gantt"]
 

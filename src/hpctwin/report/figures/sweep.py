@@ -18,10 +18,9 @@ from rich.table import Table
 from rich.text import Text
 
 from hpctwin.metrics import METRICS
-from hpctwin.report.figures.axes import empty_note, new_figure
-from hpctwin.report.figures.style import FADED, LINES, color, styled
-from hpctwin.report.tables.columns import format_metric, metric_name
-from hpctwin.report.tables.tables import parts_that_fit
+from hpctwin.report.columns import format_metric, metric_name
+from hpctwin.report.figures.style import FADED, LINES, color, empty_note, new_figure, styled
+from hpctwin.report.tables import parts_that_fit
 
 __all__ = ["plot_search", "plot_sweep", "sweep_table"]
 

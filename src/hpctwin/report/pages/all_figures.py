@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from hpctwin.metrics import Summary
 from hpctwin.model import Workload, write_folder
-from hpctwin.report.energy_figures.energy import (
+from hpctwin.report.energy import (
     plot_cooling,
     plot_node_states,
     plot_pareto,
@@ -25,8 +25,7 @@ from hpctwin.report.figures.comparison import (
 from hpctwin.report.figures.gantt import plot_gantt
 from hpctwin.report.figures.style import save_figure
 from hpctwin.report.figures.timeline import plot_queue, plot_utilization
-from hpctwin.report.figures.wait_heat import plot_wait_heat
-from hpctwin.report.figures.workload import plot_workload
+from hpctwin.report.figures.workload import plot_wait_heat, plot_workload
 from hpctwin.report.pages.run import ReportedRun
 
 __all__ = ["Drawn", "report_figures", "write_figures"]

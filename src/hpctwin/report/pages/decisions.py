@@ -10,8 +10,7 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from hpctwin.model import format_duration
-from hpctwin.report.figures.axes import TimeScale, empty_note, new_figure
-from hpctwin.report.figures.style import LINES, color, styled
+from hpctwin.report.figures.style import LINES, TimeScale, color, empty_note, new_figure, styled
 from hpctwin.report.pages.all_figures import Drawn
 from hpctwin.report.pages.html import rows_table
 

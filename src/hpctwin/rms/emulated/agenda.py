@@ -1,14 +1,170 @@
-"""Future actions of an emulated cluster, with their times."""
+"""Agenda of an emulated cluster: arriving jobs, dependencies, future actions."""
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
-__all__ = ["CANCEL", "END", "NODE", "OTHER", "SUBMIT", "Agenda", "AgendaEntry"]
+import numpy as np
+from pydantic import TypeAdapter, ValidationError
+
+from hpctwin.errors import WorkloadError
+from hpctwin.model import MS_PER_S, DependencyKind, Workload
+from hpctwin.model.requests.chunks import WHOLE_CHUNKS
+from hpctwin.model.settings import first_fault
+from hpctwin.rms.records.records import JobDependency, JobId, JobRecord, JobSpec, Label
+
+__all__ = [
+    "CANCEL",
+    "END",
+    "ENDED",
+    "NODE",
+    "OTHER",
+    "STARTED",
+    "SUBMIT",
+    "WELL",
+    "Agenda",
+    "AgendaEntry",
+    "Arrival",
+    "Dependants",
+    "EmulatedJob",
+    "EndedJob",
+    "Settled",
+    "arrivals",
+    "waited_for",
+]
+
+_LABELS = ("user", "account", "partition", "qos", "features")
+_NAMED = (*_LABELS, "more_tasks")
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """A job that is submitted.
+
+    Args:
+        spec: Request of the job; ``submit_s`` is its arrival.
+        runtime_s: Runtime on nodes of speed 1, in seconds.
+        cancel_s: Time at which its user cancels it, not before its submission; None for never.
+        fails: Whether it ends with an error after its runtime.
+    """
+
+    spec: JobSpec
+    runtime_s: float
+    cancel_s: float | None
+    fails: bool = False
+
+
+def arrivals(workload: Workload, start_s: float) -> Iterator[Arrival]:
+    """Return the jobs in order of submission; ``start_s`` is the workload's time zero.
+
+    Raises:
+        WorkloadError: A resource manager would refuse an id or label, or a job shares its nodes
+            only with jobs of its user or account, or requests nodes of one group.
+    """
+    _check_company(workload)
+    _check_groups(workload)
+    ids = [str(job_id) for job_id in workload.job_id]
+    _check(ids, list[JobId], "job id")
+    for name in _LABELS:
+        _check(list(getattr(workload, name).labels), list[Label], name)
+    return _each(workload, ids, start_s)
+
+
+def waited_for(workload: Workload) -> set[str]:
+    """Return the ids of the jobs that others depend on."""
+    return {str(workload.job_id[row]) for row in workload.dependencies.on}
+
+
+def _check_company(workload: Workload) -> None:
+    if workload.chunks and workload.chunks["shared_with"].any():
+        row = int(np.argmax(workload.chunks["shared_with"]))
+        raise WorkloadError(
+            f"job {workload.job_id[row]}: it shares its nodes with jobs of its user or account only, which "
+            "an emulated cluster does not; leave 'shared_with' out, or make it 'exclusive'"
+        )
+
+
+def _check_groups(workload: Workload) -> None:
+    if workload.group_by.labels:
+        row = int(np.argmax(workload.group_by.codes >= 0))
+        name = workload.group_by.labels[workload.group_by.codes[row]]
+        raise WorkloadError(
+            f"job {workload.job_id[row]}: all of its nodes are to be of one {name}, which an emulated "
+            "cluster does not see to; leave 'group_by' out"
+        )
+
+
+def _check(values: list[str], kind: Any, what: str) -> None:
+    try:
+        TypeAdapter(kind).validate_python(values)
+    except ValidationError as error:
+        says = first_fault(error).partition(": ")[2]  # without the place in the list
+        raise WorkloadError(f"{what}: {says}") from error
+
+
+def _each(workload: Workload, ids: list[str], start_s: float) -> Iterator[Arrival]:
+    edges = _edges(workload, ids)
+    labels = {n: (getattr(workload, n).codes, getattr(workload, n).labels) for n in _NAMED}
+    per_node = {name: column for name, column in workload.per_node.items() if column.any()}
+    resources = {name: column for name, column in workload.resources.items() if column.any()}
+    consumables = {name: column for name, column in workload.consumables.items() if column.any()}
+    columns = (workload.submit_ms, workload.runtime_ms, workload.walltime_ms, workload.nodes,
+               workload.priority, workload.cancel_ms)  # fmt: skip
+    for row, job_id in enumerate(ids):
+        submit_ms, runtime_ms, walltime_ms, nodes, priority, cancel_ms = (
+            column[row].item() for column in columns
+        )
+        about: dict[str, Any] = {n: float(column[row]) for n, column in per_node.items()}
+        if workload.chunks and workload.chunks["tasks"][row]:
+            about |= {name: column[row].item() for name, column in workload.chunks.items()}
+            about |= {name: int(about[name]) for name in WHOLE_CHUNKS}
+            for name in ("exclusive", "spread_job"):
+                about[name] = about[name] == 1
+        for name, (codes, known) in labels.items():
+            if codes[row] >= 0:
+                about[name] = known[codes[row]]
+        if resources:
+            about["resources"] = {n: int(c[row]) for n, c in resources.items() if c[row]}
+        if consumables:
+            about["consumables"] = {n: float(c[row]) for n, c in consumables.items() if c[row]}
+        if row in edges:
+            about["dependencies"] = edges[row]
+        spec = JobSpec.model_construct(
+            id=job_id,
+            submit_s=round(start_s + submit_ms / MS_PER_S, 3),
+            nodes=nodes,
+            walltime_s=walltime_ms / MS_PER_S,
+            priority=priority,
+            **about,
+        )
+        cancel_s = None
+        if cancel_ms >= 0:
+            cancel_s = round(start_s + max(submit_ms, cancel_ms) / MS_PER_S, 3)
+        fails = workload.fails is not None and bool(workload.fails[row])
+        yield Arrival(spec, runtime_ms / MS_PER_S, cancel_s, fails)
+
+
+def _edges(workload: Workload, ids: list[str]) -> dict[int, tuple[JobDependency, ...]]:
+    depends = workload.dependencies
+    edges: dict[int, tuple[JobDependency, ...]] = {}
+    for job, on, kind, delay_ms in zip(
+        depends.job.tolist(), depends.on.tolist(), depends.kind.tolist(),
+        depends.delay_ms.tolist(), strict=True,
+    ):  # fmt: skip
+        # Resource managers have no think times: the job waits for the other in the queue.
+        kind = DependencyKind.AFTERANY if kind == DependencyKind.THINK else DependencyKind(kind)
+        edge = JobDependency.model_validate(
+            {"on": ids[on], "kind": kind.name.lower(),
+             "delay_s": delay_ms / MS_PER_S}
+        )  # fmt: skip
+        edges[job] = (*edges.get(job, ()), edge)
+    return edges
+
 
 # Actions at the same time happen in this order.
 END, NODE, SUBMIT, CANCEL, OTHER = range(5)
@@ -67,3 +223,154 @@ class Agenda:
         action, entry.action = entry.action, None
         self.due -= entry.counts
         return action
+
+
+STARTED = ("after",)
+ENDED = ("after", "afterany")
+WELL = ("after", "afterany", "afterok")
+"""Kinds of dependency that are true once a job has started, ended, or ended well."""
+
+REMEMBERED = 10_000
+"""Number of ended jobs known for later dependencies.
+
+A job that others of the workload depend on is always known.
+"""
+
+
+@dataclass
+class EmulatedJob:
+    """A job that has not ended.
+
+    Args:
+        record: Record that the cluster reports.
+        runtime_s: Runtime, unless its walltime ends it before, in seconds.
+        fails: Whether it ends with an error.
+        nodes: Numbers of the nodes that it runs on.
+        first_start_s: Time of its first start, which dependencies use.
+        end: Entry of its end; None while it is pending.
+        begin: Entry of the time when its nodes will be on; None if they are.
+        ending: Reason of its end, while its nodes are cleaned up.
+        lease_s: End of its lease; it does not start before.
+    """
+
+    record: JobRecord
+    runtime_s: float
+    fails: bool = False
+    nodes: tuple[int, ...] = ()
+    first_start_s: float | None = None
+    end: AgendaEntry | None = None
+    begin: AgendaEntry | None = None
+    ending: str | None = None
+    lease_s: float = 0.0
+
+
+class EndedJob(NamedTuple):
+    """A job that has ended.
+
+    Args:
+        first_start_s: Time of its first start; None if it never started.
+        end_s: Time of its end.
+        well: Whether it ended without an error.
+    """
+
+    first_start_s: float | None
+    end_s: float
+    well: bool
+
+
+class Settled(NamedTuple):
+    """Effects on other jobs after a job has started or is gone.
+
+    Args:
+        fulfilled: Jobs with their dependencies that have become true, and the remaining ones.
+        doomed: Jobs whose dependency on it cannot become true any more.
+    """
+
+    fulfilled: list[tuple[EmulatedJob, list[JobDependency], tuple[JobDependency, ...]]]
+    doomed: list[EmulatedJob]
+
+
+class Dependants:
+    """Records the dependants of each job, and the jobs that are gone.
+
+    Args:
+        jobs: Jobs that have not ended, by id.
+        awaited: Jobs that others will depend on; they are never forgotten.
+    """
+
+    def __init__(self, jobs: Mapping[str, EmulatedJob], awaited: Iterable[str] = ()) -> None:
+        self._jobs = jobs
+        self._awaited = set(awaited)
+        self._dependants: dict[str, dict[str, None]] = {}
+        self._past: dict[str, EndedJob] = {}
+        self._forgettable: deque[str] = deque()
+
+    def why_never(self, spec: JobSpec) -> str | None:
+        """Return why a new job's dependencies can never become true."""
+        for edge in spec.dependencies:
+            past = self._past.get(edge.on)
+            if past is not None and edge.kind == "afterok" and not past.well:
+                return f"job {spec.id} waits for job {edge.on}, which did not end well"
+            if past is None and edge.on not in self._jobs and edge.on not in self._awaited:
+                return f"job {spec.id} waits for job {edge.on}, which is not there"
+        return None
+
+    def left(self, spec: JobSpec) -> tuple[tuple[JobDependency, ...], float]:
+        """Return a new job's dependencies that are not true yet, and its earliest start.
+
+        The earliest start follows from the fulfilled dependencies and the requested begin time.
+        """
+        left, due_s = [], spec.not_before_s or 0.0
+        for edge in spec.dependencies:
+            when_s = self._true_since(edge)
+            if when_s is None:
+                left.append(edge)
+            else:
+                due_s = max(due_s, when_s + edge.delay_s)
+        return tuple(left), due_s
+
+    def add(self, spec: JobSpec) -> None:
+        """Add a job with its remaining dependencies."""
+        self._past.pop(spec.id, None)
+        for edge in spec.dependencies:
+            self._dependants.setdefault(edge.on, {})[spec.id] = None
+
+    def remember(self, job_id: str, past: EndedJob) -> None:
+        """Record that a job is gone."""
+        self._past[job_id] = past
+        if job_id not in self._awaited:
+            self._forgettable.append(job_id)
+            if len(self._forgettable) > REMEMBERED:
+                self._past.pop(self._forgettable.popleft(), None)
+
+    def settle(self, job_id: str, kinds: tuple[str, ...]) -> Settled:
+        """Return which dependencies on a job become true, and which never can.
+
+        Args:
+            job_id: Job that has started or is gone.
+            kinds: Kinds of dependency that are true now.
+        """
+        gone = job_id in self._past
+        waiting = self._dependants.pop(job_id, {}) if gone else self._dependants.get(job_id, {})
+        settled = Settled([], [])
+        for other in [self._jobs[i] for i in waiting if i in self._jobs]:
+            edges = other.record.spec.dependencies
+            true = [e for e in edges if e.on == job_id and e.kind in kinds]
+            left = tuple(e for e in edges if e not in true)
+            if true:
+                settled.fulfilled.append((other, true, left))
+            if gone and any(e.on == job_id for e in left):
+                settled.doomed.append(other)
+        return settled
+
+    def _true_since(self, edge: JobDependency) -> float | None:
+        """Return the time since when a dependency is fulfilled; None if it is not yet."""
+        job = self._jobs.get(edge.on)
+        if job is not None:
+            return job.first_start_s if edge.kind == "after" else None
+        past = self._past.get(edge.on)
+        if past is None:
+            return None
+        if edge.kind == "after" and past.first_start_s is not None:
+            return past.first_start_s
+        return past.end_s

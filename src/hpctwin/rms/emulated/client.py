@@ -1,4 +1,4 @@
-"""The emulated cluster as a resource manager, reached over its socket."""
+"""The emulated cluster as a resource manager over its socket, and its settings."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from hpctwin.errors import CommandError, LostAnswerError, UnreachableError
-from hpctwin.model.files.files import cause
-from hpctwin.model.input.settings import first_fault
-from hpctwin.rms.manager import Outcome, PlainManager, Way
+from hpctwin.model.files import cause
+from hpctwin.model.settings import Duration, first_fault
+from hpctwin.rms.gate import Gate, JobRequest, Mark, SubmittedJob
+from hpctwin.rms.manager import Outcome, PlainManager, ResourceManager, Way
 from hpctwin.rms.records.records import JobSpec, Snapshot
+from hpctwin.rms.settings import ManagerSettings
 
-__all__ = ["EmulatedManager"]
+__all__ = ["EmulatedGate", "EmulatedManager", "EmulatedSettings"]
 
 logger = logging.getLogger(__name__)
 
@@ -282,3 +284,73 @@ class EmulatedManager(PlainManager):
                 with contextlib.suppress(UnreachableError):
                     again = self._open_feed(recent=RECENT)
             feed, stream = again
+
+
+class EmulatedGate:
+    """Gate into an emulated cluster: the key is the job's id there.
+
+    The cluster draws the job's runtime.
+
+    Args:
+        manager: Manager of the cluster.
+    """
+
+    def __init__(self, manager: EmulatedManager) -> None:
+        self.manager = manager
+
+    def submit(self, job: JobRequest, *, delay_s: float = 0.0) -> tuple[Outcome, str]:
+        """See `Gate`."""
+        labels = job.model_dump(exclude={"key", "name", "script"})
+        # The delay counts from the cluster's own clock, so ask for it.
+        now_s = float(self.manager.ask("state")["now_s"]) if delay_s else 0.0
+        spec = JobSpec(
+            id=job.key,
+            submit_s=0.0,
+            not_before_s=now_s + delay_s if delay_s else None,
+            held=True,
+            **labels,
+        )
+        return self.manager.submit(spec), job.key
+
+    def jobs(self) -> dict[str, list[SubmittedJob]]:
+        """See `Gate`."""
+        return {
+            job.spec.id: [SubmittedJob(job.spec.id, job.spec.held)]
+            for job in self.manager.snapshot().jobs
+        }
+
+    def admit(self, job_id: str) -> Outcome:
+        """See `Gate`."""
+        return self.manager.release(job_id)
+
+    def cancel(self, job_id: str) -> Outcome:
+        """See `Gate`."""
+        return self.manager.cancel(job_id)
+
+
+class EmulatedSettings(ManagerSettings):
+    """An emulated cluster in a separate process.
+
+    Args:
+        address: Path of its socket.
+        timeout: Time limit of each call.
+    """
+
+    kind: Literal["emulated"] = "emulated"
+    address: str
+    timeout: Duration = Field(default=5.0, gt=0)
+
+    def open(self, *, longest_lease_s: float = 600.0) -> ResourceManager:
+        """See `ManagerSettings`."""
+        return EmulatedManager(self.address, timeout_s=self.timeout)
+
+    def gate(
+        self,
+        manager: ResourceManager,
+        mark: Mark,
+        options: tuple[str, ...],
+        changed: Callable[[], None],
+    ) -> Gate:
+        """See `ManagerSettings`."""
+        assert isinstance(manager, EmulatedManager)
+        return EmulatedGate(manager)

@@ -14,10 +14,19 @@ from pydantic import ValidationError
 from hpctwin.errors import ConfigError
 from hpctwin.model import Cluster, Workload
 from hpctwin.model.cluster.cluster import Failures
-from hpctwin.model.input.settings import first_fault
-from hpctwin.rms.emulated.agenda import CANCEL, NODE, OTHER, SUBMIT
-from hpctwin.rms.emulated.arrivals import Arrival, arrivals, waited_for
-from hpctwin.rms.emulated.dependants import ENDED, EmulatedJob, EndedJob
+from hpctwin.model.settings import first_fault
+from hpctwin.rms.emulated.agenda import (
+    CANCEL,
+    ENDED,
+    NODE,
+    OTHER,
+    SUBMIT,
+    Arrival,
+    EmulatedJob,
+    EndedJob,
+    arrivals,
+    waited_for,
+)
 from hpctwin.rms.emulated.faults import Faults, NodeFailures, with_failures
 from hpctwin.rms.emulated.life import NodeLife
 from hpctwin.rms.emulated.nodes import planned_reservations

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hpctwin.errors import HpctwinError
-from hpctwin.model.files.files import cause
+from hpctwin.model.files import cause
 
 __all__ = ["MAX_REQUEST", "Feeds", "Listener", "Request"]
 

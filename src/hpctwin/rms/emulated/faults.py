@@ -13,8 +13,8 @@ from typing import Any, Protocol, Self
 from pydantic import Field, model_validator
 
 from hpctwin.model.cluster.cluster import Failures
-from hpctwin.model.input.settings import Settings
-from hpctwin.model.text.units import since, to_ms
+from hpctwin.model.settings import Settings
+from hpctwin.model.text import since, to_ms
 from hpctwin.rms.emulated.agenda import NODE, Agenda
 from hpctwin.rms.emulated.nodes import Nodes
 from hpctwin.rms.records.events import Event

@@ -12,9 +12,18 @@ from functools import partial
 from typing import Any
 
 from hpctwin.model import MS_PER_S, Cluster
-from hpctwin.model.text.units import exact
-from hpctwin.rms.emulated.agenda import END, OTHER, Agenda
-from hpctwin.rms.emulated.dependants import ENDED, STARTED, WELL, Dependants, EmulatedJob, EndedJob
+from hpctwin.model.text import exact
+from hpctwin.rms.emulated.agenda import (
+    END,
+    ENDED,
+    OTHER,
+    STARTED,
+    WELL,
+    Agenda,
+    Dependants,
+    EmulatedJob,
+    EndedJob,
+)
 from hpctwin.rms.emulated.faults import Channel, Faults
 from hpctwin.rms.emulated.nodes import NodePowers, Nodes, NodeState
 from hpctwin.rms.manager import Outcome

@@ -13,7 +13,7 @@ from hpctwin.errors import HpctwinError
 from hpctwin.model import Cluster, Reservation
 from hpctwin.model.cluster.cluster import parse_nodes
 from hpctwin.model.cluster.node_group import Sleep
-from hpctwin.model.text.units import since
+from hpctwin.model.text import since
 from hpctwin.rms.emulated.agenda import NODE, Agenda
 from hpctwin.rms.placement.node_capacity import Room, Taken
 from hpctwin.rms.records import events as ev

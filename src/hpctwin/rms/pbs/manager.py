@@ -12,9 +12,16 @@ from typing import NamedTuple
 
 from hpctwin.errors import CommandError, FormatError, HpctwinError, UnreachableError
 from hpctwin.rms.commands import Commands
-from hpctwin.rms.heartbeat import beat
+from hpctwin.rms.gate import beat
 from hpctwin.rms.manager import Outcome, PlainManager, Priorities, Report, Way, Where
-from hpctwin.rms.pbs.leasing import OVERLAP_S, Leasing, WaitLimit, leases_file
+from hpctwin.rms.pbs.leasing import (
+    OVERLAP_S,
+    Leasing,
+    WaitLimit,
+    leases_file,
+    rooms_watched,
+    vnodes_text,
+)
 from hpctwin.rms.pbs.listing.node_attributes import SiteResources
 from hpctwin.rms.pbs.listing.output import is_false, read_output, too_old, words_of
 from hpctwin.rms.pbs.listing.parse import (
@@ -24,7 +31,6 @@ from hpctwin.rms.pbs.listing.parse import (
     server_attributes,
 )
 from hpctwin.rms.pbs.news import PbsNews
-from hpctwin.rms.pbs.placing import rooms_watched, vnodes_text
 from hpctwin.rms.records.changes import Doubts
 from hpctwin.rms.records.records import Snapshot
 

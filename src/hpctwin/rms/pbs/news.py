@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from hpctwin.rms.pbs.listing.jobs import LeaseMark, how_it_lies, job_mark, job_record, roughly
+from hpctwin.rms.pbs.listing.output import vnodes
 from hpctwin.rms.pbs.listing.parse import Found, asked_by_name
-from hpctwin.rms.pbs.listing.request import vnodes
-from hpctwin.rms.records.changes import End
-from hpctwin.rms.records.push_events import (
+from hpctwin.rms.records.changes import (
+    End,
     JobBack,
     JobBegan,
     JobGone,

@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.model.requests.chunks import Tasks
-from hpctwin.model.requests.consumables import GPU_TYPE
+from hpctwin.model.requests.resources import GPU_TYPE
 from hpctwin.rms.placement.node_capacity import SLACK, Room
 from hpctwin.rms.records.records import JobSpec
 

@@ -24,9 +24,17 @@ from hpctwin.rms.manager import (
 )
 from hpctwin.rms.polling.spool import Lines
 from hpctwin.rms.priorities import StillPriorities
-from hpctwin.rms.records.changes import Changes
+from hpctwin.rms.records.changes import (
+    Changes,
+    JobBack,
+    JobBegan,
+    JobGone,
+    Look,
+    News,
+    Updated,
+    updated,
+)
 from hpctwin.rms.records.events import Event
-from hpctwin.rms.records.push_events import JobBack, JobBegan, JobGone, Look, News, Updated, updated
 from hpctwin.rms.records.records import Snapshot
 
 __all__ = ["PolledManager", "Poller", "polled"]

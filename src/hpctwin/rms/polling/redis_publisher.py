@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpctwin.errors import ConfigError, need
-from hpctwin.model.files.secrets import has_password
+from hpctwin.model.web import has_password
 from hpctwin.rms.records.events import Event, event_json
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
+from hpctwin.attributes import kept
 from hpctwin.model import PER_NODE
-from hpctwin.model.input.cached_attributes import kept
 from hpctwin.model.requests.chunks import CHUNKS
 from hpctwin.rms.records.records import JobRecord, JobSpec, NodeRecord
 

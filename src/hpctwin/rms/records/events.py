@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, TypeAdapter, ValidationError
 
 from hpctwin.errors import FormatError
-from hpctwin.model.input.settings import first_fault
+from hpctwin.model.settings import first_fault
 from hpctwin.rms.records.records import (
     JobId,
     JobSpec,
@@ -55,6 +55,20 @@ MAX_EVENT_BYTES = 1_000_000
 
 
 class _Event(Record):
+    """Base of all events, with the descriptions of fields that several kinds of events have.
+
+    Args:
+        version: Version of the format of events.
+        cluster: Name of the cluster.
+        run: Identifies the sender's run; a new run counts ``seq`` from 1 again.
+        seq: Number of the event in its run, from 1 without gaps.
+        time_s: Time of the event, in seconds since the Unix epoch.
+        kind: Kind of the event.
+        job: Job with its request.
+        job_id: Id of the job in the resource manager.
+        node_name: Name of the node.
+    """
+
     version: Literal[1] = 1
     cluster: Label
     run: Label = ""
@@ -70,7 +84,11 @@ class JobSubmitted(_Event):
 
 
 class JobModified(_Event):
-    """The request of a job has changed; ``job`` is the new request."""
+    """The request of a job has changed.
+
+    Args:
+        job: Job with its new request.
+    """
 
     kind: Literal["job_modified"] = "job_modified"
     job: JobSpec
@@ -93,8 +111,13 @@ class JobReleased(_Event):
 class JobStarted(_Event):
     """A job has its nodes, and its parts of shared nodes.
 
-    ``begins_s`` is its start if some nodes must be switched on first. The event may be repeated for
-    the same nodes when another time is known.
+    The event may be repeated for the same nodes when another start is known.
+
+    Args:
+        node_names: Names of its nodes.
+        parts: Its part of each shared node; empty if it has whole nodes.
+        begins_s: Start of the job, in seconds since the Unix epoch, if some nodes must be switched
+            on first; by default the time of the event.
     """
 
     kind: Literal["job_started"] = "job_started"
@@ -105,7 +128,12 @@ class JobStarted(_Event):
 
 
 class JobEnded(_Event):
-    """A running job has ended and its nodes are free."""
+    """A running job has ended and its nodes are free.
+
+    Args:
+        reason: Why it ended.
+        exit_code: Exit code of the job; 0 by default.
+    """
 
     kind: Literal["job_ended"] = "job_ended"
     job_id: JobId
@@ -116,7 +144,8 @@ class JobEnded(_Event):
 class JobRequeued(_Event):
     """A running job was stopped, its nodes are free, and it is pending again.
 
-    ``requeues`` is the number of requeues so far; by default one more than before.
+    Args:
+        requeues: Number of requeues so far; by default one more than before.
     """
 
     kind: Literal["job_requeued"] = "job_requeued"
@@ -153,7 +182,11 @@ class NodeDrained(_Event):
 
 
 class NodePowered(_Event):
-    """A node is being switched on or off, or has been."""
+    """A node is being switched on or off, or has been.
+
+    Args:
+        power: Its power state.
+    """
 
     kind: Literal["node_powered"] = "node_powered"
     node_name: NodeName
@@ -161,14 +194,22 @@ class NodePowered(_Event):
 
 
 class ReservationSet(_Event):
-    """A reservation was created or changed."""
+    """A reservation was created or changed.
+
+    Args:
+        reservation: The reservation in full.
+    """
 
     kind: Literal["reservation_set"] = "reservation_set"
     reservation: NodeReservation
 
 
 class ReservationRemoved(_Event):
-    """A reservation is gone."""
+    """A reservation is gone.
+
+    Args:
+        name: Name of the reservation.
+    """
 
     kind: Literal["reservation_removed"] = "reservation_removed"
     name: Label

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_vali
 from hpctwin.model import Cluster
 from hpctwin.model.cluster.node_group import Sleep
 from hpctwin.model.requests.chunks import Tasks, read_more_tasks
+from hpctwin.model.settings import Described
 
 __all__ = [
     "REASONS",
@@ -48,8 +49,8 @@ down, or none has what it requests. ``policy``: anything else.
 """
 
 
-class Record(BaseModel):
-    """Frozen model; unknown fields are refused, so that a newer sender is noticed."""
+class Record(Described, BaseModel):
+    """Frozen model; unknown fields are rejected, so that a newer sender is noticed."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -17,10 +17,9 @@ import polars as pl
 
 from hpctwin.errors import FormatError
 from hpctwin.model import Cluster, Workload
-from hpctwin.model.text.hostlist import expand
+from hpctwin.model.text import expand
 from hpctwin.rms.records.records import NodeRecord
-from hpctwin.rms.site.cluster import ListedNode, equal_nodes, group_nodes
-from hpctwin.rms.site.findings import named_cluster
+from hpctwin.rms.site.cluster import ListedNode, equal_nodes, group_nodes, named_cluster
 
 __all__ = ["Derived", "as_derived", "derived_cluster", "derived_nodes", "in_partitions", "names_in"]
 

@@ -9,8 +9,8 @@ import polars as pl
 
 from hpctwin.formats.common.job_table import JobTable
 from hpctwin.model import Cluster
+from hpctwin.rms.site.cluster import TAKEN, Setting, Site
 from hpctwin.rms.site.derived_nodes import names_in
-from hpctwin.rms.site.findings import TAKEN, Setting, Site
 
 __all__ = ["take_gone"]
 

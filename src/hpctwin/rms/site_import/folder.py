@@ -23,13 +23,12 @@ from hpctwin.formats.common.job_table import JobTable
 from hpctwin.formats.common.record import LABELS, Machine, Running, Tally
 from hpctwin.model import Cluster
 from hpctwin.model.cluster.limits import ROOT
-from hpctwin.model.files.files import cause
+from hpctwin.model.files import cause
 from hpctwin.rms.commands import Commands, passed_on
 from hpctwin.rms.pbs.site import recognition as pbs_site
 from hpctwin.rms.pbs.site.recognition import PbsFiles
-from hpctwin.rms.site.cluster import equal_nodes
+from hpctwin.rms.site.cluster import NO_BEARING, Setting, Site, equal_nodes
 from hpctwin.rms.site.derived_nodes import Derived, derived_cluster, derived_nodes
-from hpctwin.rms.site.findings import NO_BEARING, Setting, Site
 from hpctwin.rms.site_import.deleted_entities import take_gone
 from hpctwin.rms.slurm.site import recognition as slurm_site
 from hpctwin.rms.slurm.site.accounts import take_resets

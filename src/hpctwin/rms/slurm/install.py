@@ -11,7 +11,7 @@ from pathlib import Path
 
 from hpctwin.errors import ConfigError
 from hpctwin.model import write_atomically
-from hpctwin.model.files.trusted import check_trusted
+from hpctwin.model.trusted import check_trusted
 from hpctwin.rms.polling.spool import checked_path
 
 __all__ = ["Rule", "events_script", "install_events", "rule_text"]

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from hpctwin.errors import CommandError, UnreachableError
-from hpctwin.model.text.hostlist import expand
+from hpctwin.model.text import expand
 from hpctwin.rms.commands import Commands
-from hpctwin.rms.heartbeat import beat
+from hpctwin.rms.gate import beat
 from hpctwin.rms.manager import Outcome, PlainManager, Priorities, Report, Way
 from hpctwin.rms.records.changes import Doubts
 from hpctwin.rms.records.records import Snapshot

@@ -6,9 +6,8 @@ import logging
 import re
 from collections.abc import Callable, Mapping
 
-from hpctwin.model.text.hostlist import expand
-from hpctwin.rms.records.changes import End
-from hpctwin.rms.records.push_events import JobBegan, JobGone, Look, News, read_line
+from hpctwin.model.text import expand
+from hpctwin.rms.records.changes import End, JobBegan, JobGone, Look, News, read_line
 
 __all__ = ["SlurmNews"]
 

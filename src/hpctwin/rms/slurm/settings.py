@@ -20,9 +20,9 @@ from pydantic import Field, field_validator
 
 from hpctwin.errors import CommandError, ConfigError, FormatError, UnreachableError
 from hpctwin.model.cluster.node_group import Sleep
-from hpctwin.model.cluster.racks import Watts
-from hpctwin.model.input.settings import Duration, Settings
-from hpctwin.model.text.hostlist import expand
+from hpctwin.model.cluster.power import Watts
+from hpctwin.model.settings import Duration, Settings
+from hpctwin.model.text import expand
 from hpctwin.rms.commands import Commands, not_inherited
 from hpctwin.rms.gate import CommandGate, Gate, JobRequest, ListedJob, Mark
 from hpctwin.rms.manager import ResourceManager, Way

@@ -16,7 +16,7 @@ from hpctwin.engine.state.layout import LAYOUT
 from hpctwin.engine.state.sim import records
 from hpctwin.model import Cluster, Limit, Workload, to_ms
 from hpctwin.model.columns import Category
-from hpctwin.model.demand.requested_totals import totals_asked
+from hpctwin.model.demand import totals_asked
 from hpctwin.simulation.lowering.limit_rules import (
     JOBS,
     MEASURES,

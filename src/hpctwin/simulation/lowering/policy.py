@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy.typing as npt
 
+from hpctwin.attributes import kept
 from hpctwin.engine.compile.jit import Kernel
 from hpctwin.engine.passes import Pass, settings_of
 from hpctwin.engine.powers import PowerPass
@@ -18,7 +19,6 @@ from hpctwin.engine.shared.placements import SHARED_PLACEMENTS
 from hpctwin.engine.state import layout
 from hpctwin.engine.state.sim import Decided, Sim, single
 from hpctwin.model import MS_PER_S, Cluster, to_ms
-from hpctwin.model.input.cached_attributes import kept
 from hpctwin.policies import Ordering, Policy
 from hpctwin.policies.backfills import OUTSIDE
 from hpctwin.policies.placements import NodeScore

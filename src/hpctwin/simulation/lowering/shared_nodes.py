@@ -14,7 +14,7 @@ from hpctwin.engine.passes import Pass
 from hpctwin.engine.state.layout import AMOUNTS
 from hpctwin.engine.state.sim import Sim, records
 from hpctwin.model import PER_NODE, Cluster, Workload
-from hpctwin.model.demand.requested_totals import totals_asked
+from hpctwin.model.demand import totals_asked
 from hpctwin.model.requests.chunks import read_more_tasks
 from hpctwin.policies import Policy
 from hpctwin.simulation.lowering.gpus import SingleGpus, asks_parts, has_several_types, with_gpus

@@ -13,9 +13,9 @@ from hpctwin.engine.state.sim import records
 from hpctwin.errors import ConfigError, WorkloadError
 from hpctwin.model import PER_NODE, Cluster, Dependencies, NodeGroup, Workload, to_ms
 from hpctwin.model.columns import UNKNOWN
-from hpctwin.model.demand.requested_totals import consumables_asked
-from hpctwin.model.requests.consumables import GPU_TYPE
+from hpctwin.model.demand import consumables_asked
 from hpctwin.model.requests.features import has_features
+from hpctwin.model.requests.resources import GPU_TYPE
 from hpctwin.simulation.lowering.cluster import Kinds, Machine, machine_of
 from hpctwin.simulation.lowering.limits import Limits, limits_of, no_limits
 from hpctwin.simulation.lowering.preemption import claims_of

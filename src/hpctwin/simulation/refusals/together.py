@@ -9,7 +9,7 @@ from hpctwin.engine.shared.placements import SHARED_PLACEMENTS
 from hpctwin.engine.state.layout import LOWEST, ONLY_ACTIVE, SOONEST
 from hpctwin.errors import ConfigError
 from hpctwin.model import Cluster, Workload
-from hpctwin.model.workload.usage import NODE_W
+from hpctwin.model.workload.jobs import NODE_W
 from hpctwin.policies import PLACEMENTS, Policy
 from hpctwin.policies.backfills import OUTSIDE
 from hpctwin.simulation.lowering.preemption import is_interrupted, suspends

@@ -13,16 +13,20 @@ import polars as pl
 from hpctwin.engine.state.layout import COMPUTING, IDLE
 from hpctwin.errors import WorkloadError
 from hpctwin.model import MS_PER_S, Cluster, DependencyKind, State, Workload
-from hpctwin.model.demand.requested_totals import as_features, in_whole_nodes
-from hpctwin.model.input.arguments import check_arguments
+from hpctwin.model.arguments import check_arguments
+from hpctwin.model.demand import as_features, in_whole_nodes
 from hpctwin.simulation.lowering.capacity import known_of
 from hpctwin.simulation.lowering.outages import recorded_outages
 from hpctwin.simulation.refusals import check_usage
-from hpctwin.simulation.replays.held import Held, Recorded, conflicts_of, over_capacity
-from hpctwin.simulation.replays.shared_nodes import held_parts
-from hpctwin.simulation.replays.whole_nodes import held_nodes
-from hpctwin.simulation.result.capacity import capacity_over_time
-from hpctwin.simulation.result.job_history import Course
+from hpctwin.simulation.replays.held_nodes import (
+    Held,
+    Recorded,
+    conflicts_of,
+    held_nodes,
+    held_parts,
+    over_capacity,
+)
+from hpctwin.simulation.result.history import Course, capacity_over_time
 from hpctwin.simulation.result.result import Result, no_lost
 from hpctwin.simulation.state.arguments import as_cluster, as_workload
 

@@ -10,13 +10,11 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin import metrics
-from hpctwin.metrics.summary.sources import JobTable
-from hpctwin.metrics.summary.summary import summarize_jobs
-from hpctwin.metrics.summary.sums import ExactSum
+from hpctwin.metrics.sources import ExactSum, JobTable
+from hpctwin.metrics.summary import summarize_jobs
 from hpctwin.model import Cluster, Workload
-from hpctwin.model.demand.requested_totals import totals_asked
-from hpctwin.simulation.result.job_history import Course
-from hpctwin.simulation.result.size_history import sized_figures, sized_series
+from hpctwin.model.demand import totals_asked
+from hpctwin.simulation.result.history import Course, sized_figures, sized_series
 
 if TYPE_CHECKING:
     from hpctwin.metrics import By

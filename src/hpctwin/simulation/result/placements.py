@@ -14,10 +14,10 @@ from hpctwin.engine.state.layout import RUNNING
 from hpctwin.engine.state.sim import Sim
 from hpctwin.model import MS_PER_S, Cluster, Workload
 from hpctwin.model.requests.chunks import PER_TASK
-from hpctwin.model.requests.consumables import GPU_TYPE
+from hpctwin.model.requests.resources import GPU_TYPE
 from hpctwin.simulation.lowering.gpus import ONE_GPU, SingleGpus
 from hpctwin.simulation.lowering.shared_nodes import columns_of
-from hpctwin.simulation.result.size_history import stretches_of
+from hpctwin.simulation.result.history import stretches_of
 
 __all__ = ["gpu_shares", "placement_table", "placements", "shares_held", "use_now"]
 

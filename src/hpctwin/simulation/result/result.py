@@ -11,21 +11,26 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin import metrics
-from hpctwin.attached import Attached
+from hpctwin.attributes import Attached, kept
 from hpctwin.engine.operations.transfer import are_suspended, started_ms
 from hpctwin.engine.state.sim import Sim
 from hpctwin.errors import ConfigError
-from hpctwin.metrics.summary.sources import JobTable
+from hpctwin.metrics.sources import JobTable
 from hpctwin.model import MS_PER_S, Cluster, Workload, format_duration
-from hpctwin.model.demand.unused import assumptions
-from hpctwin.model.input.arguments import check_arguments
-from hpctwin.model.input.cached_attributes import kept
-from hpctwin.model.text.shown import Shown
+from hpctwin.model.arguments import check_arguments
+from hpctwin.model.demand import assumptions
+from hpctwin.model.text import Shown
 from hpctwin.simulation.lowering.rejected_jobs import why_rejected
-from hpctwin.simulation.result.capacity import capacity_over_time
 from hpctwin.simulation.result.counts import CoreCount, NodeCount, held_s
-from hpctwin.simulation.result.job_history import Course, course_so_far, sized_course
-from hpctwin.simulation.result.size_history import attempts_of, lost_stretches, stretches_of
+from hpctwin.simulation.result.history import (
+    Course,
+    attempts_of,
+    capacity_over_time,
+    course_so_far,
+    lost_stretches,
+    sized_course,
+    stretches_of,
+)
 from hpctwin.simulation.state.base import SimulationBase
 
 if TYPE_CHECKING:
@@ -229,7 +234,7 @@ class Result(Shown):
 
     @check_arguments()
     def breakdown(self, by: By) -> pl.DataFrame:
-        """Return metrics by class of jobs; see `hpctwin.metrics.jobs.breakdown`.
+        """Return metrics by class of jobs; see `hpctwin.metrics.jobs`.
 
         If jobs share nodes, sizes are the cores that they held, and ``core_hours`` replaces
         ``node_hours``.
@@ -309,7 +314,7 @@ def make_result(simulation: SimulationBase) -> Result:
     held, ran = _held(workload, cluster, sim, outages)
     energy = None
     if cluster.has_power:
-        from hpctwin.simulation.result.energy import energy_so_far
+        from hpctwin.simulation.result.history import energy_so_far
 
         assert ran is not None
         energy = energy_so_far(simulation, course.table, ran)

@@ -1,4 +1,4 @@
-"""Decisions from outside: a function that switches nodes after each instant, and jobs to start now."""
+"""Control of nodes during a run: a power cap, or a function that switches nodes."""
 
 from __future__ import annotations
 
@@ -10,16 +10,152 @@ from typing import Any
 import numpy as np
 
 from hpctwin.energy.power.control import Control, Orders, PowerView
+from hpctwin.energy.power.modes import ModeChange
+from hpctwin.energy.power.states import group_of_node, node_watts, nodes_of_group
 from hpctwin.engine.operations.clock import go_to
+from hpctwin.engine.operations.creation import more_log
+from hpctwin.engine.operations.power_control import change_speed, spent_ms, state_rows
 from hpctwin.engine.state import layout
-from hpctwin.errors import PolicyError, SimulationError
-from hpctwin.model import State, to_ms
+from hpctwin.engine.state.layout import COMPUTING, IDLE
+from hpctwin.errors import PolicyError, SimulationError, UnknownNameError
+from hpctwin.model import MS_PER_S, PowerCap, State, to_ms
+from hpctwin.model.cluster.power import DAY_S
 from hpctwin.policies.backfills import OUTSIDE
+from hpctwin.simulation.lowering.power_states import node_states, speeds
+from hpctwin.simulation.result.placements import use_now
 from hpctwin.simulation.running.advance import Outcome, asked_again_s
 from hpctwin.simulation.state.base import SimulationBase
-from hpctwin.simulation.state.node_control import switch
 
-__all__ = ["advance_controlled", "begin"]
+__all__ = ["ModeFitting", "advance_controlled", "begin", "put_into_mode", "set_mode", "switch"]
+
+
+def switch(simulation: SimulationBase, *, on: Iterable[int], off: Iterable[int]) -> None:
+    """Switch nodes on and off now; see `Simulation.switch`."""
+    from hpctwin.engine.power.policy_hooks import give_orders
+
+    states = node_states(simulation.state, simulation.cluster)
+    sleeping = [bool(group.sleep) for group in group_of_node(simulation.cluster)]
+    for nodes, wanted, number in ((off, "idle", 0), (on, "sleeping", 1)):
+        chosen = np.array(sorted(set(nodes)), np.int64)
+        for node in chosen.tolist():
+            if not 0 <= node < len(states):
+                raise SimulationError(f"there is no node {node}; there are {len(states)}")
+            if states[node].partition(":")[0] != wanted:
+                raise SimulationError(
+                    f"node {node} is {states[node]}, it must be {wanted} to be switched "
+                    f"{'on' if number else 'off'}"
+                )
+            if not sleeping[node]:
+                raise SimulationError(f"node {node} has no sleep state; it stays on")
+        if len(chosen):
+            if simulation.log:
+                more_log(simulation.state)
+            simulation.decided()
+            give_orders(simulation.state.address, chosen, number)
+
+
+def set_mode(simulation: SimulationBase, group: str, mode: str) -> None:
+    """Put a node group into another mode now; see `Simulation.set_mode`."""
+    if simulation.sizing is not None:
+        raise SimulationError("modes cannot be set where the sizes of jobs are decided (sizing)")
+    names = [one.name for one in simulation.cluster.nodes]
+    if group not in names:
+        raise UnknownNameError("node group", group, names)
+    number = names.index(group)
+    own = simulation.cluster.nodes[number]
+    if mode not in own.modes:
+        raise UnknownNameError(f"mode of node group {group!r}", mode, own.modes)
+    if simulation.cluster.cap is not None:
+        raise SimulationError("modes cannot be set under a power cap")
+    put_into_mode(simulation, number, mode)
+
+
+def put_into_mode(simulation: SimulationBase, number: int, mode: str) -> None:
+    """Put a node group into a mode: `set_mode` without its checks."""
+    sim, cluster, outside = simulation.state, simulation.cluster, simulation.outside
+    pools = np.unique(sim["pool_of"][nodes_of_group(cluster, number)])
+    speed = speeds(sim, cluster, {number: mode})
+    terminate = simulation.overrun == "terminate"
+    left = change_speed(sim, pools, speed, outside.work, terminate=terminate)
+    awake = spent_ms(sim)[: layout.COMPUTING + 1]
+    change = ModeChange(round(simulation.now_s * MS_PER_S), number, mode, awake)
+    simulation.outside = dataclasses.replace(
+        outside, work={**outside.work, **left}, changes=(*outside.changes, change)
+    )
+
+
+class ModeFitting:
+    """Fastest modes that fit under the cap; all node groups step down together.
+
+    Args:
+        cap: Cap of the simulation.
+        simulation: Simulation that is advanced.
+    """
+
+    def __init__(self, cap: PowerCap, simulation: SimulationBase) -> None:
+        self._cap = cap
+        self._simulation = simulation
+        groups = simulation.cluster.nodes
+        by_power = [group.by_power() for group in groups]
+        self._levels = [
+            [modes[min(level, len(modes) - 1)] for modes in by_power]
+            for level in range(max(len(modes) for modes in by_power))
+        ]
+        self._group = np.repeat(np.arange(len(groups)), [group.count for group in groups])
+        self._watts = node_watts(simulation.cluster)
+
+    def advance(
+        self, advance: Callable[..., Outcome], *, until_s: float | None, instants: int | None
+    ) -> Outcome:
+        """Advance one event time after another, and choose the modes at each.
+
+        Args:
+            advance: Function that advances the simulation without choosing modes.
+            until_s: As for `Simulation.advance`.
+            instants: As for `Simulation.advance`.
+        """
+        self._fit()
+        left = instants
+        while left is None or left > 0:
+            outcome = advance(until_s, instants=1)
+            self._fit()
+            if outcome != "stepped":
+                return outcome
+            if left is not None:
+                left -= 1
+        return "stepped"
+
+    def _fit(self) -> None:
+        simulation = self._simulation
+        start_s = simulation.workload.start_epoch_s or 0.0
+        limit = self._cap.at((start_s + simulation.now_s) % DAY_S)
+        rows = state_rows(simulation.state)
+        awake = rows <= COMPUTING
+        nodes = np.arange(len(rows))
+        asleep_w = float(self._watts[rows[~awake], nodes[~awake]].sum())
+        groups = simulation.cluster.nodes
+        idle, busy = (
+            np.bincount(self._group[rows == state], minlength=len(groups))
+            for state in (IDLE, COMPUTING)
+        )
+        used = busy
+        if simulation.workload.shares_nodes:
+            each = use_now(simulation.workload, simulation.cluster, simulation.state)
+            used = np.bincount(self._group, each * (rows == COMPUTING), minlength=len(groups))
+        # Levels go from the fastest modes to the slowest; the slowest are kept even if they exceed
+        # the cap.
+        for modes in self._levels:
+            drawn = asleep_w
+            for number, name in enumerate(modes):
+                mode = groups[number].modes[name]
+                drawn += float((idle[number] + busy[number] - used[number]) * mode.idle)
+                drawn += float(used[number] * mode.power_w)
+            if drawn <= limit:
+                break
+        for number, (old, new) in enumerate(zip(simulation.modes, modes, strict=True)):
+            if old != new:
+                put_into_mode(simulation, number, new)
+
 
 QUIET_S = 10 * 86_400.0
 """Longest wait of jobs for a control function to switch nodes, in seconds."""

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
+from typing import Any, Literal, TypedDict, TypeVar
 
 import numpy.typing as npt
 
 from hpctwin.policies import OrderingLike, PlacementLike, PowerLike
 from hpctwin.simulation.state.base import SimulationBase
-
-if TYPE_CHECKING:
-    from hpctwin.energy.sizing.sizing import Sizing
+from hpctwin.simulation.state.sizing import SizingHook
 
 __all__ = ["RunOptions", "SimulationOptions", "spelled_out"]
 
@@ -41,7 +39,7 @@ class SimulationOptions(RunOptions, total=False):
     placement: PlacementLike | None
     power: PowerLike | None
     settings: Mapping[str, Any] | None
-    sizing: Sizing | None
+    sizing: SizingHook | None
 
 
 def spelled_out(options: type[RunOptions]) -> Callable[[F], F]:

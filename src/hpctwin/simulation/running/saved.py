@@ -16,15 +16,14 @@ import polars as pl
 
 from hpctwin._version import __version__
 from hpctwin.energy.power.modes import ModeChange
-from hpctwin.energy.sizing.sizing import Sizing
 from hpctwin.engine.state.layout import STATE
 from hpctwin.errors import HpctwinError, SimulationError
 from hpctwin.model import Cluster, Workload, write_atomically
-from hpctwin.model.files.files import other_format
+from hpctwin.model.files import other_format
 from hpctwin.policies import Policy, parse_policy
 from hpctwin.simulation.lowering.power_states import Outside
-from hpctwin.simulation.running.sizing import resume_sized, sized_as_plain
 from hpctwin.simulation.state.base import SimulationBase
+from hpctwin.simulation.state.sizing import SizingHook
 
 __all__ = ["load", "save"]
 
@@ -41,8 +40,8 @@ def save(simulation: SimulationBase, path: Path) -> None:
     """
     table = io.BytesIO()
     simulation.workload.to_frame().write_parquet(table)
-    sized = None if simulation.sizing is None else sized_as_plain(simulation)
-    expected = simulation.expected_ms() if sized is None else simulation.sized.expected_ms
+    sizing = simulation.sizing
+    expected = simulation.expected_ms() if sizing is None else sizing.expected_ms(simulation)
     about = {
         "format": _FORMAT,
         "version": __version__,
@@ -59,7 +58,7 @@ def save(simulation: SimulationBase, path: Path) -> None:
         "engine_s": simulation.engine_s,
         "log": simulation.log,
         "outside": _outside_as_plain(simulation.outside),
-        "sized": sized,
+        "sized": None if sizing is None else sizing.save(simulation),
     }
     arrays: dict[str, Any] = {f"sim_{k}": v for k, v in simulation.state.state().items()}
     arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
@@ -73,7 +72,7 @@ def save(simulation: SimulationBase, path: Path) -> None:
         np.savez_compressed(file, **arrays)
 
 
-def load(cls: type[S], path: Path, policy: Policy | None, sizing: Sizing | None) -> S:
+def load(cls: type[S], path: Path, policy: Policy | None, sizing: SizingHook | None) -> S:
     """Read a simulation from a file.
 
     Raises:
@@ -123,16 +122,16 @@ def load(cls: type[S], path: Path, policy: Policy | None, sizing: Sizing | None)
     with _as_it_is_now(path, version):
         made.restore(state, (node, start, end), about["drawn"], about["engine_s"], outside)
         if sizing is not None:
-            resume_sized(made, about["sized"])
+            sizing.resume(made, about["sized"])
     if policy is not None and policy.name != about["policy"]:
         return made.fork(policy)
     return made
 
 
-def _check_sizing(path: Path, sizing: Sizing | None, *, had: bool) -> None:
+def _check_sizing(path: Path, sizing: SizingHook | None, *, had: bool) -> None:
     """Check that a sizing is given exactly if the saved simulation had one.
 
-    A sizing is a function, which no file holds.
+    No file holds a sizing, whose functions are the user's.
 
     Raises:
         SimulationError: It is missing, or the saved simulation had none.

@@ -6,15 +6,15 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import Any, Self, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
 from hpctwin.engine.operations.clock import stop_at_start_of
 from hpctwin.model import MS_PER_S, Cluster, Workload
-from hpctwin.model.input.arguments import check_arguments
-from hpctwin.model.text.progress import progress_bar
+from hpctwin.model.arguments import check_arguments
+from hpctwin.model.text import progress_bar
 from hpctwin.model.workload.dependencies import chain_text, doomed_by
 from hpctwin.policies import Policy, PolicyLike
 from hpctwin.simulation.lowering.preemption import suspends
@@ -22,9 +22,7 @@ from hpctwin.simulation.result.result import Result, make_result
 from hpctwin.simulation.running.advance import Outcome, advance_engine
 from hpctwin.simulation.running.options import SimulationOptions, spelled_out
 from hpctwin.simulation.state.base import SimulationBase
-
-if TYPE_CHECKING:
-    from hpctwin.energy.sizing.sizing import Sizing
+from hpctwin.simulation.state.sizing import SizingHook
 
 __all__ = ["Simulation", "simulate"]
 
@@ -40,8 +38,8 @@ class Simulation(SimulationBase):
             `hpctwin.policies.parse_policy`. backfill, order, reservations, candidates, placement,
             power, settings: Parts that replace those of the policy; see
             `hpctwin.policies.make_policy`.
-        sizing: Function that decides at each event time which jobs run, and on how many nodes
-            (`hpctwin.energy.sizing.sizing`); the backfill is then ``outside``.
+        sizing: Decides at each event time which jobs run, and on how many nodes, such as
+            `hpctwin_sizing.Sizing` (package hpctwin-sizing); the backfill is then ``outside``.
         overrun: Whether walltimes end jobs (``terminate``) or not (``continue``).
         on_dependency_failure: What happens to a job whose ``afterok`` can no longer be satisfied:
             ``cancel`` or ``hold``.
@@ -124,11 +122,9 @@ class Simulation(SimulationBase):
         go_on = partial(advance_engine, self)
         cap, control = self.cluster.cap, self.policy.power.control
         if self.sizing is not None:
-            from hpctwin.simulation.running.sizing import advance_sized
-
-            return advance_sized(self, self.sizing, go_on, until_s=until_s, instants=instants)
+            return self.sizing.advance(self, go_on, until_s=until_s, instants=instants)
         if cap is not None and cap.lower_modes:
-            from hpctwin.simulation.running.cap_fitting import ModeFitting
+            from hpctwin.simulation.running.control import ModeFitting
 
             return ModeFitting(cap, self).advance(go_on, until_s=until_s, instants=instants)
         if control is not None:
@@ -169,7 +165,7 @@ class Simulation(SimulationBase):
         Raises:
             SimulationError: A node is in another state, does not exist, or has no sleep state.
         """
-        from hpctwin.simulation.state.node_control import switch
+        from hpctwin.simulation.running.control import switch
 
         switch(self, on=on, off=off)
 
@@ -187,7 +183,7 @@ class Simulation(SimulationBase):
             UnknownNameError: There is no such group or mode.
             SimulationError: There is a power cap, which counts with the modes at the beginning.
         """
-        from hpctwin.simulation.state.node_control import set_mode
+        from hpctwin.simulation.running.control import set_mode
 
         set_mode(self, group, mode)
 
@@ -219,7 +215,7 @@ class Simulation(SimulationBase):
 
     @classmethod
     def load(
-        cls, path: str | Path, *, policy: Policy | None = None, sizing: Sizing | None = None
+        cls, path: str | Path, *, policy: Policy | None = None, sizing: SizingHook | None = None
     ) -> Self:
         """Read a simulation written by `save`.
 

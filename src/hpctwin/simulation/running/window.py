@@ -19,7 +19,7 @@ from hpctwin.engine.operations.clock import stand_until
 from hpctwin.errors import ConfigError, WorkloadError
 from hpctwin.metrics import summarize
 from hpctwin.model import MS_PER_S, Dependencies, Workload
-from hpctwin.model.text.units import parse_moment, since
+from hpctwin.model.text import parse_moment, since
 from hpctwin.simulation.result.result import Result
 from hpctwin.simulation.running.simulation import Simulation
 

@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from hpctwin.errors import ConfigError, WorkloadError, in_brief
 from hpctwin.model import MS_PER_S, NEVER_MS, Cluster, ReadNotes, Workload
+from hpctwin.model.arguments import column
 from hpctwin.model.columns import ms_of
-from hpctwin.model.input.arguments import column
 
 __all__ = ["as_cluster", "as_workload", "begins_ms", "expected_ms", "risks", "stated_cluster"]
 
@@ -51,7 +51,7 @@ def as_cluster(given: Cluster | int | str | os.PathLike[str]) -> Cluster:
     if isinstance(given, str) and given.isascii() and given.isdigit():
         number = int(given)
     elif isinstance(given, (str, os.PathLike)):
-        from hpctwin.formats.clusters.files import read_cluster
+        from hpctwin.formats.clusters import read_cluster
 
         return read_cluster(Path(given))
     if not isinstance(given, bool) and hasattr(number, "__index__") and not np.ndim(number):

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.energy.sizing.sizing import Sizing
 from hpctwin.engine.operations.clock import (
     begins,
     come_back_at,
@@ -26,10 +25,10 @@ from hpctwin.engine.powers import PowerPass
 from hpctwin.engine.state import layout
 from hpctwin.engine.state.node_speeds import speed_columns
 from hpctwin.engine.state.sim import Decided, Sim
-from hpctwin.errors import ConfigError, SimulationError
+from hpctwin.errors import ArgumentError, ConfigError, SimulationError, in_brief
 from hpctwin.model import NEVER_MS, Cluster, Workload, to_ms
-from hpctwin.model.demand.requested_totals import as_features, in_whole_nodes
-from hpctwin.model.input.arguments import check_arguments
+from hpctwin.model.arguments import check_arguments
+from hpctwin.model.demand import as_features, in_whole_nodes
 from hpctwin.policies import (
     OrderingLike,
     PlacementLike,
@@ -44,7 +43,7 @@ from hpctwin.simulation.lowering.capacity import facts_of, known_of
 from hpctwin.simulation.lowering.outages import BLOCK_MS, Outages, recorded_outages
 from hpctwin.simulation.lowering.policy import circumstances
 from hpctwin.simulation.lowering.preemption import is_interrupted, suspends
-from hpctwin.simulation.refusals import check_sized, check_together
+from hpctwin.simulation.refusals import check_together
 from hpctwin.simulation.state.arguments import (
     as_cluster,
     as_workload,
@@ -53,7 +52,7 @@ from hpctwin.simulation.state.arguments import (
     risks,
 )
 from hpctwin.simulation.state.engine_feed import EngineFeed, Once
-from hpctwin.simulation.state.inspection import Sized
+from hpctwin.simulation.state.sizing import SizingHook
 
 if TYPE_CHECKING:
     from hpctwin.engine.compile.jit import Kernel
@@ -67,7 +66,6 @@ SHORT = 1 << 19
 
 
 _UNTOUCHED = power_states.Outside()
-_NOT_SIZED = Sized()
 
 
 @cache
@@ -85,8 +83,12 @@ class SimulationBase(EngineFeed):
     """Whether any job asks for a part of a GPU; None means: derived from the jobs."""
     _latest_first_ms: int = NEVER_MS
     """Time at which energy and drawn failures begin if the first submission is later."""
+    sized: Any
+    """State of the sizing; see `SizingHook`."""
 
-    @check_arguments("workload", "cluster", "policy", "order", "candidates", "placement", "power")
+    @check_arguments(
+        "workload", "cluster", "policy", "order", "candidates", "placement", "power", "sizing"
+    )
     def __init__(
         self,
         workload: Workload | str | os.PathLike[str],
@@ -100,7 +102,7 @@ class SimulationBase(EngineFeed):
         placement: PlacementLike | None = None,
         power: PowerLike | None = None,
         settings: Mapping[str, Any] | None = None,
-        sizing: Sizing | None = None,
+        sizing: SizingHook | None = None,
         overrun: Literal["terminate", "continue"] = "terminate",
         on_dependency_failure: Literal["cancel", "hold"] = "cancel",
         expected_s: npt.ArrayLike | None = None,
@@ -127,7 +129,12 @@ class SimulationBase(EngineFeed):
         check_together(cluster, self.policy, workload)
         self.sizing = sizing
         if sizing is not None:
-            check_sized(cluster, self.policy, workload)
+            if not isinstance(sizing, SizingHook):
+                raise ArgumentError(
+                    f"sizing is {in_brief(sizing)}; give hpctwin_sizing.Sizing(function) "
+                    "(pip install hpctwin-sizing)"
+                )
+            sizing.check(cluster, self.policy, workload)
         for option, value, known in (
             ("overrun", overrun, ("terminate", "continue")),
             ("on_dependency_failure", on_dependency_failure, ("cancel", "hold")),
@@ -167,10 +174,7 @@ class SimulationBase(EngineFeed):
         self._sim = self._new_sim(expected, begin_s, seed, like=like, known=known)
         self._set_out()
         if self.sizing is not None:
-            from hpctwin.engine.jobs.resizing import own_jobs
-
-            self.sized = Sized(expected_ms=self.expected_ms())
-            own_jobs(self._sim)
+            self.sized = self.sizing.begin(self)
         self.drawn = 0
         self._outages: list[Outages] = []
         if failures.outages:
@@ -181,7 +185,7 @@ class SimulationBase(EngineFeed):
         """Reset the counters and caches of a simulation that has not run."""
         self.engine_s = 0.0
         self.outside = _UNTOUCHED
-        self.sized = _NOT_SIZED
+        self.sized = None
         self.broken: str | None = None
         self.slice = max(64, SHORT // max(len(self.workload), 1))
         self.stopped = False
@@ -228,7 +232,7 @@ class SimulationBase(EngineFeed):
             policy = make_policy(policy)
             check_together(self.cluster, policy, self.workload)
             if self.sizing is not None:
-                check_sized(self.cluster, policy, self.workload)
+                self.sizing.check(self.cluster, policy, self.workload)
         if into is None:
             twin = object.__new__(type(self))
             twin.__dict__.update(self.__dict__)
@@ -285,7 +289,7 @@ class SimulationBase(EngineFeed):
         other.policy, other._passes = make_policy(policy), None
         check_together(self.cluster, other.policy, self.workload)
         if self.sizing is not None:
-            check_sized(self.cluster, other.policy, self.workload)
+            self.sizing.check(self.cluster, other.policy, self.workload)
         alike = self._is_known_alike(other)
         if alike and begins(self._sim):
             other._sim = self._sim.fork()

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,35 +12,15 @@ from hpctwin.engine.operations.job_history import submitted_ms
 from hpctwin.engine.state.sim import Sim
 from hpctwin.errors import SimulationError
 from hpctwin.model import MS_PER_S, Cluster, Workload, format_duration, to_ms
-from hpctwin.model.text.shown import Shown
+from hpctwin.model.text import Shown
 from hpctwin.policies import Policy
 from hpctwin.simulation.lowering import power_states
 from hpctwin.simulation.lowering.outages import Outages
+from hpctwin.simulation.state.sizing import SizingHook
 
-if TYPE_CHECKING:
-    from hpctwin.energy.sizing.sizing import Sizing
-
-__all__ = ["Looks", "Sized"]
+__all__ = ["Looks"]
 
 IntArray = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Sized:
-    """State of the jobs of a simulation with a sizing.
-
-    Args:
-        expected_ms: Expected runtime of each job on the nodes it asks for, in ms [jobs].
-        done: Work done by each job that ran and was stopped, by row: ms of its runtime on the nodes
-            it asks for.
-        again_s: Time at which the sizing wants to be called again, in seconds.
-        last_s: Time of the last event other than such a call, in seconds.
-    """
-
-    expected_ms: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
-    done: Mapping[int, Fraction] = field(default_factory=dict)
-    again_s: float | None = None
-    last_s: float = 0.0
 
 
 class Looks(Shown):
@@ -52,7 +29,7 @@ class Looks(Shown):
     workload: Workload
     cluster: Cluster
     policy: Policy
-    sizing: Sizing | None
+    sizing: SizingHook | None
     outside: power_states.Outside
     _sim: Sim
     _outages: list[Outages]
@@ -74,8 +51,7 @@ class Looks(Shown):
         """The policy's name, with the name of its sizing if it has one."""
         if self.sizing is None:
             return self.policy.name
-        made = getattr(self.sizing, "name", None) or getattr(self.sizing, "__name__", "a sizing")
-        return f"{self.policy.name} sized by {made}"
+        return f"{self.policy.name} sized by {self.sizing.name}"
 
     @property
     def now_s(self) -> float:

@@ -15,7 +15,7 @@ import polars as pl
 from hpctwin.errors import WorkloadError
 from hpctwin.model import MS_PER_S, Category, Workload
 from hpctwin.model.columns import joined_labels
-from hpctwin.model.text.notes import ReadNotes
+from hpctwin.model.text import ReadNotes
 from hpctwin.model.workload.joining import LABELS, Batch
 from hpctwin.simulation.lowering.gpus import asks_parts
 

@@ -25,9 +25,9 @@ import polars as pl
 from hpctwin.engine.operations.transfer import settled_jobs
 from hpctwin.errors import HpctwinError, WorkloadError
 from hpctwin.model import MS_PER_S, Category, Cluster, State, Workload, write_atomically
-from hpctwin.model.demand.unused import Mismatches
-from hpctwin.model.files.parts import Parts
-from hpctwin.model.input.arguments import check_arguments
+from hpctwin.model.arguments import check_arguments
+from hpctwin.model.demand import Mismatches
+from hpctwin.model.files import Parts
 from hpctwin.model.requests.chunks import CHUNKS
 from hpctwin.model.workload.dependencies import check_acyclic
 from hpctwin.model.workload.joining import Batch, joined
@@ -65,7 +65,7 @@ class StreamedResult:
         folder: Folder of the result: ``jobs/part-*.parquet``, ``lost/…``, and ``node_map/…`` if
             nodes have identity, or ``placements/…`` if jobs share them.
         figures: Metrics of `hpctwin.Result.summary`; quantiles within
-            `hpctwin.metrics.jobs.quantiles.ERROR`.
+            `hpctwin.metrics.summary.ERROR`.
         notes: Changes and omissions of the reader, and assumptions, one sentence each.
     """
 

@@ -12,10 +12,9 @@ import polars as pl
 
 from hpctwin.energy.accounts.shared_energy import SharedEnergy, SummedEnergy
 from hpctwin.engine.state.sim import Sim
-from hpctwin.metrics.summary.running import RunningSummary
+from hpctwin.metrics.summary import RunningSummary
 from hpctwin.model import MS_PER_S, Cluster
 from hpctwin.simulation.lowering.shared_nodes import amounts_of_pools
-from hpctwin.simulation.result.capacity import capacity_over_time
 from hpctwin.simulation.result.counts import (
     MILLI,
     HeldOverTime,
@@ -23,8 +22,7 @@ from hpctwin.simulation.result.counts import (
     of_shared_nodes,
     there,
 )
-from hpctwin.simulation.result.energy import energy_so_far
-from hpctwin.simulation.result.job_history import course_so_far
+from hpctwin.simulation.result.history import capacity_over_time, course_so_far, energy_so_far
 from hpctwin.simulation.result.placements import placements, shares_held
 from hpctwin.simulation.result.result import lost_so_far
 from hpctwin.simulation.running.simulation import Simulation

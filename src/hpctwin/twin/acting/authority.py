@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from hpctwin.errors import UnreachableError
-from hpctwin.model.files.file_lock import FileLock
-from hpctwin.rms.heartbeat import beat, why_no_beat
+from hpctwin.model.files import FileLock
+from hpctwin.rms.gate import beat, why_no_beat
 from hpctwin.rms.identity import cluster_identity
 from hpctwin.rms.manager import ResourceManager
 from hpctwin.twin.settings.config import ActSettings, Mode, TwinConfig

@@ -38,9 +38,9 @@ from hpctwin.twin.forecast.records import Forecast
 from hpctwin.twin.forecast.workload_model import Expectations
 from hpctwin.twin.settings.config import CoreSettings
 from hpctwin.twin.settings.refusals import check_told
+from hpctwin.twin.what_if.conversion import Reused
 from hpctwin.twin.what_if.objective import Objective
 from hpctwin.twin.what_if.pool import Answers, LocalPool, Request, Scene, WhatIfs
-from hpctwin.twin.what_if.reuse import Reused
 from hpctwin.twin.what_if.run import Past, WhatIf, look_ahead
 
 if TYPE_CHECKING:

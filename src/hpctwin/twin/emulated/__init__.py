@@ -58,7 +58,7 @@ class PolicyPlanner:
         # Imported late, so that a client that only submits jobs does not load the simulator.
         from hpctwin.simulation.lowering.cluster import pool_of_nodes
         from hpctwin.simulation.lowering.shared_nodes import taken_by
-        from hpctwin.simulation.running.present import looks_again_ms, nodes_of_job
+        from hpctwin.simulation.running.incremental import looks_again_ms, nodes_of_job
         from hpctwin.twin.what_if.conversion import switched
         from hpctwin.twin.what_if.present import present
 

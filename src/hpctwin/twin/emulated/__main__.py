@@ -14,10 +14,10 @@ from cyclopts import App, Parameter
 
 from hpctwin.errors import ConfigError, HpctwinError
 from hpctwin.formats import read_workload
-from hpctwin.formats.clusters.files import read_cluster
+from hpctwin.formats.clusters import read_cluster
 from hpctwin.generate import generate
 from hpctwin.model import Cluster
-from hpctwin.model.demand.unused import assumptions
+from hpctwin.model.demand import assumptions
 from hpctwin.rms.emulated.faults import Faults
 from hpctwin.rms.emulated.server import Server
 from hpctwin.twin.emulated import emulated_cluster

@@ -12,7 +12,7 @@ import numpy as np
 
 from hpctwin.rms.gate import JobRequest
 from hpctwin.twin.emulated.process import PATIENCE_S, emulated_process
-from hpctwin.twin.facility.config import LiveFacility
+from hpctwin.twin.facility.service import LiveFacility
 
 __all__ = ["CLUSTERS", "demo_facility", "demo_requests"]
 

@@ -31,8 +31,7 @@ from hpctwin.facility.strategy import (
 from hpctwin.model import format_duration
 from hpctwin.rms.gate import SubmittedJob
 from hpctwin.twin.facility.queue import Queue, QueuedJob
-from hpctwin.twin.facility.site import Site
-from hpctwin.twin.facility.view import ROW, LiveView
+from hpctwin.twin.facility.site import ROW, LiveView, Site
 
 __all__ = ["Placer", "check_strategy"]
 

@@ -20,10 +20,9 @@ from typing import Any, Literal, get_args
 from pydantic import ValidationError
 
 from hpctwin.errors import QueueError
-from hpctwin.model.files.file_lock import FileLock
-from hpctwin.model.files.files import other_format
-from hpctwin.model.files.trusted import make_private
-from hpctwin.model.input.settings import first_fault
+from hpctwin.model.files import FileLock, other_format
+from hpctwin.model.settings import first_fault
+from hpctwin.model.trusted import make_private
 from hpctwin.rms.gate import JobRequest
 
 __all__ = ["Queue", "QueuedJob", "Stage"]

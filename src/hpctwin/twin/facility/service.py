@@ -1,21 +1,163 @@
-"""Construction of a live facility from its configuration."""
+"""A live facility: its configuration in YAML, and its construction."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Literal, Self
 
+from pydantic import Field, model_validator
+
+from hpctwin.errors import HpctwinError
+from hpctwin.facility import Facility, Strategy, parse_strategy
+from hpctwin.model.settings import Duration, Settings
 from hpctwin.policies import parse_policy
 from hpctwin.rms.gate import Mark
+from hpctwin.rms.managers import AnyManager
 from hpctwin.rms.polling.poller import PolledManager
-from hpctwin.twin.facility.config import LiveFacility
-from hpctwin.twin.facility.placer import Placer
+from hpctwin.twin.facility.placer import Placer, check_strategy
 from hpctwin.twin.facility.queue import Queue, QueuedJob
 from hpctwin.twin.facility.site import Site
 from hpctwin.twin.following.follower import Follower
+from hpctwin.twin.forecast.workload_model import Predictor
 from hpctwin.twin.service.service import opened
+from hpctwin.twin.settings.config import (
+    BusSettings,
+    CoreSettings,
+    JournalSettings,
+    TwinConfig,
+    paths_beside,
+    read_trusted_yaml,
+)
+from hpctwin.twin.settings.named_code import check_named_code, kinds_of, named_beside
 
-__all__ = ["open_placer"]
+__all__ = ["LiveFacility", "SiteSettings", "open_placer"]
+
+
+class SiteSettings(Settings):
+    """Access to one cluster.
+
+    Args:
+        manager: Resource manager, as in the twin's configuration.
+        bus: Source of the cluster's events.
+        options: Further options of the submit command, such as ``--chdir=/scratch``.
+        gap_patience: Time to wait for a missing event before a snapshot is requested.
+        resync_every: Time between two comparisons of the mirror with a snapshot, which is adopted
+            if they differ.
+        journal: Journal of the cluster's inputs; by default next to the queue.
+        keep: Age at which records are deleted.
+    """
+
+    manager: AnyManager
+    bus: BusSettings = BusSettings()
+    options: tuple[str, ...] = ()
+    gap_patience: Duration = Field(default=1.0, gt=0)
+    resync_every: Duration = Field(default=60.0, gt=0)
+    journal: Path | None = None
+    keep: Duration = Field(default=7 * 86_400.0, gt=0)
+
+    def followed(self, policy: str, predictor: Predictor, journal: Path) -> TwinConfig:
+        """Return the configuration by which the cluster is followed.
+
+        It is that of a twin that only observes.
+
+        Args:
+            policy: Assumed policy of the cluster's scheduler.
+            predictor: Predictor of the jobs' runtimes.
+            journal: Path of the journal, if the field ``journal`` is omitted.
+        """
+        return TwinConfig(
+            manager=self.manager,
+            bus=self.bus,
+            core=CoreSettings(pool=(policy,), own_policy=policy, predictor=predictor),
+            journal=JournalSettings(path=self.journal or journal, keep=self.keep),
+            gap_patience=self.gap_patience,
+            resync_every=self.resync_every,
+        )
+
+
+class LiveFacility(Settings):
+    """Configuration of a live facility.
+
+    Args:
+        facility: The clusters: path of a file, relative to this one, or its content.
+        sites: Access to each cluster, by the cluster's name.
+        queue: File of the jobs to place.
+        strategy: Strategy that chooses a cluster for each job; see
+            `hpctwin.facility.parse_strategy`.
+        knowledge: Expected runtime of a job: its ``walltime``, or ``recent``, the mean of its
+            user's last two jobs on that cluster.
+        ties: Choice among equally good clusters: the one with the least work ahead, a random one,
+            or the first.
+        seed: Seed of random choices.
+        every: Pause between two polls of the queue.
+    """
+
+    facility: Facility
+    sites: dict[str, SiteSettings]
+    queue: Path = Path("hpctwin-facility.sqlite")
+    strategy: str = "sgs-t"
+    knowledge: Predictor = "walltime"
+    ties: Literal["least-loaded", "random", "first"] = "least-loaded"
+    seed: int = Field(default=0, ge=0)
+    every: Duration = Field(default=1.0, gt=0)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        names = self.facility.names
+        for name in names:
+            if name not in self.sites:
+                raise ValueError(f"sites: cluster {name!r} is missing")
+        for name in self.sites:
+            if name not in names:
+                raise ValueError(f"sites: {name!r} is no cluster; known: {', '.join(names)}")
+        try:
+            check_strategy(self.placing)
+        except HpctwinError as error:
+            raise ValueError(f"strategy: {error}") from error
+        return self
+
+    @property
+    def placing(self) -> Strategy:
+        """The strategy with its rule for ties."""
+        return parse_strategy(self.strategy, ties=self.ties)
+
+    @classmethod
+    def from_yaml(cls, path: str | Path) -> LiveFacility:
+        """Read a YAML file; paths in it are relative to it.
+
+        Raises:
+            ConfigError: The file cannot be read or is not valid; the message names the field. Or
+                another user may write it, or Python code that it names; see
+                `hpctwin.model.trusted`.
+        """
+        path = Path(path)
+        content = read_trusted_yaml(path, "sites")
+        if isinstance(content.get("facility"), str):
+            described = path.parent / content["facility"]
+            _check_policies(read_trusted_yaml(described, "clusters"))
+            content["facility"] = Facility.from_yaml(described)
+        _check_policies(content.get("facility"))
+        sites = content.get("sites")
+        for where, key in kinds_of(sites.values() if isinstance(sites, dict) else ()):
+            where[key] = named_beside(where[key], path.parent)
+            check_named_code(where[key])
+        config = cls.checked(content, str(path))
+        beside = {name: paths_beside(site, path.parent) for name, site in config.sites.items()}
+        return config.model_copy(update={"queue": path.parent / config.queue, "sites": beside})
+
+
+def _check_policies(facility: object) -> None:
+    """Reject policies whose Python code other users may write.
+
+    Args:
+        facility: Plain values of a facility, not validated yet.
+    """
+    clusters = facility.get("clusters") if isinstance(facility, dict) else None
+    for cluster in clusters if isinstance(clusters, list) else ():
+        if isinstance(cluster, dict) and isinstance(cluster.get("policy"), str):
+            check_named_code(cluster["policy"])
 
 
 @contextmanager

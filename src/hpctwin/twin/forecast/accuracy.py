@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from hpctwin.metrics.jobs.breakdown import classed
+from hpctwin.metrics.jobs import classed
 from hpctwin.model import format_duration
 from hpctwin.twin.forecast.forecaster import COVERAGE, WAITS_S
 from hpctwin.twin.forecast.records import Forecast

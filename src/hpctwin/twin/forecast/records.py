@@ -7,7 +7,7 @@ from functools import partial
 from itertools import compress
 from typing import Any, NamedTuple, overload
 
-from hpctwin.model.input.cached_attributes import kept
+from hpctwin.attributes import kept
 
 __all__ = ["NOW", "Forecast", "Forecasts", "to_keep"]
 

@@ -26,8 +26,8 @@ import numpy as np
 
 from hpctwin._version import __version__
 from hpctwin.errors import JournalError
-from hpctwin.model.files.files import other_format
-from hpctwin.model.files.trusted import make_private
+from hpctwin.model.files import other_format
+from hpctwin.model.trusted import make_private
 from hpctwin.rms.manager import Outcome
 from hpctwin.twin.core.decision import Candidate, Decision
 from hpctwin.twin.forecast.records import Forecast, to_keep

@@ -1,23 +1,27 @@
-"""Replay of the journal's inputs in a core."""
+"""Replay of the journal's inputs in a core, and of its decisions."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
+from typing import Any
 
 from pydantic import ValidationError
 
-from hpctwin.errors import JournalError
-from hpctwin.model.input.settings import first_fault
+from hpctwin._version import __version__
+from hpctwin.errors import HpctwinError, JournalError
+from hpctwin.model.settings import first_fault
 from hpctwin.rms.records.events import parse_event
 from hpctwin.rms.records.records import Snapshot
 from hpctwin.twin.core.core import Core
 from hpctwin.twin.core.decision import Decision
+from hpctwin.twin.forecast.learned_runtimes import read_quantiles
 from hpctwin.twin.journal.journal import Journal
 from hpctwin.twin.journal.tables import Input
 from hpctwin.twin.settings.config import CoreSettings, TwinConfig
 from hpctwin.twin.what_if.pool import WhatIfs
 
-__all__ = ["apply_input", "restored"]
+__all__ = ["Again", "apply_input", "decide_again", "restored", "restored_core"]
 
 
 def restored(journal: Journal, settings: CoreSettings, what_ifs: WhatIfs | None) -> Core:
@@ -74,3 +78,127 @@ def apply_input(core: Core, one: Input) -> Decision | None:
         case "gap":
             core.mirror.give_up_waiting()
     return None
+
+
+_COMPARED = ("number", "time_s", "seq", "state", "seed", "policy", "reason", "before", "starts")
+_TOLD = 6
+"""Number of leading fields of a forecast that are compared.
+
+They are the job, when the forecast was made, the start, the interval, and whether it is calibrated.
+"""
+
+
+@dataclass(frozen=True)
+class Again:
+    """A repeated decision, compared with the recorded one.
+
+    Args:
+        recorded: The decision in the journal.
+        decision: The repeated decision.
+        differences: Field, recorded and new value of everything that differs.
+        versions: Versions of the software that made the recorded decision.
+        notes: Other changes since then that may lead to another result.
+    """
+
+    recorded: dict[str, Any]
+    decision: Decision
+    differences: tuple[tuple[str, Any, Any], ...]
+    versions: dict[str, str]
+    notes: tuple[str, ...] = ()
+
+
+def decide_again(journal: Journal, number: int | None = None) -> Again:
+    """Repeat a decision from the journal's inputs, and compare the results.
+
+    Args:
+        journal: The journal.
+        number: Id of the decision; the last one by default.
+
+    Raises:
+        HpctwinError: There is no such decision, or inputs that it needs have been deleted.
+    """
+    recorded = journal.read_decision(number)
+    if recorded is None:
+        raise JournalError(f"{journal.path}: no decision {number or ''}".rstrip())
+    body, versions = journal.read_settings(recorded["settings"])
+    settings = TwinConfig.of(body, f"{journal.path}, settings").core
+    core = Core(settings)
+    state, inputs = journal.read_inputs(before=recorded["input"])
+    if not inputs or inputs[-1].id != recorded["input"]:
+        raise HpctwinError(
+            f"{journal.path}: what decision {recorded['id']} was made from is not kept any more"
+        )
+    _restore(core, state, journal)
+    decision = None
+    for one in inputs:
+        decision = apply_input(core, one)
+    if decision is None:
+        raise HpctwinError(f"{journal.path}: decision {recorded['id']} does not come about again")
+    differences = [
+        (name, recorded[name], getattr(decision, name))
+        for name in _COMPARED
+        if recorded[name] != getattr(decision, name)
+    ]
+    for before, after in zip(recorded["candidates"], decision.candidates, strict=True):
+        if before != after:
+            differences.append((f"candidate {after.policy}", before, after))
+    said = {one.job_id: one for one, _ in journal.read_forecasts(decision=recorded["id"])}
+    for again in decision.forecasts:
+        before = said.get(again.job_id)
+        if before is not None and before[:_TOLD] != again[:_TOLD]:
+            differences.append((f"forecast of job {again.job_id}", before[2:_TOLD], again[2:_TOLD]))
+    if versions["hpctwin"] != __version__ and differences:
+        differences.append(("version", versions["hpctwin"], __version__))
+    notes = _other_predictor(settings, state)
+    return Again(recorded, decision, tuple(differences), versions, notes)
+
+
+def _other_predictor(settings: CoreSettings, state: dict[str, Any] | None) -> tuple[str, ...]:
+    """Return a note if the file of the trained predictor has changed since then."""
+    learned = None if state is None else state["expectations"].get("learned")
+    if settings.learned is None or learned is None:
+        return ()
+    now = read_quantiles(settings.learned).digest
+    if learned["digest"] == now:
+        return ()
+    return (
+        f"{settings.learned} holds another predictor now ({now}) than the twin had then "
+        f"({learned['digest']}), so forecasts may come out otherwise; give it back the file of then",
+    )
+
+
+def restored_core(journal: Journal) -> Core:
+    """Return the core at the end of the journal, without repeating its decisions.
+
+    Raises:
+        HpctwinError: The journal has no settings or no snapshot yet.
+    """
+    last = journal.last_settings()
+    if last is None:
+        raise HpctwinError(f"{journal.path}: nothing is recorded yet")
+    core = Core(TwinConfig.of(last, f"{journal.path}, settings").core)
+    state, inputs = journal.read_inputs()
+    _restore(core, state, journal)
+    for one in inputs:
+        if one.kind != "decide":
+            apply_input(core, one)
+    if not core.mirror.snapshots:
+        raise HpctwinError(f"{journal.path}: no snapshot of the cluster is recorded yet")
+    return core
+
+
+def _restore(core: Core, state: dict[str, Any] | None, journal: Journal) -> None:
+    """Restore a core from a recorded state; do nothing if there is none.
+
+    Raises:
+        JournalError: Another version recorded the state in a different form.
+    """
+    if state is None:
+        return
+    try:
+        core.restore(state)
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise JournalError(
+            f"{journal.path}: the state in it was recorded by another version than this, hpctwin "
+            f"{__version__}; use the one that wrote it"
+        ) from error

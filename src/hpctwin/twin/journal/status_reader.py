@@ -11,7 +11,7 @@ from hpctwin.errors import HpctwinError
 from hpctwin.twin.core.core import Core
 from hpctwin.twin.forecast.records import Forecast
 from hpctwin.twin.journal.journal import Journal
-from hpctwin.twin.journal.repeat import restored_core
+from hpctwin.twin.journal.restore import restored_core
 
 __all__ = ["OLDEST_S", "Standing", "full_id", "standing", "standing_of", "starts_by"]
 

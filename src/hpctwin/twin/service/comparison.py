@@ -11,7 +11,7 @@ import numpy as np
 from hpctwin.metrics import kiviat_area, kiviat_scores
 from hpctwin.model import Cluster, Workload, format_duration
 from hpctwin.policies import parse_policy
-from hpctwin.report.tables.plain_table import Table
+from hpctwin.report.columns import Table
 from hpctwin.rms.records import events as ev
 from hpctwin.simulation import Simulation
 from hpctwin.twin.core.core import Core

@@ -261,7 +261,7 @@ def use_expected(core: Core, now_s: float, ahead_s: float, in_charge: bool) -> d
             policy, if the settings name it.
     """
     # Imported late, so that a twin without a meter does not load the simulator.
-    from hpctwin.simulation.running.present import runs
+    from hpctwin.simulation.running.incremental import runs
 
     present = core.present(now_s, None if in_charge else core.own)
     simulation = present.fork()

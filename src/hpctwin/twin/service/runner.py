@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hpctwin.errors import HpctwinError, JournalError, UnreachableError, need
-from hpctwin.model.text.shown import Shown
+from hpctwin.model.text import Shown
 from hpctwin.rms.manager import Outcome, ResourceManager
 from hpctwin.twin.acting.authority import Guard
 from hpctwin.twin.acting.control import Control
@@ -31,7 +31,7 @@ from hpctwin.twin.service.metering import Metering
 from hpctwin.twin.service.query_socket import QuerySocket
 from hpctwin.twin.service.status_writer import StatusWriter
 from hpctwin.twin.settings.config import TwinConfig
-from hpctwin.twin.start_times.query import JobToCome, answer, picture
+from hpctwin.twin.start_times.estimate import JobToCome, answer, picture
 from hpctwin.twin.what_if.pool import LocalPool, WhatIfs
 
 __all__ = ["Twin"]

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hpctwin.errors import ConfigError, HpctwinError, JournalError
-from hpctwin.model.files.file_lock import FileLock
-from hpctwin.rms.heartbeat import why_no_beat
+from hpctwin.model.files import FileLock
+from hpctwin.rms.gate import why_no_beat
 from hpctwin.rms.manager import Hooked, ResourceManager, Tells
 from hpctwin.rms.polling.poller import Poller, polled
 from hpctwin.rms.polling.redis_lines import RedisLines
@@ -20,8 +20,7 @@ from hpctwin.rms.polling.spool import Lines, Spool
 from hpctwin.rms.records.records import Snapshot
 from hpctwin.rms.settings import ManagerSettings, NewsSettings, PolledSettings
 from hpctwin.twin.core.core import Core
-from hpctwin.twin.following.bus import Bus, LocalBus
-from hpctwin.twin.following.recording import Recorder
+from hpctwin.twin.following.bus import Bus, LocalBus, Recorder
 from hpctwin.twin.journal.journal import Journal
 from hpctwin.twin.meters import AnyMeter
 from hpctwin.twin.service.query_socket import QuerySocket

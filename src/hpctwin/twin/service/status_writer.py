@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection
 from typing import Any
 
-from hpctwin.model.text.units import format_duration
+from hpctwin.model.text import format_duration
 from hpctwin.rms.manager import Report
 from hpctwin.twin.acting.control import Control
 from hpctwin.twin.following.follower import Follower

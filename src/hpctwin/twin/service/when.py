@@ -8,7 +8,7 @@ from hpctwin.twin.journal.journal import Journal, tells_of_life
 from hpctwin.twin.journal.status_reader import Standing, standing, starts_by
 from hpctwin.twin.service.query_socket import ask
 from hpctwin.twin.settings.config import TwinConfig
-from hpctwin.twin.start_times.query import Answer, Picture, Question, answer, picture
+from hpctwin.twin.start_times.estimate import Answer, Picture, Question, answer, picture
 
 __all__ = ["answered", "picture_of"]
 

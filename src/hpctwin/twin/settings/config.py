@@ -9,8 +9,8 @@ from pydantic import Field, field_validator, model_validator
 
 from hpctwin.errors import ConfigError, HpctwinError
 from hpctwin.model import read_yaml
-from hpctwin.model.files.trusted import check_trusted
-from hpctwin.model.input.settings import Duration, Settings
+from hpctwin.model.settings import Duration, Settings
+from hpctwin.model.trusted import check_trusted
 from hpctwin.policies import parse_policy
 from hpctwin.rms.manager import Way
 from hpctwin.rms.managers import AnyManager, kind_of
@@ -313,7 +313,7 @@ class TwinConfig(Settings):
         Raises:
             ConfigError: The file cannot be read or is not valid; the message names the field. Or
                 another user may write it, or Python code that it names; see
-                `hpctwin.model.files.trusted`.
+                `hpctwin.model.trusted`.
         """
         content = read_trusted_yaml(path, "manager")
         base = Path(path).parent

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from hpctwin.model.files.trusted import check_module, check_trusted
+from hpctwin.model.trusted import check_module, check_trusted
 
 __all__ = ["check_named_code", "kinds_of", "named_beside", "texts_of"]
 
@@ -30,7 +30,7 @@ def check_named_code(text: str) -> None:
     Missing code is ignored: loading it fails with its own message.
 
     Raises:
-        ConfigError: Another user may write the code; see `hpctwin.model.files.trusted`.
+        ConfigError: Another user may write the code; see `hpctwin.model.trusted`.
     """
     files = [Path(m[2]) for m in _FILE.finditer(text)]
     for file in files:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from hpctwin.metrics.jobs.breakdown import classed
+from hpctwin.metrics.jobs import classed
 from hpctwin.twin.forecast.accuracy import WEEK_S
 from hpctwin.twin.forecast.forecaster import COVERAGE
 

@@ -1,10 +1,15 @@
-"""Conversion of a manager's records to a workload, a cluster and power states."""
+"""Conversion of a manager's records to a workload, a cluster and power states.
+
+Some data is kept from one present of a cluster to the next; then only changes are read.
+"""
 
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,12 +25,17 @@ from hpctwin.model import (
 )
 from hpctwin.model.columns import alike, every
 from hpctwin.model.requests.chunks import CHUNKS
-from hpctwin.rms.records.columns import LABELS, Jobs, jobs_to_come
+from hpctwin.rms.records.columns import LABELS, JobRows, Jobs, jobs_to_come
 from hpctwin.rms.records.records import JobSpec, NodePower, NodeRecord
 from hpctwin.simulation import Simulation
-from hpctwin.simulation.running.present import POWER_STATES, NodePowers, power_of_nodes
+from hpctwin.simulation.running.incremental import POWER_STATES, NodePowers, power_of_nodes
+
+if TYPE_CHECKING:
+    from hpctwin.policies import Policy
 
 __all__ = [
+    "Reused",
+    "Spare",
     "as_expected",
     "id_key",
     "in_ms",
@@ -35,6 +45,50 @@ __all__ = [
     "switched",
     "workload_of",
 ]
+
+MOST_SPARE = 16
+"""Maximum number of spare simulations: as many as run at once in threads."""
+
+
+class Spare:
+    """Finished simulations whose memory is reused for new ones.
+
+    A fork into one takes half as long as a fork into new memory.
+    """
+
+    def __init__(self) -> None:
+        self._left: deque[Simulation] = deque(maxlen=MOST_SPARE)
+
+    def fork(self, simulation: Simulation, policy: Policy) -> Simulation:
+        """Return a fork under a policy; see `Simulation.fork`.
+
+        The caller has it exclusively until it gives it back.
+        """
+        try:
+            into = self._left.pop()
+        except IndexError:
+            into = None
+        return simulation.fork(policy, into=into)
+
+    def give_back(self, simulation: Simulation) -> None:
+        """Return a simulation for reuse; the caller must not use it or its arrays again."""
+        self._left.append(simulation)
+
+
+@dataclass
+class Reused:
+    """Data that successive presents of one cluster share; results never depend on it.
+
+    Args:
+        rows: Jobs and nodes read so far.
+        base: Simulation of the last present, whose data of the cluster are reused.
+        spare: Finished simulations whose memory is reused.
+    """
+
+    rows: JobRows = field(default_factory=JobRows)
+    base: Simulation | None = None
+    spare: Spare = field(default_factory=Spare)
+
 
 LATE_MS = 60_000
 """An overdue power transition is expected to end within this time, in ms.

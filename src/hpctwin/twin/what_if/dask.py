@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from hpctwin.errors import HpctwinError
 from hpctwin.policies import parse_policy
 from hpctwin.sweep.on_dask import connected
+from hpctwin.twin.what_if.conversion import Spare
 from hpctwin.twin.what_if.pool import Answers, LocalPool, Request, Scene, waited_for
-from hpctwin.twin.what_if.reuse import Spare
 from hpctwin.twin.what_if.run import Past, WhatIf, run_ahead
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from hpctwin.attributes import kept
 from hpctwin.errors import ConfigError, HpctwinError, PolicyError, UnknownNameError
 from hpctwin.metrics.registry import WAIT, ServedJobs, Statistic, computed_from
-from hpctwin.model.files.trusted import load_module, named_in
-from hpctwin.model.input.cached_attributes import kept
+from hpctwin.model.trusted import load_module, named_in
 
 __all__ = ["METRICS", "PAPER_WEIGHTS", "Normalise", "Objective", "Outlook"]
 

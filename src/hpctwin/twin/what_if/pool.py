@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from hpctwin.model import Cluster
 from hpctwin.policies import Policy
 from hpctwin.rms.records.records import JobRecord, JobSpec, NodeRecord, NodeReservation
-from hpctwin.twin.what_if.reuse import Reused
+from hpctwin.twin.what_if.conversion import Reused
 from hpctwin.twin.what_if.run import Past, WhatIf, run_ahead
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from hpctwin.attributes import kept
 from hpctwin.model import (
     MS_PER_S,
     Cluster,
@@ -15,14 +16,15 @@ from hpctwin.model import (
     Workload,
 )
 from hpctwin.model.columns import every
-from hpctwin.model.input.cached_attributes import kept
 from hpctwin.policies import Policy
 from hpctwin.rms.records.columns import Jobs
 from hpctwin.rms.records.records import JobRecord, JobSpec, NodeRecord, NodeReservation
 from hpctwin.simulation import Simulation
 from hpctwin.simulation.lowering.shared_nodes import taken_by
-from hpctwin.simulation.running.present import Running, begin_at, go_otherwise, runs, starts_of
+from hpctwin.simulation.running.incremental import Running, begin_at, go_otherwise, runs, starts_of
 from hpctwin.twin.what_if.conversion import (
+    Reused,
+    Spare,
     as_expected,
     in_ms,
     in_order,
@@ -30,7 +32,6 @@ from hpctwin.twin.what_if.conversion import (
     powers_of,
     workload_of,
 )  # fmt: skip
-from hpctwin.twin.what_if.reuse import Reused, Spare
 
 __all__ = ["Present", "present"]
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from hpctwin.attributes import kept
 from hpctwin.model import MS_PER_S
 from hpctwin.model.columns import every
-from hpctwin.model.input.cached_attributes import kept
 from hpctwin.policies import Policy
 from hpctwin.twin.what_if.objective import Outlook
 
@@ -247,6 +247,6 @@ def _busy_node_s(
 
 def _energy_j(simulation: Simulation) -> float:
     # Imported late, so that a query of the status does not load the simulator.
-    from hpctwin.simulation.running.present import energy_j
+    from hpctwin.simulation.running.incremental import energy_j
 
     return energy_j(simulation)

@@ -13,9 +13,9 @@ from fastapi import FastAPI, Query
 from fastapi.responses import StreamingResponse
 
 from hpctwin.errors import ConfigError
-from hpctwin.web.server.access import Access, is_loopback, made_up, read_tokens
+from hpctwin.web.server.api import timeline_routes
 from hpctwin.web.server.assembly import JobId, Live, application_of
-from hpctwin.web.views.charts import timeline_routes
+from hpctwin.web.server.gate import Access, is_loopback, made_up, read_tokens
 from hpctwin.web.views.runs import RunSource
 from hpctwin.web.views.views import LinesView, RunHead, RunJob, RunJobs
 

@@ -23,7 +23,7 @@ from hpctwin.engine.state.layout import COMPUTING
 from hpctwin.metrics import binned
 from hpctwin.model import MS_PER_S, Cluster, NodeGroup
 from hpctwin.model.cluster.node_group import Sleep, Transition
-from hpctwin.model.cluster.racks import Component
+from hpctwin.model.cluster.power import Component
 from hpctwin.model.columns import ms_of
 from hpctwin.rms.records.records import NodeRecord
 from hpctwin.web.views.job_history import Stretch, shares_of

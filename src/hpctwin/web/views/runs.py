@@ -14,10 +14,9 @@ import polars as pl
 
 from hpctwin.errors import ConfigError, HpctwinError, UnknownNameError
 from hpctwin.metrics import binned
+from hpctwin.report.columns import COLUMNS, format_metric, metric_name
 from hpctwin.report.figures.gantt import pack
-from hpctwin.report.pages.folder import MANIFEST, VERSIONS, read_run
-from hpctwin.report.pages.run import ReportedRun
-from hpctwin.report.tables.columns import COLUMNS, format_metric, metric_name
+from hpctwin.report.pages.run import MANIFEST, VERSIONS, ReportedRun, read_run
 from hpctwin.web.views.power_views import RATED
 from hpctwin.web.views.timeline import RAN, RUNS, Timeline, Window
 from hpctwin.web.views.views import (

@@ -18,7 +18,7 @@ from hpctwin.rms.records.records import JobRecord, JobSpec, NodeRecord, NodeRese
 from hpctwin.simulation import Simulation
 from hpctwin.simulation.result.counts import core_map
 from hpctwin.twin.core.core import Core
-from hpctwin.twin.start_times.query import usual_priority
+from hpctwin.twin.start_times.estimate import usual_priority
 from hpctwin.twin.what_if.objective import METRICS
 from hpctwin.twin.what_if.present import Present
 from hpctwin.twin.what_if.run import Past, course_of, outlooks_of

@@ -11,10 +11,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import polars as pl
 
-from hpctwin.energy import CarbonScaler, Slots
 from hpctwin.energy.prices.forecast import parse_forecast
-from hpctwin.energy.sizing.carbon_flex import CarbonFlex, CarbonOracle, learnt, oracle_plan
-from hpctwin.energy.sizing.sizing import Sizing
 from hpctwin.model import Cluster, Workload
 from hpctwin_papers.carbon import (
     CALIFORNIA,
@@ -29,6 +26,15 @@ from hpctwin_papers.carbon import (
 from hpctwin_papers.experiment import Experiment, Progress
 from hpctwin_papers.results import Finding, Results
 from hpctwin_papers.traces import need_trace
+from hpctwin_sizing import (
+    CarbonFlex,
+    CarbonOracle,
+    CarbonScaler,
+    SizeRule,
+    Slots,
+    learnt,
+    oracle_plan,
+)
 
 __all__ = ["JOBS", "Shared", "shared", "trace_jobs"]
 
@@ -90,14 +96,14 @@ def shared(
     series = intensity(week * WEEK_S, name)
     known, told = Slots(series), Slots(series, parse_forecast("5%", series))
     earlier = Slots(intensity((week - before) * WEEK_S, name))
-    sizings: dict[str, Sizing | None] = {
+    rules: dict[str, SizeRule | None] = {
         "fcfs+easy": None,
         "carbonscaler": CarbonScaler(told, slack_s),
         "carbonflex": CarbonFlex(told, learnt(past, nodes, earlier, slack_s), slack_s),
         "oracle": CarbonOracle(known, oracle_plan(jobs, nodes, known, slack_s)),
     }
     ends_s = jobs.walltime_ms / 1000 + slack_s
-    return [run_jobs(name, jobs, machine, series, ends_s, one) for name, one in sizings.items()]
+    return [run_jobs(name, jobs, machine, series, ends_s, one) for name, one in rules.items()]
 
 
 @dataclass(frozen=True)

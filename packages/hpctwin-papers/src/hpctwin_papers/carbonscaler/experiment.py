@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from hpctwin.energy import CarbonScaler, Series, Slots
+from hpctwin.energy import Series
 from hpctwin.model import Cluster, Workload
 from hpctwin.model.workload.malleable import parse_speedup
 from hpctwin_papers.carbon import (
@@ -25,6 +25,7 @@ from hpctwin_papers.carbon import (
 )
 from hpctwin_papers.experiment import Experiment, Progress
 from hpctwin_papers.results import Results
+from hpctwin_sizing import CarbonScaler, Slots
 
 __all__ = ["Alone", "alone"]
 

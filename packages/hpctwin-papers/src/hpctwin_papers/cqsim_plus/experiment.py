@@ -13,7 +13,7 @@ import polars as pl
 from hpctwin.errors import UnknownNameError
 from hpctwin.facility import FacilityResult, Strategy, parse_strategy
 from hpctwin.model import Workload
-from hpctwin.report.tables.plain_table import Table
+from hpctwin.report.columns import Table
 from hpctwin_papers.cqsim_plus.cases import CASES, EXCHANGED, MORE, PUBLISHED_WAYS
 from hpctwin_papers.cqsim_plus.tables import Row, run_by_our_rule, run_by_their_rule, ways
 from hpctwin_papers.experiment import Experiment, Progress

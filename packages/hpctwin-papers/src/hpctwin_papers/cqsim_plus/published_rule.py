@@ -2,7 +2,7 @@
 
 Source: the behavior of CQSim and CQSim+ (github.com/SPEAR-UIC/CQSim), facts only. The rule is FCFS
     with
-EASY backfilling, with three differences (docs/how-to/simulate-several-clusters.md):
+EASY backfilling, with three differences (docs/evidence/facility.md):
 
 - The head job and backfill candidates are planned with their true runtimes, running jobs with their
   walltimes.

@@ -1,8 +1,8 @@
 """PAS: its 5,000 jobs under its policy, its baselines and hpctwin's, with its Table I.
 
 Source: Goyal and Pavithra, "Dynamic Adapting Scheduling for HPC", §III to §V. Times are
-    milliseconds, as
-there. docs/how-to/schedule-workflows.md lists the points that the paper leaves open, and the choice made for each.
+milliseconds, as there. docs/reference/adaptive-policies.md lists the points that the paper leaves
+open, and the choice made for each.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hpctwin.generate.pas import RESOURCES, failure_risk, pas, pas_cluster, with
 from hpctwin.metrics import dependency_violations, resource_use, resource_utilization
 from hpctwin.model import MS_PER_S, Dependencies, Workload
 from hpctwin.policies import parse_policy
-from hpctwin.report.tables.plain_table import Table
+from hpctwin.report.columns import Table
 from hpctwin.simulation import Result, Simulation
 from hpctwin_papers.experiment import SEEDS, Experiment, Progress
 from hpctwin_papers.results import Finding, Results
@@ -349,7 +349,7 @@ def _failures_table(rows: Sequence[Row]) -> Table:
 
 def _heat_map(results: Mapping[str, Result]) -> Figure:
     """Draw resources in use over time, for seed 0."""
-    from hpctwin.report.figures.resources import plot_resource_use
+    from hpctwin.report.figures.timeline import plot_resource_use
 
     ends = {name: float(result.jobs["end_s"].to_numpy().max()) for name, result in results.items()}
     last = max(ends.values())
@@ -365,7 +365,7 @@ def _heat_map(results: Mapping[str, Result]) -> Figure:
 def _bars(overall: Sequence[Row]) -> Figure:
     """Draw the paper's figure 2, published and reproduced."""
     from hpctwin.report import plot_compare_bars
-    from hpctwin.report.tables.columns import Column
+    from hpctwin.report.columns import Column
 
     bars: dict[str, dict[str, Any]] = {}
     for row in overall:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from hpctwin.cli.options.numbers import AT_LEAST_0
+from hpctwin.cli.option_values import AT_LEAST_0
 from hpctwin_papers.options import Count
 from hpctwin_papers.output import run_and_show
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpctwin.errors import UnknownNameError
-from hpctwin.learn.training.plan import Plan
+from hpctwin.learn.training.trial import Plan
 from hpctwin.model import check_folder
-from hpctwin.policies.agents.network import Network
-from hpctwin.report.tables.plain_table import Cell, Table
+from hpctwin.policies.agents import Network
+from hpctwin.report.columns import Cell, Table
 from hpctwin_papers.experiment import Experiment, Progress
 from hpctwin_papers.results import Finding, Results
 from hpctwin_papers.rlscheduler import table

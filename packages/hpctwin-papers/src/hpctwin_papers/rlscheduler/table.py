@@ -27,8 +27,8 @@ from hpctwin.model import MS_PER_S, Workload
 from hpctwin_papers.traces import need_trace
 
 if TYPE_CHECKING:
-    from hpctwin.learn.training.plan import Plan
-    from hpctwin.policies.agents.network import Network
+    from hpctwin.learn.training.trial import Plan
+    from hpctwin.policies.agents import Network
 
 __all__ = [
     "HEURISTICS", "OTHERS", "ROWS", "Case", "Row", "agent", "case", "heuristic", "row", "sequences",
@@ -303,7 +303,7 @@ def row(trace: str, passing: bool, agents: Sequence[Path] = ()) -> Row:
         passing: Whether jobs may be backfilled before the selected job.
         agents: Files of agents.
     """
-    from hpctwin.policies.agents.network import Network
+    from hpctwin.policies.agents import Network
 
     def of(network: Network) -> FloatArray:
         observation = str(network.card["options"]["observation"])

@@ -7,8 +7,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from hpctwin.cli.options.numbers import AT_LEAST_1
-from hpctwin.cli.options.options import ClusterOptions, Trace, TraceOptions, WindowOptions
+from hpctwin.cli.option_values import AT_LEAST_1
+from hpctwin.cli.options import ClusterOptions, Trace, TraceOptions, WindowOptions
 from hpctwin_papers.options import Count, Methods, Pool, given
 from hpctwin_papers.output import run_and_show
 
@@ -43,8 +43,8 @@ def s_raps(
         out: Write a table over time per policy, and the chart without --plot, to this folder.
         json: Print the statistics as JSON.
     """
-    from hpctwin.cli.options.options import temperature_or_file
-    from hpctwin.cli.output.output import check_outputs, need_jobs, note_reading
+    from hpctwin.cli.options import temperature_or_file
+    from hpctwin.cli.output import check_outputs, need_jobs, note_reading
     from hpctwin.model import parse_duration_s
     from hpctwin.simulation import window
     from hpctwin_papers.s_raps.figures import SRaps
@@ -111,7 +111,7 @@ def s_raps_ml(
         plot: Write a chart to this file (.png, .svg, .pdf).
         json: Print the results as JSON.
     """
-    from hpctwin.cli.output.output import check_outputs
+    from hpctwin.cli.output import check_outputs
     from hpctwin.learn.prediction import Training
     from hpctwin_papers.s_raps.prediction import SRapsMl
     from hpctwin_papers.traces import need_trace

@@ -16,7 +16,7 @@ import polars as pl
 
 from hpctwin.generate import generate
 from hpctwin.model import Cluster, Workload
-from hpctwin.report.tables.plain_table import Table
+from hpctwin.report.columns import Table
 from hpctwin.simulation import Simulation
 from hpctwin.simulation.schedulers import (
     Happened,

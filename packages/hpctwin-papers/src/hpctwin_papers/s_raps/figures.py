@@ -23,7 +23,7 @@ from hpctwin.energy.accounts.component_energy import ComponentEnergy
 from hpctwin.energy.cooling.model import cooling_figures
 from hpctwin.errors import ConfigError
 from hpctwin.model import Cluster, write_atomically
-from hpctwin.report.tables.plain_table import Table
+from hpctwin.report.columns import Table
 from hpctwin.simulation import Result, Simulation, Window, replay
 from hpctwin_papers.experiment import Experiment, Progress
 from hpctwin_papers.results import Results
@@ -154,7 +154,7 @@ def _write(table: pl.DataFrame, path: Path) -> None:
 
 
 def _drawn(runs: Sequence[Run]) -> Figure:
-    from hpctwin.report.energy_figures.energy import plot_machine
+    from hpctwin.report.energy import plot_machine
 
     workload, cluster = runs[0].result.workload, runs[0].result.cluster
     return plot_machine(

@@ -20,14 +20,14 @@ from hpctwin.errors import ConfigError
 from hpctwin.formats import read_workload
 from hpctwin.formats.systems import read_system
 from hpctwin.generate import generate
-from hpctwin.metrics import INCENTIVES
 from hpctwin.model import Category, Cluster, Workload, format_duration
-from hpctwin.model.text.progress import counted
-from hpctwin.model.workload.usage import Usage
-from hpctwin.report.tables.plain_table import Table
+from hpctwin.model.text import counted
+from hpctwin.model.workload.jobs import Usage
+from hpctwin.report.columns import Table
 from hpctwin.simulation.running.window import from_its_first_job
 from hpctwin_papers.experiment import Experiment, Progress
 from hpctwin_papers.results import Results
+from hpctwin_papers.s_raps.incentive_rules import INCENTIVES
 from hpctwin_papers.s_raps.redeeming import PLAIN, Redeemed, redeem
 from hpctwin_papers.traces import find_trace
 
@@ -128,7 +128,7 @@ def incentive_results(found: Redeemed) -> Results:
 
 
 def _drawn(found: Redeemed) -> Figure:
-    from hpctwin.report.energy_figures.energy import plot_power
+    from hpctwin.report.energy import plot_power
 
     energies = {n: r.energy for n, r in found.results.items() if r.energy is not None}
     if not energies:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from hpctwin.cli.options.options import ClusterOptions, Trace, TraceOptions
+from hpctwin.cli.options import ClusterOptions, Trace, TraceOptions
 
 if TYPE_CHECKING:
     import polars as pl
@@ -51,11 +51,11 @@ def incentives_command(
         plot: Write a chart of power under each incentive to this file (.png, .svg, .pdf).
         json: Print a row for each account, and one for each incentive, as JSON.
     """
-    from hpctwin.cli.output.output import check_outputs
+    from hpctwin.cli.output import check_outputs
     from hpctwin.errors import ConfigError
-    from hpctwin.metrics import INCENTIVES
-    from hpctwin.model.text.progress import counted, progress_bar
+    from hpctwin.model.text import counted, progress_bar
     from hpctwin_papers.output import show
+    from hpctwin_papers.s_raps.incentive_rules import INCENTIVES
     from hpctwin_papers.s_raps.incentives import incentive_results
     from hpctwin_papers.s_raps.redeeming import redeem, try_tricks
 
@@ -81,8 +81,8 @@ def incentives_command(
 
 
 def _show_tricks(rows: pl.DataFrame, who: str, json: bool) -> int:
-    from hpctwin.cli.output.output import plain_table, print_json, screen
-    from hpctwin.model.text.units import format_duration
+    from hpctwin.cli.output import plain_table, print_json, screen
+    from hpctwin.model.text import format_duration
     from hpctwin_papers.s_raps.redeeming import TRICKS
 
     if json:

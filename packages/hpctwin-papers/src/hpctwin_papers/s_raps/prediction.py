@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from hpctwin.learn.prediction import Known, Training, predict, ranked, with_predictions
 from hpctwin.model import MS_PER_S, Cluster, Workload
-from hpctwin.report.tables.plain_table import Table
+from hpctwin.report.columns import Table
 from hpctwin.simulation import simulate
 from hpctwin_papers.experiment import Experiment, Progress
 from hpctwin_papers.results import Results

@@ -10,12 +10,13 @@ import numpy as np
 import polars as pl
 
 from hpctwin.errors import ConfigError, UnknownNameError
-from hpctwin.metrics import Accounts, rewarded
-from hpctwin.metrics.studies.accounts import AccountsBy
+from hpctwin.metrics import Accounts
+from hpctwin.metrics.accounts import AccountsBy
 from hpctwin.model import Cluster, Workload
 from hpctwin.simulation import Result, replay, simulate
 from hpctwin.simulation.running.options import RunOptions, spelled_out
 from hpctwin.simulation.running.window import from_its_first_job
+from hpctwin_papers.s_raps.incentive_rules import rewarded
 
 __all__ = ["TRICKS", "Redeemed", "Trick", "redeem", "trick", "try_tricks"]
 
@@ -73,7 +74,7 @@ def redeem(
     Args:
         workload: The jobs.
         cluster: The cluster.
-        incentives: Names, see `hpctwin.metrics.INCENTIVES`.
+        incentives: Names, see `INCENTIVES`.
         by: Whether accounts are those of accounts or of users.
         collect: Policy of the collecting phase; ``replay`` starts jobs at their recorded times.
         backfill: Backfill of the redeeming phase; without incentives, its ordering is FCFS.
@@ -83,7 +84,7 @@ def redeem(
         options: Further arguments of `simulate`.
 
     Raises:
-        ConfigError, UnknownNameError: See `hpctwin.metrics.rewarded`; or there are fewer than two
+        ConfigError, UnknownNameError: See `rewarded`; or there are fewer than two
             jobs.
     """
     earlier, later = phases(workload, same=same)

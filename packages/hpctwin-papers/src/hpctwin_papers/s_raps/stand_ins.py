@@ -18,7 +18,7 @@ import numpy as np
 from hpctwin.formats import read_workload
 from hpctwin.formats.systems import read_system
 from hpctwin.model import Cluster, Workload
-from hpctwin.model.workload.usage import Usage
+from hpctwin.model.workload.jobs import Usage
 from hpctwin.simulation import window
 from hpctwin.simulation.running.window import moment
 from hpctwin_papers.experiment import Experiment, Progress

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from hpctwin.cli.options.numbers import AT_LEAST_1
-from hpctwin.cli.options.options import ClusterOptions, Trace
+from hpctwin.cli.option_values import AT_LEAST_1
+from hpctwin.cli.options import ClusterOptions, Trace
 from hpctwin_papers.options import Count, Pool, given
 from hpctwin_papers.output import run_and_show
 
@@ -61,7 +61,7 @@ def schedtwin(
         plot: Write the Kiviat chart to this file (.png, .svg, .pdf).
         json: Print one row per method and seed as JSON.
     """
-    from hpctwin.cli.output.output import check_outputs, note_reading
+    from hpctwin.cli.output import check_outputs, note_reading
     from hpctwin.model import parse_duration_s
     from hpctwin_papers.schedtwin.experiment import SchedTwin
 

@@ -27,11 +27,11 @@ def on_cluster(
     json: bool,
 ) -> int:
     """Run seeds one after another on the available cluster, and store each run."""
-    from hpctwin.cli.output.output import print_json
+    from hpctwin.cli.output import print_json
     from hpctwin.errors import ConfigError
     from hpctwin.generate.four_phase import four_phase
     from hpctwin.model import check_folder
-    from hpctwin.model.text.progress import progress_bar
+    from hpctwin.model.text import progress_bar
     from hpctwin.twin.service.comparison import TWIN
     from hpctwin.twin.settings.config import TwinConfig
     from hpctwin_papers.schedtwin.live import clock_speed, run_live, twins_part

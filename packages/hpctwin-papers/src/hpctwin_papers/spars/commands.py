@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from hpctwin.cli.options.numbers import AT_LEAST_0
+from hpctwin.cli.option_values import AT_LEAST_0
 from hpctwin_papers.options import Count, Methods, given
 from hpctwin_papers.output import run_and_show
 

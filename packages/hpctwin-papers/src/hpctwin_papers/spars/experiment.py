@@ -15,7 +15,7 @@ import polars as pl
 
 from hpctwin.errors import ConfigError, UnknownNameError
 from hpctwin.model import Workload, write_atomically
-from hpctwin.report.tables.plain_table import Cell, Table
+from hpctwin.report.columns import Cell, Table
 from hpctwin_papers.experiment import Experiment, Progress
 from hpctwin_papers.results import Finding, Results
 from hpctwin_papers.spars.published import (
@@ -207,13 +207,13 @@ def _figures(jobs: Workload, rows: Sequence[Row]) -> dict[str, Callable[[], Figu
         return {n: simulate_cell(jobs, n, 1200, log=True) for n in ("easy-psus", "easy-ipm")}
 
     def states(name: str) -> Figure:
-        from hpctwin.report.energy_figures.energy import plot_node_states
+        from hpctwin.report.energy import plot_node_states
 
         title = f"Node states of {name}, timeout 20 min, first two days"
         return plot_node_states(runs()[name], end_s=2 * 86400, title=title)
 
     def power() -> Figure:
-        from hpctwin.report.energy_figures.energy import plot_power
+        from hpctwin.report.energy import plot_power
 
         return plot_power(runs(), title="Power drawn, timeout 20 min")
 
@@ -237,7 +237,7 @@ def _sound(rows: Sequence[Row]) -> dict[str, list[tuple[float, float, float]]]:
 
 
 def _pareto(rows: Sequence[Row]) -> Figure:
-    from hpctwin.report.energy_figures.energy import plot_energy_against_wait
+    from hpctwin.report.energy import plot_energy_against_wait
 
     theirs = {
         f"{name} (SPARS)" if name != "batsim" else "easy-psus (Batsim)": [
@@ -262,7 +262,7 @@ def _pareto(rows: Sequence[Row]) -> Figure:
 
 
 def _by_timeout(rows: Sequence[Row]) -> Figure:
-    from hpctwin.report.energy_figures.energy import plot_by_timeout
+    from hpctwin.report.energy import plot_by_timeout
 
     return plot_by_timeout(_sound(rows), title="By timeout, sound rule")
 

@@ -21,7 +21,7 @@ from hpctwin.formats import read_workload
 from hpctwin.metrics import MeanInterval, mean_interval
 from hpctwin.model import Workload, check_folder
 from hpctwin.policies import Policy, parse_policy
-from hpctwin.report.tables.plain_table import Cell, Table
+from hpctwin.report.columns import Cell, Table
 from hpctwin.simulation import simulate
 from hpctwin.simulation.running.window import from_its_first_job
 from hpctwin_papers.experiment import Experiment, Progress
@@ -30,8 +30,8 @@ from hpctwin_papers.spars import schedulers
 from hpctwin_papers.traces import need_trace
 
 if TYPE_CHECKING:
-    from hpctwin.learn.training.plan import Plan
-    from hpctwin.policies.agents.network import Network
+    from hpctwin.learn.training.trial import Plan
+    from hpctwin.policies.agents import Network
 
 __all__ = [
     "TIMEOUTS", "NasaAgents", "Served", "agent", "lead", "served", "training", "validation", "windows",
@@ -139,7 +139,7 @@ def least_before() -> tuple[float, float]:
 
 def lead(network: Network) -> tuple[float, float]:
     """Return an agent's leads over the best timeouts in validation, in percent."""
-    from hpctwin.policies.agents.switching import AgentControl
+    from hpctwin.policies.agents import AgentControl
 
     policy = parse_policy("fcfs+easy~orders")
     control = AgentControl("learnt", network)
@@ -205,7 +205,7 @@ class NasaAgents(Experiment[str, Served]):
 
     def run(self, point: str, progress: Progress) -> Served:
         """See `Experiment`; missing agents are trained."""
-        from hpctwin.learn.training.plan import Plan
+        from hpctwin.learn.training.trial import Plan
 
         if point not in TIMEOUTS and not Path(point).is_file():
             seed = int(Path(point).stem.rpartition("-")[2])

@@ -20,7 +20,7 @@ import polars as pl
 
 from hpctwin.energy.power import calibration as fitting
 from hpctwin.errors import TraceError
-from hpctwin.report.tables.plain_table import Table
+from hpctwin.report.columns import Table
 from hpctwin_papers.experiment import Experiment, Progress
 from hpctwin_papers.results import Results
 

@@ -23,7 +23,7 @@ def theta_year(
         html: Write the report to this file.
         json: Print the summaries as JSON.
     """
-    from hpctwin.cli.output.output import check_outputs, screen
+    from hpctwin.cli.output import check_outputs, screen
     from hpctwin.model import write_folder
     from hpctwin_papers.theta_year.experiment import REPORT, ThetaYear
 

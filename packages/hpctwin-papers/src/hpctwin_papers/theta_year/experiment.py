@@ -10,8 +10,7 @@ from hpctwin.formats import read_workload
 from hpctwin.generate import generate
 from hpctwin.model import Cluster, Workload
 from hpctwin.report.accessor import report_results
-from hpctwin.report.tables.columns import best_labels, format_metric, shown_columns
-from hpctwin.report.tables.plain_table import Table
+from hpctwin.report.columns import Table, best_labels, format_metric, shown_columns
 from hpctwin.simulation import Result, simulate
 from hpctwin_papers.experiment import Experiment, Progress
 from hpctwin_papers.results import Results

@@ -13,12 +13,14 @@ from typing import Any, NamedTuple
 
 from hpctwin.model.requests.pbs_requests import DEFAULT_PROJECT
 from hpctwin.model.workload.dependencies import Said, parse_dependencies
-from hpctwin.rms.pbs.listing.output import integer, resources, time_s
-from hpctwin.rms.pbs.listing.request import (
+from hpctwin.rms.pbs.listing.output import (
     Chunk,
+    integer,
     nodes_needed,
     parse_duration,
     parse_select,
+    resources,
+    time_s,
     vnodes,
 )
 from hpctwin.rms.pbs.listing.sharing import Sharing, parts_held, tasks_asked

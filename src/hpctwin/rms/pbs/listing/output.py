@@ -1,7 +1,7 @@
-"""Output of PBS commands: JSON, single values, and reasons of failures.
+"""Output of PBS commands: JSON, single values, requests, and reasons of failures.
 
 The JSON may be broken by what users put into their jobs. Single values are as PBS's commands and
-hooks write them.
+hooks write them. `hpctwin.model.requests` reads the texts of requests and allocations.
 """
 
 from __future__ import annotations
@@ -14,19 +14,67 @@ from collections.abc import Mapping
 from typing import Any
 
 from hpctwin.errors import CommandError, FormatError
+from hpctwin.model.requests.pbs_requests import (
+    Chunk,
+    amount_said,
+    is_consumable,
+    memory_gb,
+    parse_duration,
+    parse_select,
+)
 
 __all__ = [
+    "Chunk",
+    "amount_said",
     "begin_time",
     "integer",
+    "is_consumable",
     "is_false",
     "is_true",
+    "memory_gb",
+    "nodes_needed",
     "objects",
+    "parse_duration",
+    "parse_select",
     "read_output",
     "resources",
     "time_s",
     "too_old",
+    "vnodes",
     "words_of",
 ]
+
+
+def nodes_needed(chunks: tuple[Chunk, ...], place: str, cores: float, gpus: float) -> int:
+    """Return the number of whole nodes that a request takes.
+
+    Chunks that may share a node are combined within the cores and GPUs of a node.
+
+    Args:
+        chunks: Requested chunks.
+        place: Place statement, such as ``vscatter:excl``.
+        cores: Cores of a node; 0 if unknown.
+        gpus: GPUs of a node; 0 if unknown.
+    """
+    arrangement = {word for word in re.split(r"[:\s]+", place) if word}
+    if arrangement & {"scatter", "vscatter"}:
+        return sum(chunk.count for chunk in chunks)
+    nodes = 0
+    for chunk in chunks:
+        fits = [
+            int(has // asks)
+            for has, asks in ((cores, chunk.cores), (gpus, chunk.gpus))
+            if asks > 0 and has > 0
+        ]
+        nodes += -(-chunk.count // max(1, min(fits, default=1)))
+    return nodes
+
+
+def vnodes(exec_vnode: str) -> tuple[str, ...]:
+    """Return nodes of ``(a:ncpus=1)+(b[1]:ncpus=1+b[2]:ncpus=1)``, once, in order."""
+    parts = re.split(r"[()+]+", exec_vnode)
+    names = (part.partition(":")[0].strip() for part in parts)
+    return tuple(dict.fromkeys(name for name in names if name))
 
 
 def objects(content: Mapping[str, Any], key: str) -> dict[str, dict[str, Any]]:

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from hpctwin.errors import FormatError
 from hpctwin.model import Cluster, Partition
-from hpctwin.model.input.settings import first_fault
+from hpctwin.model.settings import first_fault
 from hpctwin.rms.pbs.listing.jobs import (
     STATES,
     LargestNode,
@@ -27,24 +27,21 @@ from hpctwin.rms.pbs.listing.jobs import (
     selected,
     state_of,
 )  # fmt: skip
-from hpctwin.rms.pbs.listing.node_attributes import is_parent
+from hpctwin.rms.pbs.listing.node_attributes import is_parent, properties_of
 from hpctwin.rms.pbs.listing.output import (
+    amount_said,
     integer,
+    is_consumable,
     is_false,
+    memory_gb,
     objects,
+    parse_duration,
     read_output,
     resources,
     time_s,
-)
-from hpctwin.rms.pbs.listing.request import (
-    amount_said,
-    is_consumable,
-    memory_gb,
-    parse_duration,
     vnodes,
 )
 from hpctwin.rms.pbs.listing.sharing import how_shared, unequal
-from hpctwin.rms.pbs.listing.torque import properties_of
 from hpctwin.rms.records.records import JobRecord, NodeRecord, NodeReservation, Snapshot
 from hpctwin.rms.site.cluster import ListedNode, group_nodes
 

@@ -12,8 +12,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hpctwin.model.requests.chunks import Tasks, more_tasks_text, together
-from hpctwin.rms.pbs.listing.output import integer, resources
-from hpctwin.rms.pbs.listing.request import Chunk, amount_said, is_consumable, memory_gb
+from hpctwin.rms.pbs.listing.output import (
+    Chunk,
+    amount_said,
+    integer,
+    is_consumable,
+    memory_gb,
+    resources,
+)
 from hpctwin.rms.records.records import JobRecord, NodePart
 
 __all__ = ["Sharing", "how_shared", "parts_held", "tasks_asked", "unequal"]

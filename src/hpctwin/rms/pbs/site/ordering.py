@@ -18,9 +18,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from hpctwin.model import Partition
-from hpctwin.rms.pbs.listing.output import resources
-from hpctwin.rms.pbs.listing.request import memory_gb
-from hpctwin.rms.pbs.site.sched_config import Line, SchedConfig
+from hpctwin.rms.pbs.listing.output import memory_gb, resources
+from hpctwin.rms.pbs.site.config_files import Line, SchedConfig
 
 __all__ = ["TERMS", "Meaning", "NodeOrder", "node_order", "ordering_of"]
 

@@ -19,27 +19,47 @@ from hpctwin.errors import ConfigError, FormatError
 from hpctwin.formats.accounting.pbs_accounting import Accounts, Meant, is_pbs_accounting, pbs_table
 from hpctwin.formats.common.job_table import JobTable
 from hpctwin.formats.common.record import Machine, Tally
-from hpctwin.rms.pbs.listing.node_attributes import is_passing, node_settings
-from hpctwin.rms.pbs.listing.output import integer, is_true, objects, read_output, resources
+from hpctwin.rms.pbs.listing.node_attributes import (
+    as_pbs,
+    is_nodes_file,
+    is_passing,
+    is_torque,
+    node_settings,
+    nodes_file,
+    nodes_xml,
+)
+from hpctwin.rms.pbs.listing.output import (
+    integer,
+    is_consumable,
+    is_true,
+    objects,
+    read_output,
+    resources,
+)
 from hpctwin.rms.pbs.listing.parse import listed_nodes, needed_of, partitions_of, routed
-from hpctwin.rms.pbs.listing.request import is_consumable
-from hpctwin.rms.pbs.listing.torque import as_pbs, is_nodes_file, is_torque, nodes_file, nodes_xml
-from hpctwin.rms.pbs.site.fair_share import Shares, is_resource_group, read_resource_group, told_of
-from hpctwin.rms.pbs.site.limits import site_limits
-from hpctwin.rms.pbs.site.maui import Parameter, is_maui, maui_meaning, read_maui
-from hpctwin.rms.pbs.site.ordering import node_order
-from hpctwin.rms.pbs.site.placement_sets import PlacementSets, placement_sets
-from hpctwin.rms.pbs.site.policy import explained, meaning_of
-from hpctwin.rms.pbs.site.sched_config import (
+from hpctwin.rms.pbs.site.config_files import (
     PARAMETERS,
     Line,
+    Parameter,
     SchedConfig,
     has_sched_config,
+    is_maui,
+    maui_meaning,
+    read_maui,
     read_sched_config,
 )
-from hpctwin.rms.site.cluster import ListedNode, group_nodes
+from hpctwin.rms.pbs.site.limits import PlacementSets, placement_sets, site_limits
+from hpctwin.rms.pbs.site.ordering import node_order
+from hpctwin.rms.pbs.site.policy import (
+    Shares,
+    explained,
+    is_resource_group,
+    meaning_of,
+    read_resource_group,
+    told_of,
+)
+from hpctwin.rms.site.cluster import ListedNode, Setting, Site, group_nodes, named_cluster
 from hpctwin.rms.site.derived_nodes import in_partitions
-from hpctwin.rms.site.findings import Setting, Site, named_cluster
 
 __all__ = ["LIVE", "PbsFiles", "live_command"]
 

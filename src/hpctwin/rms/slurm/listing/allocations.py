@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from hpctwin.rms.records.records import JobRecord, NodePart
-from hpctwin.rms.slurm.listing.gres import gpus_in_parts, gpus_of, tres_of
+from hpctwin.rms.slurm.listing.resources import gpus_in_parts, gpus_of, tres_of
 from hpctwin.rms.slurm.listing.sharing import MB_PER_GB, Sharing, used_of
 from hpctwin.rms.slurm.listing.values import number, said, whole, words
 

@@ -15,8 +15,8 @@ from itertools import takewhile
 from pathlib import Path
 
 from hpctwin.errors import ConfigError
-from hpctwin.model.files.files import cause
-from hpctwin.rms.site.findings import TAKEN, Setting
+from hpctwin.model.files import cause
+from hpctwin.rms.site.cluster import TAKEN, Setting
 
 __all__ = [
     "Conf", "Row", "blocks", "column_of", "conf_rows", "dumped_associations", "read_conf", "row_of", "said",

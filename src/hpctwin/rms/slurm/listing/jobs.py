@@ -12,13 +12,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from hpctwin.errors import FormatError
-from hpctwin.model.input.settings import first_fault
-from hpctwin.model.text.hostlist import expand
+from hpctwin.model.settings import first_fault
+from hpctwin.model.text import expand
 from hpctwin.model.workload.dependencies import Said, parse_dependencies
 from hpctwin.rms.records.records import JobDependency, JobRecord, JobSpec, NodePart, NodeRecord
 from hpctwin.rms.slurm.listing.allocations import held_in_parts, parts_held
-from hpctwin.rms.slurm.listing.features import features_asked
-from hpctwin.rms.slurm.listing.preemptors import Preempting
+from hpctwin.rms.slurm.listing.resources import Preempting, features_asked
 from hpctwin.rms.slurm.listing.sharing import Sharing, tasks_asked
 from hpctwin.rms.slurm.listing.values import number, whole, words
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hpctwin.errors import CommandError, FormatError
-from hpctwin.rms.slurm.listing.gres import MB
+from hpctwin.rms.slurm.listing.resources import MB
 from hpctwin.rms.slurm.listing.values import fields_of, limit_s, moment, number, said, whole
 
 __all__ = ["FIELDS", "Listing", "rows_of"]

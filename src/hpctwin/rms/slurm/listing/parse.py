@@ -21,12 +21,19 @@ from hpctwin.rms.records.records import JobRecord, NodePower, NodeRecord, NodeRe
 from hpctwin.rms.site.cluster import ListedNode, Sleeping, group_nodes
 from hpctwin.rms.slurm.listing.allocations import Idle, idle_of, unequal
 from hpctwin.rms.slurm.listing.conf import Row
-from hpctwin.rms.slurm.listing.features import features_of, lying_of, names_asked
-from hpctwin.rms.slurm.listing.gres import gpus_of, not_used_up
 from hpctwin.rms.slurm.listing.jobs import Mine, read_jobs
 from hpctwin.rms.slurm.listing.listing import rows_of
-from hpctwin.rms.slurm.listing.preemptors import Preempting, preempting_partitions, preempting_qos
 from hpctwin.rms.slurm.listing.reservations import reservation_rows, shown
+from hpctwin.rms.slurm.listing.resources import (
+    Preempting,
+    features_of,
+    gpus_of,
+    lying_of,
+    names_asked,
+    not_used_up,
+    preempting_partitions,
+    preempting_qos,
+)
 from hpctwin.rms.slurm.listing.sharing import (
     Sharing,
     cores_of,

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from hpctwin.model.text.hostlist import expand
+from hpctwin.model.text import expand
 from hpctwin.rms.slurm.listing.conf import Row, blocks
 from hpctwin.rms.slurm.listing.values import limit_s
 

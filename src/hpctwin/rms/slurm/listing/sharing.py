@@ -13,8 +13,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hpctwin.model.requests.consumables import GPU_TYPE
-from hpctwin.rms.slurm.listing.gres import (
+from hpctwin.model.requests.resources import GPU_TYPE
+from hpctwin.rms.slurm.listing.resources import (
     consumables_of,
     gpu_types,
     gpus_by_type,

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from hpctwin.errors import FormatError
-from hpctwin.model.text.hostlist import expand
+from hpctwin.model.text import expand
 from hpctwin.rms.slurm.listing.conf import Row
 from hpctwin.rms.slurm.listing.values import number, words
 

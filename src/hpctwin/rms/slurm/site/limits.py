@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from hpctwin.model.cluster.limits import ROOT, WALL
-from hpctwin.rms.site.findings import NO_BEARING, NOT_MODELLED, TAKEN, Setting
+from hpctwin.rms.site.cluster import NO_BEARING, NOT_MODELLED, TAKEN, Setting
 from hpctwin.rms.slurm.listing.conf import Row, said
-from hpctwin.rms.slurm.listing.gres import MB
+from hpctwin.rms.slurm.listing.resources import MB
 from hpctwin.rms.slurm.listing.values import limit_s
 
 __all__ = [

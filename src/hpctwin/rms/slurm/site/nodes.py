@@ -8,14 +8,24 @@ from collections.abc import Mapping, Sequence
 
 from hpctwin.errors import FormatError
 from hpctwin.model.cluster.node_group import LYING
-from hpctwin.model.requests.consumables import MOST, NAME, NOT_CONSUMED, check_names
-from hpctwin.model.requests.gres import gres_count, parse_gres
-from hpctwin.model.text.hostlist import expand
+from hpctwin.model.requests.resources import (
+    MOST,
+    NAME,
+    NOT_CONSUMED,
+    check_names,
+    gres_count,
+    parse_gres,
+)
+from hpctwin.model.text import expand
 from hpctwin.rms.records.records import NodeRecord
-from hpctwin.rms.site.cluster import ListedNode
-from hpctwin.rms.site.findings import NOT_MODELLED, Setting
+from hpctwin.rms.site.cluster import NOT_MODELLED, ListedNode, Setting
 from hpctwin.rms.slurm.listing.conf import Conf, Row
-from hpctwin.rms.slurm.listing.gres import consumables_of, gpus_by_type, gpus_of, types_by_index
+from hpctwin.rms.slurm.listing.resources import (
+    consumables_of,
+    gpus_by_type,
+    gpus_of,
+    types_by_index,
+)
 from hpctwin.rms.slurm.listing.values import node_flags
 from hpctwin.rms.slurm.site.partitions import weights_of
 

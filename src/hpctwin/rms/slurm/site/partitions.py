@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from hpctwin.rms.site.findings import NOT_MODELLED, TAKEN, Setting
+from hpctwin.rms.site.cluster import NOT_MODELLED, TAKEN, Setting
 from hpctwin.rms.slurm.listing.conf import Row, said
 from hpctwin.rms.slurm.listing.values import limit_s
 

@@ -13,9 +13,8 @@ from hpctwin.formats.accounting.sacct_layout import check_columns, layout_of
 from hpctwin.formats.common.files import read_json
 from hpctwin.formats.common.job_table import JobTable
 from hpctwin.formats.common.record import Machine, Tally
-from hpctwin.model.files.yaml_file import yaml_document
-from hpctwin.rms.site.cluster import ListedNode
-from hpctwin.rms.site.findings import Site
+from hpctwin.model.settings import yaml_document
+from hpctwin.rms.site.cluster import ListedNode, Site
 from hpctwin.rms.slurm.listing.conf import (
     Conf,
     Row,

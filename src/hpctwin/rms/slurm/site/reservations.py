@@ -18,8 +18,8 @@ from hpctwin.formats.common.fields import moments, zone_of
 from hpctwin.formats.common.job_table import JobTable
 from hpctwin.formats.common.record import Tally
 from hpctwin.model import Cluster
-from hpctwin.model.text.hostlist import expand
-from hpctwin.rms.site.findings import NO_BEARING, NOT_MODELLED, TAKEN, Setting, Site
+from hpctwin.model.text import expand
+from hpctwin.rms.site.cluster import NO_BEARING, NOT_MODELLED, TAKEN, Setting, Site
 from hpctwin.rms.slurm.listing.conf import Row
 from hpctwin.rms.slurm.listing.reservations import (
     MOST_TIMES,

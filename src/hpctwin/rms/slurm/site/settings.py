@@ -14,9 +14,16 @@ from typing import Any
 
 from hpctwin.errors import ConfigError
 from hpctwin.model.cluster.limits import ROOT
-from hpctwin.rms.site.cluster import ListedNode, group_nodes
+from hpctwin.rms.site.cluster import (
+    NO_BEARING,
+    TAKEN,
+    ListedNode,
+    Setting,
+    Site,
+    group_nodes,
+    named_cluster,
+)
 from hpctwin.rms.site.derived_nodes import in_partitions
-from hpctwin.rms.site.findings import NO_BEARING, TAKEN, Setting, Site, named_cluster
 from hpctwin.rms.slurm.listing.conf import Conf, Row, said, take
 from hpctwin.rms.slurm.site.accounts import of_cluster, shares_of
 from hpctwin.rms.slurm.site.limits import (

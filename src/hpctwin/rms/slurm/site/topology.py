@@ -16,8 +16,8 @@ import numpy as np
 
 from hpctwin.errors import FormatError
 from hpctwin.model.cluster.switches import Switch, check_switches
-from hpctwin.model.text.hostlist import expand
-from hpctwin.rms.site.findings import NO_BEARING, NOT_MODELLED, TAKEN, Setting
+from hpctwin.model.text import expand
+from hpctwin.rms.site.cluster import NO_BEARING, NOT_MODELLED, TAKEN, Setting
 from hpctwin.rms.slurm.listing.conf import Row
 
 __all__ = ["Chosen", "Topology", "chosen_topology", "connections", "topologies_of"]

@@ -1,0 +1,254 @@
+"""Change the number of nodes of jobs, and keep count of the work that each has done."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.engine.jobs.resizing import Lengths, put_lengths, stop_jobs
+from hpctwin.engine.passes.outside import name_jobs
+from hpctwin.engine.state import layout
+from hpctwin.errors import SimulationError
+from hpctwin.model.workload.malleable import LINEAR, Malleable, Speedup, parse_speedup
+from hpctwin.simulation.running.advance import Outcome
+from hpctwin.simulation.state.base import SimulationBase
+
+__all__ = [
+    "JobRules",
+    "SizeState",
+    "replace_state",
+    "reset_size",
+    "resize",
+    "resume_sizes",
+    "rules_of",
+    "saved_sizes",
+    "work_done",
+]
+
+
+@dataclass(frozen=True)
+class SizeState:
+    """State of the jobs of a simulation with a sizing.
+
+    Args:
+        expected_ms: Expected runtime of each job on the nodes it asks for, in ms [jobs].
+        done: Work done by each job that ran and was stopped, by row: ms of its runtime on the nodes
+            it asks for.
+        again_s: Time at which the sizing wants to be called again, in seconds.
+        last_s: Time of the last event other than such a call, in seconds.
+    """
+
+    expected_ms: npt.NDArray[np.int64]
+    done: Mapping[int, Fraction] = field(default_factory=dict)
+    again_s: float | None = None
+    last_s: float = 0.0
+
+
+def replace_state(simulation: SimulationBase, **what: Any) -> None:
+    """Replace some fields of a simulation's `SizeState`."""
+    simulation.sized = dataclasses.replace(simulation.sized, **what)
+
+
+@dataclass(frozen=True)
+class JobRules:
+    """How the size of a job may change.
+
+    Args:
+        nodes: Number of nodes the job asks for.
+        least, most: Smallest and largest number of nodes the job runs on.
+        speedup: Speed as a function of the number of nodes.
+        suspendable: Whether the job may be suspended.
+        resize_ms: Time without work whenever the job resumes, in ms.
+    """
+
+    nodes: int
+    least: int
+    most: int
+    speedup: Speedup
+    suspendable: bool
+    resize_ms: int
+
+    def rate(self, nodes: int) -> Fraction:
+        """Return the speed on a number of nodes, relative to the nodes the job asks for."""
+        return self.speedup.at(nodes) / self.speedup.at(self.nodes)
+
+
+def rules_of(simulation: SimulationBase, row: int) -> JobRules:
+    """Return how the size of the job in a row may change."""
+    malleable: Malleable | None = simulation.workload.malleable
+    nodes = int(simulation.workload.nodes[row])
+    if malleable is None:
+        return JobRules(nodes, nodes, nodes, parse_speedup(LINEAR), False, 0)
+    return JobRules(
+        nodes,
+        int(malleable.min_nodes[row]),
+        int(malleable.max_nodes[row]),
+        malleable.speedup_of(row),
+        bool(malleable.suspendable[row]),
+        int(malleable.resize_ms[row]),
+    )
+
+
+def work_done(simulation: SimulationBase, row: int, rules: JobRules) -> Fraction:
+    """Return the work a job has done: ms of its runtime on the nodes it asks for."""
+    before = simulation.sized.done.get(row)
+    done = Fraction(0) if before is None else before
+    if int(simulation.column("phase")[row]) != layout.RUNNING:
+        return done
+    sim = simulation.state
+    idle = 0 if before is None else rules.resize_ms
+    worked = max(0, int(sim.clock.now) - int(sim["state"]["start"][row]) - idle)
+    return done + worked * rules.rate(int(sim["job"]["nodes"][row]))
+
+
+# --- changes of size ---------------------------------------------------------------------------
+
+
+def resize(
+    simulation: SimulationBase, sizes: Mapping[Any, int], advance: Callable[..., Outcome]
+) -> None:
+    """Change the sizes of jobs from now on, in this order; 0 suspends a job.
+
+    Jobs that change stop first. Jobs that want nodes then get them, one after the other. A job that
+    does not fit waits, or stays suspended.
+
+    Args:
+        simulation: Simulation that holds the jobs.
+        sizes: Number of nodes by job id.
+        advance: Function that advances the simulation.
+
+    Raises:
+        SimulationError: A job does not exist, is neither pending nor running, may not have this
+            size, or may not be suspended.
+    """
+    sim = simulation.state
+    wanted = {simulation.row_of(job_id): size for job_id, size in sizes.items()}
+    rules = {row: rules_of(simulation, row) for row in wanted}
+    has = {row: _size(simulation, row) for row in wanted}
+    for row, size in wanted.items():
+        _check(simulation, row, size, rules[row], has[row])
+    changes = {row: int(size) for row, size in wanted.items() if int(size) != has[row]}
+    if not changes:
+        return
+    simulation.decided()
+    # The engine does not check the space for node records before a pass without an event time.
+    simulation.make_room()
+    stopped = [row for row in changes if has[row]]
+    done = dict(simulation.sized.done)
+    for row in stopped:
+        if int(sim["state"]["start"][row]) < int(sim.clock.now):
+            done[row] = work_done(simulation, row, rules[row])
+    stop_jobs(sim, np.array(stopped, np.int64))
+    replace_state(simulation, done=done)
+    for row, size in changes.items():
+        put_lengths(sim, row, _lengths(simulation, row, rules[row], size or rules[row].nodes))
+    begun = [row for row, size in changes.items() if size]
+    if begun:
+        name_jobs(sim, np.array(begun, np.int64))
+    advance(instants=0)
+    waits = np.array(begun, np.int64)[simulation.column("phase")[begun] == layout.WAITING]
+    for row in waits.tolist():
+        if has[row] and not rules[row].suspendable:
+            why = (
+                f"job {simulation.workload.job_id[row]} may not be suspended, and {changes[row]} nodes are "
+                "not free for it"
+            )
+            simulation.broken = why
+            raise SimulationError(why)
+        reset_size(simulation, row)
+    replace_state(simulation, last_s=simulation.now_s)
+
+
+def _size(simulation: SimulationBase, row: int) -> int:
+    """Return the number of nodes a job has.
+
+    Raises:
+        SimulationError: The job is neither pending nor running.
+    """
+    phase = int(simulation.column("phase")[row])
+    if phase == layout.RUNNING:
+        return int(simulation.state["job"]["nodes"][row])
+    if phase != layout.WAITING:
+        raise SimulationError(
+            f"job {simulation.workload.job_id[row]} neither waits nor runs, and its size is given"
+        )
+    return 0
+
+
+def _check(simulation: SimulationBase, row: int, size: Any, rules: JobRules, has: int) -> None:
+    """Check that a job may have a number of nodes.
+
+    Raises:
+        SimulationError: It may not.
+    """
+    name = f"job {simulation.workload.job_id[row]}"
+    if isinstance(size, bool) or not isinstance(size, (int, np.integer)):
+        raise SimulationError(f"{name} is to have {size!r} nodes, it must be a whole number")
+    if size == 0:
+        if has and not rules.suspendable:
+            raise SimulationError(f"{name} may not be suspended")
+    elif not rules.least <= size <= rules.most:
+        many = f"{rules.least} to {rules.most}" if rules.least < rules.most else f"{rules.least}"
+        raise SimulationError(f"{name} is to have {size} nodes, it runs on {many}")
+
+
+def reset_size(simulation: SimulationBase, row: int) -> None:
+    """Give a pending job the nodes it asks for again, until a sizing decides."""
+    rules = rules_of(simulation, row)
+    put_lengths(simulation.state, row, _lengths(simulation, row, rules, rules.nodes))
+
+
+def _lengths(simulation: SimulationBase, row: int, rules: JobRules, size: int) -> Lengths:
+    """Return how long the rest of a pending job takes on a number of nodes."""
+    workload, before = simulation.workload, simulation.sized.done.get(row)
+    done = before or Fraction(0)
+    idle_ms = 0 if before is None else rules.resize_ms
+    runtime_ms, walltime_ms = int(workload.runtime_ms[row]), int(workload.walltime_ms[row])
+    expected_ms = int(simulation.sized.expected_ms[row])
+    rate = rules.rate(size)
+    runtime, walltime, expected = (
+        idle_ms + max(0, math.ceil((whole - done) / rate))
+        for whole in (runtime_ms, walltime_ms, expected_ms)
+    )
+    if simulation.overrun == "terminate" and runtime_ms > walltime_ms:
+        # Rounding up may make both equal; whether the walltime ends the job is decided by the exact
+        # work.
+        runtime = walltime + 1
+    return Lengths(size, runtime, max(walltime, 1), max(expected, 1))
+
+
+# --- saving ------------------------------------------------------------------------------------
+
+
+def saved_sizes(simulation: SimulationBase) -> dict[str, Any]:
+    """Return the state of sized jobs, and their present requests, as plain values."""
+    sized, workload, job = simulation.sized, simulation.workload, simulation.state["job"]
+    asks = job["nodes"], job["runtime"], job["limit"], job["expected"]
+    first = workload.nodes, workload.runtime_ms, workload.walltime_ms, sized.expected_ms
+    changed = np.any([now != then for now, then in zip(asks, first, strict=True)], axis=0)
+    rows = np.flatnonzero(changed)
+    return {
+        "done": [[row, one.numerator, one.denominator] for row, one in sized.done.items()],
+        "again_s": sized.again_s,
+        "last_s": sized.last_s,
+        "lengths": np.stack([rows, *(one[rows] for one in asks)], axis=1).tolist(),
+    }
+
+
+def resume_sizes(simulation: SimulationBase, plain: Mapping[str, Any]) -> None:
+    """Continue from the values that `saved_sizes` returned."""
+    for row, *lengths in plain["lengths"]:
+        put_lengths(simulation.state, row, Lengths(*lengths))
+    replace_state(
+        simulation,
+        done={row: Fraction(over, under) for row, over, under in plain["done"]},
+        again_s=plain["again_s"],
+        last_s=plain["last_s"],
+    )

@@ -1,0 +1,229 @@
+"""Options of power, energy costs and cooling, and the metrics they add."""
+
+from __future__ import annotations
+
+import dataclasses
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from hpctwin.cli.option_values import complete_part
+from hpctwin.errors import ConfigError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from hpctwin.energy import Energy, Series
+    from hpctwin.model import Cluster, Workload
+    from hpctwin.simulation import Result, Window
+
+__all__ = ["EnergyOptions"]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class EnergyOptions:
+    """Power states, power caps and energy costs."""
+
+    power: Annotated[str | None, Parameter(group="Energy", completer=complete_part("power"))] = None
+    """Power policy, such as psus:20m or psas-ipm:20m,keep=4, or a function in a file,
+    my.py:my_control."""
+    cap: Annotated[str | None, Parameter(group="Energy")] = None
+    """Maximum power draw of all nodes: 20kW, or by time of day 20kW,22:00-06:00=30kW."""
+    lower_modes: Annotated[bool, Parameter(group="Energy")] = False
+    """Lower DVFS modes to fit under the cap."""
+    price: Annotated[str | None, Parameter(group="Energy")] = None
+    """Electricity price per kWh, such as 0.25, or a CSV file; default the cluster's."""
+    carbon: Annotated[str | None, Parameter(group="Energy")] = None
+    """Grams of CO2 per kWh, such as 380, or a CSV file; default the cluster's."""
+    may_wait: Annotated[str | None, Parameter(group="Energy")] = None
+    """Defer each job by up to this, such as 12h, to cheaper energy, or without price to lower
+    carbon."""
+    forecast: Annotated[str, Parameter(group="Energy")] = "past"
+    """Price forecast for --may-wait: the past price, a mean error such as 5%, or oracle."""
+    weather: Annotated[str | None, Parameter(group="Energy")] = None
+    """Wet-bulb temperature in °C, or a CSV file of weather; adds cooling to the summary."""
+    cooling_fmu: Annotated[Path | None, Parameter(group="Energy")] = None
+    """YAML file of an FMU of the plant (docs/reference/systems.md); default the cluster's cooling."""
+    spars_out: Annotated[Path | None, Parameter(group="Energy")] = None
+    """Write SPARS's CSV files to this folder."""
+
+    def machine(self, cluster: Cluster) -> Cluster:
+        """Return the cluster with the given cap.
+
+        Raises:
+            ConfigError: A given option needs the nodes' power model, and the cluster has none.
+        """
+        from hpctwin.model import PowerCap
+
+        if not cluster.has_power:
+            for option in dataclasses.fields(self):
+                if option.name != "power" and getattr(self, option.name) != option.default:
+                    name = "--" + option.name.replace("_", "-")
+                    raise ConfigError(
+                        f"{name} needs a machine of which it is known what its nodes draw: give --cluster "
+                        "with 'modes' in each node group (docs/energy.md)"
+                    )
+        if self.cooling_fmu is not None and self.weather is None:
+            raise ConfigError("--cooling-fmu needs --weather: what the plant stands in")
+        if self.weather is not None and cluster.cooling is None and self.cooling_fmu is None:
+            raise ConfigError(
+                f"--weather: nothing is known of how cluster {cluster.name!r} is cooled; give 'cooling' in "
+                "its file (docs/reference/systems.md)"
+            )
+        cap = cluster.cap
+        if self.cap is not None:
+            cap = PowerCap.parse(self.cap)
+        if self.lower_modes and cap is None:
+            raise ConfigError("--lower-modes needs --cap: what to fit under")
+        if cap is not None and self.lower_modes:
+            cap = dataclasses.replace(cap, lower_modes=True)
+        return cluster if cap == cluster.cap else cluster.model_copy(update={"cap": cap})
+
+    def series(
+        self, workload: Workload, cluster: Cluster
+    ) -> tuple[dict[str, Series], dict[str, str]]:
+        """Return price and carbon from the workload's time zero, and notes on the alignment.
+
+        An omitted option means the cluster's own series.
+        """
+        found, notes = {}, {}
+        for name, given, own, unit in (
+            ("price", self.price, cluster.price, ""),
+            ("carbon", self.carbon, cluster.carbon, "g"),
+        ):
+            what = own if given is None else _flat(name, given)
+            if what is None:
+                continue
+            from hpctwin.energy import Series
+
+            if isinstance(what, float):
+                found[name] = Series.hourly([what], unit)
+            else:
+                found[name], how = Series.read(what).aligned(workload.start_epoch_s)
+                notes[f"{name}_aligned"] = f"by {how}"
+        return found, notes
+
+    def cooled(self, energy: Energy | None, begin_s: float | None = None) -> pl.DataFrame | None:
+        """Return the cooling's power over time from a time on; None without --weather."""
+        if self.weather is None or energy is None:
+            return None
+        from hpctwin.energy.accounts.component_energy import ComponentEnergy
+
+        if not isinstance(energy, ComponentEnergy):
+            return None
+        wet_bulb: float | str = self.weather
+        with suppress(ValueError):
+            wet_bulb = float(self.weather)
+        if self.cooling_fmu is not None:
+            from hpctwin.energy.cooling.fmu import Fmu
+
+            return energy.cooled_by(Fmu.from_yaml(self.cooling_fmu), wet_bulb, begin_s=begin_s)
+        return energy.cooled(wet_bulb, begin_s=begin_s)
+
+    def summed(
+        self, result: Result, series: dict[str, Series], more: dict[str, Any], window: Window | None
+    ) -> tuple[dict[str, Any], dict[str, pl.DataFrame]]:
+        """Return all metrics of a run or window, and its tables ``cooling`` and ``costs``.
+
+        Args:
+            result: Result of the run.
+            series: Price and carbon from `series`.
+            more: Further metrics.
+            window: The simulated part; None for the whole trace.
+        """
+        if window is None:
+            summary = {**result.summary(), **costs(result.energy, series), **more}
+        else:
+            summary = {**window.summary(result, series), **more}
+        cooled = self.cooled(result.energy, None if window is None else window.begin_s)
+        if cooled is not None:
+            from hpctwin.energy.cooling.model import cooling_figures
+
+            summary |= cooling_figures(cooled, cooled["step_s"].to_numpy())
+        tables = {} if cooled is None else {"cooling": cooled}
+        if result.energy is not None:
+            from hpctwin.energy.accounts.outputs import cost_changes
+
+            costing = cost_changes(result.energy, series)
+            tables |= {} if costing is None else {"costs": costing}
+        return summary, tables
+
+    def begins(self, workload: Workload, series: dict[str, Series]) -> Any:
+        """Return the earliest start of each job; None if jobs may not be deferred."""
+        if self.may_wait is None:
+            return None
+        if not series:
+            raise ConfigError("--may-wait needs --price or --carbon: what to wait for")
+        import numpy as np
+
+        from hpctwin.energy import cheapest_begins
+        from hpctwin.energy.prices.forecast import begins_by_forecast, parse_forecast
+        from hpctwin.model import parse_duration_s
+
+        seconds = parse_duration_s(self.may_wait)
+        if not seconds >= 0:
+            raise ConfigError(f"--may-wait is {self.may_wait!r}, it must be 0 or more")
+        one = next(iter(series.values()))
+        jobs = workload.submit_ms / 1000, workload.walltime_ms / 1000
+        bound = np.full(len(workload), seconds)
+        forecast = parse_forecast(self.forecast, one)
+        if forecast is None:
+            return cheapest_begins(*jobs, bound, one)
+        return begins_by_forecast(*jobs, bound, one, forecast)
+
+    def savings(
+        self, workload: Workload, series: dict[str, Series], begin_s: Any
+    ) -> dict[str, float]:
+        """Return the share that deferred jobs save, by forecast and by perfect knowledge.
+
+        Assumes that nodes draw the same power for the whole walltime, and that some are always
+        free.
+        """
+        if self.may_wait is None:
+            return {}
+        import numpy as np
+
+        from hpctwin.energy import cheapest_begins
+        from hpctwin.energy.prices.forecast import saving
+        from hpctwin.model import parse_duration_s
+
+        one = next(iter(series.values()))
+        jobs = workload.submit_ms / 1000, workload.walltime_ms / 1000
+        bound = np.full(len(workload), parse_duration_s(self.may_wait))
+        known = cheapest_begins(*jobs, bound, one)
+        return {
+            name: saving(begins, *jobs, workload.nodes.astype(np.float64), one)
+            for name, begins in (("delay_saving", begin_s), ("delay_saving_oracle", known))
+        }
+
+
+def _flat(name: str, text: str) -> float | Path:
+    """Return a constant number, or the path of a file.
+
+    Raises:
+        ConfigError: The number is not valid.
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        return Path(text)
+    if not 0 <= value < float("inf"):
+        raise ConfigError(f"--{name} is {text}, it must be 0 or more for each kWh, or a CSV file")
+    return value
+
+
+def costs(energy: Energy | None, series: dict[str, Series]) -> dict[str, float]:
+    """Return the cost and the emissions of the energy."""
+    found: dict[str, float] = {}
+    if energy is None:
+        return found
+    if "price" in series:
+        unit = series["price"].unit.lower() or "currency"
+        found[f"cost_{unit}"] = energy.cost(series["price"])
+    if "carbon" in series:
+        found["emissions_kg"] = energy.cost(series["carbon"]) / 1000
+    return found

@@ -1,1 +1,0 @@
-"""Output of commands: screen, files and logs."""

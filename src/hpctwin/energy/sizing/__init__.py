@@ -1,1 +1,0 @@
-"""Policies that set the number of nodes of each job."""

@@ -1,0 +1,411 @@
+"""Read clusters from files into a `Cluster`.
+
+Supported are hpctwin's YAML, platforms of SPARS and Batsim, and the list of nodes that comes with
+Alibaba's data set.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+from hpctwin.errors import ConfigError
+from hpctwin.formats.json.jobs import JsonRecord, not_read
+from hpctwin.formats.systems import read_system, system_names
+from hpctwin.model import Cluster, ReadNotes
+from hpctwin.model.arguments import check_arguments
+from hpctwin.model.files import cause
+
+__all__ = ["alibaba_nodes", "read_cluster"]
+
+_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
+
+
+def alibaba_nodes(path: Path, text: str, counts: dict[str, int]) -> dict[str, Any]:
+    """Read the nodes of Alibaba's GPU cluster of 2023 (``openb_node_list_*.csv``).
+
+    Equal nodes are a group. Groups are in the order of their first nodes. The model of a node's
+    GPUs is a feature, as pods request it.
+
+    Args:
+        path: File, for messages and the cluster's name.
+        text: Content of the file.
+        counts: Gets the columns that are not read, with the number of nodes.
+
+    Raises:
+        ConfigError: The file is no such list; the message names line and column.
+
+    Source:
+        https://github.com/alibaba/clusterdata, cluster-trace-gpu-v2023.
+    """
+    rows = csv.DictReader(io.StringIO(text))
+    if missing := [name for name in _COLUMNS if name not in (rows.fieldnames or ())]:
+        raise ConfigError(
+            f"{path}, line 1: no column {', '.join(missing)}; of lists of nodes in CSV Alibaba's of its GPU "
+            f"cluster of 2023 are read, with columns {', '.join(_COLUMNS)}; else write the machine as YAML"
+        )
+    kinds: Counter[tuple[int, int, int, str]] = Counter()
+    for row in rows:
+        where = f"{path}, line {rows.line_num}"
+        milli, mib, gpus = (_whole(row[name], name, where) for name in _COLUMNS[1:4])
+        kinds[milli, mib, gpus, (row["model"] or "").strip()] += 1
+    if not kinds:
+        raise ConfigError(f"{path}: no node in it")
+    nodes = [
+        {
+            "name": f"{model or 'cpu'}-{number}",
+            "count": count,
+            "cores": milli / 1000,
+            "memory_gb": mib / 1024,
+            "gpus": gpus,
+            "features": [model] if model else [],
+        }
+        for number, ((milli, mib, gpus, model), count) in enumerate(kinds.items())
+    ]
+    columns = dict.fromkeys(rows.fieldnames or ())
+    every = [JsonRecord(path, "a node", columns)] * kinds.total()
+    counts |= not_read("a node", every, _COLUMNS)
+    return {"name": path.stem, "nodes": nodes}
+
+
+def _whole(text: str | None, name: str, where: str) -> int:
+    said = (text or "").strip()
+    if not (said.isascii() and said.isdigit() and len(said) <= 15):
+        raise ConfigError(f"{where}, column {name}: {text!r} must be a whole number, 0 or more")
+    return int(said)
+
+
+_STATES = ("active", "switching_off", "sleeping", "switching_on")
+_OF_PROFILES = ("power", "compute_speed")
+_OF_STATES = (*_OF_PROFILES, "can_run_jobs", "transitions")
+"""Known fields of a SPARS state.
+
+``can_run_jobs`` and ``compute_speed`` are implied: in hpctwin, only active machines run jobs, at
+the speed of their DVFS profile.
+"""
+_OF_TRANSITIONS = ("state", "transition_time")
+_FOLLOWS = dict(zip(_STATES, (*_STATES[1:], _STATES[0]), strict=True))
+
+
+@check_arguments()
+def read_cluster(path: str | Path) -> Cluster:
+    """Read a cluster; the suffix of its file gives the format.
+
+    Formats are hpctwin's YAML, SPARS's ``platform.json``, Batsim's XML and Alibaba's CSV.
+    `Cluster.notes` lists the fields of the last three that are not read.
+
+    A name without a suffix is a cluster that comes with the package, if there is no such file. It
+    is also that cluster if a folder has the same name, such as one with its data set.
+
+    Raises:
+        ConfigError: The file cannot be read or is not valid; the message names node and field.
+        UnknownNameError: There is neither such a file nor such a cluster.
+    """
+    name, path = str(path), Path(path)
+    if not path.suffix and name and not name.startswith(("/", ".")):
+        known = {one.lower() for one in system_names()}
+        if not path.exists() or (path.is_dir() and name.lower() in known):
+            return read_system(name)
+    foreign = {".json": _spars, ".xml": _batsim, ".csv": alibaba_nodes}.get(path.suffix)
+    if foreign is None:
+        return Cluster.from_yaml(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not a text file") from error
+    except (OSError, ValueError) as error:  # ValueError: a path with a NUL in it
+        raise ConfigError(f"{path}: {cause(error)}") from error
+    counts: dict[str, int] = {}
+    cluster = Cluster.checked(foreign(path, text, counts), str(path))
+    return cluster.noted(ReadNotes(counts))
+
+
+def _spars(path: Path, text: str, counts: dict[str, int]) -> dict[str, Any]:
+    """Read SPARS's ``platform.json``: consecutive equal machines become a node group.
+
+    Raises:
+        ConfigError: The file is not such a file; the message names machine and field.
+    """
+    try:
+        document = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"{path}: not JSON: {error}") from error
+    machines = document.get("machines") if isinstance(document, dict) else None
+    if not isinstance(machines, list) or not machines:
+        raise ConfigError(f"{path}: no list 'machines'; is this a SPARS platform?")
+    groups: list[dict[str, Any]] = []
+    for number, machine in enumerate(machines):
+        where = f"{path}, machine {number}"
+        if not isinstance(machine, dict):
+            raise ConfigError(f"{where}: {machine!r} is not an object")
+        if machine.get("id") != number:
+            raise ConfigError(
+                f"{where}: its id is {machine.get('id')!r}, it must be {number}: machines are numbered "
+                "from 0 in the order of the list"
+            )
+        group = _spars_machine(machine, where)
+        if groups and {**groups[-1], "count": 1, "name": ""} == {**group, "name": ""}:
+            groups[-1]["count"] += 1
+        else:
+            groups.append({**group, "name": f"machines-from-{number}"})
+    states = [machine["states"] for machine in machines]
+    profiles = [one for machine in machines for one in machine["dvfs_profiles"].values()]
+    each = [state[name] for state in states for name in _STATES]
+    modes = [machine["dvfs_profiles"][machine["dvfs_mode"]] for machine in machines]
+    own = [
+        {
+            k: v
+            for k in _OF_PROFILES
+            if (v := state["active"].get(k, mode[k])) not in ("from_dvfs", mode[k])
+        }
+        for state, mode in zip(states, modes, strict=True)
+    ]
+    for what, records, known in (
+        ("the platform", [document], ("machines",)),
+        ("a machine", machines, ("id", "dvfs_profiles", "dvfs_mode", "states")),
+        ("a DVFS profile", profiles, _OF_PROFILES),
+        ("a machine's states", states, _STATES),
+        ("a state", each, _OF_STATES),
+        ("an active state, other than from_dvfs", own, ()),
+        ("a transition", [t for state in each for t in state["transitions"]], _OF_TRANSITIONS),
+    ):
+        objects = [JsonRecord(path, what, one) for one in records if isinstance(one, dict)]
+        counts |= not_read(what, objects, known)
+    return {"name": path.stem, "nodes": groups}
+
+
+def _spars_machine(machine: dict[str, Any], where: str) -> dict[str, Any]:
+    profiles = machine.get("dvfs_profiles")
+    if not isinstance(profiles, dict) or not profiles:
+        raise ConfigError(f"{where}: 'dvfs_profiles' is missing or empty")
+    modes = {
+        name: {
+            "power_w": _number(profile, "power", f"{where}, dvfs_profiles.{name}"),
+            "speed": _number(profile, "compute_speed", f"{where}, dvfs_profiles.{name}"),
+        }
+        for name, profile in profiles.items()
+    }
+    mode = machine.get("dvfs_mode")
+    if mode not in modes:
+        raise ConfigError(
+            f"{where}: dvfs_mode {mode!r} is not in dvfs_profiles: {', '.join(modes)}"
+        )
+    states = machine.get("states")
+    if not isinstance(states, dict):
+        raise ConfigError(f"{where}: 'states' is missing")
+    for name in _STATES:
+        if name not in states:
+            raise ConfigError(f"{where}: state {name!r} is missing")
+    times = {name: _exit_time(states, name, where) for name in _STATES}
+    power = {
+        name: _number(states[name], "power", f"{where}, states.{name}") for name in _STATES[1:]
+    }
+    # SPARS adds the time of the step from sleeping to switching on to that of switching on itself.
+    return {
+        "name": "",
+        "count": 1,
+        "modes": modes,
+        "mode": mode,
+        "sleep": [
+            {
+                "name": "off",
+                "power_w": power["sleeping"],
+                "switch_off": {"time": times["switching_off"], "power_w": power["switching_off"]},
+                "switch_on": {
+                    "time": times["sleeping"] + times["switching_on"],
+                    "power_w": power["switching_on"],
+                },
+            }
+        ],
+    }
+
+
+def _exit_time(states: dict[str, Any], name: str, where: str) -> float:
+    """Return the time of the transition out of a state."""
+    where = f"{where}, states.{name}"
+    transitions = states[name].get("transitions") if isinstance(states[name], dict) else None
+    if not isinstance(transitions, list) or not transitions:
+        raise ConfigError(f"{where}: no way out: 'transitions' is missing or empty")
+    for transition in transitions:
+        target = transition.get("state") if isinstance(transition, dict) else None
+        if target not in states:
+            raise ConfigError(
+                f"{where}: a transition leads to {target!r}, which is no state of this machine"
+            )
+        if target == _FOLLOWS[name]:
+            return _number(transition, "transition_time", f"{where}.transitions")
+    raise ConfigError(f"{where}: no transition to {_FOLLOWS[name]!r}")
+
+
+def _number(record: Any, field: str, where: str) -> float:
+    value = record.get(field) if isinstance(record, dict) else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ConfigError(f"{where}: {field} is {value!r}, it must be a number")
+    if not value >= 0:
+        raise ConfigError(f"{where}: {field} is {value!r}, it must not be negative")
+    return float(value)
+
+
+_OF_HOSTS = (
+    "id", "prefix", "suffix", "radical", "speed", "pstate",
+    "bw", "lat", "sharing_policy", "bb_bw", "bb_lat", "bb_sharing_policy", "loopback_bw", "loopback_lat",
+    "limiter_link", "topology", "topo_parameters", "router_id", "coordinates",
+)  # fmt: skip
+"""Attributes of a host that are known.
+
+The second half is about the network. Only jobs without communication are read; they do not use it.
+"""
+_OF_PROPERTIES = ("role", "wattage_per_state", "watt_per_state", "sleep_pstates")
+_ELEMENTS = (
+    "platform", "zone", "AS", "config", "host", "cluster", "prop",
+    "link", "link_ctn", "host_link", "backbone", "router", "route", "zoneRoute", "ASroute",
+    "bypassRoute", "bypassZoneRoute", "bypassASroute",
+)  # fmt: skip
+_FLOPS = {"f": 1.0, "kf": 1e3, "Mf": 1e6, "Gf": 1e9, "Tf": 1e12, "Pf": 1e15, "Ef": 1e18}
+
+
+def _batsim(path: Path, text: str, counts: dict[str, int]) -> dict[str, Any]:
+    """Read Batsim's XML platform: hosts and clusters with their power states.
+
+    The power states are in ``watt_per_state`` and ``sleep_pstates``. Consecutive equal hosts become
+    a node group. A power state that is not in ``sleep_pstates`` is a DVFS mode, with its speed
+    relative to the first host's at the beginning. A transition takes the time of one flop in its
+    switching state. The master host is skipped.
+
+    Raises:
+        ConfigError: The file is not such a file; the message names host and field.
+    """
+    try:
+        root = ElementTree.fromstring(text)
+    except ElementTree.ParseError as error:
+        raise ConfigError(f"{path}: not XML: {error}") from error
+    groups: list[dict[str, Any]] = []
+    hosts: list[JsonRecord] = []
+    further: list[JsonRecord] = []
+    reference: float | None = None
+    elements = [JsonRecord(path, "the platform", {one.tag: one}) for one in root.iter()]
+    for element in root.iter():
+        if element.tag not in ("host", "cluster"):
+            continue
+        name = element.get("id", "")
+        properties = {prop.get("id", ""): prop.get("value", "") for prop in element.iter("prop")}
+        if name in ("master_host", "master_host0", "cluster_master") or "master" in properties.get(
+            "role", ""
+        ):
+            continue
+        where = f"{path}, {element.tag} {name!r}"
+        count = _radical(element.get("radical", ""), where) if element.tag == "cluster" else 1
+        speeds = [_flops(speed, where) for speed in element.get("speed", "").split(",")]
+        first = int(element.get("pstate", "0"))
+        if not 0 <= first < len(speeds):
+            raise ConfigError(f"{where}: pstate is {first}, there are {len(speeds)} speeds")
+        reference = reference or speeds[first]
+        group = _batsim_host(properties, speeds, first, reference, where)
+        hosts.append(JsonRecord(path, where, element.attrib))
+        further.append(JsonRecord(path, where, properties))
+        if groups and {**groups[-1], "count": 0, "name": ""} == {**group, "count": 0, "name": ""}:
+            groups[-1]["count"] += count
+        else:
+            groups.append({**group, "name": name, "count": count})
+    if not groups:
+        raise ConfigError(
+            f"{path}: no 'host' or 'cluster' that computes; is this a Batsim platform?"
+        )
+    counts |= not_read("the platform", elements, _ELEMENTS)
+    counts |= not_read("a host", hosts, _OF_HOSTS)
+    counts |= not_read("a host's properties", further, _OF_PROPERTIES)
+    return {"name": path.stem, "nodes": groups}
+
+
+def _batsim_host(
+    properties: dict[str, str], speeds: list[float], first: int, reference: float, where: str
+) -> dict[str, Any]:
+    text = properties.get("wattage_per_state") or properties.get("watt_per_state")
+    if not text:
+        raise ConfigError(f"{where}: no property 'wattage_per_state' (or 'watt_per_state')")
+    watts = [_idle_and_busy(pair, where) for pair in text.split(",")]
+    if len(watts) != len(speeds):
+        raise ConfigError(
+            f"{where}: {len(watts)} wattages for {len(speeds)} speeds; each power state needs both"
+        )
+    sleep = []
+    used = set()
+    for triplet in filter(None, properties.get("sleep_pstates", "").split(",")):
+        try:
+            asleep, off, on = (int(number) for number in triplet.split(":"))
+        except ValueError as error:
+            raise ConfigError(
+                f"{where}: sleep_pstates has {triplet!r}, it must be three numbers such as 3:4:5"
+            ) from error
+        for number in (asleep, off, on):
+            if not 0 <= number < len(speeds):
+                raise ConfigError(
+                    f"{where}: sleep_pstates names power state {number}, there are {len(speeds)}"
+                )
+        for number in (off, on):
+            if speeds[number] <= 0:
+                raise ConfigError(
+                    f"{where}: the transition in power state {number} never ends: its speed is 0"
+                )
+        used |= {asleep, off, on}
+        sleep.append(
+            {
+                "name": f"pstate-{asleep}",
+                "power_w": watts[asleep][0],
+                "switch_off": {"time": round(1 / speeds[off], 3), "power_w": watts[off][1]},
+                "switch_on": {"time": round(1 / speeds[on], 3), "power_w": watts[on][1]},
+            }
+        )
+    if first in used:
+        raise ConfigError(f"{where}: pstate is {first}, which is a sleep or switching state")
+    modes = {
+        f"pstate-{number}": {
+            "power_w": watts[number][1],
+            "idle_w": watts[number][0],
+            "speed": speeds[number] / reference,
+        }
+        for number in range(len(speeds))
+        if number not in used
+    }
+    return {
+        "modes": modes,
+        "mode": f"pstate-{first}",
+        "sleep": sorted(sleep, key=lambda state: state["switch_on"]["time"]),
+    }
+
+
+def _idle_and_busy(text: str, where: str) -> tuple[float, float]:
+    """Return the wattages of ``idle:busy``, or of ``idle:one busy core:busy``."""
+    try:
+        numbers = [float(number) for number in text.split(":")]
+    except ValueError as error:
+        raise ConfigError(f"{where}: wattage {text!r} must be numbers such as 95:190") from error
+    if any(not number >= 0 for number in numbers):
+        raise ConfigError(f"{where}: wattage {text.strip()!r} must not be negative")
+    return numbers[0], numbers[-1]
+
+
+def _flops(text: str, where: str) -> float:
+    number = text.strip().rstrip("fkMGTPE")
+    unit = text.strip()[len(number) :]
+    try:
+        return float(number) * _FLOPS[unit or "f"]
+    except (ValueError, KeyError) as error:
+        raise ConfigError(f"{where}: speed {text!r} must be such as 100Mf or 9.2f") from error
+
+
+def _radical(text: str, where: str) -> int:
+    """Return the number of hosts in a cluster's ``radical`` such as ``0-15,20``."""
+    count = 0
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        try:
+            count += int(last or first) - int(first) + 1
+        except ValueError as error:
+            raise ConfigError(f"{where}: radical {text!r} must be such as 0-15") from error
+    return count

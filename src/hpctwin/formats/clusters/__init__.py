@@ -1,1 +1,0 @@
-"""Clusters in files."""

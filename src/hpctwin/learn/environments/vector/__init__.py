@@ -1,1 +1,0 @@
-"""Many environments stepped together."""

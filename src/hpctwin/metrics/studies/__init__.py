@@ -1,1 +1,0 @@
-"""Accounts, incentives, paired comparisons, descriptions of workloads."""

@@ -1,1 +1,0 @@
-"""Requests of a workload's jobs to a cluster."""

@@ -1,1 +1,0 @@
-"""Checks of what users pass and write."""

@@ -1,1 +1,0 @@
-"""Units, node lists and other texts that people read and write."""

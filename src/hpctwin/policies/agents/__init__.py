@@ -1,1 +1,0 @@
-"""Trained agents as parts of a policy."""

@@ -1,1 +1,0 @@
-"""Checks of policies written in Python."""

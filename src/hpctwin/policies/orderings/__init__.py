@@ -1,1 +1,0 @@
-"""Orderings: which job is considered first."""

@@ -1,0 +1,181 @@
+"""Metrics and plain tables for people: names, units and better direction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from hpctwin.metrics import METRICS, Summary
+from hpctwin.model.text import format_duration
+
+__all__ = [
+    "COLUMNS",
+    "Cell",
+    "Column",
+    "Table",
+    "best_labels",
+    "column_of",
+    "format_change",
+    "format_metric",
+    "metric_name",
+    "shown_columns",
+]
+
+_SHARES = ("utilization", "availability", "loss", "share", "delayed")
+_UNITS = {"_node_s": "node-seconds", "_s": "s", "_j": "J", "_kg": "kg"}
+_NAMES = {
+    "preempted_node_s": "lost to preemption",
+    "pp": "per-processor",
+}
+"""Names in words, in addition to those of `METRICS`."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A metric as a column of a comparison.
+
+    Args:
+        key: Key in the summary.
+        header: Header of the column.
+        better: Better end of the scale; None if neither.
+        short: Header for narrow tables, if it differs.
+    """
+
+    key: str
+    header: str
+    better: Literal["low", "high"] | None
+    short: str = ""
+
+
+def shown_columns(summaries: Iterable[Summary]) -> list[Column]:
+    """Return the columns that at least one summary has."""
+    summaries = list(summaries)
+    return [column for column in COLUMNS if any(column.key in summary for summary in summaries)]
+
+
+def best_labels(column: Column, summaries: Mapping[str, Summary]) -> set[str]:
+    """Return the labels with a column's best value; none if all are equal.
+
+    Values with the same text in the table count as equal.
+    """
+    values = {
+        label: value
+        for label, summary in summaries.items()
+        if (value := summary.get(column.key)) is not None
+    }
+    texts = {label: format_metric(column.key, value) for label, value in values.items()}
+    if column.better is None or len(set(texts.values())) < 2:
+        return set()
+    best = min(values.values()) if column.better == "low" else max(values.values())
+    best_text = format_metric(column.key, best)
+    return {label for label, text in texts.items() if text == best_text}
+
+
+def format_metric(key: str, value: float | int | str | None) -> str:
+    """Return a value with its unit, such as ``3.4 h`` or ``84.2 %``; ``–`` for None.
+
+    Texts are returned as they are.
+    """
+    if value is None:
+        return "–"
+    if isinstance(value, str):
+        return value
+    unit = _unit(key)
+    if unit == "node-seconds":
+        return f"{value / 3600:,.1f} node-hours"
+    if unit == "s":
+        return format_duration(value)
+    if unit == "J":
+        kwh = value / 3.6e6
+        return f"{kwh:,.1f} kWh" if abs(kwh) < 10_000 else f"{kwh / 1000:,.1f} MWh"
+    if unit == "kg":
+        return f"{value:,.1f} kg"
+    if key.startswith(_SHARES) or key.endswith(_SHARES):
+        return f"{value * 100:.1f} %"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if "fairness" in key:
+        return f"{value:.3f}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def _unit(key: str) -> str:
+    """Return the unit of a metric; metrics outside `METRICS` have it in their name."""
+    if key in METRICS:
+        return METRICS[key].unit
+    return next((unit for suffix, unit in _UNITS.items() if key.endswith(suffix)), "")
+
+
+def format_change(key: str, change: float) -> str:
+    """Return a difference of two values of a metric with its sign; for shares in points."""
+    sign = "+" if change > 0 else "−" if change < 0 else ""
+    text = format_metric(key, abs(change))
+    return sign + (f"{text.removesuffix(' %')} pts" if text.endswith(" %") else text)
+
+
+def metric_name(key: str) -> str:
+    """Return a metric's name in words: ``mean wait``, ``p95 bounded slowdown``."""
+    if key in METRICS and METRICS[key].label:
+        return METRICS[key].label
+    if key in _NAMES:
+        return _NAMES[key]
+    if key.startswith("jobs_"):
+        return f"jobs {key.removeprefix('jobs_').replace('_', ' ')}"
+    key = key.removesuffix("_currency")  # a price without a currency
+    words = key.removesuffix("_s").removesuffix("_j").removesuffix("_kg").split("_")
+    return " ".join(_NAMES.get(word, word) for word in words)
+
+
+def column_of(key: str) -> Column:
+    """Return the column of a metric."""
+    metric = METRICS[key]
+    return Column(key, metric.header or metric_name(key), metric.better, metric.short)
+
+
+COLUMNS = (
+    *(column_of(key) for key, metric in METRICS.items() if metric.main),
+    Column("engine_ms", "engine ms", None),
+)
+
+
+Cell = str | tuple[str, str]
+"""Text of a cell; or the text and the published value."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table to print.
+
+    Args:
+        heads: Column headers.
+        rows: Cells, as many per row as headers.
+        title, caption: Texts above and below the table.
+        words: Number of columns of words at the left; the other columns are numbers.
+        marked: Highlighted rows.
+    """
+
+    heads: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    title: str = ""
+    caption: str = ""
+    words: int = 1
+    marked: frozenset[int] = frozenset()
+
+    @classmethod
+    def turned(
+        cls, columns: Mapping[str, Mapping[str, Any]], lines: Sequence[tuple[str, str, float, str]]
+    ) -> Table:
+        """Return metrics as rows and their subjects as columns; empty rows are skipped.
+
+        Args:
+            columns: Metrics by subject.
+            lines: For each metric its label, key, factor and format.
+        """
+        rows = []
+        for label, key, factor, form in lines:
+            values = [one.get(key) for one in columns.values()]
+            if any(value is not None for value in values):
+                cells = ["" if value is None else format(factor * value, form) for value in values]
+                rows.append([label, *cells])
+        return cls(["", *columns], rows)

@@ -1,1 +1,0 @@
-"""Figures of energy, cooling and calibration."""

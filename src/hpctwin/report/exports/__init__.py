@@ -1,1 +1,0 @@
-"""Exports of runs for other programs."""

@@ -1,1 +1,0 @@
-"""Why a job started when it did."""

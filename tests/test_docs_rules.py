@@ -1,0 +1,250 @@
+"""The page on compatibility names each rejected combination, and no other is rejected."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpctwin import Cluster, Workload
+from hpctwin.energy import Orders
+from hpctwin.errors import ConfigError
+from hpctwin.model import PowerCap
+from hpctwin.model.workload.jobs import NODE_W, Usage
+from hpctwin.policies import make_policy
+from hpctwin.simulation import refusals
+from hpctwin.simulation.refusals import (
+    check_forecasts,
+    check_present,
+    check_streamed,
+    check_together,
+)
+from hpctwin.simulation.refusals.refusal import Refusal
+from hpctwin_sizing import refusals as sized
+
+PAGE = Path(__file__).parent.parent / "docs/reference/rules/compatibility.md"
+ROWS = [
+    cells.split(" | ")[0]
+    for cells in re.findall(r"^\| (.*) \|$", PAGE.read_text(), re.MULTILINE)
+    if not cells.startswith("rejected |")
+]
+
+Case = Callable[[], None]
+
+
+def jobs(**columns: Any) -> Workload:
+    """Two jobs with some columns."""
+    return Workload.build(submit_s=[0, 0], runtime_s=[10, 10], nodes=[1, 1], **columns)
+
+
+def cluster(group: dict[str, Any] | None = None, **settings: Any) -> Cluster:
+    """Four nodes with some settings of their group and of the cluster."""
+    nodes = [{"name": "n", "count": 4, **(group or {})}]
+    return Cluster.model_validate({"nodes": nodes, **settings})
+
+
+POWER: dict[str, Any] = {"modes": {"base": {"power_w": 300, "idle_w": 100}}}
+STEP = {"time": 10, "power_w": 100}
+OFF = {"name": "off", "power_w": 5, "switch_off": STEP, "switch_on": STEP}
+SLEEP = POWER | {"sleep": [OFF]}
+DEEP = POWER | {"sleep": [OFF, OFF | {"name": "deep", "power_w": 1}]}
+PARTS: dict[str, Any] = {"components": {"cpu": {"count": 1, "idle_w": 50, "max_w": 200}}}
+CORES = {"cores": 8}
+TIERS = {"partitions": [{"name": "low", "default": True}, {"name": "high"}]}
+REQUEUE = TIERS | {"preemption": {"partitions": {"high": {"tier": 2}}}}
+SUSPEND = TIERS | {"preemption": {"mode": "suspend", "partitions": {"high": {"tier": 2}}}}
+BY_DAY = "2kW,22:00-06:00=3kW"
+LOWER = PowerCap(2000.0, lower_modes=True)
+MINUTES = [{"user": "ann", "minutes": {"nodes": 10}}]
+SHARED = {"chunks": {"tasks": [1, 1]}}
+OUTSIDE = "fcfs+outside"
+
+
+def switch(view: Any) -> Orders:
+    """A control function."""
+    return Orders()
+
+
+def always(
+    at: Cluster, text: str = "fcfs+easy", work: Workload | None = None, **parts: Any
+) -> Case:
+    return lambda: check_together(at, make_policy(text, **parts), work or jobs())
+
+
+def with_sizing(at: Cluster, text: str = OUTSIDE, work: Workload | None = None) -> Case:
+    return lambda: sized.check_sized(at, make_policy(text), work or jobs())
+
+
+def in_stream(
+    at: Cluster,
+    text: str = "fcfs+easy",
+    work: Workload | None = None,
+    labelled: bool = True,
+    power: Any = None,
+    **options: Any,
+) -> Case:
+    return lambda: check_streamed(
+        at, make_policy(text, power=power), work or jobs(), options, labelled=labelled
+    )
+
+
+def forecast(at: Cluster, text: str = "fcfs+easy", **parts: Any) -> Case:
+    return lambda: check_forecasts(at, make_policy(text, **parts), jobs())
+
+
+def drawn() -> Workload:
+    return jobs(usage={NODE_W: Usage.traces([[300.0], [300.0]], 9)}, **SHARED)
+
+
+def mixed() -> Workload:
+    chunks = {"tasks": [1, 1], "exclusive": [1, 0]}
+    return jobs(chunks=chunks, more_tasks=["1:cores=2", None])
+
+
+CASES: dict[str, Sequence[Case]] = {
+    "a power policy that switches nodes, without a power model": [
+        always(cluster(), "fcfs~psus:1h")
+    ],
+    "a power policy with a timeout, without sleep states": [always(cluster(POWER), "fcfs~psus:1h")],
+    "`psas-ipm` with `pushdown`": [always(cluster(SLEEP), "fcfs+pushdown~psas-ipm:1h")],
+    "`spars-auto` or `spars-ipm` with a backfill": [
+        always(cluster(SLEEP), f"fcfs+easy~{name}:1h") for name in ("spars-auto", "spars-ipm")
+    ],
+    "`spars-ipm` with a placement": [always(cluster(SLEEP), "fcfs+none@best-fit~spars-ipm:1h")],
+    "`spars-ipm` with several node groups or sleep states": [
+        always(cluster(DEEP), "fcfs+none~spars-ipm:1h")
+    ],
+    "a power cap by time of day with `psus` or `psas-auto`": [
+        always(cluster(SLEEP, cap=BY_DAY), f"fcfs~{name}:1h") for name in ("psus", "psas-auto")
+    ],
+    "`fewest-switches` or `whole-blocks` without `switches`": [
+        always(cluster(CORES), f"@{name}", jobs(**SHARED))
+        for name in ("fewest-switches", "whole-blocks")
+    ],
+    "`cleanup` with a power model": [always(cluster(POWER, cleanup=30))],
+    "`cleanup` with the backfill `outside`": [always(cluster(cleanup=30), OUTSIDE)],
+    "a cap with lower modes, with a control function": [
+        always(cluster(SLEEP, cap=LOWER), power=switch)
+    ],
+    "the backfill `outside`, shared": [always(cluster(CORES), OUTSIDE, jobs(**SHARED))],
+    "the placement `random`, shared": [always(cluster(CORES), "@random", jobs(**SHARED))],
+    "`spars-auto` or `spars-ipm`, shared": [
+        always(cluster(SLEEP | CORES), f"fcfs+none~{name}:1h", jobs(**SHARED))
+        for name in ("spars-auto", "spars-ipm")
+    ],
+    "a cluster without `cores`": [always(cluster(), work=jobs(**SHARED))],
+    "recorded node power, shared, with `components`": [
+        always(cluster(PARTS | CORES), work=drawn())
+    ],
+    "`fewest-switches`, `fragmentation`, `round-robin`, `tightest-run`, `weight`": [
+        always(cluster(), f"@{name}")
+        for name in ("fewest-switches", "fragmentation", "round-robin", "tightest-run", "weight")
+    ],
+    "preemption with other backfills": [
+        always(cluster(**REQUEUE), f"fcfs+{name}") for name in ("conservative", "pbs", "pack")
+    ],
+    "preemption with `cleanup`": [always(cluster(cleanup=30, **REQUEUE))],
+    "preemption with a power model": [always(cluster(POWER, **REQUEUE))],
+    "suspension with node failures": [
+        always(cluster(failures={"mtbf": 1e6, "mttr": 60}, **SUSPEND))
+    ],
+    "suspension with limits of `minutes`, or with `safe`": [
+        always(cluster(limits=MINUTES, **SUSPEND))
+    ],
+    "suspension of exclusive jobs with several kinds of tasks": [
+        always(cluster(CORES, **SUSPEND), work=mixed())
+    ],
+    "preemption or checkpoints": [with_sizing(cluster(**REQUEUE))],
+    "a backfill": [with_sizing(cluster(), "fcfs+easy")],
+    "`psas-ipm` or a control function": [
+        with_sizing(cluster(SLEEP), f"{OUTSIDE}~psas-ipm:1h"),
+    ],
+    "`cleanup`, sized": [with_sizing(cluster(cleanup=30))],
+    "a power cap": [with_sizing(cluster(POWER, cap="2kW"))],
+    "limits": [with_sizing(cluster(limits=MINUTES))],
+    "maintenance": [with_sizing(cluster(reservations=[{"name": "m", "start": 0, "end": 1}]))],
+    "nodes of other speeds": [with_sizing(cluster({"speed": 2}))],
+    "jobs that ask for tasks": [with_sizing(cluster(CORES), work=jobs(**SHARED))],
+    "recorded use of nodes": [
+        with_sizing(cluster(), work=jobs(usage={NODE_W: Usage.traces([[300.0], [300.0]], 9)}))
+    ],
+    "cluster-wide resources": [
+        with_sizing(cluster(resources={"l": 4}), work=jobs(resources={"l": [1, 0]}))
+    ],
+    "preemption or checkpoints, streamed": [in_stream(cluster(**REQUEUE))],
+    "a sizing": [in_stream(cluster(), sizing=lambda view: None)],
+    "`expected_s`, `risk` or `begin_s`": [
+        in_stream(cluster(), **{name: [1, 1]}) for name in ("expected_s", "risk", "begin_s")
+    ],
+    "`log`": [in_stream(cluster(), log=True)],
+    "orderings that use labels, with an unlabeled source": [
+        in_stream(cluster(), "fairshare", labelled=False)
+    ],
+    "fair shares of kind `tree`": [in_stream(cluster(fairshare={"kind": "tree"}), "fairshare")],
+    "backfills with lists of all jobs": [in_stream(cluster(), "fcfs+pushdown")],
+    "control functions, lower modes": [
+        in_stream(cluster(SLEEP), power=switch),
+        in_stream(cluster(POWER, cap=LOWER)),
+    ],
+    "a power cap by time of day": [in_stream(cluster(POWER, cap=BY_DAY))],
+    "`components` of nodes": [in_stream(cluster(PARTS))],
+    "`fragmentation`": [in_stream(cluster(CORES), "@fragmentation", jobs(**SHARED))],
+    "forecasts with preemption or checkpoints": [forecast(cluster(**REQUEUE))],
+    "forecasts with `pushdown`": [forecast(cluster(), "fcfs+pushdown")],
+    "forecasts with a control function or lower modes": [
+        forecast(cluster(SLEEP), power=switch),
+        forecast(cluster(POWER, cap=LOWER)),
+    ],
+    "a start with running jobs, with suspension": [lambda: check_present(cluster(**SUSPEND))],
+}
+
+
+def place_of(error: ConfigError) -> tuple[str, int]:
+    """Return which entry of a table of refusals, or which line of code, raised an error."""
+    frame = error.__traceback__
+    assert frame is not None
+    while frame.tb_next is not None:
+        frame = frame.tb_next
+    refusal = frame.tb_frame.f_locals.get("refusal")
+    code = refusal.holds.__code__ if isinstance(refusal, Refusal) else None
+    if code is None:
+        return Path(frame.tb_frame.f_code.co_filename).name, frame.tb_lineno
+    return Path(code.co_filename).name, code.co_firstlineno
+
+
+def places() -> set[tuple[str, int]]:
+    """Return all places that reject a combination: entries of tables, and statements ``raise``."""
+    found = set()
+    for path in (*Path(refusals.__file__).parent.glob("*.py"), Path(sized.__file__)):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Raise):
+                found.add((path.name, node.lineno))
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Refusal":
+                found.add((path.name, node.args[0].lineno))
+    return found
+
+
+def raised(case: Case) -> tuple[str, int]:
+    with pytest.raises(ConfigError) as error:
+        case()
+    return place_of(error.value)
+
+
+def test_each_row_is_a_case() -> None:
+    assert sorted(CASES) == sorted(ROWS)
+
+
+@pytest.mark.parametrize("row", CASES)
+def test_a_combination_on_the_page_is_rejected(row: str) -> None:
+    for case in CASES[row]:
+        raised(case)
+
+
+def test_no_other_combination_is_rejected() -> None:
+    made = {raised(case) for cases in CASES.values() for case in cases}
+    in_refuse = {one for one in places() if one[0] == "refusal.py"}
+    assert places() - made - in_refuse == set()
