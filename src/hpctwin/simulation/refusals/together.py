@@ -157,14 +157,6 @@ INTERRUPTED = (
             "checkpoints"
         ),
     ),
-    Refusal(
-        lambda c, p: c.has_power,
-        lambda c, p: (
-            f"cluster {c.name!r}: jobs preempt others or go on from checkpoints, which is not simulated "
-            "together with what nodes draw; leave 'modes' of the node groups out, or preemption and "
-            "checkpoints"
-        ),
-    ),
 )
 """Combinations rejected if jobs preempt others, or continue from checkpoints."""
 
