@@ -317,7 +317,7 @@ class SharedPreemptingSimulation(PreemptingSimulation, SharedSimulation):
     def prepare(self, workload: Workload) -> None:
         SharedSimulation.prepare(self, workload)
         PreemptingSimulation.prepare(self, workload)
-        self.speeds: dict[Job, Fraction] = {}  # of those that have left
+        self.last_speed: dict[Job, Fraction] = {}  # of those that have left
 
     def pools_of(self, job: Job) -> set[int]:
         return {self.pool_of[node] for node in self.on[job]}
@@ -329,11 +329,11 @@ class SharedPreemptingSimulation(PreemptingSimulation, SharedSimulation):
         return len(set(self.on[job]) & set(self.would_get))
 
     def vacate(self, job: Job) -> None:
-        self.speeds[job] = self.speed_of(job)
+        self.last_speed[job] = self.speed_of(job)
         super().vacate(job)
 
     def speed_of(self, job: Job) -> Fraction:
-        return super().speed_of(job) if job in self.on else self.speeds[job]
+        return super().speed_of(job) if job in self.on else self.last_speed[job]
 
     def give_after_grace(self, job: Job, plan: SharedPlan, sign: int) -> None:  # type: ignore[override]
         leaves = self.now + self.said(job, "grace")

@@ -115,13 +115,13 @@ def draw(
     here: list[tuple[Job, Tasks]],
 ) -> dict[int, float]:
     """What each job that runs on a node has of what it draws, by row, W."""
-    whole = has(cluster, node.group)
+    whole = has(cluster, node.group)[:3]  # consumables do not count
     use, hold = {}, {}
     for job, tasks in here:
         request = simulation.asked[job]
         cores, memory, gpus = (
             float(asked) / float(there) if 0 < there < ENOUGH else 0.0
-            for asked, there in zip(request.held(tasks), whole, strict=True)
+            for asked, there in zip(request.held(tasks)[:3], whole, strict=True)
         )
         use[job.row] = 1.0 if request.exclusive else min(1.0, max(cores, gpus))
         hold[job.row] = 1.0 if request.exclusive else min(1.0, max(cores, memory, gpus))
