@@ -16,6 +16,7 @@ from hpctwin.engine.state import layout
 from hpctwin.errors import SimulationError, UnknownNameError
 from hpctwin.model import MS_PER_S
 from hpctwin.simulation.lowering.power_states import node_states, speeds
+from hpctwin.simulation.lowering.preemption import writes_checkpoints
 
 if TYPE_CHECKING:
     from hpctwin.simulation.state.base import SimulationBase
@@ -61,6 +62,8 @@ def set_mode(simulation: SimulationBase, group: str, mode: str) -> None:
         raise UnknownNameError(f"mode of node group {group!r}", mode, own.modes)
     if simulation.cluster.cap is not None:
         raise SimulationError("modes cannot be set under a power cap")
+    if writes_checkpoints(simulation.workload, simulation.cluster):
+        raise SimulationError("modes cannot be set where jobs write checkpoints")
     put_into_mode(simulation, number, mode)
 
 
