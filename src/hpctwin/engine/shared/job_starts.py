@@ -121,19 +121,19 @@ def start_held(j: int, sim: Arrays) -> None:
         take_from_promises(j, sim.clock.now + sim.job[j].expected, sim)
 
 
-MANY = 512
-"""Maximum number of jobs, or of kinds of jobs, that `any_may_fit` tests."""
+MANY_KINDS = 512
+"""Maximum number of kinds of jobs for which `any_may_fit` tests jobs or kinds."""
 
 
 @jit
 def count_waiting(sim: Arrays) -> None:
     """Count the pending jobs of each kind if `any_may_fit` tests kinds.
 
-    It keeps counts that add up to the queue. They do not after the queue was sorted again, or if
+    Counts that add up to the queue are right. They do not after the queue was sorted again, or if
     it was made elsewhere.
     """
     kinds = len(sim.tried)
-    if kinds > MANY or kinds >= sim.clock.queued:
+    if kinds > MANY_KINDS or kinds >= sim.clock.queued:
         return
     total = 0
     for kind in range(kinds):
@@ -148,16 +148,16 @@ def count_waiting(sim: Arrays) -> None:
 
 @jit
 def any_may_fit(sim: Arrays) -> bool:
-    """Return whether a pending job may fit what is free now.
+    """Return whether any pending job may fit what is free now.
 
-    It tests all jobs, or all kinds of jobs if there are fewer. If none may fit, no pass needs to
-    check the jobs one by one.
+    It tests each kind of job, or each job if there are fewer of them. If none may fit, no pass
+    needs to check all jobs.
     """
-    by_kind = len(sim.tried) < sim.clock.queued
-    size = min(len(sim.tried), sim.clock.queued)
-    if size > MANY:
+    kinds = len(sim.tried)
+    if kinds > MANY_KINDS:
         return True
-    for i in range(size):
+    by_kind = kinds < sim.clock.queued
+    for i in range(min(kinds, sim.clock.queued)):
         kind = i if by_kind else sim.job[sim.queue[i]].kind
         waits = sim.tried[i].waiting > 0 if by_kind else sim.state[sim.queue[i]].phase == WAITING
         if waits and may_fit(kind, sim):
