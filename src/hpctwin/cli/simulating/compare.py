@@ -21,7 +21,7 @@ from hpctwin.cli.options import (
     WindowOptions,
     within,
 )
-from hpctwin.cli.simulating.live_output import inputs_of
+from hpctwin.cli.simulating.run_options import inputs_of
 from hpctwin.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -241,7 +241,7 @@ class _Asked:
         import numpy as np
 
         from hpctwin.cli.output import note_classes, note_rejected
-        from hpctwin.cli.simulating.external_scheduler import planned_s, rewarded_jobs
+        from hpctwin.cli.simulating.run_options import planned_s, rewarded_jobs
         from hpctwin.cli.simulating.simulate import breakdown_rows
         from hpctwin.metrics import unfair_delay
         from hpctwin.model.text import counted

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,9 +14,6 @@ import polars as pl
 
 from hpctwin import metrics
 from hpctwin.attributes import kept
-from hpctwin.energy.accounts.accounting import Energy
-from hpctwin.energy.accounts.shared_energy import energy_of
-from hpctwin.energy.power.modes import split_log, time_by_mode
 from hpctwin.engine.operations.job_history import course_of, submitted_ms
 from hpctwin.engine.operations.power_control import past_states, spent_ms, spent_since_end_ms
 from hpctwin.engine.operations.transfer import are_suspended, begun_ms, paused_ms, started_ms
@@ -27,6 +24,9 @@ from hpctwin.metrics.summary import RunningSummary
 from hpctwin.model import MS_PER_S, Category, State, Workload
 from hpctwin.model.columns import known_seconds
 from hpctwin.simulation.state.base import SimulationBase
+
+if TYPE_CHECKING:
+    from hpctwin.energy.accounts.accounting import Energy
 
 __all__ = [
     "Course",
@@ -138,6 +138,8 @@ def energy_so_far(simulation: SimulationBase, jobs: pl.DataFrame, node_map: pl.D
         jobs: Table of its jobs.
         node_map: Nodes of the jobs; if jobs share nodes, with the shares they used and held.
     """
+    from hpctwin.energy.accounts.shared_energy import energy_of
+
     sim, cluster, workload = simulation.state, simulation.cluster, simulation.workload
     spent = spent_ms(sim)
     end_ms = int(sim.clock.now)
@@ -154,6 +156,8 @@ def energy_so_far(simulation: SimulationBase, jobs: pl.DataFrame, node_map: pl.D
             log[3] = np.minimum(log[3], end_ms)
     spent = spent[: 2 + 3 * cluster.depths]
     if changes:
+        from hpctwin.energy.power.modes import split_log, time_by_mode
+
         spent = time_by_mode(cluster, changes, spent)
         log = None if log is None else split_log(cluster, changes, log)
     return energy_of(

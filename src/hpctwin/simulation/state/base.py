@@ -52,8 +52,7 @@ from hpctwin.simulation.state.arguments import (
     expected_ms,
     risks,
 )
-from hpctwin.simulation.state.engine_feed import EngineFeed, Once
-from hpctwin.simulation.state.inspection import Sized
+from hpctwin.simulation.state.engine_feed import EngineFeed, Once, Sized
 
 if TYPE_CHECKING:
     from hpctwin.engine.compile.jit import Kernel
