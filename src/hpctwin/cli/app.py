@@ -8,15 +8,28 @@ import sys
 import threading
 from contextlib import suppress
 from importlib import metadata
-from typing import NoReturn
+from typing import Annotated, NoReturn
 
 from cyclopts import App, CycloptsError, Parameter
 
 from hpctwin._version import __version__
 from hpctwin.cli.option_values import read_value
-from hpctwin.errors import HpctwinError, exit_code_of
+from hpctwin.errors import ConfigError, HpctwinError, exit_code_of
 
 __all__ = ["app", "main"]
+
+
+def _missing_command(*words: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> None:
+    """Name the package that provides this command: `pip install hpctwin-papers`.
+
+    Args:
+        words: Further words of the command; ignored.
+    """
+    raise ConfigError(
+        "experiment and incentives need hpctwin-papers, which is not installed: "
+        "pip install hpctwin-papers"
+    )
+
 
 app = App(
     name="hpctwin",
@@ -62,7 +75,7 @@ for name, target, summary in (
     ("system", "data.cluster:system_app", "The machines that come with the package."),
     (
         "accounts",
-        "data.accounts:accounts_command",
+        "simulating.report:accounts_command",
         "Show what users or accounts used, over several runs.",
     ),
     ("signal", "data.signal:signal_app", "Fetch prices and carbon intensities of the grid."),
@@ -105,7 +118,7 @@ for plugin in metadata.entry_points(group="hpctwin.commands"):
         )
 for name in ("experiment", "incentives"):
     if name not in app:
-        app.command("hpctwin.cli.missing:missing_command", name=name, show=False)
+        app.command(_missing_command, name=name, show=False)
 
 app.register_install_completion_command()
 
