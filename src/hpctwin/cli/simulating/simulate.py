@@ -139,13 +139,15 @@ def simulate_command(
         note_rejected,
     )  # fmt: skip
     from hpctwin.cli.plugins import option_from
-    from hpctwin.cli.simulating.external_scheduler import (
+    from hpctwin.cli.simulating.run_options import (
         backfill_of,
         check_alone,
         driven,
+        every_seconds,
+        inputs_of,
         planned_s,
+        writing,
     )
-    from hpctwin.cli.simulating.live_output import every_seconds, inputs_of, writing
     from hpctwin.errors import ConfigError
     from hpctwin.model.text import progress_bar
     from hpctwin.policies import make_policy, parse_policy
