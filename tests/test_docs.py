@@ -5,6 +5,7 @@ from __future__ import annotations
 import configparser
 import json
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
@@ -22,6 +23,8 @@ from hpctwin.facility import Facility
 from hpctwin.rms.records.events import event_schema
 from hpctwin.twin.settings.config import TwinConfig, config_schema
 from tests.conftest import lacking
+from tests.example_slurm import write_commands
+from tests.tutorial import Reader
 
 ROOT = Path(__file__).parent.parent
 PAGES = [
@@ -38,9 +41,11 @@ PLAIN_TABLES = pl.Config(
     tbl_width_chars=400,
     fmt_str_lengths=100,
 )
+TUTORIALS = [ROOT / "README.md", *sorted((ROOT / "docs/get-started").glob("*.md"))]
 EXAMPLES = [
     pytest.param(page, number, id=f"{page.name}-{number}")
     for page in PAGES
+    if page not in TUTORIALS
     for number in range(len(re.findall(r"```python\n", page.read_text())))
 ]
 
@@ -78,6 +83,22 @@ def test_the_example_runs(
         exec(compile(code, str(script), "exec", dont_inherit=True), {"__name__": "example"})
     if shown and (printed := capsys.readouterr().out):
         assert cells(printed) == cells(shown)
+
+
+@pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.name)
+def test_a_reader_of_a_tutorial_sees_what_it_shows(page: Path, tmp_path: Path) -> None:
+    slurm = tmp_path / "slurm"
+    write_commands(slurm)
+    (tmp_path / "empty").mkdir()
+    Reader(tmp_path / "empty", slurm).follow(page.read_text())
+
+
+@pytest.mark.parametrize(
+    "name", ["backfilling", "cluster", "control-loop", "leases", "policy-grammar", "power-states"]
+)
+def test_a_diagram_is_the_one_that_its_script_draws(name: str) -> None:
+    drawn = runpy.run_path(str(ROOT / "docs/images/diagrams.py"))["DIAGRAMS"][name]()
+    assert drawn == (ROOT / f"docs/images/{name}.svg").read_text(), "python docs/images/diagrams.py"
 
 
 def yaml_of(page: str) -> list[str]:

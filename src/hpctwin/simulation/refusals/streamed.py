@@ -7,7 +7,6 @@ from typing import Any
 
 from hpctwin.errors import ConfigError
 from hpctwin.model import Cluster, Workload
-from hpctwin.model.workload.joining import LABELS
 from hpctwin.policies import Policy
 from hpctwin.simulation.refusals.refusal import Refusal, not_interrupted, refuse
 
@@ -101,6 +100,8 @@ def check_streamed(
         raise ConfigError("past power states are not kept of a stream; leave 'log' out")
     scores = policy.order, policy.candidates, policy.placement.score
     for score in () if labelled else filter(None, scores):
+        from hpctwin.model.workload.joining import LABELS
+
         if asked := score.reads() & {"fairshare", "usage", *LABELS}:
             raise ConfigError(
                 f"{score.label} asks for {', '.join(sorted(asked))}: of this stream it is not known which "

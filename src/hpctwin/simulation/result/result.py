@@ -314,7 +314,7 @@ def make_result(simulation: SimulationBase) -> Result:
     held, ran = _held(workload, cluster, sim, outages)
     energy = None
     if cluster.has_power:
-        from hpctwin.simulation.result.history import energy_so_far
+        from hpctwin.simulation.result.energy import energy_so_far
 
         assert ran is not None
         energy = energy_so_far(simulation, course.table, ran)

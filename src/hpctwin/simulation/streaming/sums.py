@@ -22,7 +22,8 @@ from hpctwin.simulation.result.counts import (
     of_shared_nodes,
     there,
 )
-from hpctwin.simulation.result.history import capacity_over_time, course_so_far, energy_so_far
+from hpctwin.simulation.result.energy import energy_so_far
+from hpctwin.simulation.result.history import capacity_over_time, course_so_far
 from hpctwin.simulation.result.placements import placements, shares_held
 from hpctwin.simulation.result.result import lost_so_far
 from hpctwin.simulation.running.simulation import Simulation
