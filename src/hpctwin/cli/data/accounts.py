@@ -55,6 +55,7 @@ def accounts_command(
     screen().print(plain_table((accounts.by, *heads), rows, numbers=slice(1, None)))
     if accounts.total["energy_j"] is not None:
         print(
-            "points: Fugaku points in node hours that a mean account would have drawn more (docs/how-to/accounts-and-incentives.md)"
+            "points: Fugaku points, in node-hours that a mean account would have drawn in addition "
+            "(docs/how-to/accounts-and-incentives.md)"
         )
     return 0

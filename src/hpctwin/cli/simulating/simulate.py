@@ -99,8 +99,8 @@ def simulate_command(
         placement: Placement: a name (see hpctwin policy list), or a function in a file,
             my.py:my_placement; default first-fit.
         reward: Give jobs the priorities that their accounts earned in an earlier run, as in
-            low-power:accounts.json or budget=5000:accounts.json (docs/how-to/accounts-and-incentives.md). The default
-            order is then priority.
+            low-power:accounts.json or budget=5000:accounts.json
+            (docs/how-to/accounts-and-incentives.md). The default order is then priority.
         scheduler: External scheduler instead of a policy: a program that speaks JSON lines, or the
             address of a Batsim scheduler, as in batsim:tcp://127.0.0.1:28000
             (docs/how-to/connect-an-external-scheduler.md).

@@ -352,7 +352,11 @@ def _held(
         "gpu_shares": gpu_shares(workload, cluster, sim),
         "capacity_cores": capacity_over_time(sim, outages, amounts_of_pools(sim)["cores"]),
     }
-    return held, shares_held(workload, cluster, placed) if cluster.has_power else None
+    if not cluster.has_power:
+        return held, None
+    if len(sim["beneath"]):
+        placed = placements(workload, cluster, sim, ran=True)
+    return held, shares_held(workload, cluster, placed)
 
 
 def lost_so_far(workload: Workload, sim: Sim) -> pl.DataFrame:
