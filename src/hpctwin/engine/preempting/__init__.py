@@ -3,6 +3,3 @@
 Compiled only for clusters with preemption, or if jobs write checkpoints and nodes fail. The rules
 are in docs/engine.md; `capacity_models` has the operations that backfills call.
 """
-
-PREEMPTING_PASSES = ("none", "first-fit", "easy", "slurm")
-"""Backfills that support preemption."""

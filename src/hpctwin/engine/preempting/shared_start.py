@@ -13,17 +13,29 @@ from hpctwin.engine.shared.job_starts import begin_anew, start_if_it_fits
 from hpctwin.engine.shared.suspended_jobs import expect_shared, order_by_level
 from hpctwin.engine.state.layout import RETURN, Arrays
 
-__all__ = ["begin_interrupted", "start_after_preempting"]
+__all__ = ["begin_interrupted", "expect_suspended", "return_early", "start_after_preempting"]
 
 
 @jit
 def begin_interrupted(sim: Arrays) -> None:
-    """Begin a pass; preempted jobs return cluster-wide resources when they leave."""
+    """Begin a pass without any reservations."""
+    expect_suspended(sim)
+    begin_anew(sim)
+    return_early(sim)
+
+
+@jit
+def expect_suspended(sim: Arrays) -> None:
+    """Recompute when suspended jobs resume."""
     if len(sim.beneath) > 0:
         n = list_suspended(sim)
         order_by_level(n, sim)
         expect_shared(n, sim)
-    begin_anew(sim)
+
+
+@jit
+def return_early(sim: Arrays) -> None:
+    """Return cluster-wide resources of preempted jobs to the plan when they leave."""
     if sim.asks.width == 0:
         return
     for place in range(sim.clock.run_first, sim.clock.run_end):
