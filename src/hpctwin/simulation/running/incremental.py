@@ -60,7 +60,7 @@ class OpenSimulation:
                 f"workload {workload.name!r}: jobs that depend on each other cannot be given to a "
                 "simulation one by one"
             )
-        check_forecasts(simulation.cluster, simulation.policy, workload)
+        check_forecasts(simulation.cluster, simulation.policy)
         self.simulation = simulation
         self.size = len(workload)
         self._cancel = simulation.state["job"]["cancel"].copy()

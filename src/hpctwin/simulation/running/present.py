@@ -17,7 +17,6 @@ from hpctwin.model import MS_PER_S, NEVER_MS, to_ms
 from hpctwin.simulation.lowering.cluster import pool_of_nodes
 from hpctwin.simulation.lowering.gpus import lay_running
 from hpctwin.simulation.lowering.shared_nodes import held_amounts
-from hpctwin.simulation.refusals import check_present
 from hpctwin.simulation.running.simulation import Simulation
 
 __all__ = [
@@ -69,11 +68,7 @@ def begin_at(
             job holds of each of its nodes [nodes, 3 + consumables]. None if the job has its nodes
             for itself.
         powers: Power states of the nodes, if they have any.
-
-    Raises:
-        ConfigError: jobs are suspended for others there.
     """
-    check_present(simulation.cluster)
     if simulation.workload.shares_nodes:
         amounts = tuple(
             held_amounts(simulation.state, simulation.cluster, nodes, part)
