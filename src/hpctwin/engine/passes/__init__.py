@@ -46,6 +46,8 @@ class Pass:
         more_rows: Number of rows of ``kept`` after those of the jobs.
         begin: ``(own, kept, state, queue)`` sets the initial state. Rows of jobs are those of the
             state's table; the queue holds the pending jobs.
+        move: ``(before, sim, place)`` moves ``own`` and ``kept`` to a simulation with other jobs, if
+            they contain rows of jobs. ``place`` is the new row of each row, -1 if its job is gone.
         entered: ``(j, sim) -> None``: a job enters the queue.
         left: ``(j, sim) -> None``: a job leaves the queue without having started.
         reserved: ``(sim) -> None``; for reservations that outlive the pass: takes them out of the
@@ -69,6 +71,7 @@ class Pass:
     kept: type | None = None
     more_rows: int = 0
     begin: Callable[[Any, Any, Any, Any], None] | None = None
+    move: Callable[[Any, Any, Any], None] | None = None
     entered: Callable[[int, Any], None] | None = None
     left: Callable[[int, Any], None] | None = None
     reserved: Callable[[Any], None] | None = None
