@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.energy.sizing.sizing import Sizing
 from hpctwin.engine.operations.clock import (
     begins,
     come_back_at,
@@ -55,6 +54,7 @@ from hpctwin.simulation.state.arguments import (
 from hpctwin.simulation.state.engine_feed import EngineFeed, Once, Sized
 
 if TYPE_CHECKING:
+    from hpctwin.energy.sizing.sizing import Sizing
     from hpctwin.engine.compile.jit import Kernel
 
 __all__ = ["SimulationBase"]
