@@ -153,8 +153,6 @@ class Result(Shown):
     def rejected_why(self) -> dict[str, int]:
         """Number of jobs that can never run on the cluster, by reason."""
         rejected = self.course.source.rejected()
-        from hpctwin.simulation.lowering.rejected_jobs import why_rejected
-
         return why_rejected(self.workload, self.cluster, rejected)
 
     @kept
