@@ -20,7 +20,6 @@ from hpctwin.model import MS_PER_S, Cluster, Workload, format_duration
 from hpctwin.model.arguments import check_arguments
 from hpctwin.model.demand import assumptions
 from hpctwin.model.text import Shown
-from hpctwin.simulation.lowering.rejected_jobs import why_rejected
 from hpctwin.simulation.result.counts import CoreCount, NodeCount, held_s
 from hpctwin.simulation.result.history import (
     Course,
@@ -160,6 +159,8 @@ class Result(Shown):
     def rejected_why(self) -> dict[str, int]:
         """Number of jobs that can never run on the cluster, by reason."""
         rejected = self.course.source.rejected()
+        from hpctwin.simulation.lowering.rejected_jobs import why_rejected
+
         return why_rejected(self.workload, self.cluster, rejected)
 
     @kept
