@@ -31,7 +31,7 @@ FILES: dict[str, tuple[type[BaseModel], str]] = {
     "A machine": (
         Cluster,
         "`--cluster FILE`, `cluster.yaml`; more in [clusters](../how-to/describe-a-cluster.md), "
-        "[energy](../energy.md) and [systems](systems.md)",
+        "[power](../how-to/power-price-and-carbon.md) and [systems](systems.md)",
     ),
     "A policy": (PolicyFile, "`-p FILE`, `policy.yaml`; more in [policies](policies.md)"),
     "Columns of a table": (

@@ -163,10 +163,14 @@ class Simulation(Events):
         nodes = self.machine.cluster.nodes
         return min(exact(nodes[self.machine.pools[pool].group].speed) for pool in job.split)
 
+    def ran(self, job: Job) -> int:
+        """For how long a running job has run, ms; not while it was suspended."""
+        return job.ran if job.suspended else max(self.now - job.start, 0) - job.paused
+
     def set_end(self, job: Job, since: int, work: Fraction) -> None:
         """A job with so much work left at a time, ms at speed 1: when will it end, and how?"""
         end = since + math.ceil(work / self.speed_of(job))
-        limit = job.start + job.walltime
+        limit = since - self.ran(job) + job.walltime
         if self.terminate and end > limit:
             job.over, job.due_state = limit, State.WALLTIME
         else:

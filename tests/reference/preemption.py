@@ -91,7 +91,7 @@ class PreemptingSimulation(Simulation):
 
     def keep(self, job: Job) -> int:
         """Remember what the last checkpoint keeps; how long that had taken."""
-        if not job.checkpoint:
+        if not job.checkpoint or job.start is None:  # it was undone before it began
             return 0
         kept = (self.now - job.start) // job.checkpoint * job.checkpoint
         job.done += int(kept * self.speed_of(job))
@@ -123,6 +123,16 @@ class PreemptingSimulation(Simulation):
 
     def set_end(self, job: Job, since: int, work: Fraction) -> None:
         super().set_end(job, since, work - job.done)
+        job.sent_back = False
+        self.end_grace(job)
+
+    def end_grace(self, job: Job) -> None:
+        """A job that is leaving goes when its grace is over, unless it ends before."""
+        if job.leaves is not None and job.due > job.leaves:
+            job.due = job.leaves
+            job.sent_back = self.said(job, "mode") == "requeue"
+            if not job.sent_back:
+                job.due_state = State.PREEMPTED
 
     def expected_end(self, job: Job) -> int:
         end = super().expected_end(job)
@@ -220,11 +230,7 @@ class PreemptingSimulation(Simulation):
                     self.sent_back_now += victim.row not in self.started
                 continue
             victim.leaves = self.now + grace
-            if victim.due > victim.leaves:
-                victim.due = victim.leaves
-                victim.sent_back = self.said(victim, "mode") == "requeue"
-                if not victim.sent_back:
-                    victim.due_state = State.PREEMPTED
+            self.end_grace(victim)
         self.end_doomed()
         return max((self.said(victim, "grace") for victim in chosen), default=0)
 
@@ -311,7 +317,7 @@ class SharedPreemptingSimulation(PreemptingSimulation, SharedSimulation):
     def prepare(self, workload: Workload) -> None:
         SharedSimulation.prepare(self, workload)
         PreemptingSimulation.prepare(self, workload)
-        self.speeds: dict[Job, Fraction] = {}  # of those that have left
+        self.last_speed: dict[Job, Fraction] = {}  # of those that have left
 
     def pools_of(self, job: Job) -> set[int]:
         return {self.pool_of[node] for node in self.on[job]}
@@ -323,11 +329,11 @@ class SharedPreemptingSimulation(PreemptingSimulation, SharedSimulation):
         return len(set(self.on[job]) & set(self.would_get))
 
     def vacate(self, job: Job) -> None:
-        self.speeds[job] = self.speed_of(job)
+        self.last_speed[job] = self.speed_of(job)
         super().vacate(job)
 
     def speed_of(self, job: Job) -> Fraction:
-        return super().speed_of(job) if job in self.on else self.speeds[job]
+        return super().speed_of(job) if job in self.on else self.last_speed[job]
 
     def give_after_grace(self, job: Job, plan: SharedPlan, sign: int) -> None:  # type: ignore[override]
         leaves = self.now + self.said(job, "grace")

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from copy import copy, deepcopy
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 from hpctwin.model import State
@@ -66,15 +67,23 @@ class Suspending(PreemptingSimulation, ABC):
 
     def go_on(self, job: Job) -> None:
         job.suspended = False
+        job.resumed = self.now
         job.paused = self.now - job.start - job.ran
         job.due = job.over = self.now + job.remains
 
     def suspend(self, job: Job) -> None:
+        job.attempts = job.runs_until(self.now)
+        job.ran = self.ran(job)
         job.suspended = True
         job.preemptions += 1
-        job.ran = self.now - job.start - job.paused
         job.remains = job.due - self.now
         job.due = job.over = NEVER
+
+    def set_end(self, job: Job, since: int, work: Fraction) -> None:
+        super().set_end(job, since, work)
+        if job.suspended:
+            job.remains = job.due - self.now
+            job.due = job.over = NEVER
 
     def expected_end(self, job: Job) -> int:
         begin = job.start + job.paused
@@ -217,6 +226,10 @@ class SuspendingSimulation(Suspending):
 
 class SharedSuspendingSimulation(Suspending, SharedPreemptingSimulation):
     """A suspended job keeps what it holds, but for its cores: of these more may be held than there are."""
+
+    def go_on(self, job: Job) -> None:
+        super().go_on(job)
+        self.given[job, self.now] = self.on[job]
 
     def above(self, job: Job) -> list[Job]:
         name = self.classes[job.standing][0]

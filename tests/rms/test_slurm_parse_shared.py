@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hpctwin.rms.placement.node_capacity import Room, amounts_held
+from hpctwin.rms.node_capacity import Room, amounts_held
 from hpctwin.rms.slurm.listing.allocations import held_in_parts
 from hpctwin.rms.slurm.listing.jobs import MARK
 from hpctwin.rms.slurm.listing.parse import cluster_snapshot

@@ -91,10 +91,7 @@ def test_backfills_that_know_no_preemption_are_refused(backfill):
         Simulation(workload(), cluster(), "fcfs", backfill)
 
 
-def test_power_streams_forecasts_and_explanations_are_refused(tmp_path):
-    modes = {"name": "n", "count": 4, "modes": {"base": {"power_w": 100, "idle_w": 50}}}
-    with pytest.raises(ConfigError, match="together with what nodes draw"):
-        Simulation(workload(), cluster(nodes=[modes]))
+def test_streams_and_forecasts_are_refused(tmp_path):
     with pytest.raises(ConfigError, match="no streams where jobs preempt"):
         simulate_stream([workload()], cluster(), out=tmp_path / "out")
     with pytest.raises(ConfigError, match="no forecasts where jobs preempt"):

@@ -18,6 +18,7 @@ from hpctwin.errors import HpctwinError, exit_code_of
 
 __all__ = ["app", "main"]
 
+
 app = App(
     name="hpctwin",
     help="A digital twin for HPC batch scheduling.",
@@ -62,7 +63,7 @@ for name, target, summary in (
     ("system", "data.cluster:system_app", "The machines that come with the package."),
     (
         "accounts",
-        "data.accounts:accounts_command",
+        "simulating.report:accounts_command",
         "Show what users or accounts used, over several runs.",
     ),
     ("signal", "data.signal:signal_app", "Fetch prices and carbon intensities of the grid."),

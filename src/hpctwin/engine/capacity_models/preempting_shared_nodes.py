@@ -8,6 +8,7 @@ from hpctwin.engine.capacity_models.shared_nodes import (
     GAVE_BACK,
     alignment,
     begin_cycle,
+    begin_pass,
     earliest_start,
     fits,
     is_skipped,
@@ -21,7 +22,8 @@ from hpctwin.engine.capacity_models.shared_nodes import (
 from hpctwin.engine.compile.jit import jit
 from hpctwin.engine.preempting.eviction import resume
 from hpctwin.engine.preempting.fit_after_eviction import FITS_LATER
-from hpctwin.engine.preempting.preemptor_order import (
+from hpctwin.engine.preempting.shared_start import start_after_preempting
+from hpctwin.engine.queue.preemptor_order import (
     awaits_nodes,
     is_sorted,
     job_at,
@@ -29,10 +31,6 @@ from hpctwin.engine.preempting.preemptor_order import (
     may_preempt,
     order_jobs,
     preemptor_waits,
-)
-from hpctwin.engine.preempting.shared_start import (
-    begin_interrupted,
-    start_after_preempting,
 )
 from hpctwin.engine.shared.suspended_jobs import WAKE_SHARED as WAKE
 from hpctwin.engine.state.layout import Arrays
@@ -46,16 +44,6 @@ __all__ = [
 
 keep_order, kept_job = order_jobs, job_at
 list_startable = order_jobs
-
-
-@jit
-def begin_pass(sim: Arrays) -> None:
-    """Drop all reservations, and block nothing.
-
-    Preempted jobs leave when their grace ends.
-    """
-    begin_interrupted(sim)
-    sim.rooms.spans = 0
 
 
 @jit

@@ -8,6 +8,7 @@ from hpctwin.engine.capacity.blocked_pools import (
     hold_blocked,
     meets_block,
 )
+from hpctwin.engine.capacity.plan import plan_build
 from hpctwin.engine.capacity_models import whole_nodes
 from hpctwin.engine.capacity_models.whole_nodes import (
     alignment,
@@ -23,8 +24,8 @@ from hpctwin.engine.capacity_models.whole_nodes import (
 from hpctwin.engine.compile.jit import jit
 from hpctwin.engine.jobs.suspended_jobs import WAKE
 from hpctwin.engine.preempting import eviction
-from hpctwin.engine.preempting.eviction import build_plan, starts_or_preempts
-from hpctwin.engine.preempting.preemptor_order import (
+from hpctwin.engine.preempting.eviction import starts_or_preempts
+from hpctwin.engine.queue.preemptor_order import (
     awaits_nodes,
     is_sorted,
     job_at,
@@ -51,7 +52,7 @@ list_startable = order_jobs
 def begin_cycle(sim: Arrays) -> None:
     """Build the plan, and block nothing."""
     block_nothing(sim)
-    build_plan(sim)
+    plan_build(sim)
 
 
 begin_pass = begin_cycle

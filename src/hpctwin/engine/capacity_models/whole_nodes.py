@@ -130,35 +130,41 @@ def need_plan(sim: Arrays) -> None:
 
 
 @jit
-def fits_free(j: int, sim: Arrays) -> bool:
+def may_fit(j: int, sim: Arrays) -> bool:
     """Return whether a job fits what is free now and not blocked.
 
-    These amounts are left in ``sim.low``.
+    It is short, as passes call it for each pending job.
     """
+    pools = sim.rules.pools
+    if sim.plan_amount.width == 1:
+        return sim.job[j].nodes <= sim.stock[0].free
+    kind = sim.job[j].kind
+    nodes = 0
+    for p in range(pools):
+        if sim.eligible[kind, p] != 0 and sim.blocked[p] == 0:
+            nodes += max(ZERO, sim.stock[p].free)
+    for c in range(sim.asks.width):
+        if sim.stock[pools + c].free < sim.asks[j, c] and sim.asks[j, c] > 0:
+            return False
+    return nodes >= sim.job[j].nodes
+
+
+@jit
+def load_free(sim: Arrays) -> None:
+    """Copy to ``sim.low`` what is free now and not blocked."""
     for c in range(len(sim.low)):
         sim.low[c] = sim.stock[c].free
     for p in range(sim.rules.pools):
         if sim.blocked[p] == 1:
             sim.low[p] = 0
-    return holds(j, sim)
-
-
-@jit
-def may_fit(j: int, sim: Arrays) -> bool:
-    """Return whether a job fits what is free now.
-
-    It is short, as passes call it for each pending job.
-    """
-    if sim.plan_amount.width == 1:
-        return sim.job[j].nodes <= sim.stock[0].free
-    return fits_free(j, sim)
 
 
 @jit
 def fits(j: int, sim: Arrays) -> bool:
     """Return whether a job fits from now on; leave the least amounts in ``sim.low``."""
     if sim.plan_rows[0] == 0:
-        if not fits_free(j, sim):
+        load_free(sim)
+        if not holds(j, sim):
             return False
         if only_grows(sim):
             return True

@@ -86,7 +86,7 @@ def hooks(
     prepare([*kernels_of(found, power, shared, planned=planned, counted=counted), *needed])
     by_counting, reserved = _counted(found, counted), _reserved(found, power)
     leaving, later = found.model.kernel("GAVE_BACK"), found.model.kernel("FITS_LATER")
-    before, after = _address(found.model.kernel("WAKE")), 0
+    before, after = 0, 0
     if power is not None:
         before, after = policy_hooks.BEFORE.address, _after(power, shared).address
     return single(
@@ -111,6 +111,7 @@ def hooks(
             ("gave_back", _address(leaving)),
             ("choose", _address(shared)),
             ("fits_later", _address(later)),
+            ("wake", _address(found.model.kernel("WAKE"))),
             ("before_pass", before),
             ("after_pass", after),
         ),

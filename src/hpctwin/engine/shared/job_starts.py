@@ -23,7 +23,7 @@ from hpctwin.engine.shared.node_reservations import (
     take_off,
 )
 from hpctwin.engine.shared.placement import choose
-from hpctwin.engine.state.layout import NEVER, RETURN, TAKE, ZERO, Arrays
+from hpctwin.engine.state.layout import NEVER, RETURN, TAKE, WAITING, ZERO, Arrays
 from hpctwin.engine.state.records import Grid
 
 __all__ = [
@@ -122,20 +122,23 @@ def start_held(j: int, sim: Arrays) -> None:
 
 
 MANY_KINDS = 512
-"""Maximum number of kinds of jobs for which `any_may_fit` tests each kind."""
+"""Maximum number of kinds of jobs for which `any_may_fit` tests jobs or kinds."""
 
 
 @jit
 def count_waiting(sim: Arrays) -> None:
-    """Count the pending jobs of each kind, unless the counts add up to the queue.
+    """Count the pending jobs of each kind if `any_may_fit` tests kinds.
 
-    They do not after the queue was sorted again, or if it was made elsewhere.
+    Counts that add up to the queue are right. They do not after the queue was sorted again, or if
+    it was made elsewhere.
     """
     kinds = len(sim.tried)
+    if kinds > MANY_KINDS or kinds >= sim.clock.queued:
+        return
     total = 0
-    for kind in range(kinds if kinds <= MANY_KINDS else 0):
+    for kind in range(kinds):
         total += sim.tried[kind].waiting
-    if kinds > MANY_KINDS or total == sim.clock.queued:
+    if total == sim.clock.queued:
         return
     for kind in range(kinds):
         sim.tried[kind].waiting = 0
@@ -145,15 +148,19 @@ def count_waiting(sim: Arrays) -> None:
 
 @jit
 def any_may_fit(sim: Arrays) -> bool:
-    """Return whether a pending job of any kind may fit what is free now.
+    """Return whether any pending job may fit what is free now.
 
-    If none may, no pass needs to check all jobs.
+    It tests each kind of job, or each job if there are fewer of them. If none may fit, no pass
+    needs to check all jobs.
     """
     kinds = len(sim.tried)
     if kinds > MANY_KINDS:
         return True
-    for kind in range(kinds):
-        if sim.tried[kind].waiting > 0 and may_fit(kind, sim):
+    by_kind = kinds < sim.clock.queued
+    for i in range(min(kinds, sim.clock.queued)):
+        kind = i if by_kind else sim.job[sim.queue[i]].kind
+        waits = sim.tried[i].waiting > 0 if by_kind else sim.state[sim.queue[i]].phase == WAITING
+        if waits and may_fit(kind, sim):
             return True
     return False
 

@@ -145,7 +145,7 @@ def evaluate(
     progress: Callable[[float], None] | None = None,
     facility: Facility | None = None,
 ) -> Evaluation:
-    """Run an agent and its baselines (docs/learn.md) on the same episodes.
+    """Run an agent and its baselines (docs/how-to/train-agents.md) on the same episodes.
 
     Args:
         path: File of the agent.

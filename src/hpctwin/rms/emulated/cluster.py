@@ -31,7 +31,7 @@ from hpctwin.rms.emulated.faults import Faults, NodeFailures, with_failures
 from hpctwin.rms.emulated.life import NodeLife
 from hpctwin.rms.emulated.nodes import planned_reservations
 from hpctwin.rms.manager import Outcome
-from hpctwin.rms.placement.node_capacity import Taken
+from hpctwin.rms.node_capacity import Taken
 from hpctwin.rms.records import events as ev
 from hpctwin.rms.records.records import (
     JobRecord,

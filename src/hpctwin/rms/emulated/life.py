@@ -27,7 +27,7 @@ from hpctwin.rms.emulated.agenda import (
 from hpctwin.rms.emulated.faults import Channel, Faults
 from hpctwin.rms.emulated.nodes import NodePowers, Nodes, NodeState
 from hpctwin.rms.manager import Outcome
-from hpctwin.rms.placement.node_capacity import Taken, partition_of, parts_of
+from hpctwin.rms.node_capacity import Taken, partition_of, parts_of
 from hpctwin.rms.records import events as ev
 from hpctwin.rms.records.records import JobDependency, JobRecord, JobSpec, NodeReservation
 

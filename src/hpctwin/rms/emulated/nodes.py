@@ -15,7 +15,7 @@ from hpctwin.model.cluster.cluster import parse_nodes
 from hpctwin.model.cluster.node_group import Sleep
 from hpctwin.model.text import since
 from hpctwin.rms.emulated.agenda import NODE, Agenda
-from hpctwin.rms.placement.node_capacity import Room, Taken
+from hpctwin.rms.node_capacity import Room, Taken
 from hpctwin.rms.records import events as ev
 from hpctwin.rms.records.records import JobRecord, JobSpec, NodePower, NodeRecord, NodeReservation
 

@@ -12,7 +12,7 @@ from hpctwin.model import Cluster, Workload
 from hpctwin.model.workload.jobs import NODE_W
 from hpctwin.policies import PLACEMENTS, Policy
 from hpctwin.policies.backfills import OUTSIDE
-from hpctwin.simulation.lowering.preemption import is_interrupted, suspends
+from hpctwin.simulation.lowering.preemption import is_interrupted, suspends, writes_checkpoints
 from hpctwin.simulation.refusals.refusal import Refusal, refuse
 
 __all__ = ["check_together", "check_usage"]
@@ -158,11 +158,10 @@ INTERRUPTED = (
         ),
     ),
     Refusal(
-        lambda c, p: c.has_power,
+        lambda c, p: p.power.power_pass.scheduling is not None,
         lambda c, p: (
-            f"cluster {c.name!r}: jobs preempt others or go on from checkpoints, which is not simulated "
-            "together with what nodes draw; leave 'modes' of the node groups out, or preemption and "
-            "checkpoints"
+            f"power policy {p.power.kind!r} starts jobs itself and preempts none; use psus, psas-auto or "
+            f"psas-ipm, or remove preemption and checkpoints from cluster {c.name!r}"
         ),
     ),
 )
@@ -216,6 +215,21 @@ def check_together(cluster: Cluster, policy: Policy, workload: Workload) -> None
         _TOGETHER[about] = cluster, policy
     check_usage(cluster, workload)
     check_kept(cluster, workload)
+    check_modes(cluster, workload)
+
+
+def check_modes(cluster: Cluster, workload: Workload) -> None:
+    """Check that no mode changes while jobs run that write checkpoints.
+
+    Raises:
+        ConfigError: A cap lowers modes, and jobs write checkpoints.
+    """
+    lowers = cluster.cap is not None and cluster.cap.lower_modes
+    if lowers and writes_checkpoints(workload, cluster):
+        raise ConfigError(
+            f"cluster {cluster.name!r}: the cap lowers modes while jobs run ('lower_modes'), and the work "
+            "that a checkpoint keeps is known at one speed only; remove 'lower_modes', or checkpoints"
+        )
 
 
 def check_kept(cluster: Cluster, workload: Workload) -> None:

@@ -20,7 +20,6 @@ from hpctwin.model import MS_PER_S, Cluster, Workload, format_duration
 from hpctwin.model.arguments import check_arguments
 from hpctwin.model.demand import assumptions
 from hpctwin.model.text import Shown
-from hpctwin.simulation.lowering.rejected_jobs import why_rejected
 from hpctwin.simulation.result.counts import CoreCount, NodeCount, held_s
 from hpctwin.simulation.result.history import (
     Course,
@@ -160,6 +159,8 @@ class Result(Shown):
     def rejected_why(self) -> dict[str, int]:
         """Number of jobs that can never run on the cluster, by reason."""
         rejected = self.course.source.rejected()
+        from hpctwin.simulation.lowering.rejected_jobs import why_rejected
+
         return why_rejected(self.workload, self.cluster, rejected)
 
     @kept
@@ -352,7 +353,11 @@ def _held(
         "gpu_shares": gpu_shares(workload, cluster, sim),
         "capacity_cores": capacity_over_time(sim, outages, amounts_of_pools(sim)["cores"]),
     }
-    return held, shares_held(workload, cluster, placed) if cluster.has_power else None
+    if not cluster.has_power:
+        return held, None
+    if len(sim["beneath"]):
+        placed = placements(workload, cluster, sim, ran=True)
+    return held, shares_held(workload, cluster, placed)
 
 
 def lost_so_far(workload: Workload, sim: Sim) -> pl.DataFrame:

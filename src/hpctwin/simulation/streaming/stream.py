@@ -36,8 +36,7 @@ from hpctwin.simulation.lowering.gpus import asks_parts
 from hpctwin.simulation.lowering.rejected_jobs import why_rejected
 from hpctwin.simulation.lowering.share_tree import shares
 from hpctwin.simulation.refusals import check_streamed
-from hpctwin.simulation.running.options import SimulationOptions, spelled_out
-from hpctwin.simulation.running.simulation import Simulation
+from hpctwin.simulation.running.simulation import Simulation, SimulationOptions, spelled_out
 from hpctwin.simulation.state.arguments import as_cluster
 from hpctwin.simulation.streaming.dependencies import Past, Waits
 from hpctwin.simulation.streaming.feed import Feed, Source, feed_of

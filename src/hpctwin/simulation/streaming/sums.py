@@ -205,7 +205,7 @@ class Joules:
     def _since(self, simulation: Simulation, jobs: pl.DataFrame) -> SharedEnergy:
         """Return the energy of the jobs on nodes since the time reached."""
         workload = simulation.workload
-        placed = placements(workload, self._cluster, simulation.state)
+        placed = placements(workload, self._cluster, simulation.state, ran=True)
         later = pl.col("end_s").is_null() | (pl.col("end_s") > self._reached_s)
         placed = placed.filter(later).with_columns(
             pl.max_horizontal("start_s", pl.lit(self._reached_s)).alias("start_s")

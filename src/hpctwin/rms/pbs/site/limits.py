@@ -6,7 +6,7 @@ A placement set holds the vnodes of one ``node_group_key`` value. The sets apply
 Source:
     PBS Professional 2022.1 Administrator's Guide, "Managing resource usage by users, groups, and
     projects" and "Placement sets"; OpenPBS 23.06: a queue's key replaces the server's.
-    docs/engine.md, "One group of nodes", explains which set a job gets.
+    docs/reference/rules/limits-and-fair-share.md, "One group of nodes", explains which set a job gets.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Limits of QOS and associations in sacctmgr's output, as limits of a cluster.
 
 Source:
-    Slurm's documentation, "Resource Limits", and sacctmgr(1), 20.11 to 24.05. docs/engine.md
-    explains which of several limits counts, and what happens to a job that would break one.
+    Slurm's documentation, "Resource Limits", and sacctmgr(1), 20.11 to 24.05.
+    docs/reference/rules/limits-and-fair-share.md explains which of several limits counts, and what
+    happens to a job that would break one.
 """
 
 from __future__ import annotations
