@@ -58,6 +58,7 @@ TIERS = {"partitions": [{"name": "low", "default": True}, {"name": "high"}]}
 REQUEUE = TIERS | {"preemption": {"partitions": {"high": {"tier": 2}}}}
 SUSPEND = TIERS | {"preemption": {"mode": "suspend", "partitions": {"high": {"tier": 2}}}}
 BY_DAY = "2kW,22:00-06:00=3kW"
+FAILS = {"mtbf": 1e6, "mttr": 60}
 LOWER = PowerCap(2000.0, lower_modes=True)
 MINUTES = [{"user": "ann", "minutes": {"nodes": 10}}]
 SHARED = {"chunks": {"tasks": [1, 1]}}
@@ -148,10 +149,11 @@ CASES: dict[str, Sequence[Case]] = {
         always(cluster(**REQUEUE), f"fcfs+{name}") for name in ("conservative", "pbs", "pack")
     ],
     "preemption with `cleanup`": [always(cluster(cleanup=30, **REQUEUE))],
-    "preemption with a power model": [always(cluster(POWER, **REQUEUE))],
-    "suspension with node failures": [
-        always(cluster(failures={"mtbf": 1e6, "mttr": 60}, **SUSPEND))
+    "preemption with `spars-ipm`": [always(cluster(SLEEP, **REQUEUE), "fcfs+none~spars-ipm:1h")],
+    "checkpoints with a cap that lowers modes": [
+        always(cluster(POWER, cap=LOWER, failures=FAILS), work=jobs(checkpoint_s=[5, 5]))
     ],
+    "suspension with node failures": [always(cluster(failures=FAILS, **SUSPEND))],
     "suspension with limits of `minutes`, or with `safe`": [
         always(cluster(limits=MINUTES, **SUSPEND))
     ],
