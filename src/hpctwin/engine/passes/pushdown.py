@@ -314,7 +314,6 @@ def begin(own: Any, kept: Any, state: Any, queue: Any) -> None:
 
 PASS = Pass(
     pass_pushdown,
-    unrolled=False,
     numbers=Numbers,
     own=Own,
     kept=Push,
