@@ -61,7 +61,6 @@ class Pass:
         reservations: ``(numbers, partitions) -> jobs``: the maximum number of jobs with
             reservations, given the settings. None for any number.
         by_node: Whether it makes rounded reservations, which may be of particular nodes.
-        unrolled: Whether its loops are unrolled on whole nodes; on shared nodes they always are.
         model: Capacity model it runs with.
     """
 
@@ -81,7 +80,6 @@ class Pass:
     keeps: str = "the backfill does not let it start"
     reservations: Callable[[Mapping[str, int], int], int] | None = None
     by_node: bool = False
-    unrolled: bool = True
     model: CapacityModel = WHOLE_NODES
 
     def works_on(self, model: CapacityModel) -> bool:
@@ -97,11 +95,14 @@ class Pass:
         return int(NEVER) if self.reservations is None else self.reservations(numbers, partitions)
 
     def kernel(self, name: str) -> Kernel | None:
-        """Return the kernel of one of its functions, such as ``run``; None if it has none."""
+        """Return the kernel of one of its functions, such as ``run``; None if it has none.
+
+        Loops of a pass on whole nodes are not unrolled: it would be no faster.
+        """
         function = getattr(self, name)
         if function is None:
             return None
-        unrolled = self.unrolled or self.model.shared or name != "run"
+        unrolled = self.model.shared or name != "run"
         bound = bind(getattr(function, "py_func", function), self.model)
         return _kernel(bound, name in ("entered", "left"), unrolled)
 

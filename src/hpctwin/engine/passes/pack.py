@@ -169,7 +169,6 @@ def begin(own: Any, kept: Any, state: Any, queue: Any) -> None:
 
 PASS = Pass(
     pass_pack,
-    unrolled=False,
     numbers=Numbers,
     own=Own,
     begin=begin,

@@ -351,7 +351,6 @@ def move(before: Any, sim: Any, place: Any) -> None:
 
 PASS = Pass(
     pass_pushdown,
-    unrolled=False,
     numbers=Numbers,
     own=Own,
     kept=Push,
