@@ -9,7 +9,7 @@ import pytest
 
 from hpctwin.cli import main
 from hpctwin.errors import ConfigError
-from hpctwin.rms.site.cluster import NOT_MODELLED, TAKEN
+from hpctwin.rms.site.cluster import NOT_MODELED, IMPORTED
 from hpctwin.rms.site_import.folder import Imported, import_site
 from hpctwin.rms.slurm.listing.values import node_flags
 
@@ -325,9 +325,9 @@ def test_switches_of_nodes_that_are_down_do_not_end_the_tree(tmp_path: Path) -> 
 def test_partitions_with_whole_nodes_are_taken_over_where_all_are_so(tmp_path: Path) -> None:
     conf = f"{HEAD}{NODES}PartitionName=p Nodes=ALL OverSubscribe=EXCLUSIVE\n"
     made = imported(tmp_path / "a", slurm_conf=conf)
-    assert {s.name: s.became for s in made.site.settings}["p: OverSubscribe"] == TAKEN
+    assert {s.name: s.became for s in made.site.settings}["p: OverSubscribe"] == IMPORTED
     made = imported(tmp_path / "b", slurm_conf=conf + "PartitionName=q Nodes=n1\n")
-    assert {s.name: s.became for s in made.site.settings}["p: OverSubscribe"] == NOT_MODELLED
+    assert {s.name: s.became for s in made.site.settings}["p: OverSubscribe"] == NOT_MODELED
 
 
 def test_of_two_default_partitions_the_last_counts_and_both_are_named(tmp_path: Path) -> None:

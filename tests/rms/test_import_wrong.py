@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hpctwin.errors import ConfigError
-from hpctwin.rms.site.cluster import NOT_MODELLED
+from hpctwin.rms.site.cluster import NOT_MODELED
 from hpctwin.rms.site_import.folder import Imported, import_site
 
 CONF = (
@@ -34,7 +34,7 @@ def told(made: Imported) -> str:
     left = [
         line
         for line, s in zip(settings, made.site.settings, strict=True)
-        if s.became == NOT_MODELLED
+        if s.became == NOT_MODELED
     ]
     return "\n".join([*made.site.notes, *left])
 

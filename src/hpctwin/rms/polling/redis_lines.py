@@ -59,12 +59,14 @@ def ship(
                 pipe.execute()
             except (redis.RedisError, OSError) as error:
                 if pause_s == RETRY_S:
-                    logger.warning("Redis does not take lines, they wait: %s", type(error).__name__)
+                    logger.warning(
+                        "Redis accepts no lines, they are queued: %s", type(error).__name__
+                    )
                 stop.wait(pause_s)
                 pause_s = min(LONGEST_RETRY_S, 2 * pause_s)
                 continue
             if pause_s > RETRY_S:
-                logger.warning("Redis takes lines again")
+                logger.warning("Redis accepts lines again")
                 pause_s = RETRY_S
             sent += len(batch)
             lines.keep_place()
@@ -101,12 +103,12 @@ class RedisLines:
             )
         except (redis.RedisError, OSError) as error:
             if not self._down:
-                logger.warning("Redis gives no lines: %s", type(error).__name__)
+                logger.warning("lines cannot be read from Redis: %s", type(error).__name__)
             self._down = True
             time.sleep(min(RETRY_S, timeout_s))
             return []
         if self._down:
-            logger.warning("Redis gives lines again")
+            logger.warning("lines can be read from Redis again")
             self._down = False
         lines = []
         for _, entries in found:

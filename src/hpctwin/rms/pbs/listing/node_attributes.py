@@ -19,7 +19,7 @@ from hpctwin.errors import CommandError, FormatError
 from hpctwin.model.text import expand
 from hpctwin.rms.commands import Commands
 from hpctwin.rms.pbs.listing.output import integer, is_consumable, resources
-from hpctwin.rms.site.cluster import NO_BEARING, NOT_MODELLED, TAKEN, ListedNode, Setting
+from hpctwin.rms.site.cluster import NO_EFFECT, NOT_MODELED, IMPORTED, ListedNode, Setting
 
 __all__ = [
     "SiteResources",
@@ -285,7 +285,7 @@ def node_settings(
                 first.setdefault(key, (node, str(said)))
     made = [
         Setting(
-            f"node {node}: state", str(row.get("state", "")), where.get(f"node {node}", ""), TAKEN,
+            f"node {node}: state", str(row.get("state", "")), where.get(f"node {node}", ""), IMPORTED,
             "not in cluster.yaml",
         )
         for node, row in rows.items()
@@ -294,22 +294,22 @@ def node_settings(
     for key, (node, said) in first.items():
         resource = key.removeprefix("resources_available.")
         if key in _TAKEN:
-            became, why = (TAKEN, _TAKEN[key]) if _TAKEN[key] else (NO_BEARING, "")
+            became, why = (IMPORTED, _TAKEN[key]) if _TAKEN[key] else (NO_EFFECT, "")
         elif key != resource and resource in consumables:
-            became, why = TAKEN, "consumables"
+            became, why = IMPORTED, "consumables"
         elif key != resource and resource in keys:
-            became, why = TAKEN, "features of placement sets"
+            became, why = IMPORTED, "features of placement sets"
         elif key != resource and resource in needed:
-            became, why = TAKEN, "partitions"
+            became, why = IMPORTED, "partitions"
         elif key in _PLAIN or said.lower() == _DEFAULTS.get(key):
-            became, why = NO_BEARING, ""
+            became, why = NO_EFFECT, ""
         elif key != resource:
             became, why = (
-                NOT_MODELLED,
+                NOT_MODELED,
                 "no job asks for this resource here: nodes are chosen without it",
             )
         else:
-            became, why = NOT_MODELLED, _WHY.get(key, "an attribute of nodes that is not known")
+            became, why = NOT_MODELED, _WHY.get(key, "an attribute of nodes that is not known")
         # Names of users, and of hosts, are in no report.
         value = {"acl": "…", "status": f"physmem={resources(said).get('physmem', '')}"}.get(
             key, said

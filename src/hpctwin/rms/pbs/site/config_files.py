@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from hpctwin.errors import near
-from hpctwin.rms.site.cluster import NO_BEARING, NOT_MODELLED, TAKEN, Setting
+from hpctwin.rms.site.cluster import NO_EFFECT, NOT_MODELED, IMPORTED, Setting
 
 __all__ = [
     "PARAMETERS",
@@ -245,14 +245,14 @@ def maui_meaning(lines: Sequence[Parameter]) -> tuple[str, bool, list[Setting]]:
     settings = []
     for line in lines:
         if not line.of and line.name in taken:
-            became, why = TAKEN, taken[line.name]
+            became, why = IMPORTED, taken[line.name]
         elif _PLAIN.fullmatch(line.name):
-            became, why = NO_BEARING, ""
+            became, why = NO_EFFECT, ""
         elif re.fullmatch(r"\w*WEIGHT", line.name) and re.fullmatch(r"0+(?:\.0*)?", line.value):
-            became, why = NO_BEARING, "a weight of 0"
+            became, why = NO_EFFECT, "a weight of 0"
         else:
             known = _WHY.get(line.name)
-            became, why = NOT_MODELLED, known or "a setting of Maui or Moab without a counterpart"
+            became, why = NOT_MODELED, known or "a setting of Maui or Moab without a counterpart"
         settings.append(Setting(line.title[:80], line.value[:80], line.where, became, why))
     return f"{order}+{backfill}", whole, settings
 

@@ -17,7 +17,7 @@ from hpctwin.model import Partition
 from hpctwin.rms.pbs.listing.output import parse_duration
 from hpctwin.rms.pbs.site.config_files import Line, SchedConfig
 from hpctwin.rms.pbs.site.ordering import Meaning, NodeOrder, ordering_of
-from hpctwin.rms.site.cluster import NO_BEARING, NOT_MODELLED, TAKEN, Setting
+from hpctwin.rms.site.cluster import NO_EFFECT, NOT_MODELED, IMPORTED, Setting
 
 __all__ = [
     "Shares",
@@ -135,21 +135,21 @@ def told_of(found: Shares, fairshare: Mapping[str, Any]) -> Setting:
     """
     without = sum(not share for share in found.shares.values())
     if not fairshare:
-        told = NO_BEARING, "jobs do not go by fair share"
+        told = NO_EFFECT, "jobs do not go by fair share"
     elif "shares" not in fairshare:
-        told = NOT_MODELLED, "use is of users"
+        told = NOT_MODELED, "use is of users"
     elif without:
         told = (
-            NOT_MODELLED,
+            NOT_MODELED,
             f"{without} have no shares and never run there; here they have as much as who has least",
         )
     elif any(parent != _ROOT for parent in found.parents.values()):
         told = (
-            NOT_MODELLED,
+            NOT_MODELED,
             "each has its part of the whole tree; what its group has used is not looked at",
         )
     else:
-        told = TAKEN, "fairshare.shares"
+        told = IMPORTED, "fairshare.shares"
     return Setting("resource_group", f"{len(found.shares)} shares", found.where, *told)
 
 
@@ -345,7 +345,7 @@ def explained(
                 made.append(Setting(f"queue {key}", text[:80], at, *became))
             elif name in ("enabled", "started") and str(value).lower() != "true":
                 why = "jobs of the past ran from it"
-                made.append(Setting(f"queue {key}", str(value), "", NOT_MODELLED, why))
+                made.append(Setting(f"queue {key}", str(value), "", NOT_MODELED, why))
     return made
 
 
@@ -356,15 +356,15 @@ def _of_line(line: Line, meaning: Meaning, sched: SchedConfig) -> Setting:
         asked = line.name in ("help_starving_jobs", "max_starve") and line.value.lower() != "false"
         # PBS has no such parameters any more; pbs_sched of Torque uses them.
         asked = asked or (line.name in ("sort_by", "multi_sort") and line.value != "no_sort")
-        became, why = NOT_MODELLED if asked else NO_BEARING, line.fault
+        became, why = NOT_MODELED if asked else NO_EFFECT, line.fault
     elif sched.is_other(line):
-        became, why = NOT_MODELLED, "the policy is that of prime time, all day"
+        became, why = NOT_MODELED, "the policy is that of prime time, all day"
     elif line.prime == "none":
-        became, why = NO_BEARING, "it holds at no time"
+        became, why = NO_EFFECT, "it holds at no time"
     elif line.prime != "non_prime" and not sched.is_held(line):
-        became, why = NO_BEARING, "a later line says it anew"
+        became, why = NO_EFFECT, "a later line says it anew"
     elif line in meaning.keys:
-        became, why = NOT_MODELLED, meaning.keys[line]
+        became, why = NOT_MODELED, meaning.keys[line]
     else:
         became, why = _became(line.name, line.value, meaning)
     return Setting(line.name[:80], value[:80], line.where, became, why)
@@ -373,19 +373,19 @@ def _of_line(line: Line, meaning: Meaning, sched: SchedConfig) -> Setting:
 def _of_queue(name: str, value: str) -> tuple[str, str]:
     """Return the treatment of a queue's attribute, and why."""
     if name == "backfill_depth" and value.isdigit():
-        return TAKEN, "the partition's backfill_depth"
+        return IMPORTED, "the partition's backfill_depth"
     if name == "backfill_depth":
-        return NOT_MODELLED, "not a whole number: the server's counts"
+        return NOT_MODELED, "not a whole number: the server's counts"
     if _LIMITS.match(name):
-        return NOT_MODELLED, _why_no_limit(name)
+        return NOT_MODELED, _why_no_limit(name)
     why = _WHY.get(name.partition(".")[0])
     if (
         name == "features_required"
         or name.endswith(".neednodes")
         or name.startswith("default_chunk.")
     ):
-        return TAKEN, "partition of the nodes that have it, or what jobs ask"
-    return (NOT_MODELLED, why) if why else (NO_BEARING, "")
+        return IMPORTED, "partition of the nodes that have it, or what jobs ask"
+    return (NOT_MODELED, why) if why else (NO_EFFECT, "")
 
 
 def _of_soft_limits(sched: SchedConfig, server: Mapping[str, str]) -> tuple[str, str]:
@@ -395,14 +395,14 @@ def _of_soft_limits(sched: SchedConfig, server: Mapping[str, str]) -> tuple[str,
     soft limits (see ``set_preempt_prio`` of its sources).
     """
     if not sched.is_on("preemptive_sched", default=not sched.lines):
-        return NO_BEARING, "soft limits count where preemptive_sched is on"
+        return NO_EFFECT, "soft limits count where preemptive_sched is on"
     order = (
         server.get("preempt_prio") or sched.value("preempt_prio") or "express_queue, normal_jobs"
     )
     if "softlimits" not in order:
-        return NO_BEARING, "preempt_prio names no soft limits: who is above one is as any other"
+        return NO_EFFECT, "preempt_prio names no soft limits: who is above one is as any other"
     return (
-        NOT_MODELLED,
+        NOT_MODELED,
         "who is above a soft limit goes later and is preempted sooner, and no job is preempted",
     )
 
@@ -417,23 +417,23 @@ def _why_no_limit(name: str) -> str:
 def _became(name: str, value: str, meaning: Meaning) -> tuple[str, str]:
     """Return the treatment of a setting, and why."""
     if name in meaning.left:
-        return NOT_MODELLED, meaning.left[name]
+        return NOT_MODELED, meaning.left[name]
     if name in meaning.taken:
-        return TAKEN, meaning.taken[name]
+        return IMPORTED, meaning.taken[name]
     if name in _OF_FAIR_SHARE and "fair_share" not in meaning.taken:
-        return NO_BEARING, "jobs do not go by fair share"
+        return NO_EFFECT, "jobs do not go by fair share"
     if name == "default_queue":
-        return TAKEN, "the default partition"
+        return IMPORTED, "the default partition"
     if name == "fair_share":
-        return NO_BEARING, ""
+        return NO_EFFECT, ""
     if name.startswith("resources_available"):
-        return NOT_MODELLED, _WHY["resources_available"]
+        return NOT_MODELED, _WHY["resources_available"]
     if name == "job_exclusive_on_use" and value.lower() == "true":
-        return TAKEN, "jobs have whole nodes"
+        return IMPORTED, "jobs have whole nodes"
     if name in _WHY and value.strip('"').lower() not in _PLAIN.get(name, ()):
-        return NOT_MODELLED, _WHY[name]
+        return NOT_MODELED, _WHY[name]
     if _LIMITS.match(name):
-        return NOT_MODELLED, _why_no_limit(name)
+        return NOT_MODELED, _why_no_limit(name)
     if re.match(r"\w+ (?:job_sort|preempt|sched_|backfill|only_|do_not|opt_)", name):
-        return NOT_MODELLED, "of a scheduler other than the default one"
-    return NO_BEARING, ""
+        return NOT_MODELED, "of a scheduler other than the default one"
+    return NO_EFFECT, ""

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from hpctwin.errors import ConfigError
 from hpctwin.model.files import cause
-from hpctwin.rms.site.cluster import TAKEN, Setting
+from hpctwin.rms.site.cluster import IMPORTED, Setting
 
 __all__ = [
     "Conf", "Row", "blocks", "column_of", "conf_rows", "dumped_associations", "read_conf", "row_of", "said",
@@ -90,7 +90,7 @@ def said(values: Mapping[str, Row], key: str) -> str:
 def take(values: Mapping[str, Row], key: str, what: str, settings: list[Setting]) -> None:
     """Record that a setting was imported, if it is set."""
     if key in values:
-        settings.append(values[key].setting(key, TAKEN, what))
+        settings.append(values[key].setting(key, IMPORTED, what))
 
 
 @dataclass
