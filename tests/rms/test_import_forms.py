@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hpctwin.rms.site.cluster import NOT_MODELED, IMPORTED
+from hpctwin.rms.site.cluster import IMPORTED, NOT_MODELED
 from hpctwin.rms.site_import.folder import Imported, import_site, pseudonyms
 from hpctwin.rms.slurm.listing.parse import settings
 from hpctwin.rms.slurm.site.recognition import live_command

@@ -10,7 +10,7 @@ import pytest
 from hpctwin.errors import ConfigError
 from hpctwin.policies import parse_policy
 from hpctwin.rms.pbs.site.recognition import pbsnodes_text
-from hpctwin.rms.site.cluster import NO_EFFECT, NOT_MODELED, IMPORTED
+from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED
 from hpctwin.rms.site_import.folder import Imported, import_site, pseudonyms
 
 STATUS = (
@@ -239,7 +239,7 @@ PBS_ATTRIBUTES = (
 MODELED = {
     "state", "np", "properties", "status", "gpus", "queue", "sharing", "Priority", "pcpus",
 }  # fmt: skip
-NOT_MODELED = {
+KEYS_NOT_MODELED = {
     "power_state", "num_node_boards", "numa_board_str", "numa_gpu_node_str", "mics", "TTL", "acl",
     "no_multinode_jobs", "max_running", "max_user_run", "max_group_run", "provision_enable", "current_aoe",
     "power_provisioning", "poweroff_eligible", "partition", "maintenance_jobs",
@@ -263,7 +263,9 @@ def test_each_attribute_of_a_node_is_read_and_has_one_place_in_the_report(tmp_pa
     made = site(tmp_path, a=text_of({"n1": row}))
     assert list(made.files.values()) == ["pbsnodes"]
     assert sum(group.count for group in made.site.cluster.nodes) == 1
-    expected = NOT_MODELED if name in NOT_MODELED else IMPORTED if name in MODELED else NO_EFFECT
+    expected = (
+        NOT_MODELED if name in KEYS_NOT_MODELED else IMPORTED if name in MODELED else NO_EFFECT
+    )
     assert became(made, f"node n1: {name}")[0] == expected
 
 

@@ -19,7 +19,7 @@ from hpctwin.errors import CommandError, FormatError
 from hpctwin.model.text import expand
 from hpctwin.rms.commands import Commands
 from hpctwin.rms.pbs.listing.output import integer, is_consumable, resources
-from hpctwin.rms.site.cluster import NO_EFFECT, NOT_MODELED, IMPORTED, ListedNode, Setting
+from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED, ListedNode, Setting
 
 __all__ = [
     "SiteResources",

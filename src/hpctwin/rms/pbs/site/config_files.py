@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from hpctwin.errors import near
-from hpctwin.rms.site.cluster import NO_EFFECT, NOT_MODELED, IMPORTED, Setting
+from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED, Setting
 
 __all__ = [
     "PARAMETERS",

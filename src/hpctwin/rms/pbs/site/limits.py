@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from hpctwin.formats.accounting.pbs_accounting import Accounts
 from hpctwin.model.requests.chunks import GROUP
 from hpctwin.rms.pbs.listing.output import memory_gb
-from hpctwin.rms.site.cluster import NO_EFFECT, NOT_MODELED, IMPORTED, Setting
+from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED, Setting
 
 __all__ = ["PlacementSets", "SiteLimits", "placement_sets", "site_limits"]
 

@@ -17,7 +17,7 @@ from hpctwin.model import Partition
 from hpctwin.rms.pbs.listing.output import parse_duration
 from hpctwin.rms.pbs.site.config_files import Line, SchedConfig
 from hpctwin.rms.pbs.site.ordering import Meaning, NodeOrder, ordering_of
-from hpctwin.rms.site.cluster import NO_EFFECT, NOT_MODELED, IMPORTED, Setting
+from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED, Setting
 
 __all__ = [
     "Shares",

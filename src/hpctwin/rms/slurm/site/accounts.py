@@ -26,7 +26,7 @@ from hpctwin.formats.common.fields import zone_of
 from hpctwin.formats.common.job_table import JobTable
 from hpctwin.model import Cluster
 from hpctwin.model.cluster.limits import ROOT
-from hpctwin.rms.site.cluster import NO_EFFECT, NOT_MODELED, IMPORTED, Setting, Site
+from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED, Setting, Site
 from hpctwin.rms.slurm.listing.conf import Row, said, take
 from hpctwin.rms.slurm.listing.values import limit_s
 from hpctwin.rms.slurm.site.policy import version_of

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from hpctwin.rms.site.cluster import NOT_MODELED, IMPORTED, Setting
+from hpctwin.rms.site.cluster import IMPORTED, NOT_MODELED, Setting
 from hpctwin.rms.slurm.listing.conf import Row, said
 from hpctwin.rms.slurm.listing.values import limit_s
 

@@ -19,7 +19,7 @@ from hpctwin.formats.common.job_table import JobTable
 from hpctwin.formats.common.record import Tally
 from hpctwin.model import Cluster
 from hpctwin.model.text import expand
-from hpctwin.rms.site.cluster import NO_EFFECT, NOT_MODELED, IMPORTED, Setting, Site
+from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED, Setting, Site
 from hpctwin.rms.slurm.listing.conf import Row
 from hpctwin.rms.slurm.listing.reservations import (
     MOST_TIMES,

@@ -15,8 +15,8 @@ from typing import Any
 from hpctwin.errors import ConfigError
 from hpctwin.model.cluster.limits import ROOT
 from hpctwin.rms.site.cluster import (
-    NO_EFFECT,
     IMPORTED,
+    NO_EFFECT,
     ListedNode,
     Setting,
     Site,

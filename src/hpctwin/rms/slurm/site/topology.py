@@ -17,7 +17,7 @@ import numpy as np
 from hpctwin.errors import FormatError
 from hpctwin.model.cluster.switches import Switch, check_switches
 from hpctwin.model.text import expand
-from hpctwin.rms.site.cluster import NO_EFFECT, NOT_MODELED, IMPORTED, Setting
+from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED, Setting
 from hpctwin.rms.slurm.listing.conf import Row
 
 __all__ = ["Chosen", "Topology", "chosen_topology", "connections", "topologies_of"]
