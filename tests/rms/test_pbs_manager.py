@@ -81,13 +81,13 @@ def test_commands_are_found_on_the_path_of_the_twin(
 def test_what_a_user_got_wrong_is_told_with_what_would_be_right(pbs: FakePbs) -> None:
     pbs.fail("qstat", "qstat: cannot connect to server nosuch (errno=15008)\n")
     with pytest.raises(
-        UnreachableError, match=r"`manager\.server` is nosuch; left out, PBS_SERVER"
+        UnreachableError, match=r"`manager\.server` is nosuch; without it, PBS_SERVER"
     ):
         PbsManager("theta", folder=str(pbs.bin), server="nosuch").snapshot()
-    with pytest.raises(UnreachableError, match=r"server nosuch .*`manager\.server` names none"):
+    with pytest.raises(UnreachableError, match=r"server nosuch .*`manager\.server` is not set"):
         PbsManager("theta", folder=str(pbs.bin)).snapshot()
     pbs.fail("qstat", "qstat: invalid option -- 'F'\nusage:\nqstat [-f] [-J] [-p]\n")
-    with pytest.raises(UnreachableError, match=r"write no JSON .*OpenPBS's do"):
+    with pytest.raises(UnreachableError, match=r"json is not supported .*OpenPBS"):
         PbsManager("theta", folder=str(pbs.bin)).snapshot()
     with pytest.raises(UnreachableError, match=r"qstat: command not found; set `manager\.folder`"):
         PbsManager("theta", folder=str(pbs.folder)).snapshot()
@@ -100,7 +100,7 @@ def test_a_fault_of_the_hook_is_in_the_report(manager: PbsManager) -> None:
     for _ in range(3):
         assert translate(line)
     assert manager.report().notes == (
-        f"the hook failed, and let pass what it should see to: {fault}",
+        f"the hook failed and accepted a request without checking it: {fault}",
     )
 
 
@@ -204,7 +204,7 @@ def test_a_version_without_an_event_gets_the_one_that_takes_its_place(pbs: FakeP
     said: list[str] = []
     settings = HookSettings(pbs.folder / "s" / "events.jsonl", pbs.folder / "alive")
     install(Commands(str(pbs.bin)), settings, pbs.folder / "h.py", said.append)
-    assert sum(line.startswith("# this version has no event") for line in said) == 2
+    assert sum(line.startswith("# this version does not support event") for line in said) == 2
     assert said[-1] == "set hook hpctwin_lift enabled = true"
 
 
@@ -226,7 +226,7 @@ def test_the_probe_says_what_works_and_changes_nothing(pbs: FakePbs) -> None:
     assert (found.manager, found.version) == ("pbs", "23.06.06")
     assert works["reading the state"]
     assert works["pushed events"] is False
-    by_start = "starts where the twin says (`act.by: start`)"
+    by_start = "starts on the twin's vnodes (`act.by: start`)"
     assert works[by_start] is False
     allowed = ("qstat -", "pbsnodes -a", "pbs_rstat -f", "qmgr -c list hook hpctwin")
     allowed = (

@@ -118,7 +118,7 @@ def derived_nodes(jobs: pl.LazyFrame, manager: str = "slurm") -> Derived | None:
         )
     if shared and (placed["cores"] > 1).any() and (placed["cores"] % 2 == 0).all():
         notes.append(
-            "every job has an even number of CPUs on each node: the CPUs may be hardware threads, two per core"
+            "every job has an even number of CPUs on each node: they may be hardware threads, two per core"
         )
     partitions = _partitions(placed, ran["partition"], kinds)
     often = Counter(kinds.values())
@@ -368,7 +368,7 @@ def _without_names(ran: pl.DataFrame) -> Derived:
             f"{each['cores']:g} cores, the maximum of a job on a node"
         )
     else:
-        how = f"jobs are assumed to have exclusive nodes, on {count:,} equal nodes, the maximum in use at once"
+        how = f"jobs are assumed to have exclusive nodes, on {count:,} equal nodes, the most in use at once"
     size = [each["cores"] or None, each["gpus"], each["memory_gb"] or None]
     nodes = [
         node._replace(**dict(zip(_SIZES, size, strict=True))) for node in equal_nodes(count, ())

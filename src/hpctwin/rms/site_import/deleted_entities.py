@@ -89,9 +89,9 @@ def _take_partitions(site: Site, jobs: JobTable) -> JobTable:
     others = {name: count for name, count in gone.items() if name not in (RESERVED, UNNAMED)}
     if others:
         site.notes.append(
-            f"{_jobs(sum(others.values()), 'belong', 'belongs')} to {len(others)} {word}{_s(others)} missing from the settings "
-            f"(deleted, for example): {_listed(others)}; cluster.yaml has each as a {word} without limits, "
-            "with the node groups on which its jobs ran"
+            f"{_jobs(sum(others.values()), 'belong', 'belongs')} to {len(others)} {word}{_s(others)} "
+            f"missing from the settings (deleted, for example): {_listed(others)}; cluster.yaml has each as "
+            f"a {word} without limits, with the node groups on which its jobs ran"
         )
     return jobs
 
@@ -145,8 +145,8 @@ def _tell(site: Site, jobs: JobTable, kind: str, known: Collection[str], what_of
     if gone:
         word = "QOS" if kind == "qos" else f"account{_s(gone)}"
         site.notes.append(
-            f"{_jobs(sum(gone.values()), 'belong', 'belongs')} to {len(gone)} {word} missing from the settings: "
-            f"{_listed(gone)}; {what_of_them}"
+            f"{_jobs(sum(gone.values()), 'belong', 'belongs')} to {len(gone)} {word} missing from "
+            f"the settings: {_listed(gone)}; {what_of_them}"
         )
 
 

@@ -157,7 +157,8 @@ def import_site(
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     if len(paths) > _MOST_FILES:
         raise ConfigError(
-            f"{folder}: the folder has {len(paths):,} files, expected at most {_MOST_FILES:,}; copy only the site's files"
+            f"{folder}: the folder has {len(paths):,} files, expected at most {_MOST_FILES:,}; "
+            "copy only the site's files"
         )
     found = SlurmFiles(folder, paths, columns) if manager == "slurm" else MANAGERS[manager]()
     files = {str(path.relative_to(folder)): found.take(path, first_bytes(path)) for path in paths}
