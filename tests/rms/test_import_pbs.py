@@ -117,7 +117,7 @@ def test_settings_of_prime_time_hold_and_others_are_named(tmp_path):
     )
     assert policy(made) == "fcfs+pbs:strict_ordering=yes"
     left = became(made, NOT_MODELED)
-    assert left["by_queue: False non_prime"] == "the policy is that of prime time, all day"
+    assert left["by_queue: False non_prime"] == "the policy of prime time is used all day"
     assert "fair_share: False non_prime" in became(made, NO_EFFECT)
     assert "round_robin: true none" in became(made, NO_EFFECT)
 
@@ -129,7 +129,7 @@ def test_the_last_line_of_a_parameter_counts_and_all_of_the_sort_keys(tmp_path):
         'job_sort_key: "mem LOW"\njob_sort_key: "nodect HIGH"',
     )
     assert policy(made) == f"mem*1024*{2**20} - nodect+pbs"
-    assert became(made, NO_EFFECT)["strict_ordering: true"] == "a later line says it anew"
+    assert became(made, NO_EFFECT)["strict_ordering: true"] == "a later line overrides it"
 
 
 @pytest.mark.parametrize(
@@ -140,14 +140,14 @@ def test_the_last_line_of_a_parameter_counts_and_all_of_the_sort_keys(tmp_path):
             'job_sort_key: "gold HIGH"',
             "",
             "job_sort_key: gold HIGH",
-            "jobs do not say their gold here",
+            "jobs cannot be sorted by gold",
         ),
         ('job_sort_key: "ncpus"', "", "job_sort_key: ncpus", "it says HIGH or LOW"),
         (
             'job_sort_key: "mem LOW"\njob_sort_key: "ncpus LOW"\njob_sort_key: "walltime LOW"',
             "",
             "job_sort_key: walltime LOW",
-            "more keys than one number can tell apart",
+            "too many sort keys for one number",
         ),
         ("help_starving_jobs: true", "", "help_starving_jobs: true", "passes over it"),
         ("by_queue: true", "set server backfill_depth = many", "backfill_depth: many", "default"),
@@ -161,7 +161,7 @@ def test_the_last_line_of_a_parameter_counts_and_all_of_the_sort_keys(tmp_path):
             "by_queue: true",
             "set server job_sort_formula = ncpus*gold",
             "job_sort_formula: ncpus*gold",
-            "jobs do not say gold here",
+            "unknown terms in the formula: gold",
         ),
         (
             "by_queue: true",
@@ -191,9 +191,9 @@ def test_the_last_line_of_a_parameter_counts_and_all_of_the_sort_keys(tmp_path):
             "by_queue: true",
             "set sched job_sort_formula_threshold = 5",
             "job_sort_formula_threshold: 5",
-            "there is no formula",
+            "no formula is imported",
         ),
-        ("prime_spill: 1:00:00 ALL", "", "prime_spill: 1:00:00", "there is no prime time"),
+        ("prime_spill: 1:00:00 ALL", "", "prime_spill: 1:00:00", "prime time is not modeled"),
         ("dedicated_prefix: ded", "", "dedicated_prefix: ded", "reservations for dedicated time"),
         (
             "by_queue: true",
@@ -218,9 +218,9 @@ def test_lines_that_pbs_cannot_read_are_told_of(tmp_path):
         tmp_path, "by_queue: true\nbackfil_prime: false ALL\nnonsense\nround_robin: perhaps"
     )
     assert [note for note in made.site.notes if note.startswith("sched_config:")] == [
-        "sched_config:2: 'backfil_prime': PBS knows no such parameter, and passes over it. "
+        "sched_config:2: 'backfil_prime': PBS ignores the line: unknown parameter. "
         "Did you mean 'backfill_prime'?",
-        "sched_config:3: 'nonsense': PBS cannot read the line, and passes over it",
+        "sched_config:3: 'nonsense': PBS ignores the line: it is not a valid setting",
     ]
     assert policy(made) == "fcfs+pbs:round_robin=yes"
     assert "PBS takes 'perhaps' for true" in became(made, IMPORTED)["round_robin: perhaps"]
@@ -310,7 +310,7 @@ def test_shares_are_those_of_resource_group(tmp_path, lines, shares, what, why):
     (folder / "sched_config").write_text("fair_share: true\nfairshare_entity: queue\n")
     other = import_site("pbs", folder)
     assert other.site.cluster.fairshare.shares == {}
-    assert became(other, NOT_MODELED)["fairshare_entity: queue"] == "use is of users"
+    assert became(other, NOT_MODELED)["fairshare_entity: queue"] == "usage is counted per user"
 
 
 def test_limits_of_the_server_and_of_queues_hold(tmp_path):

@@ -276,7 +276,7 @@ def test_an_attribute_that_is_not_known_is_named_and_so_is_an_unused_resource(tm
     made = site(tmp_path, a=text_of({"n1": row}))
     assert became(made, "node n1: shiny") == (
         NOT_MODELED,
-        "an attribute of nodes that is not known",
+        "unknown node attribute",
     )
     assert became(made, "node n1: resources_available.fpga_kind")[0] == NOT_MODELED
 

@@ -448,7 +448,11 @@ def test_a_vnode_that_the_hook_cannot_read_keeps_nobody_from_starting(
         ("(n2:ncpus=1)+(both:ncpus=1)", "free", "both is offline"),
         ("(down:ncpus=1)", "scatter", "down is down"),
         ("(stale:ncpus=1)", "scatter", "stale is stale"),
-        ("(n1:ncpus=1)+(n2:ncpus=1)", "scatter:excl", "n1 has jobs, but the job needs it exclusively"),
+        (
+            "(n1:ncpus=1)+(n2:ncpus=1)",
+            "scatter:excl",
+            "n1 has jobs, but the job needs it exclusively",
+        ),
         ("(n2:ncpus=1)", "scatter:excl", ""),
         ("(n1:ncpus=1)", "free", ""),
     ],

@@ -125,7 +125,9 @@ def test_without_a_hook_that_looks_for_room_pbs_chooses_and_the_journal_gets_to_
     job = waiting(manager)
     outcome = manager.start_on(job, WHERE)
     assert outcome.result == "done"
-    assert outcome.reason.startswith("started with qrun on vnodes chosen by PBS: the installed hook")
+    assert outcome.reason.startswith(
+        "started with qrun on vnodes chosen by PBS: the installed hook"
+    )
     assert [call for call in pbs.calls() if call.startswith("qrun")] == [f"qrun {job}"]
 
 
