@@ -269,15 +269,13 @@ def test_an_included_file_outside_the_folder_is_not_read(tmp_path: Path) -> None
     conf = f"{HEAD}Include {outside}\nNodeName=m1\n{PARTITION}"
     made = imported(tmp_path / "site", slurm_conf=conf)
     assert counts(made) == 1
-    assert f"slurm.conf:3: the included file {outside} is not there; copy it into site/" in told(
-        made
-    )
+    assert f"slurm.conf:3: the included file {outside} is missing; copy it into site/" in told(made)
 
 
 def test_a_file_that_stands_for_an_included_one_of_another_folder_is_named(tmp_path: Path) -> None:
     conf = f"{HEAD}Include /etc/site-b/nodes.conf\n{PARTITION}"
     made = imported(tmp_path, slurm_conf=conf, **{"site-a__nodes_conf": NODES})
-    assert "site-a/nodes.conf is read for the included file /etc/site-b/nodes.conf" in told(made)
+    assert "site-a/nodes.conf is used as the included file /etc/site-b/nodes.conf" in told(made)
 
 
 def test_a_file_that_includes_itself_is_read_once(tmp_path: Path) -> None:

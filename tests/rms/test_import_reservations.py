@@ -310,7 +310,7 @@ def test_json_says_the_same_as_text(tmp_path: Path) -> None:
         ({"start": "soon"}, "'soon' is no time"),
         ({"end": "2027-13-45T00:00:00"}, "'2027-13-45T00:00:00' is no time"),
         ({"start": "Unknown"}, "'Unknown' is no time"),
-        ({"end": "2027-01-05T08:00:00"}, "it does not end after its start"),
+        ({"end": "2027-01-05T08:00:00"}, "its end is not after its start"),
         ({"nodes": "n[1-"}, "its list of nodes cannot be read"),
         ({"nodes": "m[1-2]"}, "none of its nodes is described"),
         ({"flags": "HOURLY", "end": "2027-01-05T08:30:00"}, ""),

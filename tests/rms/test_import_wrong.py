@@ -74,10 +74,10 @@ def test_lines_that_are_cut_short_are_left_out_and_told(
 ) -> None:
     made = imported(tmp_path, **{name: text})
     said = (
-        f"{name.replace('_', '.')}:{line}: it is cut short, with fewer columns than the {columns}"
+        f"{name.replace('_', '.')}:{line}: the line has fewer columns than the header ({columns})"
     )
     assert said in told(made)
-    assert "1 such line was left out" in told(made)
+    assert "1 such line is omitted" in told(made)
     assert not {"chem", "low"} & {*tree(made), *made.site.cluster.qos}
 
 

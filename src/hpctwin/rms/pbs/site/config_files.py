@@ -173,7 +173,7 @@ _PLAIN = re.compile(
     r"MAILPROGRAM|CLIENT(?:CFG|TIMEOUT)|USE\w*LOG\w*|EVENT\w*|MONGO\w*|DATABASE\w*|ENABLE\w*LOG\w*"
 )
 _WHY = {
-    "NODEALLOCATIONPOLICY": "nodes are tried in the order of their numbers; the policy can name another placement",
+    "NODEALLOCATIONPOLICY": "nodes are tried in the order of their numbers, unless the policy says otherwise",
     "RMPOLLINTERVAL": "a scheduling pass happens at each submission and end",
     "RESERVATIONPOLICY": "reservations are recomputed in each scheduling pass (CURRENTHIGHEST)",
     "BACKFILLPOLICY": "jobs that fit are tried in order (FIRSTFIT)",
