@@ -46,20 +46,22 @@ def redis_url(given: str | None, file: Path | None) -> str:
             given.
     """
     if given is not None and file is not None:
-        raise ConfigError("--url, --url-file: give one of them")
+        raise ConfigError("--url and --url-file exclude each other; give one of them")
     if given is not None:
         if has_password(given):
             raise ConfigError(
-                "--url: a password on the command line is seen by everybody (ps); write the URL into a file "
-                f"for --url-file or into the variable {URL_VARIABLE}, or name one for the password "
-                "with --password-env"
+                "--url: all users can read a password on the command line (ps); write the URL into a file "
+                f"(--url-file) or into the variable {URL_VARIABLE}, or the password into a variable "
+                "(--password-env)"
             )
         return given
     if file is None:
         return os.environ.get(URL_VARIABLE) or "redis://localhost:6379/0"
     try:
         if file.stat().st_mode & 0o077:
-            raise ConfigError(f"{file}: others may read or write it; chmod 600 {file}")
+            raise ConfigError(
+                f"{file}: other users may read or write the file; run chmod 600 {file}"
+            )
         return file.read_text().strip()
     except OSError as error:
         raise ConfigError(f"{file}: {error.strerror or error}") from error
@@ -77,15 +79,13 @@ def connect_redis(url: str, *, password_env: str | None = None, timeout_s: float
     Raises:
         ConfigError: redis-py is not installed, the URL cannot be read, or the variable is not set.
     """
-    need("redis", "live", "a bus over Redis")
+    need("redis", "live", "event streams over Redis")
     import redis
 
     about: dict[str, Any] = {}
     if password_env is not None:
         if password_env not in os.environ:
-            raise ConfigError(
-                f"environment variable {password_env}, for Redis's password, is not set"
-            )
+            raise ConfigError(f"--password-env: environment variable {password_env} is not set")
         about["password"] = os.environ[password_env]
     try:
         return redis.Redis.from_url(
@@ -94,7 +94,7 @@ def connect_redis(url: str, *, password_env: str | None = None, timeout_s: float
     except ValueError as error:
         # The message of redis-py may contain the URL, and with it a password.
         raise ConfigError(
-            "the URL of Redis must begin with redis://, rediss:// or unix://"
+            "the URL of Redis must start with redis://, rediss:// or unix://"
         ) from error
 
 
@@ -177,7 +177,7 @@ class RedisPublisher:
                 # Some of the batch may have arrived: readers recognize duplicates by their numbers.
                 if not down:
                     logger.warning(
-                        "Redis does not take events, they wait: %s", type(error).__name__
+                        "Redis accepts no events, they are queued: %s", type(error).__name__
                     )
                 down = True
                 if self._closed:
@@ -185,7 +185,9 @@ class RedisPublisher:
                 time.sleep(RETRY_S)
                 continue
             if down:
-                logger.warning("Redis takes events again, %d were dropped so far", self.dropped)
+                logger.warning(
+                    "Redis accepts events again; %d were dropped until now", self.dropped
+                )
                 down = False
             with self._changed:
                 # While they were sent, a full spool may have dropped some of them at its left end.
@@ -236,12 +238,14 @@ def ship(
                 pipe.execute()
             except (redis.RedisError, OSError) as error:
                 if pause_s == RETRY_S:
-                    logger.warning("Redis does not take lines, they wait: %s", type(error).__name__)
+                    logger.warning(
+                        "Redis accepts no lines, they are queued: %s", type(error).__name__
+                    )
                 stop.wait(pause_s)
                 pause_s = min(LONGEST_RETRY_S, 2 * pause_s)
                 continue
             if pause_s > RETRY_S:
-                logger.warning("Redis takes lines again")
+                logger.warning("Redis accepts lines again")
                 pause_s = RETRY_S
             sent += len(batch)
             lines.keep_place()
@@ -278,12 +282,12 @@ class RedisLines:
             )
         except (redis.RedisError, OSError) as error:
             if not self._down:
-                logger.warning("Redis gives no lines: %s", type(error).__name__)
+                logger.warning("lines cannot be read from Redis: %s", type(error).__name__)
             self._down = True
             time.sleep(min(RETRY_S, timeout_s))
             return []
         if self._down:
-            logger.warning("Redis gives lines again")
+            logger.warning("lines can be read from Redis again")
             self._down = False
         lines = []
         for _, entries in found:

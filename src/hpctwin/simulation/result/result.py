@@ -152,6 +152,8 @@ class Result(Shown):
     @kept
     def rejected_why(self) -> dict[str, int]:
         """Number of jobs that can never run on the cluster, by reason."""
+        from hpctwin.simulation.lowering.rejected_jobs import why_rejected
+
         rejected = self.course.source.rejected()
         return why_rejected(self.workload, self.cluster, rejected)
 
