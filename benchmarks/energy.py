@@ -1,6 +1,6 @@
-"""How fast node power states are simulated: `python benchmarks/energy.py` prints docs/energy.md's figures.
+"""How fast node power states are simulated: `python benchmarks/energy.py` prints the times in docs/evidence/power.md.
 
-The NASA workload needs HPCTWIN_TRACES; it is left out without, and it is said.
+The NASA workload needs HPCTWIN_TRACES; without it, the benchmark skips it and says so.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ from tests.rms.slurm_cluster import QUICK, SlurmCluster
 import mixed_jobs
 from hpctwin import Cluster, Workload, simulate
 from hpctwin.model.text import expand
-from hpctwin.rms.placement.node_capacity import Room
+from hpctwin.rms.node_capacity import Room
 from hpctwin.rms.records.records import JobSpec
 from hpctwin.rms.slurm.listing.allocations import parts_held
 from hpctwin.rms.slurm.listing.sharing import Sharing, Sizes, tasks_asked

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from hpctwin import Cluster
@@ -30,6 +31,16 @@ PAGES = [
     ROOT / "README.md",
     *(page for page in sorted((ROOT / "docs").rglob("*.md")) if "/_" not in page.as_posix()),
 ]
+PLAIN_TABLES = pl.Config(
+    apply_on_context_enter=True,
+    tbl_formatting="ASCII_MARKDOWN",
+    tbl_hide_dataframe_shape=True,
+    tbl_hide_column_data_types=True,
+    tbl_rows=-1,
+    tbl_cols=-1,
+    tbl_width_chars=400,
+    fmt_str_lengths=100,
+)
 TUTORIALS = [ROOT / "README.md", *sorted((ROOT / "docs/get-started").glob("*.md"))]
 EXAMPLES = [
     pytest.param(page, number, id=f"{page.name}-{number}")
@@ -39,25 +50,39 @@ EXAMPLES = [
 ]
 
 
-def blocks(page: Path) -> list[str]:
-    """The examples of a page in Python."""
-    return re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+def blocks(page: Path) -> list[tuple[str, str]]:
+    """Return the examples of a page in Python, each with the table or text directly below it."""
+    block = r"```python\n(.*?)```\n(?:\n((?:\|[^\n]*\n)+|```text\n.*?```))?"
+    return re.findall(block, page.read_text(), re.DOTALL)
+
+
+def cells(text: str) -> list[str]:
+    """Return the words of a text or a table, without its frame."""
+    words = re.sub(r"```(text)?|\|", " ", text).split()
+    return [word for word in words if not re.fullmatch(r"-{3,}", word)]
 
 
 @pytest.mark.parametrize(("page", "number"), EXAMPLES)
 def test_the_example_runs(
-    page: Path, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    page: Path,
+    number: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    *before, code = blocks(page)[: number + 1]
-    for earlier in before:
+    *before, (code, shown) = blocks(page)[: number + 1]
+    for earlier, _ in before:
         # What begins with the name of a file is that file, there for what follows on the page.
         if name := re.match(r"# (\w+\.py)\n", earlier):
             (tmp_path / name[1]).write_text(earlier.removeprefix(name[0]))
     # From a file: an ordering's source must be found, as it is when a user writes a script.
     script = tmp_path / "example.py"
     script.write_text(code)
-    exec(compile(code, str(script), "exec", dont_inherit=True), {"__name__": "example"})
+    with PLAIN_TABLES:
+        exec(compile(code, str(script), "exec", dont_inherit=True), {"__name__": "example"})
+    if shown and (printed := capsys.readouterr().out):
+        assert cells(printed) == cells(shown)
 
 
 @pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.name)

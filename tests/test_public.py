@@ -11,7 +11,7 @@ import hpctwin
 from hpctwin import Cluster, Result, Workload, simulate
 from hpctwin.errors import SimulationError
 from hpctwin.report.accessor import Plots
-from hpctwin.simulation.running.options import RunOptions, SimulationOptions
+from hpctwin.simulation.running.simulation import RunOptions, SimulationOptions
 from hpctwin.simulation.state.base import SimulationBase
 
 PUBLIC = {name: getattr(hpctwin, name) for name in hpctwin.__all__ if name != "__version__"}

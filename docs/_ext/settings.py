@@ -31,7 +31,7 @@ FILES: dict[str, tuple[type[BaseModel], str]] = {
     "A machine": (
         Cluster,
         "`--cluster FILE`, `cluster.yaml`; more in [clusters](../how-to/describe-a-cluster.md), "
-        "[energy](../energy.md) and [systems](systems.md)",
+        "[power](../how-to/power-price-and-carbon.md) and [systems](systems.md)",
     ),
     "A policy": (PolicyFile, "`-p FILE`, `policy.yaml`; more in [policies](policies.md)"),
     "Columns of a table": (
@@ -49,7 +49,7 @@ FILES: dict[str, tuple[type[BaseModel], str]] = {
     ),
     "Several clusters, live": (
         LiveFacility,
-        "`live.yaml`; more in [several clusters](../how-to/simulate-several-clusters.md#live)",
+        "`live.yaml`; more in [several clusters](../how-to/simulate-several-clusters.md#3-place-jobs-live)",
     ),
     "A sweep": (
         SweepSettings,
@@ -58,11 +58,11 @@ FILES: dict[str, tuple[type[BaseModel], str]] = {
     "A search": (
         SearchSettings,
         "`hpctwin policy search FILE`; more in "
-        "[many simulations](../how-to/run-many-simulations.md#looking-for-a-policy)",
+        "[many simulations](../how-to/run-many-simulations.md#search-for-a-policy)",
     ),
     "A cooling plant": (
         Fmu,
-        "`--cooling-fmu FILE`; more in [systems](systems.md#a-plant-of-ones-own)",
+        "`--cooling-fmu FILE`; more in [systems](systems.md#a-custom-plant)",
     ),
 }
 """What each file is checked by, and where it is told of."""

@@ -204,6 +204,6 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 
 def test_the_energy_page_shows_a_valid_platform(tmp_path: Path) -> None:
-    page = Path(__file__).parents[2] / "docs" / "energy.md"
+    page = Path(__file__).parents[2] / "docs/how-to/power-price-and-carbon.md"
     (text,) = re.findall(r"```yaml\n(.*?)```", page.read_text(), re.DOTALL)
     assert read(tmp_path, "page.yaml", text).node_count == 100

@@ -1,4 +1,4 @@
-"""Who starts when: schedules worked out by hand from docs/engine.md, held by reference and engine."""
+"""Who starts when: schedules worked out by hand from docs/reference/rules, held by reference and engine."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """CQSim's scheduling rule, written anew and plainly, with a switch for each departure from ours.
 
 Source: the behaviour of CQSim (github.com/SPEAR-UIC/CQSim), facts only. Two points depart from
-docs/engine.md and can be switched off: candidates and the head job are planned with their true run
+docs/reference/rules and can be switched off: candidates and the head job are planned with their true run
 times, while running jobs are planned with their walltimes (``clairvoyant``); and a pass follows each
 single event instead of all events of an instant (``single_events``). Conservative backfilling is planned
 anew in each pass, so its promises are not kept.

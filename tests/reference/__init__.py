@@ -1,4 +1,4 @@
-"""A plain, slow simulator written from ``docs/engine.md``: what the compiled engine must agree with.
+"""A plain, slow simulator written from ``docs/reference/rules``: what the compiled engine must agree with.
 
 Everything is spelled out as the page has it, with lists and objects, and what can be computed anew
 is not remembered. Where the page can be read in two ways, a comment that begins with "Read:" says

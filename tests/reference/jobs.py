@@ -141,7 +141,20 @@ class Job:
     suspended: bool = False
     ran: int = 0  # ms until it was suspended, …
     remains: int = 0  # … and after that
+    resumed: int | None = None  # when it last went on
     paused: int = 0  # ms of the time since its start
+
+    @property
+    def runs(self) -> list[tuple[int, int, list[int]]]:
+        """From when to when it ran on which nodes, while it was not suspended."""
+        return self.attempts if self.ended is None else self.runs_until(self.ended)
+
+    def runs_until(self, time: int) -> list[tuple[int, int, list[int]]]:
+        """The same, if it ends or is suspended at a time."""
+        if self.start is None or self.suspended:
+            return self.attempts
+        begin = self.start if self.resumed is None else self.resumed
+        return [*self.attempts, (begin, time, self.nodes)]
 
     @property
     def thinks(self) -> bool:

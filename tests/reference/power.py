@@ -50,7 +50,8 @@ class PoweredSimulation(Simulation):
         ]
         pool_of = {n: p for p, pool in enumerate(self.machine.pools) for n in pool.nodes}
         self.pool_of = [pool_of[node.number] for node in self.nodes]
-        self.work_left: dict[int, tuple[int, Fraction]] = {}  # by row: since when, and how much
+        # By row: for how long it had run, and how much was left then.
+        self.work_left: dict[int, tuple[int, Fraction]] = {}
 
     # -- what happens --
 
@@ -150,7 +151,7 @@ class PoweredSimulation(Simulation):
     def in_use(self, node: Node) -> bool:
         """Whether the job that has a node runs, and does not still wait for others of its nodes."""
         job = self.job_on(node)
-        return job is not None and job.start <= self.now
+        return job is not None and not job.suspended and job.start <= self.now
 
     def up(self, node: Node) -> bool:
         """Whether it has not failed."""
@@ -270,10 +271,15 @@ class PoweredSimulation(Simulation):
         """The plan of all waiting jobs."""
         pools = range(len(self.machine.pools))
         up = [[self.nodes[number] for number in self.machine.up(pool)] for pool in pools]
-        need = Need(up, self.machine.job_on, self.now)
-        for job, start, split in self.promised(waiting):
+        planned = self.promised(waiting)
+        need = Need(up, self.last_to_leave(), self.now)
+        for job, start, split in planned:
             need.add(split, start, start + job.expected)
         return need
+
+    def last_to_leave(self) -> list[Job | None]:
+        """The job that leaves each node last."""
+        return self.machine.job_on
 
     def promised(self, waiting: list[Job]) -> list[tuple[Job, int, dict[int, int]]]:
         """When and where each waits to start: at its earliest, or at the reservation it holds."""
@@ -322,7 +328,7 @@ class PoweredSimulation(Simulation):
         return exact(self.speeds[node.group]) * exact(node.power.modes[node.mode].speed)
 
     def set_end(self, job: Job, since: int, work: Fraction) -> None:
-        self.work_left[job.row] = (since, work)
+        self.work_left[job.row] = (self.ran(job), work)
         super().set_end(job, since, work)
 
     def draws(self, node: Node, which: str | int) -> float:
@@ -342,9 +348,9 @@ class PoweredSimulation(Simulation):
         ]
         left = {}
         for job in touched:
-            since, work = self.work_left[job.row]
-            at = max(self.now, job.start)
-            left[job.row] = (at, max(Fraction(0), work - (at - since) * self.speed_of(job)))
+            before, work = self.work_left[job.row]
+            done = (self.ran(job) - before) * self.speed_of(job)
+            left[job.row] = (max(self.now, job.start), max(Fraction(0), work - done))
         for node in mine:
             if node.state in (IDLE, COMPUTING):
                 node.note(self.now)

@@ -14,6 +14,8 @@ from tests.reference.machine import Machine
 from tests.reference.nodes import COMPUTING, Span
 from tests.reference.outside import capped, controlled, fitted
 from tests.reference.power import PoweredSimulation
+from tests.reference.powered_preemption import kind_of
+from tests.reference.preemption import PreemptingSimulation, is_interrupted
 from tests.reference.results import ReferenceJob
 from tests.reference.share_tree import usage_of
 from tests.reference.shared_power import SharedPoweredSimulation, divided
@@ -65,7 +67,11 @@ def simulate_powered_reference(
     machine = Machine(base)
     machine.raises = raises
     jobs = jobs_of(workload, machine, expected_ms)
-    kind = SharedPoweredSimulation if workload.shares_nodes else PoweredSimulation
+    kind = kind_of(
+        shares=workload.shares_nodes,
+        interrupted=is_interrupted(workload, base),
+        suspends=base.preemption is not None and base.preemption.suspends,
+    )
     simulation = kind(
         machine=machine,
         limits=Limits(workload, machine, jobs),
@@ -90,7 +96,7 @@ def simulate_powered_reference(
         watch=watch,
         commands=sorted(commands or [], key=lambda one: one[0]),
     )
-    if isinstance(simulation, SharedPoweredSimulation):
+    if isinstance(simulation, (SharedPoweredSimulation, PreemptingSimulation)):
         simulation.prepare(workload)
     simulation.run()
     if isinstance(simulation, SharedPoweredSimulation):
@@ -104,8 +110,7 @@ def simulate_powered_reference(
         [
             sum(
                 _overlap(span, start, end) * node.watts(span)
-                for start, end, nodes in [*job.attempts, (job.start, job.ended, job.nodes)]
-                if start is not None
+                for start, end, nodes in job.runs
                 for node in (simulation.nodes[number] for number in nodes)
                 for span in node.past
                 if span.state == COMPUTING

@@ -25,7 +25,7 @@ def is_interrupted(workload: Workload, cluster: Cluster) -> bool:
 
 
 class PreemptingSimulation(Simulation):
-    """Whole nodes; under none, first-fit, easy and slurm."""
+    """Whole nodes."""
 
     def prepare(self, workload: Workload) -> None:
         cluster = self.machine.cluster
@@ -91,7 +91,7 @@ class PreemptingSimulation(Simulation):
 
     def keep(self, job: Job) -> int:
         """Remember what the last checkpoint keeps; how long that had taken."""
-        if not job.checkpoint:
+        if not job.checkpoint or job.start is None:  # it was undone before it began
             return 0
         kept = (self.now - job.start) // job.checkpoint * job.checkpoint
         job.done += int(kept * self.speed_of(job))
@@ -123,10 +123,26 @@ class PreemptingSimulation(Simulation):
 
     def set_end(self, job: Job, since: int, work: Fraction) -> None:
         super().set_end(job, since, work - job.done)
+        job.sent_back = False
+        self.end_grace(job)
+
+    def end_grace(self, job: Job) -> None:
+        """A job that is leaving goes when its grace is over, unless it ends before."""
+        if job.leaves is not None and job.due > job.leaves:
+            job.due = job.leaves
+            job.sent_back = self.said(job, "mode") == "requeue"
+            if not job.sent_back:
+                job.due_state = State.PREEMPTED
 
     def expected_end(self, job: Job) -> int:
         end = super().expected_end(job)
         return end if job.leaves is None else min(end, job.leaves)
+
+    def ends_unpreempted(self, job: Job) -> int:
+        leaves, job.leaves = job.leaves, None
+        end = self.expected_end(job)
+        job.leaves = leaves
+        return end
 
     # -- passes --
 
@@ -135,7 +151,10 @@ class PreemptingSimulation(Simulation):
         if order is self.candidate_order and self.walked:
             return found
         self.walked = True
-        return sorted(found, key=lambda job: -self.level(job.standing))
+        return self.by_level(found)
+
+    def by_level(self, queue: list[Job]) -> list[Job]:
+        return sorted(queue, key=lambda job: -self.level(job.standing))
 
     def one_pass(self) -> None:
         self.walked = False  # the queue comes before the candidates
@@ -146,7 +165,7 @@ class PreemptingSimulation(Simulation):
         for job in queue:
             if self.skipped(job) or self.start_or_preempt(job, plan):
                 continue
-            if job.patient > self.now:
+            if self.awaits(job):
                 self.reserve(job, plan)
 
     def look(self, queue: list[Job], plan: Plan) -> None:
@@ -172,10 +191,35 @@ class PreemptingSimulation(Simulation):
                 blocked |= {*job.pools}
 
     def fill(self, queue: list[Job]) -> None:
+        super().fill(self.still_waiting(queue))
+
+    def still_waiting(self, queue: list[Job]) -> list[Job]:
         queue = self.in_state(State.WAITING)
         self.show(queue)
         self.walked = False
-        super().fill(self.ordered(queue, self.order))
+        return self.ordered(queue, self.order)
+
+    def preemptors(self, queue: list[Job]) -> list[Job]:
+        return [job for job in queue if self.classes[job.standing][3]]
+
+    def start_preemptors(self, queue: list[Job], plan: Plan, *, reserve: bool) -> None:
+        for job in self.preemptors(queue):
+            if self.skipped(job) or self.start_or_preempt(job, plan):
+                continue
+            if reserve:
+                self.reserve_for_pass(job, plan)
+            elif self.awaits(job):
+                self.reserve(job, plan)
+
+    def awaits(self, job: Job) -> bool:
+        return job.patient > self.now
+
+    def taken_out(self, holders: list[Job], plan: Plan) -> bool:
+        for job in holders:
+            if not plan.holds(job, job.reserved_split, job.reserved):
+                return False
+            plan.take(job, job.reserved_split, job.reserved)
+        return True
 
     def attempt(self, job: Job, plan: Plan) -> bool:
         return self.start_or_preempt(job, plan)
@@ -220,11 +264,7 @@ class PreemptingSimulation(Simulation):
                     self.sent_back_now += victim.row not in self.started
                 continue
             victim.leaves = self.now + grace
-            if victim.due > victim.leaves:
-                victim.due = victim.leaves
-                victim.sent_back = self.said(victim, "mode") == "requeue"
-                if not victim.sent_back:
-                    victim.due_state = State.PREEMPTED
+            self.end_grace(victim)
         self.end_doomed()
         return max((self.said(victim, "grace") for victim in chosen), default=0)
 
@@ -311,7 +351,10 @@ class SharedPreemptingSimulation(PreemptingSimulation, SharedSimulation):
     def prepare(self, workload: Workload) -> None:
         SharedSimulation.prepare(self, workload)
         PreemptingSimulation.prepare(self, workload)
-        self.speeds: dict[Job, Fraction] = {}  # of those that have left
+        self.last_speed: dict[Job, Fraction] = {}  # of those that have left
+
+    def taken_out(self, holders: list[Job], plan: SharedPlan) -> bool:  # type: ignore[override]
+        return SharedSimulation.taken_out(self, holders, plan)
 
     def pools_of(self, job: Job) -> set[int]:
         return {self.pool_of[node] for node in self.on[job]}
@@ -323,11 +366,11 @@ class SharedPreemptingSimulation(PreemptingSimulation, SharedSimulation):
         return len(set(self.on[job]) & set(self.would_get))
 
     def vacate(self, job: Job) -> None:
-        self.speeds[job] = self.speed_of(job)
+        self.last_speed[job] = self.speed_of(job)
         super().vacate(job)
 
     def speed_of(self, job: Job) -> Fraction:
-        return super().speed_of(job) if job in self.on else self.speeds[job]
+        return super().speed_of(job) if job in self.on else self.last_speed[job]
 
     def give_after_grace(self, job: Job, plan: SharedPlan, sign: int) -> None:  # type: ignore[override]
         leaves = self.now + self.said(job, "grace")

@@ -20,7 +20,12 @@ class SharedPoweredSimulation(SharedSimulation, PoweredSimulation):
         return next(self.jobs_on(node.number), None)
 
     def in_use(self, node: Node) -> bool:
-        return any(job.start <= self.now for job in self.jobs_on(node.number))
+        return bool(self.running_on(node))
+
+    def running_on(self, node: Node) -> list[Job]:
+        """The jobs on a node that have begun and are not suspended."""
+        here = self.jobs_on(node.number)
+        return [job for job in here if job.start <= self.now and not job.suspended]
 
     def ready(self, node: int) -> int:
         return self.nodes[node].on_from(self.now) if self.power.kind == "psas-auto" else 0
@@ -29,8 +34,7 @@ class SharedPoweredSimulation(SharedSimulation, PoweredSimulation):
         return PoweredSimulation.speed_of(self, job)
 
     def draws(self, node: Node, which: str | int) -> float:
-        here = [(job, self.on[job][node.number]) for job in self.jobs_on(node.number)]
-        here = [(job, tasks) for job, tasks in here if job.start <= self.now]
+        here = [(job, self.on[job][node.number]) for job in self.running_on(node)]
         if node.state != COMPUTING or not here:
             return super().draws(node, which)
         span = Span(self.now, self.now, COMPUTING, which)
@@ -80,8 +84,8 @@ def divided(
         runs = [
             (job, start, end, simulation.given[job, start][node.number])
             for job in simulation.jobs
-            for start, end, nodes in [*job.attempts, (job.start, job.ended, job.nodes)]
-            if start is not None and node.number in nodes
+            for start, end, nodes in job.runs
+            if node.number in nodes
         ]
         for span in node.past:
             key = (span.state, span.which)
@@ -111,13 +115,13 @@ def draw(
     here: list[tuple[Job, Tasks]],
 ) -> dict[int, float]:
     """What each job that runs on a node has of what it draws, by row, W."""
-    whole = has(cluster, node.group)
+    whole = has(cluster, node.group)[:3]  # consumables do not count
     use, hold = {}, {}
     for job, tasks in here:
         request = simulation.asked[job]
         cores, memory, gpus = (
             float(asked) / float(there) if 0 < there < ENOUGH else 0.0
-            for asked, there in zip(request.held(tasks), whole, strict=True)
+            for asked, there in zip(request.held(tasks)[:3], whole, strict=True)
         )
         use[job.row] = 1.0 if request.exclusive else min(1.0, max(cores, gpus))
         hold[job.row] = 1.0 if request.exclusive else min(1.0, max(cores, memory, gpus))

@@ -1,4 +1,4 @@
-"""When Slurm's backfill has a job start on shared nodes, from docs/engine.md."""
+"""When Slurm's backfill has a job start on shared nodes, from docs/reference/rules/backfills.md."""
 
 from __future__ import annotations
 

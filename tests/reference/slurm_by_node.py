@@ -1,4 +1,4 @@
-"""Slurm's rule where reservations are of particular nodes, from docs/engine.md."""
+"""Slurm's rule where reservations are of particular nodes, from docs/reference/rules/backfills.md."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from copy import copy, deepcopy
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 from hpctwin.model import State
@@ -66,15 +67,23 @@ class Suspending(PreemptingSimulation, ABC):
 
     def go_on(self, job: Job) -> None:
         job.suspended = False
+        job.resumed = self.now
         job.paused = self.now - job.start - job.ran
         job.due = job.over = self.now + job.remains
 
     def suspend(self, job: Job) -> None:
+        job.attempts = job.runs_until(self.now)
+        job.ran = self.ran(job)
         job.suspended = True
         job.preemptions += 1
-        job.ran = self.now - job.start - job.paused
         job.remains = job.due - self.now
         job.due = job.over = NEVER
+
+    def set_end(self, job: Job, since: int, work: Fraction) -> None:
+        super().set_end(job, since, work)
+        if job.suspended:
+            job.remains = job.due - self.now
+            job.due = job.over = NEVER
 
     def expected_end(self, job: Job) -> int:
         begin = job.start + job.paused
@@ -218,6 +227,10 @@ class SuspendingSimulation(Suspending):
 class SharedSuspendingSimulation(Suspending, SharedPreemptingSimulation):
     """A suspended job keeps what it holds, but for its cores: of these more may be held than there are."""
 
+    def go_on(self, job: Job) -> None:
+        super().go_on(job)
+        self.given[job, self.now] = self.on[job]
+
     def above(self, job: Job) -> list[Job]:
         name = self.classes[job.standing][0]
         return [
@@ -275,6 +288,18 @@ class SharedSuspendingSimulation(Suspending, SharedPreemptingSimulation):
         plan.bookings = [*fresh.bookings, *(one for one in plan.bookings if is_reserved(one.job))]
         plan.wide = [*fresh.wide, *(one for one in plan.wide if is_reserved(one[0]))]
         plan.running = fresh.running
+
+    def taken_out(self, holders: list[Job], plan: SharedPlan) -> bool:  # type: ignore[override]
+        """Whether there is enough when reservations begin: suspended jobs hold more than there is."""
+        for job in holders:
+            plan.take(job, job.reserved_split, job.reserved)
+        waiting = [one for one in plan.bookings if one.job.state == State.WAITING]
+        wide = all(
+            plan.free_of(name, time) >= 0
+            for name in self.machine.resources
+            for time in plan.times()
+        )
+        return wide and all(plan.has_enough(one.node, one.start) for one in waiting)
 
     def start_on(self, job: Job, stay: list[Job], room: SharedPlan) -> None:
         assert self.start_if_it_fits(job, room)

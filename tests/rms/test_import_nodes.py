@@ -9,7 +9,7 @@ import pytest
 
 from hpctwin.cli import main
 from hpctwin.errors import ConfigError
-from hpctwin.rms.site.cluster import NOT_MODELLED, TAKEN
+from hpctwin.rms.site.cluster import IMPORTED, NOT_MODELED
 from hpctwin.rms.site_import.folder import Imported, import_site
 from hpctwin.rms.slurm.listing.values import node_flags
 
@@ -269,15 +269,13 @@ def test_an_included_file_outside_the_folder_is_not_read(tmp_path: Path) -> None
     conf = f"{HEAD}Include {outside}\nNodeName=m1\n{PARTITION}"
     made = imported(tmp_path / "site", slurm_conf=conf)
     assert counts(made) == 1
-    assert f"slurm.conf:3: the included file {outside} is not there; copy it into site/" in told(
-        made
-    )
+    assert f"slurm.conf:3: the included file {outside} is missing; copy it into site/" in told(made)
 
 
 def test_a_file_that_stands_for_an_included_one_of_another_folder_is_named(tmp_path: Path) -> None:
     conf = f"{HEAD}Include /etc/site-b/nodes.conf\n{PARTITION}"
     made = imported(tmp_path, slurm_conf=conf, **{"site-a__nodes_conf": NODES})
-    assert "site-a/nodes.conf is read for the included file /etc/site-b/nodes.conf" in told(made)
+    assert "site-a/nodes.conf is used as the included file /etc/site-b/nodes.conf" in told(made)
 
 
 def test_a_file_that_includes_itself_is_read_once(tmp_path: Path) -> None:
@@ -325,9 +323,9 @@ def test_switches_of_nodes_that_are_down_do_not_end_the_tree(tmp_path: Path) -> 
 def test_partitions_with_whole_nodes_are_taken_over_where_all_are_so(tmp_path: Path) -> None:
     conf = f"{HEAD}{NODES}PartitionName=p Nodes=ALL OverSubscribe=EXCLUSIVE\n"
     made = imported(tmp_path / "a", slurm_conf=conf)
-    assert {s.name: s.became for s in made.site.settings}["p: OverSubscribe"] == TAKEN
+    assert {s.name: s.became for s in made.site.settings}["p: OverSubscribe"] == IMPORTED
     made = imported(tmp_path / "b", slurm_conf=conf + "PartitionName=q Nodes=n1\n")
-    assert {s.name: s.became for s in made.site.settings}["p: OverSubscribe"] == NOT_MODELLED
+    assert {s.name: s.became for s in made.site.settings}["p: OverSubscribe"] == NOT_MODELED
 
 
 def test_of_two_default_partitions_the_last_counts_and_both_are_named(tmp_path: Path) -> None:

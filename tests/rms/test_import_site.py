@@ -14,7 +14,7 @@ from hpctwin.errors import ConfigError
 from hpctwin.formats.accounting.workload import workload_of
 from hpctwin.model.text import parse_nodes
 from hpctwin.policies import parse_policy
-from hpctwin.rms.site.cluster import NOT_MODELLED
+from hpctwin.rms.site.cluster import NOT_MODELED
 from hpctwin.rms.site_import.folder import Imported, import_site, pseudonyms
 from hpctwin.rms.slurm.listing.conf import read_conf
 from hpctwin.rms.slurm.site.recognition import LIVE
@@ -41,7 +41,7 @@ def slurm(tmp_path: Path, *lines: str) -> Imported:
 
 
 def not_modelled(made: Imported) -> dict[str, str]:
-    return {s.name: s.why for s in made.site.settings if s.became == NOT_MODELLED}
+    return {s.name: s.why for s in made.site.settings if s.became == NOT_MODELED}
 
 
 def test_slurm_conf_and_what_scontrol_prints_describe_the_same_machine(tmp_path):
@@ -367,7 +367,7 @@ def test_usage_factors_of_qos_become_factors_of_use(tmp_path):
     told = {(one.name, one.value): (one.became, one.why) for one in made.site.settings}
     assert told["QOS half: UsageFactor", "0.500000"] == ("taken over", "fairshare.factors")
     assert told["QOS dear: Flags", "UsageFactorSafe"] == ("taken over", "fairshare.safe_factors")
-    assert told["QOS once: Flags", "UsageFactorSafe"] == ("no bearing", "use counts once")
+    assert told["QOS once: Flags", "UsageFactorSafe"] == ("no effect", "use counts once")
     assert told["QOS odd: UsageFactor", "2x"][0] == "not modelled"
     hidden = pseudonyms(made, b"s" * 16).site.cluster.fairshare
     assert sorted(hidden.factors.values()) == [0, 0.5, 2.5]
@@ -376,7 +376,7 @@ def test_usage_factors_of_qos_become_factors_of_use(tmp_path):
     made = import_site("slurm", site(tmp_path / "b", slurm_conf=basic, qos_txt=qos))
     assert made.site.cluster.fairshare.factors == {}
     became = {one.name: one.became for one in made.site.settings}
-    assert became["QOS half: UsageFactor"] == "no bearing"
+    assert became["QOS half: UsageFactor"] == "no effect"
 
 
 def test_what_may_be_used_in_all_becomes_limits_as_slurm_counts_it(tmp_path):
@@ -555,7 +555,7 @@ def test_settings_that_are_of_no_use_without_nodes_are_named(tmp_path):
     (folder / "qos.txt").write_text("Name|Priority|MaxJobsPU\nnormal|0|4\n")
     (folder / "gres.conf").write_text("Name=gpu File=/dev/nvidia0\n")
     notes = " ".join(import_site("slurm", folder).site.notes)
-    assert "not used, since nothing describes the nodes: gres.conf (gres.conf)" in notes
+    assert "ignored, as no file describes the nodes: gres.conf (gres.conf)" in notes
 
 
 def test_a_job_without_a_limit_has_its_partition_s(tmp_path):
@@ -640,8 +640,8 @@ def test_pseudonyms_are_stable_by_their_salt_and_no_name_is_left(tmp_path):
 @pytest.mark.parametrize(
     ("texts", "said"),
     [
-        ({}, "none of its 0 files is known; slurm.conf"),
-        ({"readme_txt": "hello\n"}, "none of its 1 files is known"),
+        ({}, "none of its 0 files is recognized; slurm.conf"),
+        ({"readme_txt": "hello\n"}, "none of its 1 files is recognized"),
         ({"gres_conf": "Name=gpu File=/dev/nvidia0\n"}, "no settings are there, and no job"),
         (
             {"slurm_conf": "ClusterName=c\nNodeName=n[1-\n"},

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hpctwin.errors import ConfigError
-from hpctwin.rms.site.cluster import NOT_MODELLED
+from hpctwin.rms.site.cluster import NOT_MODELED
 from hpctwin.rms.site_import.folder import Imported, import_site
 
 CONF = (
@@ -34,7 +34,7 @@ def told(made: Imported) -> str:
     left = [
         line
         for line, s in zip(settings, made.site.settings, strict=True)
-        if s.became == NOT_MODELLED
+        if s.became == NOT_MODELED
     ]
     return "\n".join([*made.site.notes, *left])
 
@@ -74,10 +74,10 @@ def test_lines_that_are_cut_short_are_left_out_and_told(
 ) -> None:
     made = imported(tmp_path, **{name: text})
     said = (
-        f"{name.replace('_', '.')}:{line}: it is cut short, with fewer columns than the {columns}"
+        f"{name.replace('_', '.')}:{line}: the line has fewer columns than the header ({columns})"
     )
     assert said in told(made)
-    assert "1 such line was left out" in told(made)
+    assert "1 such line is omitted" in told(made)
     assert not {"chem", "low"} & {*tree(made), *made.site.cluster.qos}
 
 

@@ -11,11 +11,11 @@ import pytest
 
 from hpctwin import parse_policy
 from hpctwin.model import Cluster
+from hpctwin.rms.node_capacity import parts_of
 from hpctwin.rms.pbs.listing.node_attributes import used_up_of
 from hpctwin.rms.pbs.listing.output import parse_select
 from hpctwin.rms.pbs.listing.parse import Found, cluster_snapshot
 from hpctwin.rms.pbs.listing.sharing import Sharing, how_shared, parts_held, tasks_asked
-from hpctwin.rms.placement.node_capacity import parts_of
 from hpctwin.rms.records.changes import Doubts
 from hpctwin.rms.records.records import NodeRecord, Snapshot
 from hpctwin.simulation.lowering.shared_nodes import taken_by
@@ -180,10 +180,10 @@ def test_a_vnode_that_differs_otherwise_at_each_look_is_only_busy() -> None:
 @pytest.mark.parametrize(
     ("select", "place", "why"),
     [
-        ("2:ncpus=4+1:ncpus=0", "free", "chunks that ask for nothing"),
+        ("2:ncpus=4+1:ncpus=0", "free", "chunks without a request"),
         ("2:ncpus=4", "exclhost", "place=exclhost"),
         ("2:ncpus=4", "free:group=rack", "place=free:group=rack"),
-        ("2:ncpus=0", "free", "chunks that ask for nothing"),
+        ("2:ncpus=0", "free", "chunks without a request"),
     ],
 )
 def test_what_is_only_nearly_modelled_is_named(select: str, place: str, why: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hpctwin.model import Cluster
-from hpctwin.rms.placement.node_capacity import Room
+from hpctwin.rms.node_capacity import Room
 from hpctwin.rms.records.records import JobRecord, JobSpec
 
 MACHINE = Cluster.model_validate({"nodes": [{"name": "a", "count": 2, "cores": 8}]})

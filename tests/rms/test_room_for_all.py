@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from hpctwin.model import Cluster
 from hpctwin.model.requests.resources import GPU_TYPE
-from hpctwin.rms.placement.guaranteed_fit import fit_together
-from hpctwin.rms.placement.node_capacity import Room
+from hpctwin.rms.guaranteed_fit import fit_together
+from hpctwin.rms.node_capacity import Room
 from hpctwin.rms.records.records import JobSpec
 from tests.conftest import examples
 

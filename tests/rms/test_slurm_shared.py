@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hpctwin import parse_policy
-from hpctwin.rms.placement.node_capacity import Room
+from hpctwin.rms.node_capacity import Room
 from hpctwin.rms.slurm.manager import SlurmManager
 from hpctwin.twin.core.core import Core
 from hpctwin.twin.journal.journal import Journal

@@ -7,7 +7,7 @@ import numpy as np
 from hpctwin import Simulation
 from hpctwin.engine.state import layout
 from hpctwin.model import MS_PER_S, DependencyKind
-from hpctwin.rms.placement.node_capacity import parts_of
+from hpctwin.rms.node_capacity import parts_of
 from hpctwin.rms.records.records import (
     JobDependency,
     JobRecord,

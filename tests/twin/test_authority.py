@@ -16,8 +16,8 @@ import pytest
 from hpctwin import Cluster
 from hpctwin.errors import JournalError, UnreachableError
 from hpctwin.model.files import FileLock
-from hpctwin.rms.identity import cluster_identity
 from hpctwin.rms.pbs.manager import PbsManager
+from hpctwin.rms.polling.poller import cluster_identity
 from hpctwin.rms.slurm.manager import SlurmManager
 from hpctwin.twin.acting.authority import Authority, ClusterLock
 from hpctwin.twin.emulated import emulated_cluster

@@ -18,6 +18,7 @@ from hpctwin.errors import HpctwinError, exit_code_of
 
 __all__ = ["app", "main"]
 
+
 app = App(
     name="hpctwin",
     help="A digital twin for HPC batch scheduling.",
@@ -62,7 +63,7 @@ for name, target, summary in (
     ("system", "data.cluster:system_app", "The machines that come with the package."),
     (
         "accounts",
-        "data.accounts:accounts_command",
+        "simulating.report:accounts_command",
         "Show what users or accounts used, over several runs.",
     ),
     ("signal", "data.signal:signal_app", "Fetch prices and carbon intensities of the grid."),
@@ -79,11 +80,11 @@ for name, target, summary in (
     ("mcp", "live.serve:mcp_command", "Serve an assistant read-only tools about the live twin."),
     ("rms", "live.rms:rms_app", "Look at the resource manager; hooks and submit rules."),
     ("demo", "live.demo:demo_command", "Watch the live twin run an emulated cluster."),
-    ("warmup", "warmup:warmup_command", "Compile the engine now, not at first use."),
+    ("warmup", "installation:warmup_command", "Compile the engine now, not at first use."),
     ("man", "manual:man_command", "Print the manual page, for man."),
     (
         "doctor",
-        "live.doctor:doctor_command",
+        "installation:doctor_command",
         "Look at what hpctwin stands on, for bug reports.",
     ),
 ):

@@ -65,7 +65,7 @@ class EnergyOptions:
                     name = "--" + option.name.replace("_", "-")
                     raise ConfigError(
                         f"{name} needs a machine of which it is known what its nodes draw: give --cluster "
-                        "with 'modes' in each node group (docs/energy.md)"
+                        "with 'modes' in each node group (docs/how-to/power-price-and-carbon.md)"
                     )
         if self.cooling_fmu is not None and self.weather is None:
             raise ConfigError("--cooling-fmu needs --weather: what the plant stands in")

@@ -82,7 +82,7 @@ class Accounts:
 
     @cached_property
     def table(self) -> pl.DataFrame:
-        """A row for each account, by descending node-hours; see docs/accounts.md.
+        """A row for each account, by descending node-hours; see docs/how-to/accounts-and-incentives.md.
 
         Values that are not known are null.
         """

@@ -48,7 +48,7 @@ def with_job_metrics(jobs: pl.DataFrame, tau_s: float = TAU_S) -> pl.DataFrame:
     """Add each job's metrics as columns; null if the job has no start or no end.
 
     The columns are those of `hpctwin.metrics.registry.JOB_METRICS`, such as ``wait_s`` and
-    ``slowdown``; docs/metrics.md has their formulas. For a job that ran again after a node failure,
+    ``slowdown``; docs/reference/metrics.md has their formulas. For a job that ran again after a node failure,
     start and run are those of its last attempt.
 
     Args:

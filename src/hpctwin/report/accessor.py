@@ -167,8 +167,8 @@ class Plots:
     def _energy(self) -> Energy:
         if self._result.energy is None:
             raise SimulationError(
-                f"it is not known what nodes of cluster {self._result.cluster.name!r} draw, so there is no "
-                "power to draw: give 'modes' or 'components' of its nodes (docs/energy.md)"
+                f"cluster {self._result.cluster.name!r} has no power model, so there is no power to plot; "
+                "add 'modes' or 'components' to its node groups (docs/how-to/power-price-and-carbon.md)"
             )
         return self._result.energy
 

@@ -20,7 +20,7 @@ from hpctwin.policies import Policy, parse_policy
 from hpctwin.simulation import Result, Simulation, Window
 from hpctwin.simulation.refusals import check_together
 from hpctwin.simulation.running.interruptible import run_all
-from hpctwin.simulation.running.options import RunOptions, spelled_out
+from hpctwin.simulation.running.simulation import RunOptions, spelled_out
 from hpctwin.simulation.state.arguments import as_cluster, as_workload
 
 __all__ = ["compare", "fair_starts"]

@@ -7,7 +7,8 @@ from hpctwin.errors import ConfigError
 from hpctwin.model import Cluster, Workload
 from hpctwin.policies import Policy
 from hpctwin.policies.backfills import OUTSIDE
-from hpctwin.simulation.refusals.refusal import Refusal, not_interrupted, refuse
+from hpctwin.simulation.lowering.preemption import is_interrupted
+from hpctwin.simulation.refusals.refusal import Refusal, refuse
 
 __all__ = ["check_sized"]
 
@@ -32,49 +33,45 @@ SIZED = (
     Refusal(
         lambda c, p: p.backfill != OUTSIDE,
         lambda c, p: (
-            f"policy {p.name!r}: a sizing decides who starts, and backfill {p.backfill!r} does too; take "
-            f"backfill {OUTSIDE!r}"
+            f"policy {p.name!r}: backfill {p.backfill!r} and a sizing both decide which jobs start; "
+            f"take backfill {OUTSIDE!r}"
         ),
     ),
     Refusal(
         lambda c, p: p.power.switches and not _gives_any_node(p),
         lambda c, p: (
-            f"power policy {p.power.kind!r}: a sizing gives jobs nodes whether they are on or not, and that "
-            "policy plans by its own order which are on; take none, psus or psas-auto"
+            f"power policy {p.power.kind!r}: it plans which nodes are on, and a sizing uses any node; "
+            "take none, psus or psas-auto"
         ),
     ),
     Refusal(
         lambda c, p: c.cleanup > 0,
         lambda c, p: (
-            f"cluster {c.name!r}: the sizes of jobs are not decided where nodes are cleaned up after them; "
-            "leave 'cleanup' out"
+            f"cluster {c.name!r}: a sizing is incompatible with cleanup after jobs; remove 'cleanup'"
         ),
     ),
     Refusal(
         lambda c, p: c.cap is not None,
-        lambda c, p: (
-            f"cluster {c.name!r}: the sizes of jobs are not decided under a power cap; leave 'cap' out"
-        ),
+        lambda c, p: f"cluster {c.name!r}: a sizing is incompatible with a power cap; remove 'cap'",
     ),
     Refusal(
         lambda c, p: bool(c.limits) or any(one.max_jobs_per_user for one in c.partitions),
         lambda c, p: (
-            f"cluster {c.name!r}: what is counted under limits is what jobs ask for, and their sizes change; "
-            "leave the limits out"
+            f"cluster {c.name!r}: limits count the nodes that jobs ask for, and a sizing changes them; "
+            "remove the limits"
         ),
     ),
     Refusal(
         lambda c, p: bool(c.reservations),
         lambda c, p: (
-            f"cluster {c.name!r}: the sizes of jobs are decided where no node is in maintenance; leave "
-            "'reservations' out"
+            f"cluster {c.name!r}: a sizing is incompatible with maintenance; remove 'reservations'"
         ),
     ),
     Refusal(
         lambda c, p: bool(_odd_speeds(c)),
         lambda c, p: (
-            f"cluster {c.name!r}: work is counted on nodes of speed 1, and node group "
-            f"{_odd_speeds(c)[0]!r} has others; leave 'speed' out"
+            f"cluster {c.name!r}: a sizing counts work on nodes of speed 1, and node group "
+            f"{_odd_speeds(c)[0]!r} has another speed; remove 'speed'"
         ),
     ),
 )
@@ -87,19 +84,24 @@ def check_sized(cluster: Cluster, policy: Policy, workload: Workload) -> None:
     Raises:
         ConfigError: They cannot.
     """
-    not_interrupted(cluster, workload, "the sizes of jobs cannot be decided")
+    if is_interrupted(workload, cluster):
+        raise ConfigError(
+            f"cluster {cluster.name!r}: a sizing suspends jobs by itself, so the sizes of jobs cannot be "
+            "decided where jobs preempt others or go on from checkpoints; leave preemption and "
+            "checkpoints out"
+        )
     if workload.shares_nodes:
         raise ConfigError(
-            f"jobs of {workload.name!r} ask for tasks: their sizes are decided where all ask for whole nodes"
+            f"workload {workload.name!r}: its jobs ask for tasks, and a sizing needs jobs on whole nodes"
         )
     if workload.usage:
         raise ConfigError(
-            f"workload {workload.name!r} says what jobs used of their nodes ({', '.join(workload.usage)}), "
-            "which is of the nodes they had; leave it out where their sizes are decided"
+            f"workload {workload.name!r}: a sizing is incompatible with recorded use of nodes "
+            f"({', '.join(workload.usage)}); remove these columns"
         )
     if any(amounts.any() for amounts in workload.resources.values()):
         raise ConfigError(
-            f"jobs of {workload.name!r} ask for cluster-wide resources, of which it is not known how they "
-            "change with the nodes; leave them out where sizes are decided"
+            f"workload {workload.name!r}: its jobs ask for cluster-wide resources, and a sizing does not "
+            "know how they change with the nodes; remove them"
         )
     refuse(SIZED, cluster, policy)

@@ -36,7 +36,7 @@ SIZINGS.register(
                 "slack",
                 "duration",
                 86_400.0,
-                help="so much later than at once on its nodes a job may end",
+                help="latest end of a job after an immediate run on its nodes",
             ),
         ),
         first="slack",
@@ -79,10 +79,10 @@ def sizing_option(
             invalid.
     """
     if not series:
-        raise ConfigError("--sizing needs --price or --carbon: what to go by")
+        raise ConfigError("--sizing needs --price or --carbon")
     if workload.malleable is None:
         raise ConfigError(
             f"--sizing: no job of {workload.name} is malleable; give columns min_nodes, max_nodes, "
-            "suspendable (docs/malleable.md)"
+            "suspendable (docs/how-to/malleable-jobs.md)"
         )
     return parse_sizing(text, next(iter(series.values())), forecast)

@@ -57,7 +57,7 @@ def train(
 
     Args:
         kind: Environment: JobSelection, Backfilling, PowerManagement, PolicySelection or Placement
-            (docs/learn.md).
+            (docs/how-to/train-agents.md).
         trace: The trace.
         target: File to write, .safetensors. An agent that selects jobs or switches nodes is then an
             ordering or a power policy, as in FILE+easy or fcfs+easy~FILE.

@@ -21,7 +21,7 @@ from hpctwin.cli.options import (
     WindowOptions,
     within,
 )
-from hpctwin.cli.simulating.live_output import inputs_of
+from hpctwin.cli.simulating.run_options import inputs_of
 from hpctwin.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -242,7 +242,7 @@ class _Asked:
 
         from hpctwin.cli.output import note_classes, note_rejected
         from hpctwin.cli.plugins import option_from
-        from hpctwin.cli.simulating.external_scheduler import planned_s
+        from hpctwin.cli.simulating.run_options import planned_s
         from hpctwin.cli.simulating.simulate import breakdown_rows
         from hpctwin.metrics import unfair_delay
         from hpctwin.model.text import counted

@@ -99,15 +99,15 @@ def simulate_command(
         placement: Placement: a name (see hpctwin policy list), or a function in a file,
             my.py:my_placement; default first-fit.
         reward: Give jobs the priorities that their accounts earned in an earlier run, as in
-            low-power:accounts.json or budget=5000:accounts.json (docs/accounts.md). The default
-            order is then priority.
+            low-power:accounts.json or budget=5000:accounts.json (package hpctwin-papers,
+            docs/how-to/accounts-and-incentives.md). The default order is then priority.
         scheduler: External scheduler instead of a policy: a program that speaks JSON lines, or the
             address of a Batsim scheduler, as in batsim:tcp://127.0.0.1:28000
             (docs/how-to/connect-an-external-scheduler.md).
         scheduler_every: Call the scheduler only in steps of this time, such as 60s; default at each
             event.
-        sizing: Rule for node counts of malleable jobs by --price or --carbon, instead of a policy,
-            such as carbonscaler:24h (docs/malleable.md).
+        sizing: Rule for node counts of malleable jobs by --price or --carbon, such as
+            carbonscaler:24h (package hpctwin-sizing, docs/how-to/malleable-jobs.md).
         plan_by: Planned duration of running and pending jobs: walltime or prediction (hpctwin
             predictor apply); a job that runs longer than predicted is expected to end soon.
         accounts: Write the use of each account to this file (.json or .parquet), for hpctwin
@@ -139,13 +139,15 @@ def simulate_command(
         note_rejected,
     )  # fmt: skip
     from hpctwin.cli.plugins import option_from
-    from hpctwin.cli.simulating.external_scheduler import (
+    from hpctwin.cli.simulating.run_options import (
         backfill_of,
         check_alone,
         driven,
+        every_seconds,
+        inputs_of,
         planned_s,
+        writing,
     )
-    from hpctwin.cli.simulating.live_output import every_seconds, inputs_of, writing
     from hpctwin.errors import ConfigError
     from hpctwin.model.text import progress_bar
     from hpctwin.policies import make_policy, parse_policy

@@ -179,7 +179,8 @@ class Energy:
         spans = self.node_map
         # Running jobs count up to now. Jobs whose nodes are still being switched on do not count.
         start = np.minimum(spans["start_s"].to_numpy(), self.now_s)
-        end = np.maximum(np.minimum(spans["end_s"].to_numpy(), self.now_s), start)
+        until = spans["end_s"].fill_null(self.now_s).to_numpy()
+        end = np.maximum(np.minimum(until, self.now_s), start)
         first = spans["first_node"].to_numpy()
         last = first + spans["count"].to_numpy()
         total = np.zeros(len(spans))

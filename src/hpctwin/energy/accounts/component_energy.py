@@ -103,7 +103,8 @@ class ComponentEnergy(Energy):
         rows = pl.DataFrame({"job_id": self.table["job_id"], "row": np.arange(len(self.table))})
         spans = self.node_map.join(rows, on="job_id", how="left", maintain_order="left")
         first = spans["first_node"].to_numpy()
-        end = np.minimum(ms_of(spans["end_s"]), round(self.now_s * MS_PER_S))
+        until = ms_of(spans["end_s"].fill_null(self.now_s))
+        end = np.minimum(until, round(self.now_s * MS_PER_S))
         return (
             spans["row"].to_numpy(), first, first + spans["count"].to_numpy(), ms_of(spans["start_s"]), end,
         )  # fmt: skip

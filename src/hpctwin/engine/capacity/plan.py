@@ -171,12 +171,27 @@ def build_plan(sim: Arrays) -> None:
             continue
         load_take(j, sim)
         plan_change(j, planned_end(j, sim), NEVER, RETURN, sim)
+    if len(sim.cut) > 0:
+        plan_preempted(sim)
     if sim.clock.unpowered > 0:
         plan_switched_off(sim)
     know_changes(sim.clock.changes_done, sim)
 
 
 BUILD_PLAN = Kernel(build_plan, types.void(SIM), unrolled=False)
+
+
+@jit
+def plan_preempted(sim: Arrays) -> None:
+    """Let preempted jobs leave the plan when their grace ends."""
+    for place in range(sim.clock.run_first, sim.clock.run_end):
+        j = sim.run[place].job
+        if j < 0 or sim.cut[j].leaves == 0:
+            continue
+        planned = planned_end(j, sim)
+        if sim.cut[j].leaves < planned:
+            load_take(j, sim)
+            plan_change(j, sim.cut[j].leaves, planned, RETURN, sim)
 
 
 @jit

@@ -42,9 +42,9 @@ from hpctwin.engine.state.layout import LINED, NEVER, RETURN, TAKE, ZERO, Arrays
 __all__ = [
     "alignment", "any_may_start", "awaits_nodes", "begin_cycle", "begin_pass", "begin_with_held",
     "block", "earliest_start", "fits", "free_held", "give_back_held", "hold", "is_skipped", "is_sorted",
-    "is_too_large", "job_at", "job_left", "keep_order", "kept_job", "list_startable", "load_held",
-    "may_fit", "may_preempt", "next_candidate", "order_jobs", "reserve", "reserve_rounded", "shortage",
-    "start", "start_fitting", "start_held", "start_or_preempt", "take_held",
+    "is_too_large", "job_at", "job_left", "keep_order", "kept_job", "list_preemptors", "list_startable",
+    "load_held", "may_fit", "may_preempt", "next_candidate", "order_jobs", "reserve", "reserve_rounded",
+    "shortage", "sort_by_level", "start", "start_fitting", "start_held", "start_or_preempt", "take_held",
 ]  # fmt: skip
 
 any_may_start, is_too_large = may_start, asks_too_much
@@ -130,35 +130,41 @@ def need_plan(sim: Arrays) -> None:
 
 
 @jit
-def fits_free(j: int, sim: Arrays) -> bool:
+def may_fit(j: int, sim: Arrays) -> bool:
     """Return whether a job fits what is free now and not blocked.
 
-    These amounts are left in ``sim.low``.
+    It is short, as passes call it for each pending job.
     """
+    pools = sim.rules.pools
+    if sim.plan_amount.width == 1:
+        return sim.job[j].nodes <= sim.stock[0].free
+    kind = sim.job[j].kind
+    nodes = 0
+    for p in range(pools):
+        if sim.eligible[kind, p] != 0 and sim.blocked[p] == 0:
+            nodes += max(ZERO, sim.stock[p].free)
+    for c in range(sim.asks.width):
+        if sim.stock[pools + c].free < sim.asks[j, c] and sim.asks[j, c] > 0:
+            return False
+    return nodes >= sim.job[j].nodes
+
+
+@jit
+def load_free(sim: Arrays) -> None:
+    """Copy to ``sim.low`` what is free now and not blocked."""
     for c in range(len(sim.low)):
         sim.low[c] = sim.stock[c].free
     for p in range(sim.rules.pools):
         if sim.blocked[p] == 1:
             sim.low[p] = 0
-    return holds(j, sim)
-
-
-@jit
-def may_fit(j: int, sim: Arrays) -> bool:
-    """Return whether a job fits what is free now.
-
-    It is short, as passes call it for each pending job.
-    """
-    if sim.plan_amount.width == 1:
-        return sim.job[j].nodes <= sim.stock[0].free
-    return fits_free(j, sim)
 
 
 @jit
 def fits(j: int, sim: Arrays) -> bool:
     """Return whether a job fits from now on; leave the least amounts in ``sim.low``."""
     if sim.plan_rows[0] == 0:
-        if not fits_free(j, sim):
+        load_free(sim)
+        if not holds(j, sim):
             return False
         if only_grows(sim):
             return True
@@ -197,6 +203,17 @@ def may_preempt(j: int, sim: Arrays) -> bool:
 
 
 awaits_nodes = may_preempt
+
+
+@jit
+def list_preemptors(sim: Arrays) -> int:
+    """Return 0: no job may preempt others."""
+    return ZERO
+
+
+@jit
+def sort_by_level(size: int, sim: Arrays) -> None:
+    """Do nothing: all jobs are of one level."""
 
 
 @jit
@@ -291,7 +308,7 @@ def load_held(sim: Arrays) -> bool:
 def hold(j: int, sim: Arrays) -> None:
     """Reserve the earliest nodes for a job, and keep the reservation."""
     held(sim.kept)[j].start = reserve(j, ZERO, sim)
-    if sim.rules.pools > 1:
+    if len(sim.taken) > 0:
         for p in range(sim.rules.pools):
             sim.taken[j, p] = sim.take[p]
 

@@ -1,8 +1,8 @@
 """Jobs that stop and resume on another number of nodes, between two event times.
 
 The simulation then has its own copy of the jobs' sizes and lengths, as they change. The caller
-tracks how much of a job is done (`hpctwin_sizing`); the engine sees a job with a
-number of nodes and a runtime.
+tracks how much of a job is done (package hpctwin-sizing); the engine sees a job with a number of
+nodes and a runtime.
 """
 
 from __future__ import annotations

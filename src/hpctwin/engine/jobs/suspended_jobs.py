@@ -16,6 +16,7 @@ from hpctwin.engine.containers.heap import heap_push
 from hpctwin.engine.containers.suspended_stack import depth_of
 from hpctwin.engine.jobs.running_jobs import run_insert, run_remove
 from hpctwin.engine.jobs.transitions import forget_end
+from hpctwin.engine.power.node_states import touch_nodes
 from hpctwin.engine.state.layout import ZERO, Arrays
 
 __all__ = [
@@ -50,6 +51,7 @@ def suspend(j: int, sim: Arrays) -> None:
     cut.ran = now - sim.state[j].start
     cut.left = sim.state[j].end - now
     forget_end(j, sim)
+    touch_nodes(j, sim)
     if since == now:
         return
     stretch = sim.lost[sim.clock.lost]
@@ -71,6 +73,7 @@ def go_on(j: int, sim: Arrays) -> None:
     move_start(j, now - cut.ran, sim)
     sim.state[j].end = now + cut.left
     sim.clock.ends = heap_push(sim.ends, sim.clock.ends, now + cut.left, j)
+    touch_nodes(j, sim)
 
 
 @jit
@@ -83,16 +86,6 @@ def list_suspended(sim: Arrays) -> int:
             sim.stack[n] = j
             n += 1
     return n
-
-
-def wake_uncovered(sim: Arrays) -> None:
-    """Resume suspended jobs whose nodes no other job uses any more."""
-    for i in range(list_suspended(sim)):
-        if sim.cut[sim.stack[i]].covered == 0:
-            go_on(sim.stack[i], sim)
-
-
-WAKE = Kernel(wake_uncovered, types.void(SIM))
 
 
 @jit
@@ -136,3 +129,19 @@ def expect_to_go_on(n: int, sim: Arrays) -> None:
             cut = sim.cut[j]
             if cut.suspended == 1:
                 move_start(j, cut.until - min(cut.ran, sim.job[j].expected), sim)
+
+
+def wake_uncovered(sim: Arrays) -> None:
+    """Resume suspended jobs whose nodes no other job uses any more.
+
+    When the others are expected to resume is computed again.
+    """
+    n = list_suspended(sim)
+    for i in range(n):
+        if sim.cut[sim.stack[i]].covered == 0:
+            go_on(sim.stack[i], sim)
+    if n > 0:
+        expect_to_go_on(n, sim)
+
+
+WAKE = Kernel(wake_uncovered, types.void(SIM))

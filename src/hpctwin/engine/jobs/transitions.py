@@ -320,7 +320,8 @@ def keep_done(j: int, sim: Arrays) -> int:
     if every == 0:
         return 0
     pool = sim.pool[slowest_held(j, sim)]
-    kept = (sim.clock.now - sim.state[j].start) // every * every
+    # It has not run at all while its nodes are still being switched on.
+    kept = max(ZERO, sim.clock.now - sim.state[j].start) // every * every
     whole = kept // pool.bottom
     rest = kept - whole * pool.bottom
     sim.cut[j].done += whole * pool.top + rest * pool.top // pool.bottom

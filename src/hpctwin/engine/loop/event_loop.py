@@ -167,6 +167,8 @@ def schedule(sim: Arrays) -> None:
 def run_pass(sim: Arrays) -> None:
     """Run one scheduling pass at the present time, with the hooks before and after it."""
     hooks = sim.hooks
+    if hooks.wake != 0:
+        call(hooks.wake, sim)
     if hooks.before_pass != 0:
         call(hooks.before_pass, sim)
     sim.clock.timer = NEVER

@@ -6,11 +6,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from hpctwin.engine.operations.creation import index_nodes
+from hpctwin.engine.operations.transfer import started_ms
 from hpctwin.engine.state.layout import (
     COMPLETED,
     COMPUTING,
@@ -29,6 +31,7 @@ from hpctwin.model.text import exact
 __all__ = [
     "NodePowers",
     "Work",
+    "WorkLeft",
     "change_speed",
     "hide_nodes",
     "node_powers",
@@ -60,8 +63,22 @@ class NodePowers:
     ready_ms: IntArray
 
 
-Work = Mapping[int, tuple[int, Fraction]]
-"""By job: a time, ms, and the work left then, in ms at the speed of its runtime."""
+class WorkLeft(NamedTuple):
+    """Work left of a job when the speed of its nodes last changed.
+
+    Args:
+        start_ms: Start of the job.
+        ran_ms: How long it had run, without the time for which it was suspended.
+        work: Work left, in ms at the speed of its runtime.
+    """
+
+    start_ms: int
+    ran_ms: int
+    work: Fraction
+
+
+Work = Mapping[int, WorkLeft]
+"""Work left of jobs [job]."""
 
 
 def state_rows(sim: Sim) -> IntArray:
@@ -152,7 +169,10 @@ def _pools_of(sim: Sim, j: int) -> IntArray:
     if sim.pools == 1:
         return np.array([0])
     if not len(sim["share"]):
-        return np.flatnonzero(sim["taken"][j] > 0)
+        if not len(sim["beneath"]):
+            return np.flatnonzero(sim["taken"][j] > 0)
+        lent = np.flatnonzero((sim["beneath"] == j).any(axis=1))
+        return np.unique(sim["pool_of"][[*nodes_of_job(sim, j), *lent]])
     rows, part = [int(sim["state"]["first_node"][j])], sim["part"]
     while part["next"][rows[-1]] >= 0:
         rows.append(int(part["next"][rows[-1]]))
@@ -161,8 +181,10 @@ def _pools_of(sim: Sim, j: int) -> IntArray:
 
 def change_speed(
     sim: Sim, pools: IntArray, speed: npt.NDArray[np.float64], work: Work, *, terminate: bool
-) -> dict[int, tuple[int, Fraction]]:
+) -> dict[int, WorkLeft]:
     """Change the speed of nodes, and with it the remaining time of their jobs.
+
+    A suspended job will have the new speed when it resumes.
 
     Args:
         sim: Simulation; speeds of pools and ends of running jobs are changed.
@@ -174,24 +196,36 @@ def change_speed(
     Returns:
         Remaining work of each job whose speed changed.
     """
-    clock, state, job = sim.clock, sim["state"], sim["job"]
+    clock, state, job, cut = sim.clock, sim["state"], sim["job"], sim["cut"]
     before = sim["pool"]["speed"]
-    left: dict[int, tuple[int, Fraction]] = {}
+    left: dict[int, WorkLeft] = {}
+    started = started_ms(sim)
     for j in sim.running["job"].tolist():
         used = _pools_of(sim, j)
         if not np.isin(used, pools).any():
             continue
-        start = int(state["start"][j])
-        since, todo = work.get(j, (start, Fraction(int(job["runtime"][j]))))
-        at = max(int(clock.now), start)
-        todo = max(Fraction(0), todo - (at - since) * exact(before[used].min()))
-        left[j] = (at, todo)
-        end = at + math.ceil(todo / exact(speed[used].min()))
-        limit = start + int(job["limit"][j])
-        cut = terminate and end > limit
+        start, first = int(state["start"][j]), int(started[j])
+        suspended = len(cut) > 0 and cut["suspended"][j] == 1
+        ran = int(cut["ran"][j]) if suspended else max(int(clock.now) - start, 0)
+        last = work.get(j)
+        if last is None or last.start_ms != first:  # it may have started again since
+            last = WorkLeft(first, 0, Fraction(int(job["runtime"][j])))
+        todo = max(Fraction(0), last.work - (ran - last.ran_ms) * exact(before[used].min()))
+        left[j] = WorkLeft(first, ran, todo)
+        length = ran + math.ceil(todo / exact(speed[used].min()))
+        limit = int(job["limit"][j])
+        too_long = terminate and length > limit
         ends_well = FAILED if job["fails"][j] else COMPLETED
-        state["outcome"][j] = WALLTIME if cut else ends_well
-        state["end"][j] = limit if cut else end
+        state["outcome"][j] = WALLTIME if too_long else ends_well
+        length = limit if too_long else length
+        if suspended:
+            cut["left"][j] = length - ran
+            continue
+        state["end"][j] = start + length
+        leaves = int(cut["leaves"][j]) if len(cut) else 0
+        if 0 < leaves < state["end"][j]:  # the end of its grace after it was preempted
+            state["outcome"][j] = sim["yields"]["mode"][sim["claim"]["standing"][j]]
+            state["end"][j] = leaves
     heap = sim["ends"][: clock.ends]
     heap["time"] = state["end"][heap["job"]]
     # A sorted table is a valid heap.

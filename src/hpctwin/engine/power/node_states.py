@@ -174,14 +174,22 @@ def switch_on(node: int, sim: Arrays) -> None:
 
 
 @jit
+def has_begun(j: int, sim: Arrays) -> bool:
+    """Return whether a job that has nodes has begun on them, and is not suspended."""
+    if len(sim.cut) > 0 and sim.cut[j].suspended == 1:
+        return False
+    return sim.state[j].start <= sim.clock.now
+
+
+@jit
 def computes(node: int, sim: Arrays) -> bool:
     """Return whether a job runs on a node by now."""
     if len(sim.share) == 0:
         j = sim.node[node].job
-        return j >= 0 and sim.state[j].start <= sim.clock.now
+        return j >= 0 and has_begun(j, sim)
     row = sim.share[node].part
     while row >= 0:
-        if sim.state[sim.part[row].job].start <= sim.clock.now:
+        if has_begun(sim.part[row].job, sim):
             return True
         row = sim.part[row].after
     return False
@@ -189,7 +197,9 @@ def computes(node: int, sim: Arrays) -> bool:
 
 @jit
 def touch_nodes(j: int, sim: Arrays) -> None:
-    """Queue all nodes of a job for the update after the pass."""
+    """Queue all nodes of a job for the update after the pass, if nodes have power states."""
+    if sim.rules.depths == 0:
+        return
     shared = len(sim.share) > 0
     place = sim.state[j].first_node
     while place >= 0:

@@ -17,6 +17,7 @@ from hpctwin.engine.compile.jit import jit
 from hpctwin.engine.compile.numba_types import call
 from hpctwin.engine.containers.node_sets import first_in
 from hpctwin.engine.power.node_states import last_over, switch_off, switch_on
+from hpctwin.engine.queue import preemptor_order
 from hpctwin.engine.queue.eligibility import is_skipped
 from hpctwin.engine.queue.order import order_queue, pop_order, reckon_fairshare
 from hpctwin.engine.state.layout import (
@@ -36,17 +37,28 @@ AHEAD = 256
 
 
 @jit
-def take_waiting(sim: Arrays) -> None:
-    """Take pending jobs out of the plan in order, each at its earliest start.
+def list_waiting(sim: Arrays) -> int:
+    """Put the first `AHEAD` pending jobs into ``sim.later``, in order; return how many.
 
-    The first `AHEAD` jobs are planned.
+    Nothing keeps them from their earliest start.
     """
-    reckon_fairshare(sim)
     for c in range(len(sim.not_before)):
         sim.not_before[c] = 0
-    n = order_queue(sim)
-    for left in range(n, max(0, n - AHEAD), -1):
-        j = pop_order(left, sim)
+    if len(sim.claim) > 0:
+        return min(preemptor_order.order_jobs(sim), AHEAD)
+    reckon_fairshare(sim)
+    size = order_queue(sim)
+    n = min(size, AHEAD)
+    for i in range(n):
+        sim.later[i] = pop_order(size - i, sim)
+    return n
+
+
+@jit
+def take_waiting(sim: Arrays) -> None:
+    """Take pending jobs out of the plan in order, each at its earliest start."""
+    for i in range(list_waiting(sim)):
+        j = sim.later[i]
         if is_skipped(j, sim):
             continue
         earliest = ZERO
@@ -172,8 +184,9 @@ def spare_of(p: int, sim: Arrays) -> int:
 def manage(sim: Arrays) -> None:
     """Wake nodes in time for the plan, and compute how many nodes it can spare.
 
-    The free nodes of the plan, below zero if nodes must be woken, are the demand of docs/engine.md
-    with the opposite sign. Nodes in maintenance count as on, as an overdue job may still run there.
+    The free nodes of the plan, below zero if nodes must be woken, are the demand of
+    docs/reference/rules/power.md with the opposite sign. Nodes in maintenance count as on, as an
+    overdue job may still run there.
     """
     if sim.clock.queued == 0:
         return

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from hpctwin.engine.capacity.plan import fits_plan, load_take, plan_build, plan_change, planned_end
+from hpctwin.engine.capacity.plan import fits_plan
 from hpctwin.engine.compile.jit import jit
 from hpctwin.engine.containers.heap import heap_push
-from hpctwin.engine.jobs.suspended_jobs import expect_to_go_on, list_suspended
 from hpctwin.engine.jobs.transitions import (
     end_job,
     forget_end,
@@ -22,28 +21,11 @@ from hpctwin.engine.queue.order import dequeue
 from hpctwin.engine.state.layout import (
     COMPLETED,
     FAILED,
-    RETURN,
     SENT_BACK,
     TAKE,
     WALLTIME,
     Arrays,
 )
-
-
-@jit
-def build_plan(sim: Arrays) -> None:
-    """Build the plan, in which preempted jobs leave when their grace ends."""
-    if len(sim.beneath) > 0:
-        expect_to_go_on(list_suspended(sim), sim)
-    plan_build(sim)
-    for place in range(sim.clock.run_first, sim.clock.run_end):
-        r = sim.run[place].job
-        if r < 0 or sim.cut[r].leaves == 0:
-            continue
-        planned = planned_end(r, sim)
-        if sim.cut[r].leaves < planned:
-            load_take(r, sim)
-            plan_change(r, sim.cut[r].leaves, planned, RETURN, sim)
 
 
 @jit

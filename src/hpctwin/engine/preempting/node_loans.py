@@ -136,7 +136,7 @@ def cover(j: int, sim: Arrays) -> None:
         plan_node(node, now, planned_end(sim.beneath[node, 0], sim), TAKE, sim)
         if has == j:
             sim.taken[j, p] -= 1
-            plan_node(node, now, now + sim.job[j].expected, RETURN, sim)
+            plan_node(node, now, sim.state[j].start + sim.job[j].expected, RETURN, sim)
         else:
             sim.stock[p].free -= 1
             claim(pop_suspended(node, sim), node, sim)

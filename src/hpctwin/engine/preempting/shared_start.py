@@ -2,37 +2,13 @@
 
 from __future__ import annotations
 
-from hpctwin.engine.capacity.plan import planned_end
 from hpctwin.engine.compile.jit import jit
-from hpctwin.engine.jobs.suspended_jobs import list_suspended
 from hpctwin.engine.preempting.core_loans import settle_shared
 from hpctwin.engine.preempting.eviction import make_room, resume
-from hpctwin.engine.shared.allocation import take_resources
-from hpctwin.engine.shared.fit import goes_at
-from hpctwin.engine.shared.job_starts import begin_anew, start_if_it_fits
-from hpctwin.engine.shared.suspended_jobs import expect_shared, order_by_level
-from hpctwin.engine.state.layout import RETURN, Arrays
+from hpctwin.engine.shared.job_starts import start_if_it_fits
+from hpctwin.engine.state.layout import Arrays
 
-__all__ = ["begin_interrupted", "start_after_preempting"]
-
-
-@jit
-def begin_interrupted(sim: Arrays) -> None:
-    """Begin a pass; preempted jobs return cluster-wide resources when they leave."""
-    if len(sim.beneath) > 0:
-        n = list_suspended(sim)
-        order_by_level(n, sim)
-        expect_shared(n, sim)
-    begin_anew(sim)
-    if sim.asks.width == 0:
-        return
-    for place in range(sim.clock.run_first, sim.clock.run_end):
-        r = sim.run[place].job
-        if r >= 0:
-            leaves = goes_at(r, sim)
-            planned = planned_end(r, sim)
-            if leaves < planned:
-                take_resources(r, leaves, planned, RETURN, sim)
+__all__ = ["start_after_preempting"]
 
 
 @jit

@@ -10,28 +10,32 @@ from hpctwin.engine.shared.fit import (
     begin_pass,
     fits_over,
     goes_by_kind,
+    keeps_off,
     may_fit,
     resources_fit,
-    runs_apart,
 )
 from hpctwin.engine.shared.mixed_tasks import fits_by_kind
 from hpctwin.engine.shared.node_reservations import (
     choose_promised,
     forget_all,
+    forget_links,
+    free_row,
     link,
     reserve_shared,
     take_off,
 )
 from hpctwin.engine.shared.placement import choose
-from hpctwin.engine.state.layout import NEVER, RETURN, TAKE, ZERO, Arrays
+from hpctwin.engine.state.layout import NEVER, RETURN, TAKE, WAITING, ZERO, Arrays
 from hpctwin.engine.state.records import Grid
 
 __all__ = [
     "begin_with_held",
     "free_held",
+    "free_unheld",
     "give_back_held",
     "hold",
     "load_held",
+    "put_held",
     "start_held",
     "take_held",
 ]
@@ -47,27 +51,60 @@ def begin_with_held(sim: Arrays) -> None:
 
 @jit
 def load_held(sim: Arrays) -> bool:
-    """Compute again what each reservation leaves free when it begins.
+    """Compute again what each reservation leaves free when it begins; see `put_held`."""
+    forget_links(sim)
+    return put_held(sim)
+
+
+@jit
+def free_unheld(sim: Arrays) -> None:
+    """Free the rows of reservations that no pending job holds; all rows are on no nodes."""
+    for row in range(sim.sharing.promises):
+        sim.promise[row].ahead = 0
+    for i in range(sim.clock.queued):
+        own = held(sim.kept)[sim.queue[i]]
+        row = own.first if own.start >= 0 else -1
+        while row >= 0:
+            sim.promise[row].ahead = 1
+            row = sim.promise[row].next
+    for row in range(sim.sharing.promises):
+        if sim.promise[row].node >= 0 and sim.promise[row].ahead == 0:
+            free_row(row, sim)
+
+
+@jit
+def put_nodes(j: int, sim: Arrays) -> bool:
+    """Put a held reservation on its nodes; return False if one of them is not available."""
+    row = held(sim.kept)[j].first
+    while row >= 0:
+        own = sim.promise[row]
+        node = sim.node[own.node]
+        if node.down > 0:
+            return False
+        if node.hidden == 1 and active_from(own.node, sim) > own.start:
+            return False
+        if keeps_off(own.kind, own.node, own.start, own.end, sim):
+            return False
+        link(row, sim)
+        row = own.next
+    return True
+
+
+@jit
+def put_held(sim: Arrays) -> bool:
+    """Put held reservations, which are on no nodes, on theirs.
 
     Returns:
-        False if that is too little, or a reserved node is not available.
+        False if too little is left free when a reservation begins, or a node is not available.
     """
-    for row in range(sim.sharing.promises):
-        if sim.promise[row].node >= 0:
-            sim.share[sim.promise[row].node].promise = -1
-    for row in range(sim.sharing.promises):
-        if sim.promise[row].node >= 0:
-            own = sim.promise[row]
-            node = sim.node[own.node]
-            if node.down > 0:
-                return False
-            if node.hidden == 1 and active_from(own.node, sim) > own.start:
-                return False
-            if runs_apart(own.kind, own.node, own.start, sim):
-                return False
-            link(row, sim)
-            if own.first == 1:
-                take_resources(own.job, own.start, own.end, TAKE, sim)
+    for i in range(sim.clock.queued):
+        j = sim.queue[i]
+        start = held(sim.kept)[j].start
+        if start < 0:
+            continue
+        if not put_nodes(j, sim):
+            return False
+        take_resources(j, start, start + sim.job[j].expected, TAKE, sim)
     for row in range(sim.sharing.promises):
         if sim.promise[row].node >= 0:
             for c in range(sim.promise_left.width):
@@ -122,20 +159,23 @@ def start_held(j: int, sim: Arrays) -> None:
 
 
 MANY_KINDS = 512
-"""Maximum number of kinds of jobs for which `any_may_fit` tests each kind."""
+"""Maximum number of kinds of jobs for which `any_may_fit` tests jobs or kinds."""
 
 
 @jit
 def count_waiting(sim: Arrays) -> None:
-    """Count the pending jobs of each kind, unless the counts add up to the queue.
+    """Count the pending jobs of each kind if `any_may_fit` tests kinds.
 
-    They do not after the queue was sorted again, or if it was made elsewhere.
+    Counts that add up to the queue are right. They do not after the queue was sorted again, or if
+    it was made elsewhere.
     """
     kinds = len(sim.tried)
+    if kinds > MANY_KINDS or kinds >= sim.clock.queued:
+        return
     total = 0
-    for kind in range(kinds if kinds <= MANY_KINDS else 0):
+    for kind in range(kinds):
         total += sim.tried[kind].waiting
-    if kinds > MANY_KINDS or total == sim.clock.queued:
+    if total == sim.clock.queued:
         return
     for kind in range(kinds):
         sim.tried[kind].waiting = 0
@@ -145,15 +185,19 @@ def count_waiting(sim: Arrays) -> None:
 
 @jit
 def any_may_fit(sim: Arrays) -> bool:
-    """Return whether a pending job of any kind may fit what is free now.
+    """Return whether any pending job may fit what is free now.
 
-    If none may, no pass needs to check all jobs.
+    It tests each kind of job, or each job if there are fewer of them. If none may fit, no pass
+    needs to check all jobs.
     """
     kinds = len(sim.tried)
     if kinds > MANY_KINDS:
         return True
-    for kind in range(kinds):
-        if sim.tried[kind].waiting > 0 and may_fit(kind, sim):
+    by_kind = kinds < sim.clock.queued
+    for i in range(min(kinds, sim.clock.queued)):
+        kind = i if by_kind else sim.job[sim.queue[i]].kind
+        waits = sim.tried[i].waiting > 0 if by_kind else sim.state[sim.queue[i]].phase == WAITING
+        if waits and may_fit(kind, sim):
             return True
     return False
 

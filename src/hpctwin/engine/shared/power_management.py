@@ -18,8 +18,7 @@ from hpctwin.engine.power.node_states import (
     switch_off,
     switch_on,
 )
-from hpctwin.engine.power.switching_plan import AHEAD, count_idle, latest_ahead, note_planned
-from hpctwin.engine.queue.order import order_queue, pop_order, reckon_fairshare
+from hpctwin.engine.power.switching_plan import count_idle, latest_ahead, list_waiting, note_planned
 from hpctwin.engine.shared.fit import is_skipped_shared
 from hpctwin.engine.shared.job_starts import begin_anew
 from hpctwin.engine.shared.node_reservations import reserve_shared
@@ -30,17 +29,10 @@ __all__ = ["MANAGED_SHARED"]
 
 @jit
 def promise_waiting(sim: Arrays) -> None:
-    """Reserve nodes for pending jobs in order, each at its earliest start.
-
-    The first `AHEAD` jobs are considered.
-    """
+    """Reserve nodes for pending jobs in order, each at its earliest start."""
     begin_anew(sim)
-    reckon_fairshare(sim)
-    for c in range(len(sim.not_before)):
-        sim.not_before[c] = 0
-    n = order_queue(sim)
-    for left in range(n, max(0, n - AHEAD), -1):
-        j = pop_order(left, sim)
+    for i in range(list_waiting(sim)):
+        j = sim.later[i]
         if is_skipped_shared(j, sim):
             continue
         not_before = ZERO

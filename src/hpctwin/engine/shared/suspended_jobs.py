@@ -99,16 +99,6 @@ def settle_cores(n: int, sim: Arrays) -> None:
             suspend(j, sim)
 
 
-def wake_shared(sim: Arrays) -> None:
-    """Resume suspended jobs that have their cores on all their nodes."""
-    n = list_suspended(sim)
-    order_by_level(n, sim)
-    settle_cores(n, sim)
-
-
-WAKE_SHARED = Kernel(wake_shared, types.void(SIM))
-
-
 @jit
 def expect_shared(n: int, sim: Arrays) -> None:
     """Recompute when suspended jobs among the first ``n`` of ``sim.stack`` resume.
@@ -131,3 +121,17 @@ def expect_shared(n: int, sim: Arrays) -> None:
                 on = sim.part[on].after
             row = sim.part[row].next
         move_start(j, until - min(cut.ran, sim.job[j].expected), sim)
+
+
+def wake_shared(sim: Arrays) -> None:
+    """Resume suspended jobs that have their cores on all their nodes.
+
+    When the others are expected to resume is computed again.
+    """
+    n = list_suspended(sim)
+    order_by_level(n, sim)
+    settle_cores(n, sim)
+    expect_shared(n, sim)
+
+
+WAKE_SHARED = Kernel(wake_shared, types.void(SIM))

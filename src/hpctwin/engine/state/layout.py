@@ -400,6 +400,7 @@ class Hooks:
     gave_back: Int
     choose: Int  # chooses shared nodes for a job
     fits_later: Int  # whether a job fits on shared nodes if others leave
+    wake: Int  # resumes suspended jobs before a pass
     before_pass: Int
     after_pass: Int
 

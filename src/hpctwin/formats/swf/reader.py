@@ -22,7 +22,6 @@ import numpy.typing as npt
 from hpctwin.errors import TraceError, WorkloadError
 from hpctwin.formats.common.files import read_bytes, stem
 from hpctwin.formats.common.record import SWF_ONLY
-from hpctwin.formats.swf.large import LARGE, parse_large
 from hpctwin.formats.swf.records import (
     Records,
     parse_fast,
@@ -40,6 +39,12 @@ __all__ = ["SwfRules", "read_swf"]
 
 BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]
+
+LARGE = 1 << 25
+"""Smallest size of a large log, in bytes, which a compiled function reads.
+
+Below it, loading that function takes longer than Polars takes to read the log.
+"""
 
 _CANCELLED = 5
 _PARTS = (2, 3, 4)  # a line for each part of a job that was checkpointed or swapped out
@@ -75,7 +80,11 @@ def read_swf(
     rules = rules or SwfRules()
     content, said = plain_lines(unify_line_ends(read_bytes(path)))
     header, body = split_comments(content)
-    records = parse_large(body) if len(body) >= LARGE else None
+    records = None
+    if len(body) >= LARGE:
+        from hpctwin.formats.swf.large import parse_large
+
+        records = parse_large(body)
     if records is None:
         records = parse_fast(body)
     del body

@@ -132,7 +132,7 @@ def power_management(
     if not cluster.has_power or not cluster.depths:
         raise ConfigError(
             f"{cluster.name}: what its nodes draw and how they sleep is not known; PowerManagement needs a "
-            "machine with power and sleep states (docs/energy.md)"
+            "machine with power and sleep states (docs/how-to/power-price-and-carbon.md)"
         )
     if ruled.power.control is not None or not ruled.power.switches:
         raise ConfigError(

@@ -42,7 +42,7 @@ def served(jobs: pl.DataFrame) -> dict[str, Any]:
 
 FloatArray = npt.NDArray[np.float32]
 Hook = Callable[[int, Any], None]
-"""Function ``(agent, sim) -> None`` that the engine compiles; see docs/learn.md."""
+"""Function ``(agent, sim) -> None`` that the engine compiles; see docs/how-to/train-agents.md."""
 
 
 @dataclass(frozen=True)

@@ -332,7 +332,7 @@ Celsius = Annotated[float, Field(ge=-20, le=70)]
 
 
 class Cooling(Settings):
-    """Water loop from a cluster to evaporative towers; equations in docs/systems.md.
+    """Water loop from a cluster to evaporative towers; equations in docs/reference/systems.md.
 
     Args:
         liquid_share: Share of the cluster's heat that the water removes; the rest goes to the air

@@ -63,7 +63,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -72,7 +72,6 @@ import polars as pl
 from hpctwin.errors import ArgumentError, WorkloadError, in_brief
 from hpctwin.model.columns import PER_NODE, PREDICTED, Category, known_seconds
 from hpctwin.model.requests.chunks import CHUNKS, SHARED_WITH, more_tasks_text
-from hpctwin.model.requests.requests import Request, parse_request
 from hpctwin.model.requests.resources import COLUMN
 from hpctwin.model.text import MS_PER_S, to_ms
 from hpctwin.model.workload.dependencies import (
@@ -87,6 +86,9 @@ from hpctwin.model.workload.dependencies import (
 )
 from hpctwin.model.workload.jobs import NODE_W, Usage
 from hpctwin.model.workload.malleable import MALLEABLE
+
+if TYPE_CHECKING:
+    from hpctwin.model.requests.requests import Request
 
 __all__ = [
     "NOT_THERE",
@@ -351,6 +353,8 @@ def with_least_nodes(frame: pl.DataFrame, counts: Counts | None = None) -> pl.Da
 
 def _with_requests(frame: pl.DataFrame, counts: Counts) -> pl.DataFrame:
     """Return a frame with the columns from ``request``; other columns have precedence."""
+    from hpctwin.model.requests.requests import parse_request
+
     jobs = frame["request"].drop_nulls().value_counts(sort=True)
     requests = {text: parse_request(text) for text in jobs["request"]}
     if not requests:

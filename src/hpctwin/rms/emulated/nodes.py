@@ -15,7 +15,7 @@ from hpctwin.model.cluster.cluster import parse_nodes
 from hpctwin.model.cluster.node_group import Sleep
 from hpctwin.model.text import since
 from hpctwin.rms.emulated.agenda import NODE, Agenda
-from hpctwin.rms.placement.node_capacity import Room, Taken
+from hpctwin.rms.node_capacity import Room, Taken
 from hpctwin.rms.records import events as ev
 from hpctwin.rms.records.records import JobRecord, JobSpec, NodePower, NodeRecord, NodeReservation
 
@@ -109,7 +109,7 @@ class Nodes:
         """
         job_id = job.spec.id
         if not self.room.has(job.spec, taken):
-            raise HpctwinError(f"emulated cluster: there is no room for job {job_id} on its nodes")
+            raise HpctwinError(f"emulated cluster: job {job_id} does not fit on its nodes")
         self.room.hold([node for node, _ in taken], self.room.held_by(job), of=job.spec)
         for node, _ in taken:
             if not self._jobs[node]:

@@ -1,8 +1,9 @@
-"""Events from a manager that can only be polled, at a low load."""
+"""Events from a manager that can only be polled, at a low load, and a cluster's identity."""
 
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 import uuid
@@ -13,6 +14,7 @@ from dataclasses import replace
 
 from hpctwin.errors import HpctwinError
 from hpctwin.rms.manager import (
+    Identified,
     LendsScheduling,
     Outcome,
     Places,
@@ -37,7 +39,7 @@ from hpctwin.rms.records.changes import (
 from hpctwin.rms.records.events import Event
 from hpctwin.rms.records.records import Snapshot
 
-__all__ = ["PolledManager", "Poller", "polled"]
+__all__ = ["PolledManager", "Poller", "cluster_identity", "polled"]
 
 logger = logging.getLogger(__name__)
 
@@ -163,7 +165,7 @@ class Poller:
                     2 * pause_s, max(self.every_s, min(LONGEST_PAUSE_S, 4 * self.every_s))
                 )
                 logger.warning(
-                    "look failed, next in %g s: %s", pause_s, self.fault, exc_info=not known
+                    "poll failed, next in %g s: %s", pause_s, self.fault, exc_info=not known
                 )
             took_s = time.monotonic() - begin
             floor_s = (
@@ -385,3 +387,17 @@ def polled(poller: Poller) -> PolledManager:
     """Return a manager that can do exactly what the polled one can."""
     lends = isinstance(poller.manager, LendsScheduling)
     return PolledLender(poller) if lends else PolledManager(poller)
+
+
+def cluster_identity(manager: ResourceManager) -> str:
+    """Return a text that is equal for managers of the same cluster on one host only.
+
+    Raises:
+        UnreachableError: The manager does not answer.
+    """
+    if isinstance(manager, PolledManager):
+        return cluster_identity(manager.manager)
+    if isinstance(manager, Identified):
+        return manager.identity()
+    # A manager that lives in this process belongs to no other one.
+    return f"process {os.getpid()}, object {id(manager)}"

@@ -1,8 +1,9 @@
 """GPUs counted one by one, for parts of GPUs or nodes with several GPU types.
 
-The rules are in docs/engine.md. The columns of single GPUs come last among the amounts of a node,
-in thousandths. GPUs of one type are contiguous, and GPUs without a type come last. The number of
-GPUs of each type on a node is a consumable, in the columns directly before them.
+The rules are in docs/reference/rules/shared-nodes.md. The columns of single GPUs come last among
+the amounts of a node, in thousandths. GPUs of one type are contiguous, and GPUs without a type come
+last. The number of GPUs of each type on a node is a consumable, in the columns directly before
+them.
 """
 
 from __future__ import annotations

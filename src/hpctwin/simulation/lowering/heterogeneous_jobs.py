@@ -1,6 +1,6 @@
 """Engine form of jobs with several kinds of tasks, or confined to one node set.
 
-See docs/engine.md, "Shared nodes".
+See docs/reference/rules/shared-nodes.md, "Shared nodes".
 """
 
 from __future__ import annotations

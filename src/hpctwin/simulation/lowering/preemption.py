@@ -14,7 +14,7 @@ from hpctwin.engine.state.sim import records
 from hpctwin.model import Cluster, Workload, to_ms
 from hpctwin.model.cluster.preemption import PreemptedPartition, PreemptedQos, Preemption
 
-__all__ = ["claims_of", "is_interrupted", "suspends"]
+__all__ = ["claims_of", "is_interrupted", "suspends", "writes_checkpoints"]
 
 IntArray = npt.NDArray[np.int64]
 
@@ -49,6 +49,17 @@ def is_interrupted(workload: Workload, cluster: Cluster) -> bool:
     fail = bool(failures.outages) or failures.mtbf is not None
     again = fail and failures.then == "requeue"
     return cluster.preemption is not None or (workload.checkpoint_ms is not None and again)
+
+
+def writes_checkpoints(workload: Workload, cluster: Cluster) -> bool:
+    """Return whether jobs may resume from a checkpoint."""
+    if not is_interrupted(workload, cluster):
+        return False
+    own, preemption = workload.checkpoint_ms, cluster.preemption
+    if own is not None and (own > 0).any():
+        return True
+    every = None if preemption is None else preemption.checkpoint
+    return bool(every) and (own is None or bool((own < 0).any()))
 
 
 def suspends(cluster: Cluster) -> bool:

@@ -1,4 +1,4 @@
-"""Engine arrays where jobs share nodes; rules in docs/engine.md, "Shared nodes"."""
+"""Engine arrays where jobs share nodes; rules in docs/reference/rules/shared-nodes.md, "Shared nodes"."""
 
 from __future__ import annotations
 

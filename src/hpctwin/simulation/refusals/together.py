@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from hpctwin.engine.capacity_models import SHARED_NODES
+from hpctwin.engine.capacity_models import PREEMPTING_WHOLE, SHARED_NODES, CapacityModel
 from hpctwin.engine.passes import PASSES
-from hpctwin.engine.preempting import PREEMPTING_PASSES
 from hpctwin.engine.shared.placements import SHARED_PLACEMENTS
 from hpctwin.engine.state.layout import LOWEST, ONLY_ACTIVE, SOONEST
 from hpctwin.errors import ConfigError
@@ -12,7 +11,7 @@ from hpctwin.model import Cluster, Workload
 from hpctwin.model.workload.jobs import NODE_W
 from hpctwin.policies import PLACEMENTS, Policy
 from hpctwin.policies.backfills import OUTSIDE
-from hpctwin.simulation.lowering.preemption import is_interrupted, suspends
+from hpctwin.simulation.lowering.preemption import is_interrupted, suspends, writes_checkpoints
 from hpctwin.simulation.refusals.refusal import Refusal, refuse
 
 __all__ = ["check_together", "check_usage"]
@@ -85,11 +84,13 @@ REFUSALS = (
 """Combinations that are always rejected, in the order of the check."""
 
 
-def _sharing_backfills() -> list[str]:
-    """Return the backfills that work with shared nodes, the simplest first."""
+def _backfills_on(model: CapacityModel) -> str:
+    """List the backfills that work with a capacity model, the simplest first."""
     found = {name: PASSES.find(name) for name in PASSES.own()}
-    shared = [name for name, one in found.items() if one.works_on(SHARED_NODES)]
-    return sorted(shared, key=lambda name: (found[name].others is None, found[name].others or 0))
+    those = [name for name, one in found.items() if one.works_on(model)]
+    return ", ".join(
+        sorted(those, key=lambda name: (found[name].others is None, found[name].others or 0))
+    )
 
 
 SHARED = (
@@ -97,7 +98,7 @@ SHARED = (
         lambda c, p: not PASSES.find(p.backfill).works_on(SHARED_NODES),
         lambda c, p: (
             f"jobs that ask for tasks share nodes, and backfill {p.backfill!r} plans whole ones; "
-            f"take {', '.join(_sharing_backfills())}"
+            f"take {_backfills_on(SHARED_NODES)}"
         ),
     ),
     Refusal(
@@ -142,11 +143,11 @@ WHOLE = (
 
 INTERRUPTED = (
     Refusal(
-        lambda c, p: p.backfill not in PREEMPTING_PASSES,
+        lambda c, p: not PASSES.find(p.backfill).works_on(PREEMPTING_WHOLE),
         lambda c, p: (
             f"cluster {c.name!r}: jobs preempt others or go on from checkpoints, which backfill "
-            f"{p.backfill!r} does not know; take {', '.join(PREEMPTING_PASSES)}, or leave preemption and "
-            "checkpoints out"
+            f"{p.backfill!r} does not know; take {_backfills_on(PREEMPTING_WHOLE)}, or leave preemption "
+            "and checkpoints out"
         ),
     ),
     Refusal(
@@ -158,11 +159,10 @@ INTERRUPTED = (
         ),
     ),
     Refusal(
-        lambda c, p: c.has_power,
+        lambda c, p: p.power.power_pass.scheduling is not None,
         lambda c, p: (
-            f"cluster {c.name!r}: jobs preempt others or go on from checkpoints, which is not simulated "
-            "together with what nodes draw; leave 'modes' of the node groups out, or preemption and "
-            "checkpoints"
+            f"power policy {p.power.kind!r} starts jobs itself and preempts none; use psus, psas-auto or "
+            f"psas-ipm, or remove preemption and checkpoints from cluster {c.name!r}"
         ),
     ),
 )
@@ -216,6 +216,21 @@ def check_together(cluster: Cluster, policy: Policy, workload: Workload) -> None
         _TOGETHER[about] = cluster, policy
     check_usage(cluster, workload)
     check_kept(cluster, workload)
+    check_modes(cluster, workload)
+
+
+def check_modes(cluster: Cluster, workload: Workload) -> None:
+    """Check that no mode changes while jobs run that write checkpoints.
+
+    Raises:
+        ConfigError: A cap lowers modes, and jobs write checkpoints.
+    """
+    lowers = cluster.cap is not None and cluster.cap.lower_modes
+    if lowers and writes_checkpoints(workload, cluster):
+        raise ConfigError(
+            f"cluster {cluster.name!r}: the cap lowers modes while jobs run ('lower_modes'), and the work "
+            "that a checkpoint keeps is known at one speed only; remove 'lower_modes', or checkpoints"
+        )
 
 
 def check_kept(cluster: Cluster, workload: Workload) -> None:

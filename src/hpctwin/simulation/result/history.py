@@ -1,4 +1,4 @@
-"""History of a run: jobs, their sizes, nodes that are up, and energy."""
+"""History of a run: jobs, their sizes, and nodes that are up."""
 
 from __future__ import annotations
 
@@ -14,11 +14,7 @@ import polars as pl
 
 from hpctwin import metrics
 from hpctwin.attributes import kept
-from hpctwin.energy.accounts.accounting import Energy
-from hpctwin.energy.accounts.shared_energy import energy_of
-from hpctwin.energy.power.modes import split_log, time_by_mode
 from hpctwin.engine.operations.job_history import course_of, submitted_ms
-from hpctwin.engine.operations.power_control import past_states, spent_ms, spent_since_end_ms
 from hpctwin.engine.operations.transfer import are_suspended, begun_ms, paused_ms, started_ms
 from hpctwin.engine.state import layout
 from hpctwin.engine.state.sim import Sim
@@ -26,14 +22,12 @@ from hpctwin.metrics.sources import JobsInMs, JobTable
 from hpctwin.metrics.summary import RunningSummary
 from hpctwin.model import MS_PER_S, Category, State, Workload
 from hpctwin.model.columns import known_seconds
-from hpctwin.simulation.state.base import SimulationBase
 
 __all__ = [
     "Course",
     "attempts_of",
     "capacity_over_time",
     "course_so_far",
-    "energy_so_far",
     "lost_stretches",
     "sized_course",
     "sized_figures",
@@ -125,40 +119,6 @@ def _without(begins: int, ends: int, gone: list[tuple[int, int]]) -> list[tuple[
     if begins < ends:
         parts.append((begins, ends))
     return parts
-
-
-def energy_so_far(simulation: SimulationBase, jobs: pl.DataFrame, node_map: pl.DataFrame) -> Energy:
-    """Account for time and energy of each node in each state, and of each job.
-
-    The account covers the time from the first submission to the last end of a job; while the
-    simulation continues, up to now.
-
-    Args:
-        simulation: The simulation.
-        jobs: Table of its jobs.
-        node_map: Nodes of the jobs; if jobs share nodes, with the shares they used and held.
-    """
-    sim, cluster, workload = simulation.state, simulation.cluster, simulation.workload
-    spent = spent_ms(sim)
-    end_ms = int(sim.clock.now)
-    begin_ms = end_ms - int(spent[:, 0].sum())
-    log = past_states(sim) if simulation.log else None
-    changes = simulation.outside.changes
-    if simulation.done and 0 <= sim.clock.ended < end_ms:
-        # Jobs that never run may be submitted, or canceled, after the last end.
-        end_ms = int(sim.clock.ended)
-        spent -= spent_since_end_ms(sim)
-        changes = tuple(change for change in changes if change.time_ms <= end_ms)
-        if log is not None:
-            log = log[:, log[2] < end_ms]
-            log[3] = np.minimum(log[3], end_ms)
-    spent = spent[: 2 + 3 * cluster.depths]
-    if changes:
-        spent = time_by_mode(cluster, changes, spent)
-        log = None if log is None else split_log(cluster, changes, log)
-    return energy_of(
-        workload, cluster, jobs, node_map, spent, log, changes, begin_s=begin_ms / MS_PER_S
-    )
 
 
 _LABELS = [state.label for state in State]

@@ -31,6 +31,7 @@ def placements(
     sim: Sim,
     *,
     now: bool = False,
+    ran: bool = False,
     of: npt.NDArray[np.bool_] | None = None,
 ) -> pl.DataFrame:
     """Return the amounts that jobs held, one row for each node of each attempt.
@@ -40,6 +41,7 @@ def placements(
         cluster: The cluster.
         sim: Their simulation, on shared nodes.
         now: Include only jobs that run now and are not suspended.
+        ran: Include only the times in which jobs ran and were not suspended.
         of: Whether to include each job [jobs]; by default all.
 
     Returns:
@@ -48,22 +50,23 @@ def placements(
         held there, null if not modeled. A job that was suspended has a row for each time it ran or
         was suspended, the latter without cores.
     """
-    part = sim["part"][: int(sim["sharing"]["parts"][0])]
-    part = part[part["tasks"] > 0]  # otherwise the job never began there
+    rows = _rows_begun(sim)
     if of is not None:
-        part = part[of[part["job"]]]
-    single = _on_single_gpus(sim)[part["kind"]]
-    of_gpus, part = part[single], part[~single]
+        rows = rows[of[sim["part"]["job"][rows]]]
+    single = _on_single_gpus(sim)[sim["part"]["kind"][rows]]
+    of_gpus, rows = sim["part"][rows[single]], rows[~single]
+    part = sim["part"][rows]
     if now:
         own = sim["state"][part["job"]]
         runs = (own["phase"] == RUNNING) & (own["start"] <= sim.clock.now)
         if len(sim["beneath"]):
             runs &= sim["cut"]["suspended"][part["job"]] == 0
-        part = part[runs & (started_ms(sim)[part["job"]] == part["start"])]
+        rows = rows[runs & (started_ms(sim)[part["job"]] == part["start"])]
+        part = sim["part"][rows]
     gpus = SingleGpus.of_sim(sim)
 
     def told(known: Any) -> pl.DataFrame:
-        ends = _ends(part, sim)
+        ends = _ends(rows, sim)
         table = placement_table(workload.job_id[part["job"]], part, ends, known, cluster)
         if gpus is None or not gpus.types:
             return table
@@ -76,7 +79,7 @@ def placements(
     shape["exclusive"] = 0
     kept = told({"shape": shape, "whole": sim["whole"], "needs": sim["needs"]})
     kept = kept.with_columns(cores=pl.lit(0.0))
-    return _in_stretches(told(sim), kept, suspended, workload, sim)
+    return _in_stretches(told(sim), kept.clear() if ran else kept, suspended, workload, sim)
 
 
 def _in_stretches(
@@ -157,9 +160,10 @@ def gpu_shares(workload: Workload, cluster: Cluster, sim: Sim) -> pl.DataFrame |
     """
     if (gpus := SingleGpus.of_sim(sim)) is None:
         return None
-    part = sim["part"][: int(sim["sharing"]["parts"][0])]
-    part = part[(part["tasks"] > 0) & _on_single_gpus(sim)[part["kind"]]]
-    held, end = gpus.single(sim["needs"])[part["kind"]], _ends(part, sim)
+    rows = _rows_begun(sim)
+    rows = rows[_on_single_gpus(sim)[sim["part"]["kind"][rows]]]
+    part, end = sim["part"][rows], _ends(rows, sim)
+    held = gpus.single(sim["needs"])[part["kind"]]
     column = held.argmax(axis=1)
     number = gpus.numbers(gpus.single(sim["whole"]))[part["node"], column]
     table = pl.DataFrame(
@@ -192,16 +196,29 @@ def _on_single_gpus(sim: Sim) -> npt.NDArray[np.bool_]:
     return found
 
 
-def _ends(part: npt.NDArray[Any], sim: Sim) -> IntArray:
-    """Return the end of each record of node parts, ms; -1 while the job runs [rows]."""
+def _rows_begun(sim: Sim) -> IntArray:
+    """Return the rows of node parts, without those on which their job never began."""
+    return np.flatnonzero(sim["part"]["tasks"][: int(sim["sharing"]["parts"][0])] > 0)
+
+
+def _ends(rows: IntArray, sim: Sim) -> IntArray:
+    """Return the end of rows of node parts, ms; -1 while the job runs [rows]."""
+    part = sim["part"][rows]
     state, job, start = sim["state"], part["job"], part["start"]
     end = np.where(course_of(sim).phase[job] == RUNNING, -1, state["end"][job])
     # An attempt before its job's last start was cut off, by a failure or another job.
     lost = sim["lost"][: sim.clock.lost]
     lost = lost[~are_suspended(sim)[lost["job"]]]
     ends = {(j, s): e for j, s, e in lost[["job", "start", "end"]].tolist()}
-    for row in np.flatnonzero(started_ms(sim)[job] != start):
+    started, every = started_ms(sim), sim["part"][: int(sim["sharing"]["parts"][0])]
+    for row in np.flatnonzero(started[job] != start):
         end[row] = ends[int(job[row]), int(start[row])]
+    # So was an earlier attempt with the same start: a job may be cut off and start again at one
+    # event time. The first row of each attempt is the end of a chain.
+    for j, s in {one for one in ends if started[one[0]] == one[1]}:
+        mine = (every["job"] == j) & (every["start"] == s)
+        last = np.flatnonzero(mine & (every["next"] < 0))[-1]
+        end[(job == j) & (start == s) & (rows < last)] = s
     return end
 
 

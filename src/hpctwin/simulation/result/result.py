@@ -20,8 +20,7 @@ from hpctwin.model import MS_PER_S, Cluster, Workload, format_duration
 from hpctwin.model.arguments import check_arguments
 from hpctwin.model.demand import assumptions
 from hpctwin.model.text import Shown
-from hpctwin.simulation.lowering.rejected_jobs import why_rejected
-from hpctwin.simulation.result.counts import CoreCount, NodeCount, held_s
+from hpctwin.simulation.result.counts import CoreCount, NodeCount, PreemptionSums, held_s
 from hpctwin.simulation.result.history import (
     Course,
     attempts_of,
@@ -138,18 +137,12 @@ class Result(Shown):
         }
 
     def _preempted_figures(self) -> dict[str, Any]:
-        """Return counts of preemptions and preempted jobs, and the lost node-seconds.
-
-        It is empty if no job may be preempted.
-        """
+        """Return the metrics of `PreemptionSums`; none if no job may be preempted."""
         if self.cluster.preemption is None:
             return {}
-        times, vain = self.jobs["preemptions"], self.jobs["preempted_s"]
-        return {
-            "preemptions": int(times.sum()),
-            "preempted_jobs": int((times > 0).sum()),
-            "preempted_node_s": float((self.jobs["nodes"] * vain).sum()),
-        }
+        sums = PreemptionSums()
+        sums.add(self.jobs)
+        return sums.figures()
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -159,6 +152,8 @@ class Result(Shown):
     @kept
     def rejected_why(self) -> dict[str, int]:
         """Number of jobs that can never run on the cluster, by reason."""
+        from hpctwin.simulation.lowering.rejected_jobs import why_rejected
+
         rejected = self.course.source.rejected()
         return why_rejected(self.workload, self.cluster, rejected)
 
@@ -314,7 +309,7 @@ def make_result(simulation: SimulationBase) -> Result:
     held, ran = _held(workload, cluster, sim, outages)
     energy = None
     if cluster.has_power:
-        from hpctwin.simulation.result.history import energy_so_far
+        from hpctwin.simulation.result.energy import energy_so_far
 
         assert ran is not None
         energy = energy_so_far(simulation, course.table, ran)
@@ -352,7 +347,11 @@ def _held(
         "gpu_shares": gpu_shares(workload, cluster, sim),
         "capacity_cores": capacity_over_time(sim, outages, amounts_of_pools(sim)["cores"]),
     }
-    return held, shares_held(workload, cluster, placed) if cluster.has_power else None
+    if not cluster.has_power:
+        return held, None
+    if len(sim["beneath"]):
+        placed = placements(workload, cluster, sim, ran=True)
+    return held, shares_held(workload, cluster, placed)
 
 
 def lost_so_far(workload: Workload, sim: Sim) -> pl.DataFrame:

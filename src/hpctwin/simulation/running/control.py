@@ -22,6 +22,7 @@ from hpctwin.model import MS_PER_S, PowerCap, State, to_ms
 from hpctwin.model.cluster.power import DAY_S
 from hpctwin.policies.backfills import OUTSIDE
 from hpctwin.simulation.lowering.power_states import node_states, speeds
+from hpctwin.simulation.lowering.preemption import writes_checkpoints
 from hpctwin.simulation.result.placements import use_now
 from hpctwin.simulation.running.advance import Outcome, asked_again_s
 from hpctwin.simulation.state.base import SimulationBase
@@ -67,6 +68,8 @@ def set_mode(simulation: SimulationBase, group: str, mode: str) -> None:
         raise UnknownNameError(f"mode of node group {group!r}", mode, own.modes)
     if simulation.cluster.cap is not None:
         raise SimulationError("modes cannot be set under a power cap")
+    if writes_checkpoints(simulation.workload, simulation.cluster):
+        raise SimulationError("modes cannot be set where jobs write checkpoints")
     put_into_mode(simulation, number, mode)
 
 

@@ -16,6 +16,7 @@ import polars as pl
 
 from hpctwin._version import __version__
 from hpctwin.energy.power.modes import ModeChange
+from hpctwin.engine.operations.power_control import WorkLeft
 from hpctwin.engine.state.layout import STATE
 from hpctwin.errors import HpctwinError, SimulationError
 from hpctwin.model import Cluster, Workload, write_atomically
@@ -27,7 +28,7 @@ from hpctwin.simulation.state.sizing import SizingHook
 
 __all__ = ["load", "save"]
 
-_FORMAT = 16
+_FORMAT = 17
 
 S = TypeVar("S", bound=SimulationBase)
 
@@ -164,7 +165,8 @@ def _outside_as_plain(outside: Outside) -> dict[str, Any]:
     return {
         "changes": [[change.time_ms, change.group, change.mode] for change in outside.changes],
         "work": [
-            [job, at, todo.numerator, todo.denominator] for job, (at, todo) in outside.work.items()
+            [job, one.start_ms, one.ran_ms, one.work.numerator, one.work.denominator]
+            for job, one in outside.work.items()
         ],
         "asked": outside.asked,
         "again_s": outside.again_s,
@@ -178,7 +180,10 @@ def _outside_of_plain(plain: dict[str, Any], arrays: Mapping[str, Any]) -> Outsi
             ModeChange(time_ms, group, mode, arrays[f"spent_ms_{number}"])
             for number, (time_ms, group, mode) in enumerate(plain["changes"])
         ),
-        work={job: (at, Fraction(over, under)) for job, at, over, under in plain["work"]},
+        work={
+            job: WorkLeft(start, ran, Fraction(over, under))
+            for job, start, ran, over, under in plain["work"]
+        },
         asked=plain["asked"],
         again_s=plain["again_s"],
         last_s=plain["last_s"],

@@ -1,12 +1,16 @@
-"""A simulation that can be stopped, inspected, forked, saved and continued."""
+"""A simulation that can be stopped, inspected, forked, saved and continued.
+
+Options that functions pass on to `Simulation`, for type checkers and ``help``.
+"""
 
 from __future__ import annotations
 
+import inspect
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Self, Unpack
+from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -16,15 +20,66 @@ from hpctwin.model import MS_PER_S, Cluster, Workload
 from hpctwin.model.arguments import check_arguments
 from hpctwin.model.text import progress_bar
 from hpctwin.model.workload.dependencies import chain_text, doomed_by
-from hpctwin.policies import Policy, PolicyLike
+from hpctwin.policies import OrderingLike, PlacementLike, Policy, PolicyLike, PowerLike
 from hpctwin.simulation.lowering.preemption import suspends
 from hpctwin.simulation.result.result import Result, make_result
 from hpctwin.simulation.running.advance import Outcome, advance_engine
-from hpctwin.simulation.running.options import SimulationOptions, spelled_out
 from hpctwin.simulation.state.base import SimulationBase
 from hpctwin.simulation.state.sizing import SizingHook
 
-__all__ = ["Simulation", "simulate"]
+__all__ = ["RunOptions", "Simulation", "SimulationOptions", "simulate", "spelled_out"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class RunOptions(TypedDict, total=False):
+    """Options of how a simulation runs, whatever its policy; see `Simulation`."""
+
+    overrun: Literal["terminate", "continue"]
+    on_dependency_failure: Literal["cancel", "hold"]
+    expected_s: npt.ArrayLike | None
+    risk: npt.ArrayLike | None
+    begin_s: npt.ArrayLike | None
+    track_nodes: bool
+    log: bool
+    seed: int
+
+
+class SimulationOptions(RunOptions, total=False):
+    """All options that `Simulation` takes by name."""
+
+    order: OrderingLike | None
+    reservations: int | None
+    candidates: OrderingLike | None
+    placement: PlacementLike | None
+    power: PowerLike | None
+    settings: Mapping[str, Any] | None
+    sizing: SizingHook | None
+
+
+def spelled_out(options: type[RunOptions]) -> Callable[[F], F]:
+    """Return a decorator that puts the options of ``**options`` into a signature.
+
+    Args:
+        options: The options; their defaults are those of `Simulation`.
+    """
+    named = [
+        parameter
+        for name, parameter in inspect.signature(SimulationBase.__init__).parameters.items()
+        if name in options.__annotations__
+    ]
+
+    def name_them(function: F) -> F:
+        signature = inspect.signature(function)
+        own = [
+            parameter
+            for parameter in signature.parameters.values()
+            if parameter.kind is not inspect.Parameter.VAR_KEYWORD
+        ]
+        function.__signature__ = signature.replace(parameters=[*own, *named])  # type: ignore[attr-defined]
+        return function
+
+    return name_them
 
 
 class Simulation(SimulationBase):

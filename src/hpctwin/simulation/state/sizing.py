@@ -16,7 +16,7 @@ __all__ = ["SizingHook"]
 
 @runtime_checkable
 class SizingHook(Protocol):
-    """Decision of which jobs run, and on how many nodes, such as `hpctwin_sizing.Sizing`.
+    """Decides which jobs run, and on how many nodes, such as `hpctwin_sizing.Sizing`.
 
     Its state is ``simulation.sized``: a value that is replaced and never changed, so that forks may
     share it. `hpctwin.engine.jobs.resizing` has the engine's operations to change a job's size.

@@ -16,8 +16,8 @@ from pathlib import Path
 from hpctwin.errors import UnreachableError
 from hpctwin.model.files import FileLock
 from hpctwin.rms.gate import beat, why_no_beat
-from hpctwin.rms.identity import cluster_identity
 from hpctwin.rms.manager import ResourceManager
+from hpctwin.rms.polling.poller import cluster_identity
 from hpctwin.twin.settings.config import ActSettings, Mode, TwinConfig
 
 __all__ = ["Authority", "ClusterLock", "Guard"]

@@ -9,9 +9,9 @@ from typing import Any, Self
 
 import numpy as np
 
+from hpctwin.rms.guaranteed_fit import fit_together
 from hpctwin.rms.manager import Where
-from hpctwin.rms.placement.guaranteed_fit import fit_together
-from hpctwin.rms.placement.node_capacity import Room, Taken, amounts_held, parts_of
+from hpctwin.rms.node_capacity import Room, Taken, amounts_held, parts_of
 from hpctwin.rms.records.records import JobRecord, JobSpec
 from hpctwin.twin.core.mirror import Mirror
 from hpctwin.twin.forecast.workload_model import Expectations

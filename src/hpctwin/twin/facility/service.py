@@ -27,10 +27,12 @@ from hpctwin.twin.settings.config import (
     CoreSettings,
     JournalSettings,
     TwinConfig,
+    check_named_code,
+    kinds_of,
+    named_beside,
     paths_beside,
     read_trusted_yaml,
 )
-from hpctwin.twin.settings.named_code import check_named_code, kinds_of, named_beside
 
 __all__ = ["LiveFacility", "SiteSettings", "open_placer"]
 

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from hpctwin.errors import HpctwinError
 from hpctwin.model import format_duration
-from hpctwin.rms.placement.node_capacity import Room
+from hpctwin.rms.node_capacity import Room
 from hpctwin.rms.records.records import JobRecord, JobSpec
 from hpctwin.twin.core.core import Core
 from hpctwin.twin.forecast.records import Forecast

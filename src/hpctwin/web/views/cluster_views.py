@@ -10,7 +10,7 @@ import numpy as np
 from hpctwin.metrics import binned
 from hpctwin.model import Cluster, format_duration
 from hpctwin.model.cluster.cluster import parse_nodes
-from hpctwin.rms.placement.node_capacity import Room
+from hpctwin.rms.node_capacity import Room
 from hpctwin.rms.records.records import JobRecord, JobSpec
 from hpctwin.twin.forecast.records import Forecast
 from hpctwin.twin.journal.status_reader import Standing

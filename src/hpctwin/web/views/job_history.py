@@ -16,7 +16,7 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin.model import Cluster
-from hpctwin.rms.placement.node_capacity import AMOUNTS, Room, amounts_held
+from hpctwin.rms.node_capacity import AMOUNTS, Room, amounts_held
 from hpctwin.rms.records import events as ev
 from hpctwin.rms.records.records import JobRecord
 from hpctwin.simulation.result.counts import core_map

@@ -139,7 +139,7 @@ def s_raps_schedulers(
 
     The paper's trace is not published; the same number of jobs is generated for the same time and
     nodes. Use --program for ScheduleFlow and Fluxion. FastSim and Maui have their own clocks;
-    docs/how-to/connect-an-external-scheduler.md compares their starts with hpctwin's.
+    docs/evidence/schedulers.md compares their starts with hpctwin's.
 
     Args:
         jobs: Number of jobs; default the paper's 5,324.

@@ -68,7 +68,7 @@ INCENTIVES = {
         Incentive("ed2p", "Least energy times node-seconds² first: E T².", lambda a, _: _e(a) * _t(a) ** 2),
         Incentive(
             "fugaku-points",
-            "Most points first: (mean account's E - E) / mean P; who has none follows by own priority.",
+            "Most points first: (mean account's E - E) / mean P; accounts without points follow by priority.",
             lambda a, _: -_of(a, "fugaku_points"),
             spares=True,
         ),
@@ -111,8 +111,8 @@ def rewarded(
         raise ConfigError(f"incentive {incentive!r} {told}")
     if accounts.mean.get(rule.needs) is None:
         raise ConfigError(
-            f"incentive {incentive!r} goes by {rule.needs}, which these accounts do not tell: "
-            "it was not known what nodes draw when they were collected"
+            f"incentive {incentive!r} needs {rule.needs}, which these accounts lack; collect them on a "
+            "cluster with a power model"
         )
     labels = workload.account if accounts.by == "account" else workload.user
     rows = {row["name"]: row for row in accounts.table.iter_rows(named=True)}

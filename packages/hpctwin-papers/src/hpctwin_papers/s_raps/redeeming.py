@@ -14,7 +14,7 @@ from hpctwin.metrics import Accounts
 from hpctwin.metrics.accounts import AccountsBy
 from hpctwin.model import Cluster, Workload
 from hpctwin.simulation import Result, replay, simulate
-from hpctwin.simulation.running.options import RunOptions, spelled_out
+from hpctwin.simulation.running.simulation import RunOptions, spelled_out
 from hpctwin.simulation.running.window import from_its_first_job
 from hpctwin_papers.s_raps.incentive_rules import rewarded
 

@@ -26,7 +26,7 @@ from hpctwin.formats.common.fields import zone_of
 from hpctwin.formats.common.job_table import JobTable
 from hpctwin.model import Cluster
 from hpctwin.model.cluster.limits import ROOT
-from hpctwin.rms.site.cluster import NO_BEARING, NOT_MODELLED, TAKEN, Setting, Site
+from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED, Setting, Site
 from hpctwin.rms.slurm.listing.conf import Row, said, take
 from hpctwin.rms.slurm.listing.values import limit_s
 from hpctwin.rms.slurm.site.policy import version_of
@@ -59,19 +59,19 @@ def take_resets(
     shares = said(values, "priorityweightfairshare").strip("0.") != ""
     found: list[float] = []
     if period in _ONCE:
-        became, why = NO_BEARING, _ONCE[period]
+        became, why = NO_EFFECT, _ONCE[period]
     elif said(values, "prioritytype").endswith("basic"):
-        became, why = NO_BEARING, "under priority/basic Slurm does not count what was used"
+        became, why = NO_EFFECT, "under priority/basic Slurm does not count what was used"
     elif not shares and not any(limit.used for limit in site.cluster.limits):
-        became, why = NO_BEARING, "neither fair share nor a limit goes by what was used"
+        became, why = NO_EFFECT, "neither fair share nor a limit goes by what was used"
     elif period not in _PERIODS:
-        became, why = NOT_MODELLED, f"Slurm knows none, now, {', '.join(_PERIODS)}"
+        became, why = NOT_MODELED, f"Slurm knows none, now, {', '.join(_PERIODS)}"
     elif first is None or last is None:
-        became, why = NOT_MODELLED, "no job is there that tells when the machine is simulated"
+        became, why = NOT_MODELED, "no job is there that tells when the machine is simulated"
     else:
         found = [time - first for time in midnights(period, first, last, zone_of(timezone))]
         times = f"{len(found)} time{'' if len(found) == 1 else 's'}"
-        became, why = TAKEN, f"fairshare.resets: {times}, at midnight ({timezone or 'UTC'})"
+        became, why = IMPORTED, f"fairshare.resets: {times}, at midnight ({timezone or 'UTC'})"
     site.settings.append(values[RESETS].setting(RESETS, became, why))
     if found:
         fields = site.cluster.model_dump(exclude_defaults=True)
@@ -193,22 +193,22 @@ def shares_of(
             else "users are ranked account by account"
         )
         settings.append(
-            Setting("fair share", ", ".join(told) or kind, where, TAKEN, f"{kind}: {why}")
+            Setting("fair share", ", ".join(told) or kind, where, IMPORTED, f"{kind}: {why}")
         )
     if "DEPTH_OBLIVIOUS" in flags:
         why = "fair share is classic"
-        settings.append(Setting("PriorityFlags: DEPTH_OBLIVIOUS", "", where, NOT_MODELLED, why))
+        settings.append(Setting("PriorityFlags: DEPTH_OBLIVIOUS", "", where, NOT_MODELED, why))
     if accounts:
         first = next(row for row in rows if row.get("account") and not row.get("partition"))
         count = sum(one["name"] != ROOT for one in accounts)
-        settings.append(Setting("Shares", f"{count} accounts", first.where, TAKEN, "accounts"))
+        settings.append(Setting("Shares", f"{count} accounts", first.where, IMPORTED, "accounts"))
     if classic:
         # The tree has no use in this formula, but limits of accounts apply below them.
         share |= {"by": "account", "shares": _of_machine(accounts)}
         if "prioritycalcperiod" in values:
             why = "priorities are always up to date"
             row = values["prioritycalcperiod"]
-            settings.append(row.setting("prioritycalcperiod", NO_BEARING, why))
+            settings.append(row.setting("prioritycalcperiod", NO_EFFECT, why))
         below = [_without_shares(one) for one in accounts if one["name"] != ROOT]
         return {"fairshare": share, "accounts": below}
     every = limit_s(said(values, "prioritycalcperiod"))
@@ -234,7 +234,7 @@ def _accounts(
         if unread:
             why = "a share is a number, 0 or more, or parent"
             what = f"Association {f'user {user} of ' if user else ''}account {name}: share"
-            settings.append(Setting(what, unread[:80], row.where, NOT_MODELLED, why))
+            settings.append(Setting(what, unread[:80], row.where, NOT_MODELED, why))
         account = found.setdefault(name, {"name": name, "users": {}})
         if user:
             account["users"].setdefault(user, 1.0)

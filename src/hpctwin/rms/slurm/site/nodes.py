@@ -18,7 +18,7 @@ from hpctwin.model.requests.resources import (
 )
 from hpctwin.model.text import expand
 from hpctwin.rms.records.records import NodeRecord
-from hpctwin.rms.site.cluster import NOT_MODELLED, ListedNode, Setting
+from hpctwin.rms.site.cluster import NOT_MODELED, ListedNode, Setting
 from hpctwin.rms.slurm.listing.conf import Conf, Row
 from hpctwin.rms.slurm.listing.resources import (
     consumables_of,
@@ -62,7 +62,7 @@ def node_settings(conf: Conf, *, shared: bool) -> list[Setting]:
             why = front if row.kind == "frontendname" else _WHY.get(key, "not known here")
             name = row.names.get(key, key)
             of = f"{row.names[row.kind]}: {name}" if key != row.kind else name
-            made.setdefault(of, Setting(of, row.get(key)[:80], row.where, NOT_MODELLED, why))
+            made.setdefault(of, Setting(of, row.get(key)[:80], row.where, NOT_MODELED, why))
     return [made[name] for name in sorted(made)]
 
 

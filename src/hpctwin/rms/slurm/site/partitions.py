@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from hpctwin.rms.site.cluster import NOT_MODELLED, TAKEN, Setting
+from hpctwin.rms.site.cluster import IMPORTED, NOT_MODELED, Setting
 from hpctwin.rms.slurm.listing.conf import Row, said
 from hpctwin.rms.slurm.listing.values import limit_s
 
@@ -49,11 +49,11 @@ def shared_placement(
         return ""  # reported with the plugin: the cluster's switches are not imported
     if is_least_loaded(values, partitions):
         why = "spread: what has most left first, GPUs before cores; Slurm goes by cores alone"
-        settings.append(Setting("LLN", "the least loaded nodes first", _WHERE, TAKEN, why))
+        settings.append(Setting("LLN", "the least loaded nodes first", _WHERE, IMPORTED, why))
         return "spread"
     if weighted:
         why = "weight: the smallest first, of equal ones by number; Slurm takes the tightest run of them"
-        settings.append(Setting("Weight", "of nodes", _WHERE, TAKEN, why))
+        settings.append(Setting("Weight", "of nodes", _WHERE, IMPORTED, why))
         return "weight"
     return "tightest-run"
 
@@ -141,7 +141,7 @@ def described_partitions(
             if key in told_apart or key in _OF_PARTITION or key in _OF_NO_BEARING:
                 continue
             if whole and (key, value.upper()) in _WHOLE:
-                settings.append(row.setting(key, TAKEN, "jobs have whole nodes", of=name))
+                settings.append(row.setting(key, IMPORTED, "jobs have whole nodes", of=name))
                 continue
             # FORCE:1 and YES:1: one job for each core, as with NO.
             plain = ("FORCE:1", "YES:1") if key in ("oversubscribe", "shared") else ()
@@ -153,7 +153,7 @@ def described_partitions(
             if key not in _PARTITION_PLAIN:
                 why = "not known here"
             why = _PARTITION_WHY.get(key, why)
-            settings.append(row.setting(key, NOT_MODELLED, why, of=name))
+            settings.append(row.setting(key, NOT_MODELED, why, of=name))
     return described
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from functools import partial
 from typing import NamedTuple
 
-from hpctwin.rms.site.cluster import NO_BEARING, NOT_MODELLED, TAKEN, Setting
+from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED, Setting
 from hpctwin.rms.slurm.listing.conf import Row, said, take
 from hpctwin.rms.slurm.listing.values import limit_s
 
@@ -172,7 +172,7 @@ def order_and_backfill(
         where = next(iter(partitions.values())).where
         whom = "preempts those of lower ones" if preempts else "preempts none"
         why = f"a job of a higher tier goes first; it is backfilled with all others, and {whom}"
-        settings.append(Setting("PriorityTier", listed[:80], where, TAKEN, why))
+        settings.append(Setting("PriorityTier", listed[:80], where, IMPORTED, why))
     backfill = _backfill(values, settings)
     placement = "@contiguous" if whole and backfill != "none" else ""
     return Meaning(f"{text}+{backfill}{placement}", priority)
@@ -187,9 +187,9 @@ def _is_multifactor_by_default(values: Mapping[str, Row]) -> bool:
 
 def _unused_priorities(values: Mapping[str, Row], settings: list[Setting]) -> None:
     """Report the settings of priority/multifactor if it is not the PriorityType."""
-    became, why = NO_BEARING, "PriorityType is not priority/multifactor"
+    became, why = NO_EFFECT, "PriorityType is not priority/multifactor"
     if not said(values, "prioritytype"):
-        became = NOT_MODELLED
+        became = NOT_MODELED
         why = "no PriorityType, so priority/basic as before Slurm 23.11; write priority/multifactor if it is"
     keys = (
         "prioritydecayhalflife", "priorityfavorsmall", "prioritymaxage", "priorityweighttres", *_WEIGHTS,
@@ -232,7 +232,7 @@ def _multifactor(
         if flag in _FLAGS:
             parts.append(f"{_FLAGS[flag]}=yes")
             where = values["priorityflags"].where
-            settings.append(Setting("PriorityFlags", flag, where, TAKEN, "multifactor"))
+            settings.append(Setting("PriorityFlags", flag, where, IMPORTED, "multifactor"))
     for key in ("prioritytype", "prioritymaxage", "priorityfavorsmall", *_WEIGHTS):
         take(values, key, "multifactor", settings)
     take(values, "prioritydecayhalflife", "fairshare.half_life", settings)
@@ -250,12 +250,12 @@ def _of_tres(
     for part in filter(None, said(values, "priorityweighttres").split(",")):
         name, _, weight = part.partition("=")
         known = _TRES.get(name.strip().lower())
-        became, why = NOT_MODELLED, "of TRES, cpu, mem, node and gres/gpu have weights here"
+        became, why = NOT_MODELED, "of TRES, cpu, mem, node and gres/gpu have weights here"
         if not _is_weight(weight):
-            became, why = NO_BEARING, ""
+            became, why = NO_EFFECT, ""
         elif known and totals[name.strip().lower()] > 0:
             text += f",{known}={float(weight) / totals[name.strip().lower()]:.12g}"
-            became, why = TAKEN, "multifactor"
+            became, why = IMPORTED, "multifactor"
             if not one:
                 why += ": over what the cluster has, there over what the job's partition has"
         where = values["priorityweighttres"].where
@@ -296,27 +296,27 @@ def _backfill(values: Mapping[str, Row], settings: list[Setting]) -> str:
             given["bf_round_up"] = "no"
         if version is None and values:
             why = "slurm: reservations are rounded up as since 25.05; scontrol show config says the version"
-            settings.append(Setting("SLURM_VERSION", "in no file", "", TAKEN, why))
+            settings.append(Setting("SLURM_VERSION", "in no file", "", IMPORTED, why))
         text = ":".join(["slurm", *filter(None, [",".join(f"{k}={v}" for k, v in given.items())])])
     for key, value in parameters.items():
-        became, reason = NO_BEARING, ""
+        became, reason = NO_EFFECT, ""
         if key in given or (key == "defer" and given):
-            became, reason = TAKEN, text.partition(":")[0]
+            became, reason = IMPORTED, text.partition(":")[0]
         elif key in _AS_IT_IS:
             reason = "a cycle takes no time here, and goes through to its end"
         elif key == "sched_interval" and value == "-1":
             became, reason = (
-                NOT_MODELLED,
+                NOT_MODELED,
                 "switched off there; here all jobs are looked at each minute",
             )
         elif key in _UNIT:
-            became, reason = NOT_MODELLED, "not a number that Slurm would take: its default counts"
+            became, reason = NOT_MODELED, "not a number that Slurm would take: its default counts"
             if text == "none":
                 reason = "of sched/backfill"
         elif key.startswith(_OF_PASSES):
-            became, reason = NOT_MODELLED, "the slurm backfill has no such setting"
+            became, reason = NOT_MODELED, "the slurm backfill has no such setting"
         elif key not in _OF_NO_START:
-            became, reason = NOT_MODELLED, "not a parameter that is known here"
+            became, reason = NOT_MODELED, "not a parameter that is known here"
         where = values["schedulerparameters"].where
         settings.append(Setting(f"SchedulerParameters: {key}", value[:80], where, became, reason))
     return text
@@ -377,9 +377,9 @@ def explained(
             why = "not known here"
         if why is None or plain:
             why = "" if plain else "none of those that are known to say when or where jobs start"
-            made.append(row.setting(key, NO_BEARING, why, value=value))
+            made.append(row.setting(key, NO_EFFECT, why, value=value))
         else:
-            made.append(row.setting(key, NOT_MODELLED, why, value=value))
+            made.append(row.setting(key, NOT_MODELED, why, value=value))
     return made
 
 

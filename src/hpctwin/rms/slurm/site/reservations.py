@@ -19,7 +19,7 @@ from hpctwin.formats.common.job_table import JobTable
 from hpctwin.formats.common.record import Tally
 from hpctwin.model import Cluster
 from hpctwin.model.text import expand
-from hpctwin.rms.site.cluster import NO_BEARING, NOT_MODELLED, TAKEN, Setting, Site
+from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED, Setting, Site
 from hpctwin.rms.slurm.listing.conf import Row
 from hpctwin.rms.slurm.listing.reservations import (
     MOST_TIMES,
@@ -34,34 +34,34 @@ from hpctwin.rms.slurm.listing.reservations import (
 __all__ = ["take_reservations"]
 
 _FLAGS = {
-    "MAINT": (TAKEN, "maintenance"),
-    "DAILY": (TAKEN, "again each day"),
-    "WEEKLY": (TAKEN, "again each week"),
-    "WEEKDAY": (TAKEN, "again from Monday to Friday"),
-    "WEEKEND": (TAKEN, "again each Saturday and Sunday"),
-    "HOURLY": (TAKEN, "again each hour"),
-    "PURGE_COMP": (TAKEN, "it is over when nobody has used it for so long"),
+    "MAINT": (IMPORTED, "maintenance"),
+    "DAILY": (IMPORTED, "again each day"),
+    "WEEKLY": (IMPORTED, "again each week"),
+    "WEEKDAY": (IMPORTED, "again from Monday to Friday"),
+    "WEEKEND": (IMPORTED, "again each Saturday and Sunday"),
+    "HOURLY": (IMPORTED, "again each hour"),
+    "PURGE_COMP": (IMPORTED, "it is over when nobody has used it for so long"),
     **dict.fromkeys(
         ("SPEC_NODES", "ALL_NODES", "PART_NODES", "STATIC", "STATIC_ALLOC"),
-        (TAKEN, "its nodes are those that are listed"),
+        (IMPORTED, "its nodes are those that are listed"),
     ),
-    "OVERLAP": (TAKEN, "a node is away while any of its reservations lasts"),
+    "OVERLAP": (IMPORTED, "a node is away while any of its reservations lasts"),
     **dict.fromkeys(
-        ("ANY_NODES", "LICENSE_ONLY"), (NO_BEARING, "where its own jobs may run besides; it has nodes")
+        ("ANY_NODES", "LICENSE_ONLY"), (NO_EFFECT, "where its own jobs may run besides; it has nodes")
     ),
-    "FIRST_CORES": (NO_BEARING, "which cores of its nodes it has: all of them"),
-    "FLEX": (NO_BEARING, "its own jobs alone may begin before it, end after it and run elsewhere"),
-    "MAGNETIC": (NO_BEARING, "its own jobs alone are drawn to it"),
-    "NO_HOLD_JOBS_AFTER_END": (NO_BEARING, "its own jobs alone are held or not"),
-    "NO_HOLD_JOBS": (NO_BEARING, "its own jobs alone are held or not"),
-    "USER_DELETE": (NO_BEARING, "who may delete it"),
+    "FIRST_CORES": (NO_EFFECT, "which cores of its nodes it has: all of them"),
+    "FLEX": (NO_EFFECT, "its own jobs alone may begin before it, end after it and run elsewhere"),
+    "MAGNETIC": (NO_EFFECT, "its own jobs alone are drawn to it"),
+    "NO_HOLD_JOBS_AFTER_END": (NO_EFFECT, "its own jobs alone are held or not"),
+    "NO_HOLD_JOBS": (NO_EFFECT, "its own jobs alone are held or not"),
+    "USER_DELETE": (NO_EFFECT, "who may delete it"),
     "IGNORE_JOBS": (
-        NOT_MODELLED,
+        NOT_MODELED,
         "it may have been made over jobs that ran; here it is known from the beginning, and no job starts "
         "that could run into it",
     ),
-    "REPLACE": (NOT_MODELLED, "Slurm exchanges nodes that are in use; here it has those that are listed"),
-    "REPLACE_DOWN": (NOT_MODELLED, "Slurm exchanges nodes that are down; here it has those that are listed"),
+    "REPLACE": (NOT_MODELED, "Slurm exchanges nodes that are in use; here it has those that are listed"),
+    "REPLACE_DOWN": (NOT_MODELED, "Slurm exchanges nodes that are down; here it has those that are listed"),
 }  # fmt: skip
 _FLOATS = (
     "TIME_FLOAT: it never begins, but stays as far ahead as it is; jobs that would reach into it are not "
@@ -114,7 +114,7 @@ def take_reservations(
     outside = 0
     for row in {tuple(row.values.items()): row for row in rows}.values():
         windows, told = _taken(row, past, zone)
-        outside += told[0].became == NO_BEARING
+        outside += told[0].became == NO_EFFECT
         site.settings += told
         made += [window for window in windows if window not in made]  # printed at another time, too
     if outside:
@@ -171,32 +171,32 @@ def _taken(
     cut = lacking(row)
     if cut:
         kinds = ", ".join(row.names.get(key, key) for key in cut)
-        return [], [became(NOT_MODELLED, f"its text is cut: it has no {kinds}")]
+        return [], [became(NOT_MODELED, f"its text is cut: it has no {kinds}")]
     try:
         one = shown(row, lambda text: _moment(text, zone))
     except FormatError:
-        return [], [became(NOT_MODELLED, "its list of nodes cannot be read")]
+        return [], [became(NOT_MODELED, "its list of nodes cannot be read")]
     except ValueError as error:
-        return [], [became(NOT_MODELLED, str(error))]
+        return [], [became(NOT_MODELED, str(error))]
     reason = _why_not(one, row, past)
     if reason or past is None:
-        return [], [became(NOT_MODELLED, reason)]
+        return [], [became(NOT_MODELED, reason)]
     try:
         found = times(one, past.first_s, past.last_s, zone)
     except ValueError as error:
-        return [], [became(NOT_MODELLED, str(error))]
+        return [], [became(NOT_MODELED, str(error))]
     if not found:
         span = "over before the first job was submitted" if one.end_s <= past.first_s else ""
-        return [], [became(NO_BEARING, span or "it begins after the last job had ended")]
+        return [], [became(NO_EFFECT, span or "it begins after the last job had ended")]
     if len(found) > MOST_TIMES:
         why = f"it comes more than {MOST_TIMES:,} times while there are jobs"
-        return [], [became(NOT_MODELLED, why)]
+        return [], [became(NOT_MODELED, why)]
     known = sorted({past.number[node] for node in one.nodes if node in past.number})
     own, others = _who_ran(row, past, found, set(known))
     if own and "MAINT" not in one.flags:
         return [], [
             became(
-                NOT_MODELLED,
+                NOT_MODELED,
                 f"nodes that are kept for some are not modelled, and {_jobs(own)} of those who may use it "
                 "ran there meanwhile: all may have its nodes",
             )
@@ -213,7 +213,7 @@ def _taken(
         for start, end in found
         if end > past.first_s
     ]
-    return laid, [became(TAKEN, _what(one, known, found, own, others, past)), *_flags(one, row)]
+    return laid, [became(IMPORTED, _what(one, known, found, own, others, past)), *_flags(one, row)]
 
 
 def _why_not(one: Shown, row: Row, past: _Past | None) -> str:
@@ -302,15 +302,15 @@ def _flags(one: Shown, row: Row) -> list[Setting]:
     def told(kind: str, value: str, became: str, why: str) -> Setting:
         return Setting(f"reservation {one.name}: {kind}", value, row.where, became, why)
 
-    unknown = (NOT_MODELLED, "not known here")
+    unknown = (NOT_MODELED, "not known here")
     made = [told("Flags", flag, *_FLAGS.get(flag, unknown)) for flag in one.flags]
     for key in ("licenses", "burstbuffer", "watts"):
         if said(row, key) not in ("", "0"):
             why = "that resources of the cluster are kept is not modelled"
-            made.append(told(row.names[key], said(row, key), NOT_MODELLED, why))
+            made.append(told(row.names[key], said(row, key), NOT_MODELED, why))
     if said(row, "maxstartdelay"):
         why = "its own jobs alone may let others run there first"
-        made.append(told("MaxStartDelay", said(row, "maxstartdelay"), NO_BEARING, why))
+        made.append(told("MaxStartDelay", said(row, "maxstartdelay"), NO_EFFECT, why))
     return made
 
 

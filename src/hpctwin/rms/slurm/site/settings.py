@@ -15,8 +15,8 @@ from typing import Any
 from hpctwin.errors import ConfigError
 from hpctwin.model.cluster.limits import ROOT
 from hpctwin.rms.site.cluster import (
-    NO_BEARING,
-    TAKEN,
+    IMPORTED,
+    NO_EFFECT,
     ListedNode,
     Setting,
     Site,
@@ -345,7 +345,7 @@ def _youngest_taken(one: Setting) -> Setting:
     """Return the treatment of preempt_youngest_first, which preemption has."""
     if one.name != "SchedulerParameters: preempt_youngest_first":
         return one
-    return replace(one, became=TAKEN, why="preemption: youngest_first")
+    return replace(one, became=IMPORTED, why="preemption: youngest_first")
 
 
 def _without_preempt(row: Row) -> Row:
@@ -369,7 +369,7 @@ def _preemption(found: Found | None, fields: Mapping[str, Any]) -> dict[str, Any
 
 def _enforcing(values: Mapping[str, Row], *, held: bool) -> list[Setting]:
     key = "accountingstorageenforce"
-    told = (TAKEN, "limits") if held else (NO_BEARING, "limits are not held")
+    told = (IMPORTED, "limits") if held else (NO_EFFECT, "limits are not held")
     return [values[key].setting(key, *told)] if key in values else []
 
 

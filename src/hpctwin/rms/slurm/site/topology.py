@@ -17,7 +17,7 @@ import numpy as np
 from hpctwin.errors import FormatError
 from hpctwin.model.cluster.switches import Switch, check_switches
 from hpctwin.model.text import expand
-from hpctwin.rms.site.cluster import NO_BEARING, NOT_MODELLED, TAKEN, Setting
+from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED, Setting
 from hpctwin.rms.slurm.listing.conf import Row
 
 __all__ = ["Chosen", "Topology", "chosen_topology", "connections", "topologies_of"]
@@ -143,7 +143,7 @@ def chosen_topology(
         return Chosen(conf)
     others = [
         Setting(
-            f"topology {one.name}", one.kind, one.where, NOT_MODELLED,
+            f"topology {one.name}", one.kind, one.where, NOT_MODELED,
             "a topology of some partitions; all have the cluster's default",
         )
         for one in topologies
@@ -151,7 +151,7 @@ def chosen_topology(
     ]  # fmt: skip
     if conf:
         why = "Slurm ignores it where topology.yaml is" if topologies else "what Slurm shows counts"
-        others.append(Setting("topology.conf", "", "topology.conf", NO_BEARING, why))
+        others.append(Setting("topology.conf", "", "topology.conf", NO_EFFECT, why))
     source, kind, where = "scontrol show topology", "", ""
     rows: Sequence[Row] = shown
     if default is not None:
@@ -164,7 +164,7 @@ def chosen_topology(
             rows[0].where,
         )
     elif kind != "flat":
-        others.append(Setting(source, kind, where, NOT_MODELLED, _WHY.get(kind, "not known here")))
+        others.append(Setting(source, kind, where, NOT_MODELED, _WHY.get(kind, "not known here")))
     key = "topologyplugin"
     plugin = {key: Row({key: f"topology/{kind}"}, where, {key: "TopologyPlugin"})}
     return Chosen(rows, source, default.name if default else "", plugin, others)
@@ -187,7 +187,7 @@ def connections(chosen: Chosen, names: Sequence[str]) -> tuple[list[dict[str, An
     if not rows:
         return [], []
     for kind in [_KIND[row.kind] for row in rows if row.kind in ("ringname", "torusname")]:
-        return [], [_told(chosen, NOT_MODELLED, _WHY[kind])]
+        return [], [_told(chosen, NOT_MODELED, _WHY[kind])]
     blocks = [row for row in rows if row.kind == "blockname"]
     sizes = next((row.get("blocksizes") for row in rows if row.get("blocksizes")), "")
     shown = {int(row.get("blocksize")) for row in rows if row.get("blocksize").isdigit()}
@@ -199,8 +199,8 @@ def connections(chosen: Chosen, names: Sequence[str]) -> tuple[list[dict[str, An
             found = [_switch(row, names) for row in _with_nodes(switches, names)]
         check_switches([Switch.model_validate(one) for one in found], len(names), names)
     except (FormatError, ValueError) as error:
-        return [], [_told(chosen, NOT_MODELLED, f"no tree of all nodes: {error}")]
-    return found, [_told(chosen, TAKEN, _LOOKS + (_STRICT if blocks else ""))]
+        return [], [_told(chosen, NOT_MODELED, f"no tree of all nodes: {error}")]
+    return found, [_told(chosen, IMPORTED, _LOOKS + (_STRICT if blocks else ""))]
 
 
 def _told(chosen: Chosen, became: str, why: str) -> Setting:

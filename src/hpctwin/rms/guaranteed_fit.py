@@ -30,7 +30,7 @@ import numpy.typing as npt
 
 from hpctwin.model.requests.chunks import Tasks
 from hpctwin.model.requests.resources import GPU_TYPE
-from hpctwin.rms.placement.node_capacity import SLACK, Room
+from hpctwin.rms.node_capacity import SLACK, Room
 from hpctwin.rms.records.records import JobSpec
 
 __all__ = ["fit_together"]

@@ -1,18 +1,30 @@
-"""Parts of ``hpctwin simulate``: external scheduler, sizing, planned durations."""
+"""Options of runs: external scheduler, sizing, planned durations, output during the run."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from hpctwin.cli.energy_options import EnergyOptions
+    from hpctwin.cli.options import ClusterOptions
     from hpctwin.model import Workload
     from hpctwin.simulation import Result, Simulation
 
-__all__ = ["backfill_of", "check_alone", "driven", "planned_s"]
+__all__ = [
+    "backfill_of",
+    "check_alone",
+    "driven",
+    "every_seconds",
+    "inputs_of",
+    "planned_s",
+    "writing",
+]
 
 
 def backfill_of(
@@ -112,3 +124,52 @@ def planned_s(workload: Workload, by: str) -> npt.NDArray[np.float64] | None:
             "hpctwin predictor apply writes it"
         )
     return workload.predicted_runtime_s
+
+
+def every_seconds(text: str | None, out: Path | None) -> float | None:
+    """Return the interval between writes, in seconds; None to write only at the end.
+
+    Raises:
+        ConfigError: The interval is not above 0, or there is no folder to write to.
+    """
+    from hpctwin.errors import ConfigError
+    from hpctwin.model import parse_duration_s
+
+    if text is None:
+        return None
+    if out is None:
+        raise ConfigError("--out-every needs --out: where to write")
+    seconds = parse_duration_s(text)
+    if not seconds > 0:
+        raise ConfigError(f"--out-every is {text!r}, it must be above 0")
+    return seconds
+
+
+def writing(
+    simulation: Simulation,
+    out: Path,
+    every_s: float,
+    options: dict[str, Any],
+    inputs: list[Path],
+    progress: Callable[[float], None],
+) -> Callable[[float], None]:
+    """Return a progress function that also writes the results every `every_s` seconds."""
+    from hpctwin.report.pages.run import write_run
+
+    due = time.monotonic()
+
+    def called(share: float) -> None:
+        nonlocal due
+        progress(share)
+        if time.monotonic() >= due:
+            write_run(simulation.result(), out, options, inputs=inputs, now_s=simulation.now_s)
+            due = time.monotonic() + every_s
+
+    return called
+
+
+def inputs_of(trace: Path, machine: ClusterOptions, energy: EnergyOptions) -> list[Path]:
+    """Return the input files of a run."""
+    tariffs = (one for one in (energy.price, energy.carbon) if one and Path(one).is_file())
+    files = [Path(one) for one in (trace, machine.cluster, *tariffs) if one is not None]
+    return [*files, *(sorted(trace.iterdir()) if trace.is_dir() else ())]

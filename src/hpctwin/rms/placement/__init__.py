@@ -1,1 +1,0 @@
-"""Free capacity of shared nodes, and jobs that certainly fit."""

@@ -1,0 +1,49 @@
+"""Energy of a run, and of what has happened so far."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from hpctwin.energy.accounts.accounting import Energy
+from hpctwin.energy.accounts.shared_energy import energy_of
+from hpctwin.energy.power.modes import split_log, time_by_mode
+from hpctwin.engine.operations.power_control import past_states, spent_ms, spent_since_end_ms
+from hpctwin.model import MS_PER_S
+from hpctwin.simulation.state.base import SimulationBase
+
+__all__ = ["energy_so_far"]
+
+
+def energy_so_far(simulation: SimulationBase, jobs: pl.DataFrame, node_map: pl.DataFrame) -> Energy:
+    """Account for time and energy of each node in each state, and of each job.
+
+    The account covers the time from the first submission to the last end of a job; while the
+    simulation continues, up to now.
+
+    Args:
+        simulation: The simulation.
+        jobs: Table of its jobs.
+        node_map: Nodes of the jobs; if jobs share nodes, with the shares they used and held.
+    """
+    sim, cluster, workload = simulation.state, simulation.cluster, simulation.workload
+    spent = spent_ms(sim)
+    end_ms = int(sim.clock.now)
+    begin_ms = end_ms - int(spent[:, 0].sum())
+    log = past_states(sim) if simulation.log else None
+    changes = simulation.outside.changes
+    if simulation.done and 0 <= sim.clock.ended < end_ms:
+        # Jobs that never run may be submitted, or canceled, after the last end.
+        end_ms = int(sim.clock.ended)
+        spent -= spent_since_end_ms(sim)
+        changes = tuple(change for change in changes if change.time_ms <= end_ms)
+        if log is not None:
+            log = log[:, log[2] < end_ms]
+            log[3] = np.minimum(log[3], end_ms)
+    spent = spent[: 2 + 3 * cluster.depths]
+    if changes:
+        spent = time_by_mode(cluster, changes, spent)
+        log = None if log is None else split_log(cluster, changes, log)
+    return energy_of(
+        workload, cluster, jobs, node_map, spent, log, changes, begin_s=begin_ms / MS_PER_S
+    )
