@@ -185,7 +185,10 @@ def test_json_of_22_05_names_what_it_lacks(tmp_path: Path) -> None:
     text = of(tmp_path / "text", "22.05", "shared", TEXT)
     assert made.site.cluster.nodes == text.site.cluster.nodes
     notes = "\n".join(made.site.notes)
-    assert "only nodes name partitions main, mine, whole" in notes
+    assert (
+        "partitions main, mine, whole: limits, priorities and the default partition are unknown"
+        in notes
+    )
     assert "does not say which cores and memory are the system's" in notes
 
 
@@ -235,7 +238,7 @@ def test_partitions_have_whole_nodes_by_their_defaults_line(tmp_path: Path) -> N
     made = imported(tmp_path / "site", {"slurm.conf": lines.encode()})
     assert made.site.policy.endswith("@contiguous")
     assert becomes(made, "Exclusive") == {
-        "p: Exclusive": ("NODE", IMPORTED, "jobs have whole nodes")
+        "p: Exclusive": ("NODE", IMPORTED, "jobs have exclusive nodes")
     }
 
 

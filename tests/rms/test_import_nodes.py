@@ -202,7 +202,7 @@ def test_partitions_that_only_nodes_name_are_the_clusters(tmp_path: Path) -> Non
         for p in made.site.cluster.partitions
     }
     assert of == {"p": 1, "q": 2}
-    assert "only nodes name partitions p, q" in told(made)
+    assert "partitions p, q: limits, priorities and the default partition are unknown" in told(made)
 
 
 def test_nodes_in_no_partition_are_excluded_if_any_partition_is_known(tmp_path: Path) -> None:
@@ -288,7 +288,7 @@ def test_one_of_several_slurm_conf_is_read_and_the_others_are_named(tmp_path: Pa
     other = "ClusterName=other\nNodeName=z[1-99]\n" + PARTITION
     made = imported(tmp_path, slurm_conf=HEAD + NODES + PARTITION, **{"old__slurm_conf": other})
     assert counts(made) == 10
-    assert "old/slurm.conf is another slurm.conf, of ClusterName other, not read" in told(made)
+    assert "old/slurm.conf is ignored: another slurm.conf (ClusterName other)" in told(made)
 
 
 def test_an_import_without_nodes_is_written_and_exits_with_2(
@@ -310,7 +310,7 @@ def test_messages_on_switches_name_nodes(tmp_path: Path) -> None:
     conf = f"{HEAD}NodeName=cn[01-04] CPUs=4\n{PARTITION}"
     made = imported(tmp_path, slurm_conf=conf, topology_conf="SwitchName=s1 Nodes=cn[01-03]\n")
     (why,) = [s.why for s in made.site.settings if s.name == "topology.conf"]
-    assert why == "no tree of all nodes: node cn04 is at no switch; each node must be at one"
+    assert why == "not a tree of all nodes: node cn04 is at no switch; each node must be at one"
 
 
 def test_switches_of_nodes_that_are_down_do_not_end_the_tree(tmp_path: Path) -> None:

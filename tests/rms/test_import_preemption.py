@@ -66,7 +66,7 @@ def test_by_qos_who_preempts_whom_is_taken_over(tmp_path):
     }
     left = became(made, NOT_MODELED)
     assert left["QOS high: Preempt"] == "it is not there"
-    assert left["PreemptParameters: strict_order"] == "who is preempted is chosen as by default"
+    assert left["PreemptParameters: strict_order"] == "jobs to preempt are chosen as by default"
 
 
 SUSPEND = (BY_TIER[0], "PreemptMode=SUSPEND,GANG")
@@ -85,7 +85,7 @@ def test_suspending_is_taken_over_where_jobs_have_whole_nodes(tmp_path):
         },
     }
     assert became(made, IMPORTED)["PreemptMode"] == "preemption: mode suspend"
-    assert became(made, NO_EFFECT)["low: GraceTime"] == "who is suspended has no grace"
+    assert became(made, NO_EFFECT)["low: GraceTime"] == "suspended jobs have no grace time"
     assert "SelectTypeParameters" not in became(made, NOT_MODELED)
 
 

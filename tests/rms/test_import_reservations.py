@@ -123,8 +123,8 @@ def test_reservations_of_a_real_slurm_are_maintenance_or_named_with_the_reason(
     assert "TIME_FLOAT" in left["float"]
     out = {n: one.why for n, one in whole.items() if one.became == NO_EFFECT}
     assert out == {
-        "forever": "it begins after the last job had ended",
-        "active": "over before the first job was submitted",
+        "forever": "it starts after the end of the last job",
+        "active": "it ended before the first submission",
     }
     assert any("2 reservations are outside the span of the jobs" in n for n in made.site.notes)
 
@@ -311,15 +311,15 @@ def test_json_says_the_same_as_text(tmp_path: Path) -> None:
         ({"end": "2027-13-45T00:00:00"}, "'2027-13-45T00:00:00' is no time"),
         ({"start": "Unknown"}, "'Unknown' is no time"),
         ({"end": "2027-01-05T08:00:00"}, "its end is not after its start"),
-        ({"nodes": "n[1-"}, "its list of nodes cannot be read"),
-        ({"nodes": "m[1-2]"}, "none of its nodes is described"),
+        ({"nodes": "n[1-"}, "its node list is invalid"),
+        ({"nodes": "m[1-2]"}, "its nodes are not described"),
         ({"flags": "HOURLY", "end": "2027-01-05T08:30:00"}, ""),
         ({"tres": "cpu=12"}, "12 of its nodes' 16 cores"),
         (
             {"nodes": "(null)", "tres": "(null)", "licences": "matlab:4"},
             "it has no nodes, but matlab:4",
         ),
-        ({"nodes": "n[1-2],m1", "tres": "cpu=24"}, "1 more of its nodes are not described"),
+        ({"nodes": "n[1-2],m1", "tres": "cpu=24"}, "1 more nodes are not described"),
     ],
 )
 def test_what_cannot_be_taken_over_is_named_with_the_reason(
@@ -361,7 +361,10 @@ def test_one_that_comes_too_often_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("gone", "why"),
-    [("sacct.txt", "no job is there"), ("slurm.conf", "none of its nodes is described")],
+    [
+        ("sacct.txt", "the simulated time or the nodes are unknown"),
+        ("slurm.conf", "its nodes are not described"),
+    ],
 )
 def test_without_jobs_or_nodes_they_are_named(tmp_path: Path, gone: str, why: str) -> None:
     imported(tmp_path, reservation())

@@ -100,7 +100,7 @@ def test_each_is_the_next_of_its_kind_and_none_is_left_out(
     [
         ("NONE", "", LIMIT, NO_EFFECT, "never"),
         ("NOW", "", LIMIT, NO_EFFECT, "once"),
-        ("FORTNIGHTLY", "", LIMIT, NOT_MODELED, "Slurm knows none, now, daily"),
+        ("FORTNIGHTLY", "", LIMIT, NOT_MODELED, "not a period of Slurm; expected none, now, daily"),
         ("DAILY", "", "Cluster|Account|User|GrpJobs|Par Name\nc|root||9|\n", NO_EFFECT, "neither"),
         ("DAILY", "PriorityType=priority/basic\n", LIMIT, NO_EFFECT, "does not count"),
     ],
@@ -119,7 +119,7 @@ def test_without_jobs_it_is_not_known_when_that_is(tmp_path: Path) -> None:
     (tmp_path / "site" / "sacct.txt").unlink()
     made = import_site("slurm", tmp_path / "site")
     assert told(made) == (
-        NOT_MODELED, "no job is there that tells when the machine is simulated"
+        NOT_MODELED, "the simulated time is unknown, as there are no jobs"
     )  # fmt: skip
 
 

@@ -135,11 +135,11 @@ def test_a_node_that_slurm_keeps_for_a_user_whose_job_is_not_there_is_named() ->
 def test_where_a_node_is_not_as_its_jobs_say_for_some_time_slurm_alone_starts_jobs() -> None:
     gone = {"job1": {"job_state": "COMPLETED"}}
     found = shared(**gone)
-    assert found.unequal == {"n1": "jobs hold 2 CPUs, Slurm says 8"}
+    assert found.unequal == {"n1": "jobs hold 2 CPUs, Slurm reports 8"}
     assert found.mine  # it may only be that jobs and nodes were asked for one after the other
     later = shared(blind=("n1", "n2"), **gone)
     assert not later.mine
-    assert any("n1: jobs hold 2 CPUs, Slurm says 8" in note for note in later.notes)
+    assert any("n1: jobs hold 2 CPUs, Slurm reports 8" in note for note in later.notes)
 
 
 def test_kinds_of_consumables_with_and_without_devices_add_up_to_what_slurm_says() -> None:
@@ -298,7 +298,7 @@ def test_who_has_the_nodes_of_a_partition_alone_is_read_in_the_words_of_each_ver
         ({"tasks_per_core": 65535, "tasks_per_socket": 65534, "sockets_per_node": 65534}, False, 0, ""),
         ({"tasks_per_socket": {"set": True, "infinite": False, "number": 1}}, False, 0, "tasks per socket"),
         ({"tres_per_socket": "(null)"}, False, 0, ""),
-        ({"tres_per_socket": "gres/gpu:1"}, False, 0, "per socket"),
+        ({"tres_per_socket": "gres/gpu:1"}, False, 0, "resources per socket"),
         ({"tres_per_task": "cpu=2"}, False, 0, ""),
         ({"tres_per_task": "cpu:2"}, False, 0, ""),
         ({"tres_per_task": "cpu=2,gres/nic=1"}, False, 0, "gres/nic=1"),
@@ -365,8 +365,16 @@ def test_gpus_are_counted_of_what_slurm_writes(said, gpus, in_parts) -> None:
         ({"max_nodes": 3, "tasks": 3}, (3, 1, True), ""),
         ({"max_nodes": 3, "tasks": 3, "tasks_per_node": 1}, (3, 3, False), ""),
         ({"max_nodes": 2, "tasks": 8}, (8, 1, True), "a maximum number of nodes"),
-        ({"max_nodes": 3, "tasks": 7, "tasks_per_node": 2}, (7, 1, True), "spread, with so many"),
-        ({"max_nodes": 3, "tasks": 8, "memory_per_node": 500}, (8, 1, True), "spread, with what"),
+        (
+            {"max_nodes": 3, "tasks": 7, "tasks_per_node": 2},
+            (7, 1, True),
+            "--spread-job with tasks per node",
+        ),
+        (
+            {"max_nodes": 3, "tasks": 8, "memory_per_node": 500},
+            (8, 1, True),
+            "--spread-job with requests per",
+        ),
         ({"max_nodes": 2, "tasks": 8, "tres_req_str": "cpu=8,node=2"}, (2, 2, False), ""),
     ],
 )

@@ -73,19 +73,19 @@ LIMITS = frozenset({*_SAYS, *_ALSO})
 """Columns with limits."""
 
 _WHY = {
-    "maxtresrunminspu": "minutes that are left are limited of all jobs together",
-    "maxtresrunminspa": "minutes that are left are limited of all jobs together",
+    "maxtresrunminspu": "limits on remaining minutes are modeled only for all jobs together",
+    "maxtresrunminspa": "limits on remaining minutes are modeled only for all jobs together",
     "preempt": "no job is preempted",
-    "usagethres": "use does not keep jobs out",
+    "usagethres": "usage does not block jobs",
 }
 _NOTHING = ("", "-1", "(null)", "n/a", "none")
-_NOT_HELD = "AccountingStorageEnforce does not say limits, so Slurm does not hold it"
+_NOT_HELD = "AccountingStorageEnforce does not contain limits, so Slurm does not enforce it"
 
 
 _FACTOR_SAFE = "UsageFactorSafe"
 _MOST_TIMES = 1_000_000
-_NO_USE = "under priority/basic Slurm does not count what was used"
-_UNKNOWN = "what was used before the first job is taken for nothing"
+_NO_USE = "Slurm counts no usage under priority/basic"
+_UNKNOWN = "usage before the first job is assumed to be 0"
 
 
 class Enforced(NamedTuple):
@@ -159,9 +159,9 @@ def limits_of_qos(
         for flag in flags:
             if flag == _FACTOR_SAFE:
                 continue  # `factors_of_qos` reports it
-            became, why = (IMPORTED, "jobs that could never start are rejected")
+            became, why = (IMPORTED, "jobs that can never start are rejected")
             if flag == "NoDecay":
-                became, why = (IMPORTED, "limits of what was used: decays: false")
+                became, why = (IMPORTED, "decays: false in limits on usage")
             elif flag != "DenyOnLimit":
                 became, why = (NOT_MODELED, "the flag has no counterpart")
             elif not held:
@@ -193,7 +193,7 @@ def factors_of_qos(rows: Sequence[Row], settings: list[Setting], holds: Enforced
             if not 0 <= factor <= _MOST_TIMES:
                 became, why = (
                     NOT_MODELED,
-                    f"not a number from 0 to {_MOST_TIMES:,}: use counts once",
+                    f"not a number from 0 to {_MOST_TIMES:,}; usage counts once",
                 )
             elif not holds.counts:
                 became, why = NO_EFFECT, _NO_USE
@@ -201,7 +201,7 @@ def factors_of_qos(rows: Sequence[Row], settings: list[Setting], holds: Enforced
                 factors[name] = factor
             settings.append(row.setting("usagefactor", became, why, of=f"QOS {name}"))
         if name and _FACTOR_SAFE in _flags(row):
-            became, why = NO_EFFECT, "use counts once"
+            became, why = NO_EFFECT, "usage counts once"
             if name in factors:
                 safe.append(name)
                 became, why = IMPORTED, "fairshare.safe_factors"
@@ -223,7 +223,7 @@ def limits_of_associations(
         what = f"Association {f'user {user} of ' if user else ''}account {account}"
         if row.get("partition"):
             if any(_said(row, key) for key in (*_SAYS, *_WHY)):
-                why = "of one partition alone"
+                why = "limits per association and partition are not modeled"
                 settings.append(Setting(what, row.get("partition"), row.where, NOT_MODELED, why))
             continue
         of = {"account": account, **({"user": user} if user else {})}
@@ -310,7 +310,9 @@ def _fields(says: str, value: str) -> tuple[dict[str, Any], list[str]]:
 
 def _of_use(holds: Enforced) -> str:
     """Return the treatment of a limit on past use."""
-    runs_on = "" if holds.safe else "; who runs when it is reached runs on, where Slurm ends it"
+    runs_on = (
+        "" if holds.safe else "; running jobs continue when it is reached, but Slurm ends them"
+    )
     return f"limits; {_UNKNOWN}{runs_on}"
 
 

@@ -23,11 +23,11 @@ PREEMPTION_KEYS = frozenset(
 """Keys of slurm.conf that are reported here."""
 
 _KEEPS_MEMORY = (
-    "a suspended job keeps its memory, but here others have its nodes whatever memory both ask for"
+    "suspended jobs keep their memory in Slurm; here other jobs on their nodes ignore it"
 )
 _SLICES = (
-    "; whoever is preempted stands still: of one partition Slurm gives both time slices, of two of one tier "
-    "it runs both at once"
+    "; suspended jobs do not run; Slurm gives time slices to both jobs of one partition, and runs both jobs "
+    "of two partitions with equal tiers"
 )
 _NOTHING = ("", "(null)", "none", "n/a", "cluster", "-1", "00:00:00", "0")
 CREDENTIAL_S = 120.0
@@ -75,13 +75,13 @@ def preemption_of(
     counts_memory = "memory" in said(values, "selecttypeparameters").lower()
     _told(found, values, "preemptmode", became, why)
     if said(values, "jobrequeue") == "0":
-        _told(found, values, "jobrequeue", IMPORTED, "who would be requeued is cancelled")
+        _told(found, values, "jobrequeue", IMPORTED, "jobs are canceled instead of requeued")
     if kind == "partition_prio":
         classes = _of_partitions(found, partitions, values)
     else:
         classes = _of_qos(found, qos, values)
     if not _any_preempts(kind, classes):
-        why = "no partition has a higher tier than another" if kind != "qos" else "no QOS preempts"
+        why = "all partitions have the same tier" if kind != "qos" else "no QOS preempts another"
         _told(found, values, "preempttype", NO_EFFECT, why)
         return found
     fields: dict[str, Any] = {"mode": _requeued(mode, values)}
@@ -145,9 +145,9 @@ def _of_qos(
         for other in preempts:
             if other not in known:
                 why = (
-                    "jobs of one QOS do not preempt each other"
+                    "jobs of the same QOS do not preempt each other"
                     if other == name
-                    else "it is not there"
+                    else "the QOS does not exist"
                 )
                 found.settings.append(
                     Setting(f"QOS {name}: Preempt", other, row.where, NOT_MODELED, why)
@@ -175,12 +175,12 @@ def _own(found: Found, one: dict[str, Any], what: str, row: Row, values: Mapping
         if own_mode != _requeued(found.mode, values):
             one["mode"] = own_mode
         if "WITHIN" in own.upper():
-            became, why = (NOT_MODELED, "jobs of one QOS do not preempt each other")
+            became, why = (NOT_MODELED, "jobs of the same QOS do not preempt each other")
         found.settings.append(Setting(f"{what}: PreemptMode", own[:80], row.where, became, why))
     grace = row.get("gracetime")
     seconds = float(grace) if grace.isdigit() else limit_s(grace)
     if seconds and one.get("mode", found.mode) == "suspend":
-        why = "who is suspended has no grace"
+        why = "suspended jobs have no grace time"
         found.settings.append(Setting(f"{what}: GraceTime", grace, row.where, NO_EFFECT, why))
     elif seconds:
         one["grace"] = seconds
@@ -216,14 +216,14 @@ def _parameters(found: Found, fields: dict[str, Any], values: Mapping[str, Row])
     for part in filter(None, said(values, "preemptparameters").split(",")):
         assert row is not None
         name = part.partition("=")[0].strip().lower()
-        became, why = (NOT_MODELED, "who is preempted is chosen as by default")
+        became, why = (NOT_MODELED, "jobs to preempt are chosen as by default")
         if name == "youngest_first":
             fields["youngest_first"] = True
             became, why = (IMPORTED, "preemption: youngest_first")
         elif name == "send_user_signal" or part.replace(" ", "").lower() == "reorder_count=1":
             became, why = (NO_EFFECT, "")
         elif name == "reclaim_licenses":
-            why = "no job is preempted for a resource"
+            why = "jobs are not preempted for licenses"
         found.settings.append(Setting(f"PreemptParameters: {name}", part, row.where, became, why))
 
 
