@@ -166,7 +166,7 @@ def test_without_any_list_of_nodes_cores_in_use_at_once_give_the_size(tmp_path):
     rows = [row(i, 0, 3600, "", (16, 32)[i % 2]).rpartition("|")[0] for i in range(8)]
     made = imported(tmp_path, rows, header)
     assert sizes(made) == [("node", 6, 32, 0)]
-    assert "not certain whether jobs share nodes" in " ".join(made.site.notes)
+    assert "uncertain whether jobs share nodes" in " ".join(made.site.notes)
     assert "add NodeList" in " ".join(made.site.notes)
 
 
@@ -179,7 +179,7 @@ def test_a_cluster_that_grew_is_said_to_have_changed_its_size(tmp_path):
     rows = [row(i, 100 * i, 100, f"n{i % (4 if i < 50 else 8)}", 32) for i in range(100)]
     made = imported(tmp_path, rows)
     assert made.site.cluster.node_count == 8
-    assert "of 8 nodes 4 ran jobs in the first half" in " ".join(made.site.notes)
+    assert "4 of 8 nodes ran jobs in the first half" in " ".join(made.site.notes)
 
 
 def test_settings_without_nodes_keep_their_partitions_on_the_derived_nodes(tmp_path):

@@ -69,7 +69,7 @@ def test_jobs_of_queues_that_were_deleted_are_simulated_and_told_of_by_name(tmp_
     made = pbs(folder, *lines)
     assert ran(made) == ["completed"] * 4
     assert any(
-        "3 jobs are of 2 queues that" in n and "old (2), x (1)" in n for n in made.site.notes
+        "3 jobs belong to 2 queues missing" in n and "old (2), x (1)" in n for n in made.site.notes
     )
     told = {s.name: s.value for s in made.site.settings if s.where == "accounting"}
     assert told == {"queue old": "2 jobs", "queue x": "1 job"}
@@ -100,7 +100,7 @@ def test_queues_without_nodes_and_those_of_reservations_are_simulated(tmp_path):
     made = pbs(tmp_path / "site", *lines, pbs_line(6, "gpu"), server=server, bound="workq")
     assert groups(made) == {"workq": ("a", "b"), "reservations": ("a",), "gpu": ("a",)}
     assert made.jobs["partition"].to_list() == [*["reservations"] * 4, "workq", "gpu"]
-    assert any("4 jobs ran in reservations" in note for note in made.site.notes)
+    assert any("4 jobs ran in queues of reservations" in note for note in made.site.notes)
     assert ran(made) == ["completed"] * 6
 
 

@@ -109,7 +109,7 @@ def test_settings_without_nodes_hold_on_a_machine_as_large_as_what_ran_at_once(t
 
 def test_nodes_without_queues_are_one_partition_for_jobs_of_all_queues(tmp_path):
     made = import_site("pbs", folder(tmp_path, PBS / "pbsnodes.txt", LOG))
-    assert missing(made) == {"queues and limits", "how jobs are scheduled"}
+    assert missing(made) == {"queues and limits", "scheduling"}
     assert (made.site.cluster.node_count, made.site.cluster.partitions) == (4, ())
     assert policy(made) == "fcfs+pbs"
 
@@ -128,7 +128,7 @@ def test_sacctmgr_alone_gives_accounts_and_qos(tmp_path, capsys):
     assert [a.name for a in made.site.cluster.accounts] == ["phys"]
     assert made.site.cluster.qos == {"normal": 5}
     assert missing(made) == {
-        "nodes and partitions", "how jobs are scheduled, and whether limits are held", "jobs",
+        "nodes and partitions", "scheduling, and whether limits are enforced", "jobs",
     }  # fmt: skip
     out = tmp_path / "out"
     code, said, fault = run(capsys, "import", "slurm", "--from", tmp_path / "site", "--out", out)

@@ -142,14 +142,14 @@ def test_the_last_line_of_a_parameter_counts_and_all_of_the_sort_keys(tmp_path):
             "job_sort_key: gold HIGH",
             "jobs cannot be sorted by gold",
         ),
-        ('job_sort_key: "ncpus"', "", "job_sort_key: ncpus", "it says HIGH or LOW"),
+        ('job_sort_key: "ncpus"', "", "job_sort_key: ncpus", "expected a resource and HIGH or LOW"),
         (
             'job_sort_key: "mem LOW"\njob_sort_key: "ncpus LOW"\njob_sort_key: "walltime LOW"',
             "",
             "job_sort_key: walltime LOW",
             "too many sort keys for one number",
         ),
-        ("help_starving_jobs: true", "", "help_starving_jobs: true", "passes over it"),
+        ("help_starving_jobs: true", "", "help_starving_jobs: true", "PBS 23.06 ignores it"),
         ("by_queue: true", "set server backfill_depth = many", "backfill_depth: many", "default"),
         (
             "by_queue: true",
@@ -167,7 +167,7 @@ def test_the_last_line_of_a_parameter_counts_and_all_of_the_sort_keys(tmp_path):
             "by_queue: true",
             'set server job_sort_formula = "ncpus*(2"',
             "job_sort_formula: ncpus*(2",
-            "it cannot be read",
+            "the formula is not valid Python",
         ),
         (
             "by_queue: true",
@@ -179,7 +179,7 @@ def test_the_last_line_of_a_parameter_counts_and_all_of_the_sort_keys(tmp_path):
             "by_queue: true",
             "set queue workq backfill_depth = few",
             "queue workq: backfill_depth: few",
-            "the server's counts",
+            "the server's value is used",
         ),
         (
             "by_queue: true",
@@ -199,7 +199,7 @@ def test_the_last_line_of_a_parameter_counts_and_all_of_the_sort_keys(tmp_path):
             "by_queue: true",
             "set sched opt_backfill_fuzzy = high",
             "opt_backfill_fuzzy: high",
-            "to the second",
+            "at the exact time",
         ),
     ],
 )
@@ -223,7 +223,7 @@ def test_lines_that_pbs_cannot_read_are_told_of(tmp_path):
         "sched_config:3: 'nonsense': PBS ignores the line: it is not a valid setting",
     ]
     assert policy(made) == "fcfs+pbs:round_robin=yes"
-    assert "PBS takes 'perhaps' for true" in became(made, IMPORTED)["round_robin: perhaps"]
+    assert "PBS reads 'perhaps' as true" in became(made, IMPORTED)["round_robin: perhaps"]
 
 
 def test_queues_go_by_their_priority(tmp_path):
@@ -401,19 +401,19 @@ def test_jobs_get_nodes_of_one_placement_set(tmp_path, server, queue, sets, beca
 @pytest.mark.parametrize(
     ("sched", "more", "became_of", "why"),
     [
-        ("preemptive_sched: false ALL", "", NO_EFFECT, "where preemptive_sched is on"),
-        ("preemptive_sched: true ALL", "", NO_EFFECT, "is as any other"),
+        ("preemptive_sched: false ALL", "", NO_EFFECT, "only if preemptive_sched is on"),
+        ("preemptive_sched: true ALL", "", NO_EFFECT, "soft limits change nothing"),
         (
             "preemptive_sched: true ALL",
             'set sched preempt_prio = "express_queue, normal_jobs, server_softlimits"\n',
             NOT_MODELED,
-            "goes later and is preempted sooner",
+            "later and preempts them first",
         ),
         (
             'preemptive_sched: true ALL\npreempt_prio: "normal_jobs, queue_softlimits"',
             "",
             NOT_MODELED,
-            "goes later and is preempted sooner",
+            "later and preempts them first",
         ),
     ],
 )
@@ -489,7 +489,7 @@ def test_limits_of_the_server_and_of_a_queue_on_one_thing_both_hold(
 @pytest.mark.parametrize(
     ("said", "became_", "why"),
     [
-        ("5", NO_EFFECT, "it is no such limit"),
+        ("5", NO_EFFECT, "not a limit that PBS accepts"),
         ("[u:PBS_GENERIC=x]", NOT_MODELED, "not a number"),
     ],
 )
@@ -569,14 +569,14 @@ def test_nodes_that_are_shared_are_chosen_as_node_sort_key_says(tmp_path):
             ("mem HIGH", "ncpus LOW unused"),
             "@weight",
             [1, 0, 2],
-            {"ncpus LOW unused": "at the moment"},
+            {"ncpus LOW unused": "is modeled only for ncpus"},
         ),
-        (("mem HIGH unused",), "", [0, 0, 0], {"mem HIGH unused": "at the moment"}),
+        (("mem HIGH unused",), "", [0, 0, 0], {"mem HIGH unused": "is modeled only for ncpus"}),
         (
             ("mem UP", "mem HIGH most"),
             "",
             [0, 0, 0],
-            {"mem UP": "passes over", "mem HIGH most": "passes over"},
+            {"mem UP": "PBS ignores", "mem HIGH most": "PBS ignores"},
         ),
     ],
 )

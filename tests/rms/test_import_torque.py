@@ -102,7 +102,7 @@ def test_torque_s_files_give_its_cluster_its_queues_and_its_limits(tmp_path):
         {"partitions": ("batch",), "per": "user", "submitted": 100},
         {"partitions": ("batch",), "submitted": 1000},
     ]
-    assert said(made, "1 of 3 nodes are not available", "n3 (down,offline)")
+    assert said(made, "1 of 3 nodes are unavailable", "n3 (down,offline)")
     assert became(made, "node n3: state")[1] == "not in cluster.yaml"
     assert became(made, "queue big: resources_default.neednodes")[0] == IMPORTED
     assert became(made, "queue route: max_user_queuable")[0] == NOT_MODELED
@@ -125,18 +125,18 @@ def test_each_way_of_printing_nodes_gives_the_same_cluster(tmp_path, change):
 def test_a_node_of_which_the_end_is_missing_does_not_end_the_import(tmp_path):
     made = site(tmp_path, a=xml_of(NODES).partition("</np>")[0] + xml_of({"n2": NODES["n2"]}))
     assert [g.count for g in made.site.cluster.nodes] == [1]
-    assert said(made, "node 'n1' is cut off")
+    assert said(made, "node 'n1' is omitted: its description is truncated")
 
 
 def test_nodes_are_those_of_server_priv_nodes_where_pbsnodes_tells_of_none(tmp_path):
     text = "# ours\nn[01-03] np=8 gpus=2 ib\nold np=4\nlogin:ts np=2\nplain\nn4[ np=2\n"
     made = site(tmp_path, nodes=text.replace("n4[ np=2\n", ""), b=QUEUES)
     assert sizes(made) == [(3, 8, 2, None, ("ib",)), (1, 4, 0, None, ()), (1, 1, 0, None, ())]
-    assert said(made, "nodes:4", "login:ts is time-shared")
+    assert said(made, "nodes:4", "login:ts is omitted: a time-shared host")
     (tmp_path / "beside").mkdir()
     made = site(tmp_path / "beside", nodes=text.replace("n4[", "x["), a=text_of(NODES))
     assert sum(group.count for group in made.site.cluster.nodes) == 2
-    assert said(made, "that pbsnodes does not list", "n01", "old")
+    assert said(made, "as pbsnodes does not list them", "n01", "old")
     assert said(made, "nodes:6", "'x['")
 
 
@@ -363,8 +363,8 @@ def test_lists_of_jobs_and_queues_of_now_are_named_and_not_used(tmp_path):
         json='{"timestamp": 1, "Jobs": {"1.head": {"job_state": "R"}}}',
         broken='{"nodes": {"n1": ',
     )
-    assert made.files["jobs"] == made.files["json"] == "qstat -f, not used"
-    assert made.files["queues"] == "qstat -Qf, not used"
+    assert made.files["jobs"] == made.files["json"] == "qstat -f, ignored"
+    assert made.files["queues"] == "qstat -Qf, ignored"
     assert said(made, "jobs is what qstat -f prints", "accounting logs")
     assert made.files["broken"] == ""
     assert said(made, "broken: not JSON", "not read")

@@ -153,5 +153,5 @@ def test_admitting_ends_the_holds_that_the_gate_made(pbs: FakePbs) -> None:
 def test_a_listing_that_cannot_be_read_is_no_empty_one(pbs: FakePbs) -> None:
     path = pbs.folder / "qstat.json"
     path.write_bytes(path.read_bytes()[:900])
-    with pytest.raises(UnreachableError, match="its end is missing"):
+    with pytest.raises(UnreachableError, match="the end of the output is missing"):
         gate_into(pbs).jobs()

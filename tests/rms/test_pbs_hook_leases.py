@@ -394,7 +394,7 @@ def test_a_fault_in_the_hook_refuses_and_delays_nothing(hook: Hook) -> None:
     [
         ({"spool": Path("news")}, "absolute path"),
         ({"heartbeat": Path('/a"; import os')}, "absolute path"),
-        ({"queues": ('a", os.system("x")',)}, "not the name of a queue"),
+        ({"queues": ('a", os.system("x")',)}, "not a valid queue name"),
         ({"lease_s": 0}, "expected 1 to 600"),
     ],
 )

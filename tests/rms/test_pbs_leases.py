@@ -214,7 +214,7 @@ def test_what_an_administrator_has_turned_off_is_not_turned_on(
     pbs.scheduling(False)
     outcome = manager.admit(["7.vm"])["7.vm"]
     assert outcome.result == "refused"
-    assert "administrator has turned scheduling off" in outcome.reason
+    assert "scheduling is switched off by an administrator" in outcome.reason
     assert not any("qmgr" in call for call in pbs.calls())
     assert not hasattr(manager, "take_scheduling")
 
@@ -238,7 +238,10 @@ def test_the_jobs_of_an_array_go_together_and_are_not_leased_again_at_once(
     assert manager.leases()["9[2].vm"] == NOW_S + 60
     assert manager.admit(["9[2].vm"])["9[2].vm"].result == "done"
     assert written(pbs) == {"9[].vm": 0.0}
-    assert "just being started" in manager.lease({"9[1].vm": NOW_S + 30})["9[1].vm"].reason
+    assert (
+        "other jobs of its array are being started"
+        in manager.lease({"9[1].vm": NOW_S + 30})["9[1].vm"].reason
+    )
     assert written(pbs) == {"9[].vm": 0.0}
     manager.leasing.clock = lambda: NOW_S + 11
     manager.lease({"9[1].vm": NOW_S + 30})
@@ -267,7 +270,7 @@ def test_a_twin_whose_user_may_not_act_keeps_nobody_waiting(
     assert (outcome.result, outcome.reason) == (
         "refused", "qmgr obj= svr=default: Unauthorized Request",
     )  # fmt: skip
-    with pytest.raises(UnreachableError, match=r"Unauthorized Request: .* the server's operators"):
+    with pytest.raises(UnreachableError, match=r"Unauthorized Request; .* the server's operators"):
         manager.heartbeat(2)
     assert not path.exists()
     monkeypatch.setattr("hpctwin.rms.pbs.manager.RIGHTS_AGAIN_S", 0.0)
@@ -453,7 +456,7 @@ ACTED = ("small", "stopped", "workq")
             },
             {}, [*ACTED, "route", "in", "first"], "",
         ),
-        ({key: {"queue_type": "Route"} for key in ACTED}, {}, [], "it waits in queue '"),
+        ({key: {"queue_type": "Route"} for key in ACTED}, {}, [], "it is in queue '"),
         ({}, {"sharing": "force_shared", "ncpus": 4}, [], "vnodes with sharing="),
     ],
 )  # fmt: skip

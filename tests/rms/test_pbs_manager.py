@@ -255,5 +255,5 @@ def test_where_pbs_preempts_for_more_than_express_queues_the_hook_is_not_put_in(
 
     assert answers(shipped) == 150
     assert answers(shipped.replace("preempt_queue_prio = 150", "preempt_queue_prio = 70")) == 70
-    with pytest.raises(ConfigError, match="has starving_jobs: it would suspend jobs"):
+    with pytest.raises(ConfigError, match="contains starving_jobs, so it would suspend jobs"):
         answers(shipped.replace("express_queue,", "express_queue, starving_jobs,"))

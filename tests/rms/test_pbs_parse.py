@@ -359,10 +359,10 @@ def test_what_is_left_alone_is_named() -> None:
     for about, says in (
         ({"queue": "R12"}, "reservation"),
         ({"queue": "route"}, "route"),
-        ({"Resource_List": {}, "schedselect": None}, "no select"),
+        ({"Resource_List": {}, "schedselect": None}, "Resource_List.select is missing"),
         ({"schedselect": "two:ncpus=1"}, "not name=value"),
-        ({"qtime": None, "ctime": None}, "no time of submission"),
-        ({"depend": "runone:1.vm"}, "not modelled"),
+        ({"qtime": None, "ctime": None}, "submit time is missing"),
+        ({"depend": "runone:1.vm"}, "not modeled"),
     ):
         found = changed(waits, **about)
         assert any(says in note and waits in note for note in found.notes), (about, found.notes)

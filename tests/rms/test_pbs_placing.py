@@ -41,7 +41,7 @@ def test_each_chunk_gets_the_vnode_that_was_chosen_for_it(select, place, where, 
     [
         ("1:ncpus=1:rank=3", [("a", (1,))], "chunks request rank"),
         ("1:ncpus=1:host=b", [("a", (1,))], "chunks request host"),
-        ("3:ncpus=1", [("a", (1,)), ("b", (1,))], "3 chunks have 2 places"),
+        ("3:ncpus=1", [("a", (1,)), ("b", (1,))], "3 chunks are placed on 2 vnodes"),
     ],
 )
 def test_where_the_picture_does_not_know_what_chunks_ask_for_none_is_told(
@@ -136,8 +136,8 @@ def test_what_cannot_be_told_is_left_to_pbs_and_what_the_hook_refuses_is_refused
 ) -> None:
     shown(pbs, rooms=True)
     job = waiting(manager)
-    assert "3 chunks have 2 places" in manager.start_on(job, WHERE[:2]).reason
-    assert "whole vnodes, or does not wait" in manager.start_on("999.vm", WHERE).reason
+    assert "3 chunks are placed on 2 vnodes" in manager.start_on(job, WHERE[:2]).reason
+    assert "exclusive vnodes, or is not pending" in manager.start_on("999.vm", WHERE).reason
     pbs.fail("qrun", "qrun: Unauthorized Request 5.vm\n")
     outcome = manager.start_on(job, WHERE)
     assert (outcome.result, "Unauthorized Request" in outcome.reason) == ("refused", True)
@@ -150,7 +150,7 @@ def test_whether_pbs_took_a_job_is_asked_since_it_does_not_tell_that_it_refuses(
     job = waiting(manager)
     state(pbs, "Q")
     outcome = manager.start_on(job, WHERE)
-    assert (outcome.result, "no room for it any more" in outcome.reason) == ("refused", True)
+    assert (outcome.result, "no longer fits" in outcome.reason) == ("refused", True)
     (pbs.folder / "job.json").write_text("{}")
     assert manager.start_on(job, WHERE).result == "unknown"
     pbs.fail("qstat", f"qstat: Unknown Job Id {job}\n")

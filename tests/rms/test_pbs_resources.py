@@ -101,9 +101,9 @@ def test_where_they_cannot_be_asked_for_that_is_told_and_they_are_asked_for_agai
 ) -> None:
     pbs.fail("qmgr", "qmgr obj= svr=default: Unauthorized Request\n")
     assert consumables(manager) == [{}]
-    (note,) = (one for one in manager.report().notes if "not told" in one)
+    (note,) = (one for one in manager.report().notes if "custom resources are not modeled" in one)
     assert "Unauthorized Request" in note
     assert isinstance(manager.translator()(submitted("5.head"))[0], Look)
     pbs.mend("qmgr")
     assert consumables(manager) == [{"fpga": 2, "scratch": 800}, {"scratch": 800}]
-    assert not any("not told" in one for one in manager.report().notes)
+    assert not any("custom resources are not modeled" in one for one in manager.report().notes)

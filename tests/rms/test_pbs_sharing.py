@@ -72,11 +72,11 @@ def test_a_job_that_asks_for_what_is_not_modelled_is_left_to_pbs_and_named() -> 
 
 def test_where_a_vnode_is_not_as_its_jobs_say_for_some_time_pbs_alone_starts_jobs() -> None:
     gone = read(without="1.vm")
-    assert gone.unequal == {"vm[0]": "jobs hold 3 ncpus, PBS says 7"}
+    assert gone.unequal == {"vm[0]": "jobs hold 3 ncpus, PBS reports 7"}
     assert gone.marks
     later = read(without="1.vm", blind=("vm[0]", "vm[3]"))
     assert not later.marks
-    assert any("vm[0]: jobs hold 3 ncpus, PBS says 7" in note for note in later.notes)
+    assert any("vm[0]: jobs hold 3 ncpus, PBS reports 7" in note for note in later.notes)
 
 
 @pytest.mark.parametrize(
@@ -164,14 +164,14 @@ def test_beside_a_reservation_and_a_suspended_job_the_twin_goes_on() -> None:
     # Without the reservation its vnodes are not as jobs say.
     without = cluster_snapshot(*outputs, b"", RESERVED_S)
     assert without.unequal == {
-        "n01": "jobs hold 3 ncpus, PBS says 8", "n02": "jobs hold 5 ncpus, PBS says 7",
+        "n01": "jobs hold 3 ncpus, PBS reports 8", "n02": "jobs hold 5 ncpus, PBS reports 7",
     }  # fmt: skip
 
 
 def test_a_vnode_that_differs_otherwise_at_each_look_is_only_busy() -> None:
     doubts = Doubts()
     for now_s, held in ((0.0, 6), (10.0, 8), (20.0, 8), (30.0, 8)):
-        doubts.seen({"vm[0]": f"jobs hold {held} ncpus, PBS says 4"}, now_s)
+        doubts.seen({"vm[0]": f"jobs hold {held} ncpus, PBS reports 4"}, now_s)
         assert doubts.lasting() == ({"vm[0]"} if now_s >= 20.0 else set())
     doubts.seen({}, 40.0)
     assert not doubts.lasting()
@@ -304,7 +304,7 @@ def test_what_jobs_use_up_of_the_site_s_resources_adds_up_to_what_pbs_says() -> 
 
 def test_a_resource_that_pbs_counts_otherwise_puts_its_vnodes_in_doubt() -> None:
     found = with_consumables(("scratch", "fpga", "rank"))
-    assert found.unequal == {"n03": "jobs hold 3 rank, PBS says 0"}
+    assert found.unequal == {"n03": "jobs hold 3 rank, PBS reports 0"}
 
 
 def test_where_no_resource_is_used_up_what_chunks_ask_of_it_is_told() -> None:

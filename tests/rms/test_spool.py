@@ -91,7 +91,9 @@ def test_the_place_can_be_kept_where_the_reader_may_write(
         "access",
         lambda p, mode: may(p, mode) and not (p == folder and mode & os.W_OK),
     )
-    with pytest.raises(ConfigError, match="the folder is not writable"):
+    with pytest.raises(
+        ConfigError, match="the folder for the read position is missing or not writable"
+    ):
         Spool(path)
     monkeypatch.setattr(spool_module, "ROTATE_BYTES", 5)
     append(path, "one\ntwo\n")
@@ -114,7 +116,7 @@ def test_a_twin_keeps_its_place_in_the_news_beside_its_journal(tmp_path: Path) -
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="not a folder"):
+    with pytest.raises(ConfigError, match="the folder is missing or not readable"):
         Spool(tmp_path / "no" / "spool")
 
 

@@ -117,10 +117,10 @@ class Spool:
         self._place_path = place.with_name(place.name + ".place")
         if not os.access(place.parent, os.W_OK | os.X_OK):
             raise ConfigError(
-                f"{place.parent}: the folder is not writable; the read position is stored there"
+                f"{place.parent}: the folder for the read position is missing or not writable"
             )
         if not os.access(path.parent, os.X_OK):
-            raise ConfigError(f"{path.parent}: the folder is not readable")
+            raise ConfigError(f"{path.parent}: the folder is missing or not readable")
         self._rotates = os.access(path.parent, os.W_OK)
         self._tail = Tail(path, *self._kept_place())
 

@@ -90,7 +90,7 @@ def node_order(sched: SchedConfig, rows: Mapping[str, Mapping[str, Any]]) -> Nod
             fixed.append(key)
         elif _ranks(rows, fixed) or made.placement or key.name != "ncpus":
             made.left[line] = (
-                f"sorting by {key.of} {key.name} is modeled only for ncpus, and only as the first key that "
+                f"sorting by {key.of} {key.name} is modeled only for ncpus, as the first key that "
                 "distinguishes nodes"
             )
         else:
