@@ -68,7 +68,7 @@ def energy_of(workload: Workload, machine: Cluster, policy: str) -> Energy:
     return energy
 
 
-def watt_minutes(joules: Any) -> list[float]:
+def watt_minutes(joules: Any) -> Any:
     return (np.array(joules) / MINUTE).tolist()
 
 

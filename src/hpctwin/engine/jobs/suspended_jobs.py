@@ -134,13 +134,13 @@ def expect_to_go_on(n: int, sim: Arrays) -> None:
 def wake_uncovered(sim: Arrays) -> None:
     """Resume suspended jobs whose nodes no other job uses any more.
 
-    When the others are expected to resume is computed again.
+    If a pass follows, it is computed again when the others are expected to resume.
     """
     n = list_suspended(sim)
     for i in range(n):
         if sim.cut[sim.stack[i]].covered == 0:
             go_on(sim.stack[i], sim)
-    if n > 0:
+    if n > 0 and sim.clock.queued > 0:
         expect_to_go_on(n, sim)
 
 

@@ -179,6 +179,34 @@ def _pools_of(sim: Sim, j: int) -> IntArray:
     return np.unique(sim["pool_of"][part["node"][rows]])
 
 
+def _is_suspended(sim: Sim, j: int) -> bool:
+    return len(sim["cut"]) > 0 and bool(sim["cut"]["suspended"][j])
+
+
+def _ran_ms(sim: Sim, j: int) -> int:
+    """Return how long a running job has run, without the time for which it was suspended, ms."""
+    if _is_suspended(sim, j):
+        return int(sim["cut"]["ran"][j])
+    return max(int(sim.clock.now - sim["state"]["start"][j]), 0)
+
+
+def _put_length(sim: Sim, j: int, length: int, *, terminate: bool) -> None:
+    """Set how long a running job runs in all, ms; its walltime or its grace may end it earlier."""
+    state, job, cut = sim["state"], sim["job"], sim["cut"]
+    too_long = terminate and length > job["limit"][j]
+    ends_well = FAILED if job["fails"][j] else COMPLETED
+    state["outcome"][j] = WALLTIME if too_long else ends_well
+    length = int(job["limit"][j]) if too_long else length
+    if _is_suspended(sim, j):
+        cut["left"][j] = length - cut["ran"][j]
+        return
+    state["end"][j] = state["start"][j] + length
+    leaves = int(cut["leaves"][j]) if len(cut) else 0
+    if 0 < leaves < state["end"][j]:
+        state["outcome"][j] = sim["yields"]["mode"][sim["claim"]["standing"][j]]
+        state["end"][j] = leaves
+
+
 def change_speed(
     sim: Sim, pools: IntArray, speed: npt.NDArray[np.float64], work: Work, *, terminate: bool
 ) -> dict[int, WorkLeft]:
@@ -196,7 +224,7 @@ def change_speed(
     Returns:
         Remaining work of each job whose speed changed.
     """
-    clock, state, job, cut = sim.clock, sim["state"], sim["job"], sim["cut"]
+    clock, state = sim.clock, sim["state"]
     before = sim["pool"]["speed"]
     left: dict[int, WorkLeft] = {}
     started = started_ms(sim)
@@ -204,28 +232,13 @@ def change_speed(
         used = _pools_of(sim, j)
         if not np.isin(used, pools).any():
             continue
-        start, first = int(state["start"][j]), int(started[j])
-        suspended = len(cut) > 0 and cut["suspended"][j] == 1
-        ran = int(cut["ran"][j]) if suspended else max(int(clock.now) - start, 0)
         last = work.get(j)
-        if last is None or last.start_ms != first:  # it may have started again since
-            last = WorkLeft(first, 0, Fraction(int(job["runtime"][j])))
+        if last is None or last.start_ms != started[j]:  # it may have started again since
+            last = WorkLeft(int(started[j]), 0, Fraction(int(sim["job"]["runtime"][j])))
+        ran = _ran_ms(sim, j)
         todo = max(Fraction(0), last.work - (ran - last.ran_ms) * exact(before[used].min()))
-        left[j] = WorkLeft(first, ran, todo)
-        length = ran + math.ceil(todo / exact(speed[used].min()))
-        limit = int(job["limit"][j])
-        too_long = terminate and length > limit
-        ends_well = FAILED if job["fails"][j] else COMPLETED
-        state["outcome"][j] = WALLTIME if too_long else ends_well
-        length = limit if too_long else length
-        if suspended:
-            cut["left"][j] = length - ran
-            continue
-        state["end"][j] = start + length
-        leaves = int(cut["leaves"][j]) if len(cut) else 0
-        if 0 < leaves < state["end"][j]:  # the end of its grace after it was preempted
-            state["outcome"][j] = sim["yields"]["mode"][sim["claim"]["standing"][j]]
-            state["end"][j] = leaves
+        left[j] = WorkLeft(last.start_ms, ran, todo)
+        _put_length(sim, j, ran + math.ceil(todo / exact(speed[used].min())), terminate=terminate)
     heap = sim["ends"][: clock.ends]
     heap["time"] = state["end"][heap["job"]]
     # A sorted table is a valid heap.

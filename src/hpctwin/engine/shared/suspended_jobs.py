@@ -126,12 +126,13 @@ def expect_shared(n: int, sim: Arrays) -> None:
 def wake_shared(sim: Arrays) -> None:
     """Resume suspended jobs that have their cores on all their nodes.
 
-    When the others are expected to resume is computed again.
+    If a pass follows, it is computed again when the others are expected to resume.
     """
     n = list_suspended(sim)
     order_by_level(n, sim)
     settle_cores(n, sim)
-    expect_shared(n, sim)
+    if sim.clock.queued > 0:
+        expect_shared(n, sim)
 
 
 WAKE_SHARED = Kernel(wake_shared, types.void(SIM))
