@@ -23,7 +23,7 @@ from hpctwin.model.input.cached_attributes import kept
 from hpctwin.model.text.shown import Shown
 from hpctwin.simulation.lowering.rejected_jobs import why_rejected
 from hpctwin.simulation.result.capacity import capacity_over_time
-from hpctwin.simulation.result.counts import CoreCount, NodeCount, held_s
+from hpctwin.simulation.result.counts import CoreCount, NodeCount, PreemptionSums, held_s
 from hpctwin.simulation.result.job_history import Course, course_so_far, sized_course
 from hpctwin.simulation.result.size_history import attempts_of, lost_stretches, stretches_of
 from hpctwin.simulation.state.base import SimulationBase
@@ -133,18 +133,12 @@ class Result(Shown):
         }
 
     def _preempted_figures(self) -> dict[str, Any]:
-        """Return counts of preemptions and preempted jobs, and the lost node-seconds.
-
-        It is empty if no job may be preempted.
-        """
+        """Return the metrics of `PreemptionSums`; none if no job may be preempted."""
         if self.cluster.preemption is None:
             return {}
-        times, vain = self.jobs["preemptions"], self.jobs["preempted_s"]
-        return {
-            "preemptions": int(times.sum()),
-            "preempted_jobs": int((times > 0).sum()),
-            "preempted_node_s": float((self.jobs["nodes"] * vain).sum()),
-        }
+        sums = PreemptionSums()
+        sums.add(self.jobs)
+        return sums.figures()
 
     @property
     def notes(self) -> tuple[str, ...]:
