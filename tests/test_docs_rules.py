@@ -93,7 +93,7 @@ def in_stream(
 
 
 def forecast(at: Cluster, text: str = "fcfs+easy", **parts: Any) -> Case:
-    return lambda: check_forecasts(at, make_policy(text, **parts), jobs())
+    return lambda: check_forecasts(at, make_policy(text, **parts))
 
 
 def drawn() -> Workload:
@@ -144,7 +144,7 @@ CASES: dict[str, Sequence[Case]] = {
         always(cluster(), f"@{name}")
         for name in ("fewest-switches", "fragmentation", "round-robin", "tightest-run", "weight")
     ],
-    "preemption with `outside`": [always(cluster(**REQUEUE), f"fcfs+{OUTSIDE}")],
+    "preemption with `outside`": [always(cluster(**REQUEUE), OUTSIDE)],
     "preemption with `cleanup`": [always(cluster(cleanup=30, **REQUEUE))],
     "preemption with `spars-ipm`": [always(cluster(SLEEP, **REQUEUE), "fcfs+none~spars-ipm:1h")],
     "checkpoints with a cap that lowers modes": [
@@ -184,7 +184,9 @@ CASES: dict[str, Sequence[Case]] = {
         in_stream(cluster(), "fairshare", labelled=False)
     ],
     "fair shares of kind `tree`": [in_stream(cluster(fairshare={"kind": "tree"}), "fairshare")],
-    "backfills with lists of all jobs": [in_stream(cluster(), f"fcfs+{OUTSIDE}")],
+    "`outside`, `selected` or `admitted`": [
+        in_stream(cluster(), f"fcfs+{name}") for name in ("outside", "selected", "admitted")
+    ],
     "control functions, lower modes": [
         in_stream(cluster(SLEEP), power=switch),
         in_stream(cluster(POWER, cap=LOWER)),
