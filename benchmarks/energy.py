@@ -1,4 +1,4 @@
-"""How fast node power states are simulated: `python benchmarks/energy.py` prints docs/evidence/power.md.
+"""Speed of node power states: `python benchmarks/energy.py` prints the tables of docs/evidence/power.md.
 
 The NASA workload needs HPCTWIN_TRACES; without it, the benchmark skips it and says so.
 """

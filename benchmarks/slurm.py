@@ -275,7 +275,7 @@ KINDS = {
     "modeled, array of two": ("-n1", "--array=1-2"),
     "left: another partition": ("-n1", "-p", "over"),
     "left: license": ("-n1", "-L", "matlab:1"),
-    "left: tasks of a core": ("-n1", "--ntasks-per-core=1"),
+    "left: tasks per core": ("-n1", "--ntasks-per-core=1"),
 }
 """Jobs of `latency`, and whether the twin models them or leaves them to Slurm."""
 APART_S = (7.0, 1.2)

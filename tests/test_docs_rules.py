@@ -19,7 +19,6 @@ from hpctwin.policies import make_policy
 from hpctwin.simulation import refusals
 from hpctwin.simulation.refusals import (
     check_forecasts,
-    check_present,
     check_streamed,
     check_together,
 )
@@ -145,9 +144,7 @@ CASES: dict[str, Sequence[Case]] = {
         always(cluster(), f"@{name}")
         for name in ("fewest-switches", "fragmentation", "round-robin", "tightest-run", "weight")
     ],
-    "preemption with other backfills": [
-        always(cluster(**REQUEUE), f"fcfs+{name}") for name in ("conservative", "pbs", "pack")
-    ],
+    "preemption with `outside`": [always(cluster(**REQUEUE), f"fcfs+{OUTSIDE}")],
     "preemption with `cleanup`": [always(cluster(cleanup=30, **REQUEUE))],
     "preemption with `spars-ipm`": [always(cluster(SLEEP, **REQUEUE), "fcfs+none~spars-ipm:1h")],
     "checkpoints with a cap that lowers modes": [
@@ -177,7 +174,7 @@ CASES: dict[str, Sequence[Case]] = {
     "cluster-wide resources": [
         with_sizing(cluster(resources={"l": 4}), work=jobs(resources={"l": [1, 0]}))
     ],
-    "preemption or checkpoints, streamed": [in_stream(cluster(**REQUEUE))],
+    "suspension, streamed": [in_stream(cluster(**SUSPEND))],
     "a sizing": [in_stream(cluster(), sizing=lambda view: None)],
     "`expected_s`, `risk` or `begin_s`": [
         in_stream(cluster(), **{name: [1, 1]}) for name in ("expected_s", "risk", "begin_s")
@@ -187,7 +184,7 @@ CASES: dict[str, Sequence[Case]] = {
         in_stream(cluster(), "fairshare", labelled=False)
     ],
     "fair shares of kind `tree`": [in_stream(cluster(fairshare={"kind": "tree"}), "fairshare")],
-    "backfills with lists of all jobs": [in_stream(cluster(), "fcfs+pushdown")],
+    "backfills with lists of all jobs": [in_stream(cluster(), f"fcfs+{OUTSIDE}")],
     "control functions, lower modes": [
         in_stream(cluster(SLEEP), power=switch),
         in_stream(cluster(POWER, cap=LOWER)),
@@ -195,13 +192,10 @@ CASES: dict[str, Sequence[Case]] = {
     "a power cap by time of day": [in_stream(cluster(POWER, cap=BY_DAY))],
     "`components` of nodes": [in_stream(cluster(PARTS))],
     "`fragmentation`": [in_stream(cluster(CORES), "@fragmentation", jobs(**SHARED))],
-    "forecasts with preemption or checkpoints": [forecast(cluster(**REQUEUE))],
-    "forecasts with `pushdown`": [forecast(cluster(), "fcfs+pushdown")],
     "forecasts with a control function or lower modes": [
         forecast(cluster(SLEEP), power=switch),
         forecast(cluster(POWER, cap=LOWER)),
     ],
-    "a start with running jobs, with suspension": [lambda: check_present(cluster(**SUSPEND))],
 }
 
 

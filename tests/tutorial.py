@@ -24,11 +24,12 @@ from typing import NamedTuple
 
 BACKGROUND = re.compile(r"python -m hpctwin\.twin\.emulated |hpctwin (twin run|serve) ")
 """Programs that run until the page ends, or they are started again."""
-PATIENCE_S = 300.0
+PATIENCE_S = 600.0
 _BLOCK = re.compile(
     r"(?:<!-- (?P<note>[^>]*) -->\n)?^```(?P<kind>sh|yaml|python|text)\n(?P<text>.*?)^```$",
     re.DOTALL | re.MULTILINE,
 )
+_COMPILING = re.compile(r"hpctwin: compiling the engine")
 _NUMBER = re.compile(r"[−-]?\d[\d.,]*(?: ?(?:s|ms|min|h|d|%|pts)\b| ?%)?\*?")
 
 
@@ -63,7 +64,9 @@ def same(shown: str, printed: str, *, numbers: bool) -> bool:
 
 def _lines(text: str, numbers: bool) -> list[str]:
     """Return the lines that count, without what may differ from run to run."""
-    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+    lines = [
+        line.rstrip() for line in text.splitlines() if line.strip() and not _COMPILING.match(line)
+    ]
     if numbers:
         return lines
     lines = [re.sub(r"[─━┏┓┃┡┩╇┳└┘┴│╭╮╰╯]+", "|", _NUMBER.sub("#", line)) for line in lines]

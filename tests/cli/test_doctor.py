@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from hpctwin.cli.live.doctor import findings
+from hpctwin.cli.installation import findings
 from tests.cli.test_cli import run
 
 

@@ -17,9 +17,12 @@ from tests.test_package import IMPORTED
 
 OF_EXTRAS = {*IMPORTED.values(), "dask"}
 OF_OTHER_RUNS = {
-    "hpctwin.energy.accounts", "hpctwin.energy.prices", "hpctwin.facility", "hpctwin.formats.accounting",
-    "hpctwin.formats.datasets", "hpctwin.generate", "hpctwin.learn", "hpctwin.metrics.comparison",
-    "hpctwin.policies.agents", "hpctwin.report.figures", "hpctwin.report.pages",
+    "hpctwin.energy.accounts", "hpctwin.energy.cooling", "hpctwin.energy.prices",
+    "hpctwin.facility", "hpctwin.formats.accounting", "hpctwin.formats.datasets",
+    "hpctwin.formats.swf.large", "hpctwin.generate", "hpctwin.learn", "hpctwin.metrics.accounts",
+    "hpctwin.metrics.comparison", "hpctwin.metrics.description", "hpctwin.metrics.fidelity",
+    "hpctwin.model.requests.requests", "hpctwin.policies.agents", "hpctwin.report.figures",
+    "hpctwin.report.pages",
     "hpctwin.simulation.lowering.shared_nodes", "hpctwin.simulation.replays",
     "hpctwin.simulation.streaming", "hpctwin.sweep", "hpctwin.twin",
 }  # fmt: skip

@@ -21,8 +21,6 @@ OPERATIONS = {
     for name, value in vars(Capacity).items()
     if isinstance(value, staticmethod)
 }
-HELD = {name for name in OPERATIONS if "held" in name or name == "hold"}
-"""Of reservations that outlive a pass, for conservative backfilling."""
 ALL = [WHOLE_NODES, SHARED_NODES, PREEMPTING_WHOLE, PREEMPTING_SHARED, PARTICULAR_NODES]
 
 
@@ -30,7 +28,7 @@ ALL = [WHOLE_NODES, SHARED_NODES, PREEMPTING_WHOLE, PREEMPTING_SHARED, PARTICULA
 def test_it_has_the_operations_with_their_parameters(model: CapacityModel) -> None:
     has = OPERATIONS.keys() & set(model.operations.__all__)
     if model is not PARTICULAR_NODES:
-        assert has >= OPERATIONS.keys() - (HELD if model.preempts else set())
+        assert has >= OPERATIONS.keys()
     for name in has:
         function = getattr(model.operations, name).py_func
         assert list(inspect.signature(function).parameters) == OPERATIONS[name], name

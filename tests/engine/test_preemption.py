@@ -33,6 +33,7 @@ from tests.by_hand import (
 from tests.engine.examples import examples
 from tests.engine.test_against_reference import (
     ORDERINGS,
+    PBS,
     SLURM,
     as_reference,
     name_of,
@@ -436,6 +437,12 @@ POLICIES: list[dict[str, Any]] = [
     {"backfill": "first-fit"},
     {"backfill": "easy"},
     {"backfill": "easy", "reservations": 2, "candidates": "smallest"},
+    {"backfill": "conservative"},
+    {"backfill": "pack"},
+    {"backfill": "pack", "settings": {"depth": 4, "patience": 10}},
+    *PBS,
+    {"backfill": "pushdown"},
+    {"backfill": "pushdown", "settings": {"parallel": "any", "adjacent": "any", "interval": 3}},
     *SLURM,
 ]
 ORDERS = ("fcfs", "sjf", "wfp", "largest")
@@ -446,6 +453,8 @@ def simulations(
 ) -> tuple[Simulation, list[ReferenceJob]]:
     """The engine's, not begun, and what the reference says."""
     case = dict(case)
+    if policy["backfill"] == "pushdown" and order == "wfp":
+        order = "sjf"  # it wants priorities that do not change
     placement, expected = case.pop("placement"), case.pop("expected_ms")
     chosen = make_policy(ORDERINGS[order], **policy, placement=placement.replace("_", "-"))
     simulation = Simulation(
@@ -461,6 +470,8 @@ def simulations(
         backfill=chosen.backfill,
         reservations=chosen.setting("reservations") or 1,
         candidate_order=as_reference(chosen.candidates),
+        depth=chosen.setting("depth") or 0,
+        patience_ms=round(1000 * (chosen.setting("patience") or 0)),
         settings=chosen.numbers(),
     )
     return simulation, reference

@@ -91,8 +91,6 @@ def test_a_forecast_that_knows_the_runtimes_comes_true_if_nobody_comes_after(
 
 def test_what_no_forecast_knows_is_refused_by_name(tmp_path: Path) -> None:
     workload = generate("poisson", jobs=5, nodes=16, seed=3)
-    with pytest.raises(ConfigError, match="'a': there are no forecasts under backfill 'pushdown'"):
-        simulate_facility(facility(tmp_path, "fcfs+pushdown", "fcfs"), workload, "sgs-t")
     mine = tmp_path / "mine.py"
     mine.write_text("def control(view):\n    return None\n")
     with pytest.raises(ConfigError, match="'b': there are no forecasts where a function switches"):

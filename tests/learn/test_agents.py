@@ -19,7 +19,7 @@ from hpctwin.cli import main
 from hpctwin.engine.agents.features import seen_of_job
 from hpctwin.engine.compile.policy_views import JobView
 from hpctwin.learn import Environments, Episodes, JobSelection, PowerManagement
-from hpctwin.learn.baselines import tuned
+from hpctwin.learn.baselines import chosen_policies
 from hpctwin.learn.baselines.evaluation import HINDSIGHT, evaluate
 from hpctwin.learn.training.training import train
 from hpctwin.learn.training.trial import Plan
@@ -352,7 +352,7 @@ def test_the_commands_train_evaluate_and_list(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(tuned, "TRIALS", 8)
+    monkeypatch.setattr(chosen_policies, "TRIALS", 8)
     command("workload", "generate", "poisson", "trace.swf", "jobs=200", "nodes=16")
     common = ["trace.swf", "-n", "16", "--jobs", "20"]
     command(

@@ -14,10 +14,10 @@ from hpctwin import errors, simulate
 from hpctwin.cli import main
 from hpctwin.formats import write_workload
 from hpctwin.learn import Episodes
-from hpctwin.learn.baselines import tuned
+from hpctwin.learn.baselines import chosen_policies
 from hpctwin.learn.baselines.baselines import of_rule
+from hpctwin.learn.baselines.chosen_policies import FORMULAS, Training, training_of
 from hpctwin.learn.baselines.evaluation import Evaluation, evaluate, held_out
-from hpctwin.learn.baselines.tuned import FORMULAS, Training, training_of
 from hpctwin.policies.agents import Network
 from tests.learn.test_agents import network
 from tests.learn.test_many import NODES, WORKLOAD, machine
@@ -28,7 +28,7 @@ AFTER = Episodes.of(WORKLOAD, NODES, jobs=60, first=200)
 
 @pytest.fixture(autouse=True)
 def few_trials(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tuned, "TRIALS", 8)
+    monkeypatch.setattr(chosen_policies, "TRIALS", 8)
 
 
 def agent(path: Path, kind: str, **options: Any) -> Network:

@@ -15,9 +15,9 @@ from hpctwin.cli import main
 from hpctwin.facility import Facility, FacilityCluster, parse_strategy, simulate_facility
 from hpctwin.formats import write_workload
 from hpctwin.learn import Episodes, Placement, PolicySelection
-from hpctwin.learn.baselines import tuned
+from hpctwin.learn.baselines import chosen_policies
 from hpctwin.learn.baselines.baselines import SCHEDTWIN, schedtwin
-from hpctwin.learn.baselines.clairvoyant_policies import CHOSEN, TRUE_TIMES
+from hpctwin.learn.baselines.chosen_policies import CHOSEN, TRUE_TIMES
 from hpctwin.learn.baselines.evaluation import HINDSIGHT, Evaluation, evaluate, held_out
 from hpctwin.learn.training.training import train
 from hpctwin.learn.training.trial import Learner, Plan
@@ -41,7 +41,7 @@ FIGURES = ["episode", "mean_bounded_slowdown", "mean_wait_s", "mean_turnaround_s
 
 @pytest.fixture(autouse=True)
 def few_trials(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tuned, "TRIALS", 8)
+    monkeypatch.setattr(chosen_policies, "TRIALS", 8)
 
 
 def facility() -> Facility:

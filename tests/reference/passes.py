@@ -98,6 +98,10 @@ class Simulation(Events):
         latest = job.start + job.walltime + self.cleanup
         return min(end, latest) if self.terminate else end
 
+    def ends_unpreempted(self, job: Job) -> int:
+        """When a running job is expected to end if it is not preempted."""
+        return self.expected_end(job)
+
     def skipped(self, job: Job) -> bool:
         # Read: up are nodes that have not failed, of those that the job could use; nodes away for
         # maintenance are up, since it is known when they come back.
@@ -243,7 +247,28 @@ class Simulation(Events):
             if not self.skipped(job):
                 self.start_if_it_fits(job, plan)
 
+    def preemptors(self, queue: list[Job]) -> list[Job]:
+        """Jobs of the queue that may preempt others."""
+        return []
+
+    def start_preemptors(self, queue: list[Job], plan: Plan, *, reserve: bool) -> None:
+        """Start jobs that may preempt others; the others get reservations, or if jobs leave for them."""
+
+    def awaits(self, job: Job) -> bool:
+        """Whether jobs that were preempted for a job have not left yet."""
+        return False
+
+    def by_level(self, queue: list[Job]) -> list[Job]:
+        """Jobs that may preempt others before these."""
+        return queue
+
+    def still_waiting(self, queue: list[Job]) -> list[Job]:
+        """The queue after jobs were preempted."""
+        return queue
+
     def pass_pack(self, queue: list[Job], plan: Plan) -> None:
+        self.start_preemptors(queue, plan, reserve=False)
+        queue = self.still_waiting(queue)
         while patient := [
             job
             for job in queue
@@ -252,9 +277,12 @@ class Simulation(Events):
             and not self.skipped(job)
         ]:
             oldest = min(patient, key=lambda job: (job.eligible, job.came))
+            if self.awaits(oldest):
+                break
             if not self.start_if_it_fits(oldest, plan):
                 self.reserve(oldest, plan)
                 break
+        queue = self.still_waiting(queue)
         candidates = [
             (place, job)
             for place, job in enumerate(queue[: self.depth])
@@ -425,25 +453,36 @@ class Simulation(Events):
             plan.take(job, split, self.now)
         return split
 
+    def reserve_for_pass(self, job: Job, plan: Plan) -> None:
+        """Reserve for a job, and look again when its reservation begins."""
+        self.timers.append(self.reserve(job, plan)[0])
+
+    def taken_out(self, holders: list[Job], plan: Plan) -> bool:
+        """Take reservations out of a plan; whether they fit."""
+        for job in holders:
+            plan.take(job, job.reserved_split, job.reserved)
+        return plan.consistent()
+
     def pass_conservative(self, queue: list[Job], plan: Plan) -> None:
         for job in queue:
             if job.reserved is not None and self.skipped(job):
                 job.reserved = None
                 self.came_back = True  # counts for this pass
-        compress, self.came_back = self.came_back, False
+        preemptors = self.preemptors(queue)
+        self.start_preemptors(queue, plan, reserve=True)
+        compress, self.came_back = self.came_back or bool(preemptors), False
         holders = [job for job in queue if job.reserved is not None]
-        fresh = any(job.reserved < self.now for job in holders)
-        if not fresh:
-            for job in holders:
-                plan.take(job, job.reserved_split, job.reserved)
-            # Read: reservations hold the numbers of nodes of each pool that they got when made.
-            if not plan.consistent():
-                fresh = True
-                plan = self.plan()
-        if fresh:
+        # Read: reservations hold the numbers of nodes of each pool that they got when made.
+        if any(job.reserved < self.now for job in holders) or not self.taken_out(holders, plan):
+            plan = self.plan()
             for job in holders:
                 job.reserved = None
-        for job in queue:
+            for job in preemptors:
+                if job.state == State.WAITING and not self.skipped(job):
+                    self.reserve_for_pass(job, plan)
+        for job in self.still_waiting(queue):
+            if job in preemptors:
+                continue
             if self.skipped(job):
                 if job.reserved is not None:
                     plan.give(job, job.reserved_split, job.reserved)

@@ -29,37 +29,36 @@ def pass_pbs(simulation: Simulation, queue: list[Job], plan: Plan) -> None:
     left_out = [
         job for job in queue if simulation.order(simulation.now / MS_PER_S, job.view) == math.inf
     ]
-    for job in in_turn([job for job in queue if job not in left_out], of):
+    for job in simulation.by_level(in_turn([job for job in queue if job not in left_out], of)):
         own = depths[job.partition]
         if own == 0 and top[job.partition] < 0:
             continue
         if simulation.asks_too_much(job):
             continue
         limited = simulation.limited(job, simulation.in_state(State.RUNNING))
-        if not limited and simulation.start_if_it_fits(job, plan):
+        if not limited and simulation.attempt(job, plan):
             continue
-        if not of["strict_ordering"]:
-            continue
-        if nobody:
+        if nobody and of["strict_ordering"]:
             break
-        if own == 0:
-            top[job.partition] = -1
-            continue
         counted = None if own is None else job.partition
+        depth = of["backfill_depth"] if own is None else own
         since = lifted_at(simulation, job)
-        if since is not None and top[counted] < (of["backfill_depth"] if own is None else own):
+        if of["strict_ordering"] and since is not None and top[counted] < depth:
             start, split = plan.earliest(job, since)
             plan.take(job, split, start)
             top[counted] += 1
-    waits = any(job.state == State.WAITING for job in queue)
-    if waits and (simulation.in_state(State.RUNNING) or left_out):
+        elif not limited and simulation.awaits(job):
+            simulation.reserve(job, plan)
+        if own == 0 and of["strict_ordering"]:
+            top[job.partition] = -1
+    if simulation.in_state(State.WAITING) and (simulation.in_state(State.RUNNING) or left_out):
         simulation.timers.append(simulation.now + of["scheduler_iteration"])
 
 
 def lifted_at(simulation: Simulation, job: Job) -> int | None:
     """When no limit keeps a job back, as running jobs come to their planned ends."""
     running = simulation.in_state(State.RUNNING)
-    ends = {other: simulation.expected_end(other) for other in running}
+    ends = {other: simulation.ends_unpreempted(other) for other in running}
     for time in sorted({simulation.now, *ends.values()}):
         if not simulation.limited(job, [other for other in running if ends[other] > time]):
             return time

@@ -89,6 +89,17 @@ class Plan:
         for free in self.free:
             free |= dict.fromkeys(pools, 0)
 
+    def holds(self, job: Job, split: dict[int, int], start: int) -> bool:
+        """Whether there is what a job would hold from a time on."""
+        self._cut(start)
+        self._cut(start + job.expected)
+        return all(
+            free[key] >= amount
+            for time, free in zip(self.times, self.free, strict=True)
+            if start <= time < start + job.expected
+            for key, amount in held(job, split)
+        )
+
     def consistent(self) -> bool:
         return all(amount >= 0 for free in self.free for amount in free.values())
 

@@ -25,7 +25,7 @@ def is_interrupted(workload: Workload, cluster: Cluster) -> bool:
 
 
 class PreemptingSimulation(Simulation):
-    """Whole nodes; under none, first-fit, easy and slurm."""
+    """Whole nodes."""
 
     def prepare(self, workload: Workload) -> None:
         cluster = self.machine.cluster
@@ -138,6 +138,12 @@ class PreemptingSimulation(Simulation):
         end = super().expected_end(job)
         return end if job.leaves is None else min(end, job.leaves)
 
+    def ends_unpreempted(self, job: Job) -> int:
+        leaves, job.leaves = job.leaves, None
+        end = self.expected_end(job)
+        job.leaves = leaves
+        return end
+
     # -- passes --
 
     def ordered(self, queue: list[Job], order: Order) -> list[Job]:
@@ -145,7 +151,10 @@ class PreemptingSimulation(Simulation):
         if order is self.candidate_order and self.walked:
             return found
         self.walked = True
-        return sorted(found, key=lambda job: -self.level(job.standing))
+        return self.by_level(found)
+
+    def by_level(self, queue: list[Job]) -> list[Job]:
+        return sorted(queue, key=lambda job: -self.level(job.standing))
 
     def one_pass(self) -> None:
         self.walked = False  # the queue comes before the candidates
@@ -156,7 +165,7 @@ class PreemptingSimulation(Simulation):
         for job in queue:
             if self.skipped(job) or self.start_or_preempt(job, plan):
                 continue
-            if job.patient > self.now:
+            if self.awaits(job):
                 self.reserve(job, plan)
 
     def look(self, queue: list[Job], plan: Plan) -> None:
@@ -182,10 +191,35 @@ class PreemptingSimulation(Simulation):
                 blocked |= {*job.pools}
 
     def fill(self, queue: list[Job]) -> None:
+        super().fill(self.still_waiting(queue))
+
+    def still_waiting(self, queue: list[Job]) -> list[Job]:
         queue = self.in_state(State.WAITING)
         self.show(queue)
         self.walked = False
-        super().fill(self.ordered(queue, self.order))
+        return self.ordered(queue, self.order)
+
+    def preemptors(self, queue: list[Job]) -> list[Job]:
+        return [job for job in queue if self.classes[job.standing][3]]
+
+    def start_preemptors(self, queue: list[Job], plan: Plan, *, reserve: bool) -> None:
+        for job in self.preemptors(queue):
+            if self.skipped(job) or self.start_or_preempt(job, plan):
+                continue
+            if reserve:
+                self.reserve_for_pass(job, plan)
+            elif self.awaits(job):
+                self.reserve(job, plan)
+
+    def awaits(self, job: Job) -> bool:
+        return job.patient > self.now
+
+    def taken_out(self, holders: list[Job], plan: Plan) -> bool:
+        for job in holders:
+            if not plan.holds(job, job.reserved_split, job.reserved):
+                return False
+            plan.take(job, job.reserved_split, job.reserved)
+        return True
 
     def attempt(self, job: Job, plan: Plan) -> bool:
         return self.start_or_preempt(job, plan)
@@ -318,6 +352,9 @@ class SharedPreemptingSimulation(PreemptingSimulation, SharedSimulation):
         SharedSimulation.prepare(self, workload)
         PreemptingSimulation.prepare(self, workload)
         self.last_speed: dict[Job, Fraction] = {}  # of those that have left
+
+    def taken_out(self, holders: list[Job], plan: SharedPlan) -> bool:  # type: ignore[override]
+        return SharedSimulation.taken_out(self, holders, plan)
 
     def pools_of(self, job: Job) -> set[int]:
         return {self.pool_of[node] for node in self.on[job]}

@@ -29,6 +29,7 @@ def pass_pushdown(simulation: Simulation, queue: list[Job], plan: Plan) -> None:
     kept.main = [job for job in kept.main if job in queue]
     kept.aside = [job for job in kept.aside if job in queue]
     fresh = [job for job in queue if job not in kept.main and job not in kept.aside]
+    fresh.sort(key=lambda job: _key(simulation, job))
     for job in fresh:
         job.looked, job.pushed, job.risen = -1, 0, 0  # it begins to wait
     number = now // of["interval"]
@@ -40,6 +41,7 @@ def pass_pushdown(simulation: Simulation, queue: list[Job], plan: Plan) -> None:
     kept.cycle_at = now
     _hear(simulation)
     _take_in(simulation, fresh)
+    _start_preemptors(simulation, queue, plan)
     looks = (number + 1) % of["every"] == 0 or not kept.main
     if looks:
         for job in list(kept.aside):
@@ -61,6 +63,18 @@ def pass_pushdown(simulation: Simulation, queue: list[Job], plan: Plan) -> None:
     # Else nothing changes until the waiting queue's turn comes, or something happens.
     if (kept.main or kept.aside) and (changed or not looks):
         simulation.timers.append((number + 1) * of["interval"])
+
+
+def _start_preemptors(simulation: Simulation, queue: list[Job], plan: Plan) -> None:
+    kept = simulation.queues
+    for job in simulation.preemptors(queue):
+        if simulation.skipped(job):
+            continue
+        may_run = _has_slot(simulation) and _is_adjacent(simulation, job)
+        if may_run and simulation.attempt(job, plan):
+            (kept.main if job in kept.main else kept.aside).remove(job)
+        elif simulation.awaits(job):
+            simulation.reserve(job, plan)
 
 
 def _start(simulation: Simulation, job: Job, plan: Plan) -> bool:

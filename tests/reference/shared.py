@@ -187,23 +187,28 @@ class SharedPlan:
         for time in self.times():
             if any(self.free_of(name, time) < 0 for name in self.machine.resources):
                 return False
-            for node in range(len(self.simulation.pool_of)):
-                here = [b for b in self.bookings if b.node == node and b.start <= time < b.end]
-                if here and self.machine.outages_over[node]:
-                    return False
-                if here and time < self.machine.back.get(node, 0):
-                    return False
-                asked = [self.simulation.asked[booking.job] for booking in here]
-                pairs = itertools.combinations(asked, 2)
-                if not all(one.goes_with(other) for one, other in pairs):
-                    return False
-                if any(amount < 0 for amount in self.single(node, time)):
-                    return False
-                group = self.machine.pools[self.simulation.pool_of[node]].group
-                for c, there in enumerate(has(self.machine.cluster, group)):
-                    if sum(a.held(b.tasks)[c] for b, a in zip(here, asked, strict=True)) > there:
-                        return False
+            if not all(self.has_enough(node, time) for node in range(len(self.simulation.pool_of))):
+                return False
         return True
+
+    def has_enough(self, node: int, time: int) -> bool:
+        """Whether a node is up at a time, and has what all jobs hold of it that may then share it."""
+        here = [b for b in self.bookings if b.node == node and b.start <= time < b.end]
+        if here and self.machine.outages_over[node]:
+            return False
+        if here and time < self.machine.back.get(node, 0):
+            return False
+        asked = [self.simulation.asked[booking.job] for booking in here]
+        pairs = itertools.combinations(asked, 2)
+        if not all(one.goes_with(other) for one, other in pairs):
+            return False
+        if any(amount < 0 for amount in self.single(node, time)):
+            return False
+        group = self.machine.pools[self.simulation.pool_of[node]].group
+        return all(
+            sum(a.held(b.tasks)[c] for b, a in zip(here, asked, strict=True)) <= there
+            for c, there in enumerate(has(self.machine.cluster, group))
+        )
 
 
 class SharedSimulation(Simulation):

@@ -289,6 +289,18 @@ class SharedSuspendingSimulation(Suspending, SharedPreemptingSimulation):
         plan.wide = [*fresh.wide, *(one for one in plan.wide if is_reserved(one[0]))]
         plan.running = fresh.running
 
+    def taken_out(self, holders: list[Job], plan: SharedPlan) -> bool:  # type: ignore[override]
+        """Whether there is enough when reservations begin: suspended jobs hold more than there is."""
+        for job in holders:
+            plan.take(job, job.reserved_split, job.reserved)
+        waiting = [one for one in plan.bookings if one.job.state == State.WAITING]
+        wide = all(
+            plan.free_of(name, time) >= 0
+            for name in self.machine.resources
+            for time in plan.times()
+        )
+        return wide and all(plan.has_enough(one.node, one.start) for one in waiting)
+
     def start_on(self, job: Job, stay: list[Job], room: SharedPlan) -> None:
         assert self.start_if_it_fits(job, room)
         self.wake(stay)

@@ -80,7 +80,7 @@ def test_what_a_command_wrote_before_it_failed_is_not_taken(bin_: Path, tmp_path
 
 def test_nothing_that_answers_is_an_error(bin_: Path, tmp_path: Path) -> None:
     shutil.rmtree(bin_)
-    with pytest.raises(UnreachableError, match="no such command"):
+    with pytest.raises(UnreachableError, match="command not found"):
         asked("slurm", tmp_path, since=None, beside=None, commands_in=str(bin_))
 
 

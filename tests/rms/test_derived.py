@@ -109,7 +109,7 @@ def test_jobs_with_whole_nodes_give_whole_nodes(tmp_path):
     made = imported(tmp_path, rows)
     assert sizes(made) == [("n", 10, 48, 0)]
     assert "tasks" not in made.jobs.columns
-    assert "jobs have their nodes alone: 0 of 60 jobs" in " ".join(made.site.notes)
+    assert "jobs have exclusive nodes: 0 of 60 jobs" in " ".join(made.site.notes)
 
 
 def test_nodes_of_one_name_and_two_sizes_are_told_apart_by_what_they_never_exceed(tmp_path):
@@ -157,11 +157,8 @@ def test_jobs_without_a_list_of_nodes_are_counted_and_the_widest_still_fits(tmp_
     made = imported(tmp_path, rows)
     assert sum(one.count for one in made.site.cluster.nodes) == 3
     notes = " ".join(made.site.notes)
-    assert (
-        "3 of 11 jobs that ran have no list of nodes or one that cannot be read, such as 'n[1-'"
-        in notes
-    )
-    assert "the lists name 2 nodes, and a job had 3" in notes
+    assert "3 of 11 jobs that ran have no node list or an unreadable one, such as 'n[1-'" in notes
+    assert "the node lists contain 2 nodes, but one job had 3" in notes
 
 
 def test_without_any_list_of_nodes_cores_in_use_at_once_give_the_size(tmp_path):
@@ -197,7 +194,7 @@ def test_settings_without_nodes_keep_their_partitions_on_the_derived_nodes(tmp_p
     groups = {one.name: one.groups for one in made.site.cluster.partitions}
     assert groups == {"p": ("n",), "g": ("g",), "idle": ("n", "g")}
     assert {one.max_walltime for one in made.site.cluster.partitions} == {7200}
-    assert "nothing describes the nodes: they are derived from accounting" in made.site.notes
+    assert "no file describes the nodes: they are derived from accounting" in made.site.notes
 
 
 def test_a_dump_of_unknown_columns_ends_the_import_unless_others_can_be_read(tmp_path):

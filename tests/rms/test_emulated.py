@@ -201,10 +201,10 @@ def test_a_start_is_refused_with_the_reason() -> None:
     cluster.submit(job(5, not_before_s=100.0), 50)
     said = {i: cluster.start(i).reason for i in ("1", "2", "3", "4", "5", "6", "1")}
     assert said == {
-        "1": "job 1 does not wait", "2": "not enough nodes are free", "3": "job 3 is held",
-        "4": "job 4 waits for job 2", "5": "job 5 may not start before 100", "6": "job 6 is not there",
+        "1": "job 1 is not pending", "2": "not enough nodes are free", "3": "job 3 is held",
+        "4": "job 4 depends on job 2", "5": "job 5 may not start before 100 s", "6": "job 6 does not exist",
     }  # fmt: skip
-    assert "could take it" in cluster.submit(job(7, 9), 1).reason
+    assert "do not fit" in cluster.submit(job(7, 9), 1).reason
 
 
 def test_a_job_over_its_walltime_is_ended_and_those_that_needed_it_are_deleted() -> None:
@@ -251,7 +251,7 @@ def test_over_its_socket_it_is_a_resource_manager(served: Path) -> None:
     assert manager.take_scheduling().result == "done"
     assert manager.ask("submit", job=job(1).model_dump(), runtime_s=1000)["result"] == "done"
     assert manager.start("1").result == "done"
-    assert manager.start("1").reason == "job 1 does not wait"
+    assert manager.start("1").reason == "job 1 is not pending"
     until = time.monotonic() + 180
     while len(lines) < 2 and time.monotonic() < until:
         time.sleep(0.01)

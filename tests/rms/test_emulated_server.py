@@ -239,10 +239,10 @@ def test_actions_are_done_or_refused_with_the_reason(process: Process) -> None:
     assert manager.submit(job("2", 2)).result == "done"
     refused = manager.submit(job("3", 5))
     assert (refused.result, refused.reason) == (
-        "refused", "job 3 asks for 5 nodes, more than could take it"
+        "refused", "job 3 requests 5 nodes, which do not fit on the cluster"
     )  # fmt: skip
     assert manager.start("1").result == "done"
-    assert manager.start("1").reason == "job 1 does not wait"
+    assert manager.start("1").reason == "job 1 is not pending"
     assert manager.start("2").reason == "not enough nodes are free"
     assert manager.hold("2").result == "done"
     assert manager.start("2").reason == "job 2 is held"

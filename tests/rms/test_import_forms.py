@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hpctwin.rms.site.cluster import NOT_MODELLED, TAKEN
+from hpctwin.rms.site.cluster import IMPORTED, NOT_MODELED
 from hpctwin.rms.site_import.folder import Imported, import_site, pseudonyms
 from hpctwin.rms.slurm.listing.parse import settings
 from hpctwin.rms.slurm.site.recognition import live_command
@@ -185,7 +185,10 @@ def test_json_of_22_05_names_what_it_lacks(tmp_path: Path) -> None:
     text = of(tmp_path / "text", "22.05", "shared", TEXT)
     assert made.site.cluster.nodes == text.site.cluster.nodes
     notes = "\n".join(made.site.notes)
-    assert "only nodes name partitions main, mine, whole" in notes
+    assert (
+        "partitions main, mine, whole: limits, priorities and the default partition are unknown"
+        in notes
+    )
     assert "does not say which cores and memory are the system's" in notes
 
 
@@ -234,13 +237,15 @@ def test_partitions_have_whole_nodes_by_their_defaults_line(tmp_path: Path) -> N
     lines = f"{HEAD}{SHARING}NodeName=n[1-4] {NODE}\n{partitions}"
     made = imported(tmp_path / "site", {"slurm.conf": lines.encode()})
     assert made.site.policy.endswith("@contiguous")
-    assert becomes(made, "Exclusive") == {"p: Exclusive": ("NODE", TAKEN, "jobs have whole nodes")}
+    assert becomes(made, "Exclusive") == {
+        "p: Exclusive": ("NODE", IMPORTED, "jobs have exclusive nodes")
+    }
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_values_that_ask_for_nothing_are_not_reported(tmp_path: Path, version: str) -> None:
     made = of(tmp_path / "text", version, "power", TEXT)
-    named = [s.name for s in made.site.settings if s.became == NOT_MODELLED]
+    named = [s.name for s in made.site.settings if s.became == NOT_MODELED]
     assert not [name for name in named if name.startswith("main: ")]
     assert "PreemptType" not in named
 
@@ -251,8 +256,8 @@ def test_numbered_keys_of_the_configuration_are_one(tmp_path: Path) -> None:
     assert settings(config)["Prolog"] == "/a/prolog,/b/prolog"
     files = {name: slurm("26.05", "tiers")[TEXT[name]] for name in ("nodes.txt", "partitions.txt")}
     made = imported(tmp_path / "site", files | {"config.txt": config})
-    assert becomes(made, "Prolog")["Prolog"][:2] == ("/a/prolog,/b/prolog", NOT_MODELLED)
-    assert becomes(made, "EpilogSlurmctld")["EpilogSlurmctld"][:2] == ("/a/epilog", NOT_MODELLED)
+    assert becomes(made, "Prolog")["Prolog"][:2] == ("/a/prolog,/b/prolog", NOT_MODELED)
+    assert becomes(made, "EpilogSlurmctld")["EpilogSlurmctld"][:2] == ("/a/epilog", NOT_MODELED)
 
 
 BLOCKS = "BlockName=b1 Nodes=n[1-4]\nBlockName=b2 Nodes=n[5-8]\nBlockSizes=4,8\n"
@@ -348,7 +353,7 @@ def test_topologies_that_the_model_lacks_are_named(
     made = imported(tmp_path / "site", {"slurm.conf": site.encode(), name: text.encode()})
     assert made.site.cluster.switches == ()
     (found,) = [one for one in becomes(made, "opology").values() if why in one[2]]
-    assert found[1] == NOT_MODELLED
+    assert found[1] == NOT_MODELED
 
 
 def test_switches_without_settings_do_not_end_that_limits_are_held(tmp_path: Path) -> None:
@@ -369,7 +374,7 @@ def test_a_partition_with_a_topology_of_its_own_is_named(tmp_path: Path) -> None
     assert [one for one in becomes(made, "Topology") if ":" in one] == ["debug: Topology"]
     assert becomes(made, "topology pods")["topology pods"][:2] == (
         "block",
-        NOT_MODELLED,
+        NOT_MODELED,
     )
     assert len(made.site.cluster.switches) == 3
     public = pseudonyms(made, b"0123456789abcdef")

@@ -123,9 +123,9 @@ def test_partitions_accounts_and_qos_that_were_deleted_are_simulated_and_told_of
     assert groups(made)["odd"] == ("a", "b")
     assert groups(made)["unnamed"] == ("a",)
     said = " ".join(made.site.notes)
-    assert "1 job is of 1 account that the settings do not have: gone (1)" in said
-    assert "1 job is of 1 QOS that the settings do not have: long (1)" in said
-    assert "1 job names no partition: put into unnamed" in said
+    assert "1 job belongs to 1 account missing from the settings: gone (1)" in said
+    assert "1 job belongs to 1 QOS missing from the settings: long (1)" in said
+    assert "1 job names no partition: assigned to unnamed" in said
     # None of them goes before those that the settings set above others.
     priority = {one.name: one.priority for one in made.site.cluster.partitions}
     assert priority["fat"] == priority["main"] < priority["top"]

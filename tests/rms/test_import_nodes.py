@@ -9,7 +9,7 @@ import pytest
 
 from hpctwin.cli import main
 from hpctwin.errors import ConfigError
-from hpctwin.rms.site.cluster import NOT_MODELLED, TAKEN
+from hpctwin.rms.site.cluster import IMPORTED, NOT_MODELED
 from hpctwin.rms.site_import.folder import Imported, import_site
 from hpctwin.rms.slurm.listing.values import node_flags
 
@@ -202,7 +202,7 @@ def test_partitions_that_only_nodes_name_are_the_clusters(tmp_path: Path) -> Non
         for p in made.site.cluster.partitions
     }
     assert of == {"p": 1, "q": 2}
-    assert "only nodes name partitions p, q" in told(made)
+    assert "partitions p, q: limits, priorities and the default partition are unknown" in told(made)
 
 
 def test_nodes_in_no_partition_are_excluded_if_any_partition_is_known(tmp_path: Path) -> None:
@@ -269,15 +269,13 @@ def test_an_included_file_outside_the_folder_is_not_read(tmp_path: Path) -> None
     conf = f"{HEAD}Include {outside}\nNodeName=m1\n{PARTITION}"
     made = imported(tmp_path / "site", slurm_conf=conf)
     assert counts(made) == 1
-    assert f"slurm.conf:3: the included file {outside} is not there; copy it into site/" in told(
-        made
-    )
+    assert f"slurm.conf:3: the included file {outside} is missing; copy it into site/" in told(made)
 
 
 def test_a_file_that_stands_for_an_included_one_of_another_folder_is_named(tmp_path: Path) -> None:
     conf = f"{HEAD}Include /etc/site-b/nodes.conf\n{PARTITION}"
     made = imported(tmp_path, slurm_conf=conf, **{"site-a__nodes_conf": NODES})
-    assert "site-a/nodes.conf is read for the included file /etc/site-b/nodes.conf" in told(made)
+    assert "site-a/nodes.conf is used as the included file /etc/site-b/nodes.conf" in told(made)
 
 
 def test_a_file_that_includes_itself_is_read_once(tmp_path: Path) -> None:
@@ -290,7 +288,7 @@ def test_one_of_several_slurm_conf_is_read_and_the_others_are_named(tmp_path: Pa
     other = "ClusterName=other\nNodeName=z[1-99]\n" + PARTITION
     made = imported(tmp_path, slurm_conf=HEAD + NODES + PARTITION, **{"old__slurm_conf": other})
     assert counts(made) == 10
-    assert "old/slurm.conf is another slurm.conf, of ClusterName other, not read" in told(made)
+    assert "old/slurm.conf is ignored: another slurm.conf (ClusterName other)" in told(made)
 
 
 def test_an_import_without_nodes_is_written_and_exits_with_2(
@@ -312,7 +310,7 @@ def test_messages_on_switches_name_nodes(tmp_path: Path) -> None:
     conf = f"{HEAD}NodeName=cn[01-04] CPUs=4\n{PARTITION}"
     made = imported(tmp_path, slurm_conf=conf, topology_conf="SwitchName=s1 Nodes=cn[01-03]\n")
     (why,) = [s.why for s in made.site.settings if s.name == "topology.conf"]
-    assert why == "no tree of all nodes: node cn04 is at no switch; each node must be at one"
+    assert why == "not a tree of all nodes: node cn04 is at no switch; each node must be at one"
 
 
 def test_switches_of_nodes_that_are_down_do_not_end_the_tree(tmp_path: Path) -> None:
@@ -325,9 +323,9 @@ def test_switches_of_nodes_that_are_down_do_not_end_the_tree(tmp_path: Path) -> 
 def test_partitions_with_whole_nodes_are_taken_over_where_all_are_so(tmp_path: Path) -> None:
     conf = f"{HEAD}{NODES}PartitionName=p Nodes=ALL OverSubscribe=EXCLUSIVE\n"
     made = imported(tmp_path / "a", slurm_conf=conf)
-    assert {s.name: s.became for s in made.site.settings}["p: OverSubscribe"] == TAKEN
+    assert {s.name: s.became for s in made.site.settings}["p: OverSubscribe"] == IMPORTED
     made = imported(tmp_path / "b", slurm_conf=conf + "PartitionName=q Nodes=n1\n")
-    assert {s.name: s.became for s in made.site.settings}["p: OverSubscribe"] == NOT_MODELLED
+    assert {s.name: s.became for s in made.site.settings}["p: OverSubscribe"] == NOT_MODELED
 
 
 def test_of_two_default_partitions_the_last_counts_and_both_are_named(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_sched_config_alone_gives_the_policy_and_says_what_is_missing(tmp_path, 
     assert {path.name for path in out.iterdir()} == {"cluster.yaml", "policy.yaml", "report.html"}
     report = (out / "report.html").read_text()
     assert "nodes not known" in report
-    assert "Missing: nodes: what pbsnodes -av prints" in report
+    assert "Missing: nodes: output of pbsnodes -av" in report
     # The machine is not made up: who runs it is told what it lacks.
     assert "nodes" not in yaml.safe_load((out / "cluster.yaml").read_text())
     trace = tmp_path / "t.swf"

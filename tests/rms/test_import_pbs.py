@@ -13,7 +13,7 @@ from hpctwin import simulate
 from hpctwin.policies import parse_policy
 from hpctwin.policies.formulas import FUNCTIONS, PBS_NAMES
 from hpctwin.rms.pbs.site.ordering import TERMS
-from hpctwin.rms.site.cluster import NO_BEARING, NOT_MODELLED, TAKEN
+from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED
 from hpctwin.rms.site_import.folder import Imported, import_site, pseudonyms
 from tests.by_hand import jobs, labels
 
@@ -47,9 +47,9 @@ def test_a_real_pbs_s_files_give_its_machine_and_its_policy():
     assert [(g.count, g.cores, g.memory_gb) for g in made.site.cluster.nodes] == [(4, 1, 1.0)]
     assert [(p.name, p.default) for p in made.site.cluster.partitions] == [("workq", True)]
     assert policy(made) == "fcfs+pbs"
-    assert became(made, NOT_MODELLED)["preemptive_sched: true"] == "no job is preempted"
-    assert "scheduler_iteration: 600" in became(made, TAKEN)
-    assert "strict_ordering: false" in became(made, TAKEN)
+    assert became(made, NOT_MODELED)["preemptive_sched: true"] == "no job is preempted"
+    assert "scheduler_iteration: 600" in became(made, IMPORTED)
+    assert "strict_ordering: false" in became(made, IMPORTED)
     # Each line of the file is told, whatever became of it.
     written = [line for line in (PBS / "sched_config").read_text().splitlines() if ":" in line]
     told = [s for s in made.site.settings if s.where.startswith("sched_config")]
@@ -116,10 +116,10 @@ def test_settings_of_prime_time_hold_and_others_are_named(tmp_path):
         "strict_ordering: true ALL  # as agreed\nround_robin: true none",
     )
     assert policy(made) == "fcfs+pbs:strict_ordering=yes"
-    left = became(made, NOT_MODELLED)
-    assert left["by_queue: False non_prime"] == "the policy is that of prime time, all day"
-    assert "fair_share: False non_prime" in became(made, NO_BEARING)
-    assert "round_robin: true none" in became(made, NO_BEARING)
+    left = became(made, NOT_MODELED)
+    assert left["by_queue: False non_prime"] == "the policy of prime time is used all day"
+    assert "fair_share: False non_prime" in became(made, NO_EFFECT)
+    assert "round_robin: true none" in became(made, NO_EFFECT)
 
 
 def test_the_last_line_of_a_parameter_counts_and_all_of_the_sort_keys(tmp_path):
@@ -129,7 +129,7 @@ def test_the_last_line_of_a_parameter_counts_and_all_of_the_sort_keys(tmp_path):
         'job_sort_key: "mem LOW"\njob_sort_key: "nodect HIGH"',
     )
     assert policy(made) == f"mem*1024*{2**20} - nodect+pbs"
-    assert became(made, NO_BEARING)["strict_ordering: true"] == "a later line says it anew"
+    assert became(made, NO_EFFECT)["strict_ordering: true"] == "a later line overrides it"
 
 
 @pytest.mark.parametrize(
@@ -140,14 +140,14 @@ def test_the_last_line_of_a_parameter_counts_and_all_of_the_sort_keys(tmp_path):
             'job_sort_key: "gold HIGH"',
             "",
             "job_sort_key: gold HIGH",
-            "jobs do not say their gold here",
+            "jobs cannot be sorted by gold",
         ),
         ('job_sort_key: "ncpus"', "", "job_sort_key: ncpus", "it says HIGH or LOW"),
         (
             'job_sort_key: "mem LOW"\njob_sort_key: "ncpus LOW"\njob_sort_key: "walltime LOW"',
             "",
             "job_sort_key: walltime LOW",
-            "more keys than one number can tell apart",
+            "too many sort keys for one number",
         ),
         ("help_starving_jobs: true", "", "help_starving_jobs: true", "passes over it"),
         ("by_queue: true", "set server backfill_depth = many", "backfill_depth: many", "default"),
@@ -161,7 +161,7 @@ def test_the_last_line_of_a_parameter_counts_and_all_of_the_sort_keys(tmp_path):
             "by_queue: true",
             "set server job_sort_formula = ncpus*gold",
             "job_sort_formula: ncpus*gold",
-            "jobs do not say gold here",
+            "unknown terms in the formula: gold",
         ),
         (
             "by_queue: true",
@@ -191,9 +191,9 @@ def test_the_last_line_of_a_parameter_counts_and_all_of_the_sort_keys(tmp_path):
             "by_queue: true",
             "set sched job_sort_formula_threshold = 5",
             "job_sort_formula_threshold: 5",
-            "there is no formula",
+            "no formula is imported",
         ),
-        ("prime_spill: 1:00:00 ALL", "", "prime_spill: 1:00:00", "there is no prime time"),
+        ("prime_spill: 1:00:00 ALL", "", "prime_spill: 1:00:00", "prime time is not modeled"),
         ("dedicated_prefix: ded", "", "dedicated_prefix: ded", "reservations for dedicated time"),
         (
             "by_queue: true",
@@ -205,7 +205,7 @@ def test_the_last_line_of_a_parameter_counts_and_all_of_the_sort_keys(tmp_path):
 )
 def test_what_has_no_counterpart_is_named_with_the_reason(tmp_path, sched, server, name, why):
     made = site(tmp_path, sched, server)
-    told = became(made, NOT_MODELLED) | became(made, NO_BEARING)
+    told = became(made, NOT_MODELED) | became(made, NO_EFFECT)
     assert why in told[name]
 
 
@@ -218,12 +218,12 @@ def test_lines_that_pbs_cannot_read_are_told_of(tmp_path):
         tmp_path, "by_queue: true\nbackfil_prime: false ALL\nnonsense\nround_robin: perhaps"
     )
     assert [note for note in made.site.notes if note.startswith("sched_config:")] == [
-        "sched_config:2: 'backfil_prime': PBS knows no such parameter, and passes over it. "
+        "sched_config:2: 'backfil_prime': PBS ignores the line: unknown parameter. "
         "Did you mean 'backfill_prime'?",
-        "sched_config:3: 'nonsense': PBS cannot read the line, and passes over it",
+        "sched_config:3: 'nonsense': PBS ignores the line: it is not a valid setting",
     ]
     assert policy(made) == "fcfs+pbs:round_robin=yes"
-    assert "PBS takes 'perhaps' for true" in became(made, TAKEN)["round_robin: perhaps"]
+    assert "PBS takes 'perhaps' for true" in became(made, IMPORTED)["round_robin: perhaps"]
 
 
 def test_queues_go_by_their_priority(tmp_path):
@@ -264,7 +264,9 @@ def test_jobs_of_express_queues_go_first(tmp_path, sched, server, expected):
 def test_a_queue_keeps_its_own_backfill_depth(tmp_path):
     made = site(tmp_path, "strict_ordering: true", "set queue workq backfill_depth = 3")
     assert [p.backfill_depth for p in made.site.cluster.partitions] == [3]
-    assert became(made, TAKEN)["queue workq: backfill_depth: 3"] == "the partition's backfill_depth"
+    assert (
+        became(made, IMPORTED)["queue workq: backfill_depth: 3"] == "the partition's backfill_depth"
+    )
 
 
 def test_use_is_forgotten_as_fast_as_pbs_does(tmp_path):
@@ -272,7 +274,7 @@ def test_use_is_forgotten_as_fast_as_pbs_does(tmp_path):
         tmp_path, "fair_share: true\nfairshare_decay_time: 12:00:00\nfairshare_decay_factor: 0.25"
     )
     assert made.site.cluster.fairshare.half_life == pytest.approx(6 * 3600)
-    assert "fairshare_decay_factor: 0.25" in became(made, TAKEN)
+    assert "fairshare_decay_factor: 0.25" in became(made, IMPORTED)
     other = tmp_path / "other"
     other.mkdir()
     wrong = site(other, "fair_share: true\nfairshare_decay_factor: 7")
@@ -282,14 +284,14 @@ def test_use_is_forgotten_as_fast_as_pbs_does(tmp_path):
 @pytest.mark.parametrize(
     ("lines", "shares", "what", "why"),
     [
-        ("ann 60 root 5\nben 61 root 10\n", {"ann": 1.0, "ben": 2.0}, TAKEN, "fairshare.shares"),
+        ("ann 60 root 5\nben 61 root 10\n", {"ann": 1.0, "ben": 2.0}, IMPORTED, "fairshare.shares"),
         (
             "# groups\nchem 50 root 10\nphys 51 root 30\nann 60 chem 1\nben 61 chem 1\ncat 62 phys 2\n",
             {"ann": 1.0, "ben": 1.0, "cat": 6.0},
-            NOT_MODELLED,
+            NOT_MODELED,
             "its part of the whole tree",
         ),
-        ("ann 60 root 0\nben 61 root 3\n", {"ben": 1.0}, NOT_MODELLED, "1 have no shares"),
+        ("ann 60 root 0\nben 61 root 3\n", {"ben": 1.0}, NOT_MODELED, "1 have no shares"),
     ],
 )
 def test_shares_are_those_of_resource_group(tmp_path, lines, shares, what, why):
@@ -308,7 +310,7 @@ def test_shares_are_those_of_resource_group(tmp_path, lines, shares, what, why):
     (folder / "sched_config").write_text("fair_share: true\nfairshare_entity: queue\n")
     other = import_site("pbs", folder)
     assert other.site.cluster.fairshare.shares == {}
-    assert became(other, NOT_MODELLED)["fairshare_entity: queue"] == "use is of users"
+    assert became(other, NOT_MODELED)["fairshare_entity: queue"] == "usage is counted per user"
 
 
 def test_limits_of_the_server_and_of_queues_hold(tmp_path):
@@ -333,7 +335,7 @@ def test_limits_of_the_server_and_of_queues_hold(tmp_path):
         {"partitions": "all", "per": "user", "submitted": 100},
         {"partitions": "all", "user": "bob", "memory_gb": 4.0},
     ]
-    left = became(made, NOT_MODELLED)
+    left = became(made, NOT_MODELED)
     assert left["max_run_res.gold: [u:PBS_GENERIC=1]"] == "the limit has no counterpart"
     assert "max_run_soft: [u:ann=1]" not in left
     workload = jobs(
@@ -357,13 +359,13 @@ ON = "set server node_group_enable = True\n"
 @pytest.mark.parametrize(
     ("server", "queue", "sets", "became_"),
     [
-        (f"{ON}set server node_group_key = rack", "", ["rack", None, "rack"], {"node_group_key": TAKEN}),
-        (f"{ON}", "rack", ["rack", None, None], {"queue a: node_group_key": TAKEN}),
-        ("set server node_group_key = rack", "", [None] * 3, {"node_group_key": NO_BEARING}),
-        (f"{ON}set server node_group_key = host", "", [None] * 3, {"node_group_key": NOT_MODELLED}),
+        (f"{ON}set server node_group_key = rack", "", ["rack", None, "rack"], {"node_group_key": IMPORTED}),
+        (f"{ON}", "rack", ["rack", None, None], {"queue a: node_group_key": IMPORTED}),
+        ("set server node_group_key = rack", "", [None] * 3, {"node_group_key": NO_EFFECT}),
+        (f"{ON}set server node_group_key = host", "", [None] * 3, {"node_group_key": NOT_MODELED}),
         (
             f'{ON}set server node_group_key = "rack,row"\nset sched do_not_span_psets = True',
-            "", ["rack", None, "rack"], {"node_group_key": NOT_MODELLED, "do_not_span_psets": NOT_MODELLED},
+            "", ["rack", None, "rack"], {"node_group_key": NOT_MODELED, "do_not_span_psets": NOT_MODELED},
         ),
     ],
 )  # fmt: skip
@@ -399,18 +401,18 @@ def test_jobs_get_nodes_of_one_placement_set(tmp_path, server, queue, sets, beca
 @pytest.mark.parametrize(
     ("sched", "more", "became_of", "why"),
     [
-        ("preemptive_sched: false ALL", "", NO_BEARING, "where preemptive_sched is on"),
-        ("preemptive_sched: true ALL", "", NO_BEARING, "is as any other"),
+        ("preemptive_sched: false ALL", "", NO_EFFECT, "where preemptive_sched is on"),
+        ("preemptive_sched: true ALL", "", NO_EFFECT, "is as any other"),
         (
             "preemptive_sched: true ALL",
             'set sched preempt_prio = "express_queue, normal_jobs, server_softlimits"\n',
-            NOT_MODELLED,
+            NOT_MODELED,
             "goes later and is preempted sooner",
         ),
         (
             'preemptive_sched: true ALL\npreempt_prio: "normal_jobs, queue_softlimits"',
             "",
-            NOT_MODELLED,
+            NOT_MODELED,
             "goes later and is preempted sooner",
         ),
     ],
@@ -470,7 +472,7 @@ def test_limits_of_the_server_and_of_a_queue_on_one_thing_both_hold(
     lines = "".join(f"create queue {name}\n" for name in "abc")
     lines += "".join(f"set queue {name} {said}\n" for name, said in queues.items())
     made = site(tmp_path, "by_queue: false", f"set server {server}", lines)
-    assert not {name for name in became(made, NOT_MODELLED) if "max_" in name}
+    assert not {name for name in became(made, NOT_MODELED) if "max_" in name}
     # Four nodes of a core each would take four at a time; which account they name is the same to PBS.
     workload = jobs(
         *[(0, 10, 10, 1)] * 6,
@@ -487,8 +489,8 @@ def test_limits_of_the_server_and_of_a_queue_on_one_thing_both_hold(
 @pytest.mark.parametrize(
     ("said", "became_", "why"),
     [
-        ("5", NO_BEARING, "it is no such limit"),
-        ("[u:PBS_GENERIC=x]", NOT_MODELLED, "not a number"),
+        ("5", NO_EFFECT, "it is no such limit"),
+        ("[u:PBS_GENERIC=x]", NOT_MODELED, "not a number"),
     ],
 )
 def test_a_limit_that_cannot_be_taken_over_is_named(tmp_path, said, became_, why):
@@ -536,7 +538,7 @@ def test_jobs_accounts_are_what_limits_or_fair_shares_are_of(
     made = import_site("pbs", tmp_path / "site")
     assert made.jobs.sort("submit_s")["account"].to_list() == accounts
     named = [one for one in made.site.settings if one.name == "max_run"]
-    assert [one.became for one in named] == [NOT_MODELLED if left else TAKEN]
+    assert [one.became for one in named] == [NOT_MODELED if left else IMPORTED]
     assert left in named[0].why
 
 
@@ -601,8 +603,8 @@ def test_vnodes_are_tried_in_the_order_of_all_keys(tmp_path, keys, placement, we
     weight = {group.memory_gb: group.weight for group in made.site.cluster.nodes}
     assert [weight[memory] for memory in (64, 128, 32)] == weights
     told = [one for one in made.site.settings if one.name == "node_sort_key"]
-    assert {one.value: one.became for one in told if one.became == NOT_MODELLED} == dict.fromkeys(
-        left, NOT_MODELLED
+    assert {one.value: one.became for one in told if one.became == NOT_MODELED} == dict.fromkeys(
+        left, NOT_MODELED
     )
     assert len(told) == len(keys)
     for one in told:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from hpctwin.model import Cluster
-from hpctwin.rms.site.cluster import NO_BEARING, NOT_MODELLED, TAKEN
+from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED
 from hpctwin.rms.site_import.folder import Imported, import_site, pseudonyms
 
 WHOLE = ("SelectType=select/linear", "NodeName=n[1-4] CPUs=8")
@@ -42,11 +42,11 @@ def test_by_partition_tiers_modes_graces_and_exempt_time_are_taken_over(tmp_path
         "requeue_after": 120,
         "partitions": {"low": {"tier": 1, "grace": 30}, "high": {"tier": 10, "mode": "off"}},
     }
-    taken = became(made, TAKEN)
+    taken = became(made, IMPORTED)
     assert taken["PreemptMode"] == "preemption: mode requeue"
     assert taken["low: GraceTime"] == "preemption: grace"
     assert "preempts those of lower ones" in taken["PriorityTier"]
-    assert not [name for name in became(made, NOT_MODELLED) if "reempt" in name]
+    assert not [name for name in became(made, NOT_MODELED) if "reempt" in name]
 
 
 def test_by_qos_who_preempts_whom_is_taken_over(tmp_path):
@@ -64,9 +64,9 @@ def test_by_qos_who_preempts_whom_is_taken_over(tmp_path):
             "high": {"preempts": ("normal",), "grace": 60, "exempt": 1800},
         },
     }
-    left = became(made, NOT_MODELLED)
+    left = became(made, NOT_MODELED)
     assert left["QOS high: Preempt"] == "it is not there"
-    assert left["PreemptParameters: strict_order"] == "who is preempted is chosen as by default"
+    assert left["PreemptParameters: strict_order"] == "jobs to preempt are chosen as by default"
 
 
 SUSPEND = (BY_TIER[0], "PreemptMode=SUSPEND,GANG")
@@ -84,14 +84,14 @@ def test_suspending_is_taken_over_where_jobs_have_whole_nodes(tmp_path):
             "mid": {"tier": 5, "mode": "cancel"},
         },
     }
-    assert became(made, TAKEN)["PreemptMode"] == "preemption: mode suspend"
-    assert became(made, NO_BEARING)["low: GraceTime"] == "who is suspended has no grace"
-    assert "SelectTypeParameters" not in became(made, NOT_MODELLED)
+    assert became(made, IMPORTED)["PreemptMode"] == "preemption: mode suspend"
+    assert became(made, NO_EFFECT)["low: GraceTime"] == "suspended jobs have no grace time"
+    assert "SelectTypeParameters" not in became(made, NOT_MODELED)
 
 
 def test_memory_that_suspended_jobs_keep_is_named(tmp_path):
     made = imported(tmp_path, *WHOLE, *SUSPEND, *TIERS, "SelectTypeParameters=CR_Memory")
-    assert "whatever memory" in became(made, NOT_MODELLED)["SelectTypeParameters"]
+    assert "whatever memory" in became(made, NOT_MODELED)["SelectTypeParameters"]
 
 
 def test_suspending_by_qos_says_what_time_slices_there_are(tmp_path):
@@ -101,7 +101,7 @@ def test_suspending_by_qos_says_what_time_slices_there_are(tmp_path):
     )  # fmt: skip
     assert said(made.site.cluster)["mode"] == "suspend"
     assert said(made.site.cluster)["qos"]["high"] == {"preempts": ("normal",), "mode": "requeue"}
-    assert "of one partition Slurm gives both time slices" in became(made, TAKEN)["PreemptMode"]
+    assert "of one partition Slurm gives both time slices" in became(made, IMPORTED)["PreemptMode"]
 
 
 def test_suspending_is_taken_over_where_jobs_share_nodes_and_memory(tmp_path):
@@ -111,8 +111,8 @@ def test_suspending_is_taken_over_where_jobs_share_nodes_and_memory(tmp_path):
     )  # fmt: skip
     assert said(made.site.cluster)["mode"] == "suspend"
     assert said(made.site.cluster)["partitions"]["low"]["mode"] == "cancel"
-    assert became(made, TAKEN)["PreemptMode"] == "preemption: mode suspend"
-    assert "SelectTypeParameters" not in became(made, NOT_MODELLED)
+    assert became(made, IMPORTED)["PreemptMode"] == "preemption: mode suspend"
+    assert "SelectTypeParameters" not in became(made, NOT_MODELED)
 
 
 def test_where_jobs_are_not_requeued_they_are_cancelled(tmp_path):
@@ -132,7 +132,7 @@ def test_jobs_are_preempted_where_they_share_nodes_too(tmp_path):
         "low": {"tier": 1, "grace": 30},
         "high": {"tier": 10, "mode": "off"},
     }
-    assert became(made, TAKEN)["PreemptMode"] == "preemption: mode requeue"
+    assert became(made, IMPORTED)["PreemptMode"] == "preemption: mode requeue"
 
 
 def test_pseudonyms_are_the_same_everywhere(tmp_path):

@@ -11,7 +11,7 @@ import pytest
 from hpctwin import Cluster, Result, read_workload, simulate
 from hpctwin.cli import main
 from hpctwin.model.text import parse_nodes
-from hpctwin.rms.site.cluster import NO_BEARING, NOT_MODELLED, TAKEN, Setting
+from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED, Setting
 from hpctwin.rms.site_import.folder import Imported, import_site, pseudonyms
 
 RECORDED = Path(__file__).parent / "recorded" / "slurm-reservations"
@@ -116,32 +116,35 @@ def test_reservations_of_a_real_slurm_are_maintenance_or_named_with_the_reason(
         "maint", "all", "course", "daily", "cores", "lic", "part", "weekend", "weekday", "hourly", "forever",
         "float", "active", "first",
     }  # fmt: skip
-    assert {n for n, one in whole.items() if one.became == TAKEN} == set(there)
-    left = {n: one.why for n, one in whole.items() if one.became == NOT_MODELLED}
+    assert {n for n, one in whole.items() if one.became == IMPORTED} == set(there)
+    left = {n: one.why for n, one in whole.items() if one.became == NOT_MODELED}
     assert "3 of its nodes' 8 cores" in left["cores"]
     assert "matlab:4" in left["lic"]
     assert "TIME_FLOAT" in left["float"]
-    out = {n: one.why for n, one in whole.items() if one.became == NO_BEARING}
+    out = {n: one.why for n, one in whole.items() if one.became == NO_EFFECT}
     assert out == {
-        "forever": "it begins after the last job had ended",
-        "active": "over before the first job was submitted",
+        "forever": "it starts after the end of the last job",
+        "active": "it ended before the first submission",
     }
     assert any("2 reservations are outside the span of the jobs" in n for n in made.site.notes)
 
 
 def test_each_flag_of_what_was_taken_over_is_told(tmp_path: Path) -> None:
     told = flags(imported(tmp_path, (RECORDED / "reservations.txt").read_text()))
-    assert told["maint", "IGNORE_JOBS"] == NOT_MODELLED
-    assert told["course", "REPLACE"] == NOT_MODELLED
-    assert told["course", "PURGE_COMP"] == told["course", "WEEKLY"] == TAKEN
-    assert told["daily", "FLEX"] == NO_BEARING
+    assert told["maint", "IGNORE_JOBS"] == NOT_MODELED
+    assert told["course", "REPLACE"] == NOT_MODELED
+    assert told["course", "PURGE_COMP"] == told["course", "WEEKLY"] == IMPORTED
+    assert told["daily", "FLEX"] == NO_EFFECT
     assert (
-        told["all", "ALL_NODES"] == told["part", "PART_NODES"] == told["part", "OVERLAP"] == TAKEN
+        told["all", "ALL_NODES"]
+        == told["part", "PART_NODES"]
+        == told["part", "OVERLAP"]
+        == IMPORTED
     )
-    assert told["hourly", "STATIC"] == told["hourly", "HOURLY"] == TAKEN
-    assert told["first", "FIRST_CORES"] == NO_BEARING
+    assert told["hourly", "STATIC"] == told["hourly", "HOURLY"] == IMPORTED
+    assert told["first", "FIRST_CORES"] == NO_EFFECT
     made = imported(tmp_path, reservation(flags="MAINT,NEW_THING"))
-    assert flags(made)["r", "NEW_THING"] == NOT_MODELLED
+    assert flags(made)["r", "NEW_THING"] == NOT_MODELED
     assert len(away(made)["r"]) == 1
 
 
@@ -201,15 +204,15 @@ def test_what_its_own_jobs_used_is_not_taken_from_them_unless_it_is_maintenance(
     beside = job(4, "2027-01-05T09:00:00", user="ben", nodes="n3")
     other = job(5, "2027-01-05T09:00:00", user="cy", nodes="n1")
     cases = [
-        ("SPEC_NODES", "ben", "(null)", (inside,), NOT_MODELLED, "1 job of those who may use it"),
-        ("SPEC_NODES", "ben", "(null)", (beside,), TAKEN, "maintenance of 2 nodes"),
-        ("SPEC_NODES", "ben", "(null)", (other,), TAKEN, "1 job of others started there"),
-        ("SPEC_NODES", "-ben", "(null)", (inside,), TAKEN, "1 job of others started there"),
-        ("SPEC_NODES", "-ben", "(null)", (other,), NOT_MODELLED, "1 job of those"),
-        ("SPEC_NODES", "(null)", "sciences", (inside,), NOT_MODELLED, "1 job of those"),
-        ("SPEC_NODES", "(null)", "bio", (inside,), TAKEN, "1 job of others started there"),
-        ("SPEC_NODES", "ben", "bio", (inside,), TAKEN, "1 job of others started there"),
-        ("MAINT,SPEC_NODES", "ben", "(null)", (inside,), TAKEN, "1 job of those who may use it ran there"),
+        ("SPEC_NODES", "ben", "(null)", (inside,), NOT_MODELED, "1 job of those who may use it"),
+        ("SPEC_NODES", "ben", "(null)", (beside,), IMPORTED, "maintenance of 2 nodes"),
+        ("SPEC_NODES", "ben", "(null)", (other,), IMPORTED, "1 job of others started there"),
+        ("SPEC_NODES", "-ben", "(null)", (inside,), IMPORTED, "1 job of others started there"),
+        ("SPEC_NODES", "-ben", "(null)", (other,), NOT_MODELED, "1 job of those"),
+        ("SPEC_NODES", "(null)", "sciences", (inside,), NOT_MODELED, "1 job of those"),
+        ("SPEC_NODES", "(null)", "bio", (inside,), IMPORTED, "1 job of others started there"),
+        ("SPEC_NODES", "ben", "bio", (inside,), IMPORTED, "1 job of others started there"),
+        ("MAINT,SPEC_NODES", "ben", "(null)", (inside,), IMPORTED, "1 job of those who may use it ran there"),
     ]  # fmt: skip
     tree = "Cluster|Account|ParentName|User|Share\nc|sciences|root||1\nc|chem|sciences||1\nc|bio|root||1\n"
     for number, (flag, users, accounts, jobs, is_, why) in enumerate(cases):
@@ -220,7 +223,7 @@ def test_what_its_own_jobs_used_is_not_taken_from_them_unless_it_is_maintenance(
         made = imported(folder, shown, *MONTH, *jobs)
         told = became(made)["r"]
         assert (told.became, why in told.why) == (is_, True), (cases[number], told)
-        assert len(made.site.cluster.reservations) == (is_ == TAKEN)
+        assert len(made.site.cluster.reservations) == (is_ == IMPORTED)
 
 
 def test_where_nothing_tells_who_ran_where_it_may_have_been_anyone(tmp_path: Path) -> None:
@@ -233,11 +236,11 @@ def test_where_nothing_tells_who_ran_where_it_may_have_been_anyone(tmp_path: Pat
         )
         return import_site("slurm", tmp_path)
 
-    assert became(without())["r"].became == TAKEN
-    assert became(without("NodeList"))["r"].became == TAKEN  # ann may not
-    assert became(without("User"))["r"].became == TAKEN  # n8 is none of its nodes
-    assert became(without("User", "NodeList"))["r"].became == NOT_MODELLED
-    assert became(without("User", "Start"))["r"].became == NOT_MODELLED
+    assert became(without())["r"].became == IMPORTED
+    assert became(without("NodeList"))["r"].became == IMPORTED  # ann may not
+    assert became(without("User"))["r"].became == IMPORTED  # n8 is none of its nodes
+    assert became(without("User", "NodeList"))["r"].became == NOT_MODELED
+    assert became(without("User", "Start"))["r"].became == NOT_MODELED
 
 
 @pytest.mark.parametrize(
@@ -307,16 +310,16 @@ def test_json_says_the_same_as_text(tmp_path: Path) -> None:
         ({"start": "soon"}, "'soon' is no time"),
         ({"end": "2027-13-45T00:00:00"}, "'2027-13-45T00:00:00' is no time"),
         ({"start": "Unknown"}, "'Unknown' is no time"),
-        ({"end": "2027-01-05T08:00:00"}, "it does not end after its start"),
-        ({"nodes": "n[1-"}, "its list of nodes cannot be read"),
-        ({"nodes": "m[1-2]"}, "none of its nodes is described"),
+        ({"end": "2027-01-05T08:00:00"}, "its end is not after its start"),
+        ({"nodes": "n[1-"}, "its node list is invalid"),
+        ({"nodes": "m[1-2]"}, "its nodes are not described"),
         ({"flags": "HOURLY", "end": "2027-01-05T08:30:00"}, ""),
         ({"tres": "cpu=12"}, "12 of its nodes' 16 cores"),
         (
             {"nodes": "(null)", "tres": "(null)", "licences": "matlab:4"},
             "it has no nodes, but matlab:4",
         ),
-        ({"nodes": "n[1-2],m1", "tres": "cpu=24"}, "1 more of its nodes are not described"),
+        ({"nodes": "n[1-2],m1", "tres": "cpu=24"}, "1 more nodes are not described"),
     ],
 )
 def test_what_cannot_be_taken_over_is_named_with_the_reason(
@@ -324,14 +327,14 @@ def test_what_cannot_be_taken_over_is_named_with_the_reason(
 ) -> None:
     made = imported(tmp_path, reservation(**about) + reservation(name="good"))
     assert why in became(made)["r"].why
-    assert became(made)["good"].became == TAKEN
+    assert became(made)["good"].became == IMPORTED
     if why and "more of" not in why:
         assert [one.name for one in made.site.cluster.reservations] == ["good"]
 
 
 def test_licences_besides_nodes_are_named(tmp_path: Path) -> None:
     made = imported(tmp_path, reservation(licences="matlab:4"))
-    assert ("reservation r: Licenses", NOT_MODELLED) in {
+    assert ("reservation r: Licenses", NOT_MODELED) in {
         (s.name, s.became) for s in made.site.settings
     }
     assert len(made.site.cluster.reservations) == 1
@@ -344,9 +347,9 @@ def test_a_text_that_is_cut_anywhere_takes_nothing_over_that_is_not_whole(tmp_pa
         made = imported(tmp_path, first + whole[:length])
         told = became(made)["r"]
         complete = "Licenses=" in whole[:length]
-        assert (told.became == TAKEN) == complete, whole[:length]
+        assert (told.became == IMPORTED) == complete, whole[:length]
         assert "cut" in told.why or complete
-        assert became(made)["first"].became == TAKEN
+        assert became(made)["first"].became == IMPORTED
 
 
 def test_one_that_comes_too_often_is_named(tmp_path: Path) -> None:
@@ -358,7 +361,10 @@ def test_one_that_comes_too_often_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("gone", "why"),
-    [("sacct.txt", "no job is there"), ("slurm.conf", "none of its nodes is described")],
+    [
+        ("sacct.txt", "the simulated time or the nodes are unknown"),
+        ("slurm.conf", "its nodes are not described"),
+    ],
 )
 def test_without_jobs_or_nodes_they_are_named(tmp_path: Path, gone: str, why: str) -> None:
     imported(tmp_path, reservation())

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hpctwin import Simulation, read_workload
 from hpctwin.cli import main
-from hpctwin.rms.site.cluster import NO_BEARING, NOT_MODELLED, TAKEN
+from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED
 from hpctwin.rms.site_import.folder import Imported, import_site
 from hpctwin.rms.slurm.site.accounts import midnights
 
@@ -57,7 +57,7 @@ def test_use_is_forgotten_at_local_midnight(
     made = site(tmp_path / "site", period, zone=zone)
     # Job 2 ran until 13 minutes after midnight of 1 February: the span is until then.
     assert [time / 3600 for time in made.site.cluster.fairshare.resets] == hours
-    assert told(made)[0] == TAKEN
+    assert told(made)[0] == IMPORTED
 
 
 @given(
@@ -98,11 +98,11 @@ def test_each_is_the_next_of_its_kind_and_none_is_left_out(
 @pytest.mark.parametrize(
     ("period", "more", "limit", "became", "why"),
     [
-        ("NONE", "", LIMIT, NO_BEARING, "never"),
-        ("NOW", "", LIMIT, NO_BEARING, "once"),
-        ("FORTNIGHTLY", "", LIMIT, NOT_MODELLED, "Slurm knows none, now, daily"),
-        ("DAILY", "", "Cluster|Account|User|GrpJobs|Par Name\nc|root||9|\n", NO_BEARING, "neither"),
-        ("DAILY", "PriorityType=priority/basic\n", LIMIT, NO_BEARING, "does not count"),
+        ("NONE", "", LIMIT, NO_EFFECT, "never"),
+        ("NOW", "", LIMIT, NO_EFFECT, "once"),
+        ("FORTNIGHTLY", "", LIMIT, NOT_MODELED, "not a period of Slurm; expected none, now, daily"),
+        ("DAILY", "", "Cluster|Account|User|GrpJobs|Par Name\nc|root||9|\n", NO_EFFECT, "neither"),
+        ("DAILY", "PriorityType=priority/basic\n", LIMIT, NO_EFFECT, "does not count"),
     ],
 )
 def test_what_else_becomes_of_it_is_said(
@@ -119,7 +119,7 @@ def test_without_jobs_it_is_not_known_when_that_is(tmp_path: Path) -> None:
     (tmp_path / "site" / "sacct.txt").unlink()
     made = import_site("slurm", tmp_path / "site")
     assert told(made) == (
-        NOT_MODELLED, "no job is there that tells when the machine is simulated"
+        NOT_MODELED, "the simulated time is unknown, as there are no jobs"
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from hpctwin.errors import ConfigError
 from hpctwin.formats.accounting.workload import workload_of
 from hpctwin.model.text import parse_nodes
 from hpctwin.policies import parse_policy
-from hpctwin.rms.site.cluster import NOT_MODELLED
+from hpctwin.rms.site.cluster import NOT_MODELED
 from hpctwin.rms.site_import.folder import Imported, import_site, pseudonyms
 from hpctwin.rms.slurm.listing.conf import read_conf
 from hpctwin.rms.slurm.site.recognition import LIVE
@@ -41,7 +41,7 @@ def slurm(tmp_path: Path, *lines: str) -> Imported:
 
 
 def not_modelled(made: Imported) -> dict[str, str]:
-    return {s.name: s.why for s in made.site.settings if s.became == NOT_MODELLED}
+    return {s.name: s.why for s in made.site.settings if s.became == NOT_MODELED}
 
 
 def test_slurm_conf_and_what_scontrol_prints_describe_the_same_machine(tmp_path):
@@ -149,14 +149,14 @@ BLOCKS = "\n".join(f"BlockName=b{n} Nodes=n[{2 * n - 1}-{2 * n}]" for n in range
             "fewest-switches (of shared nodes) and whole-blocks; Slurm lets a job wait",
         ),
         (f"{BLOCKS}\n", {"b1": "0-1", "b5": "8-9"}, "whole-blocks"),
-        (f"{BLOCKS}\nBlockSizes=2,6\n", {}, "no tree of all nodes: BlockSizes=2,6: each must be"),
-        ("BlockName=b Nodes=n[1-3]\n", {}, "no tree of all nodes: node n4 is at no switch"),
+        (f"{BLOCKS}\nBlockSizes=2,6\n", {}, "not a tree of all nodes: BlockSizes=2,6: each size must be"),
+        ("BlockName=b Nodes=n[1-3]\n", {}, "not a tree of all nodes: node n4 is at no switch"),
         ("SwitchName=s Nodes=n[1-20]\n", {"s": "0-9"}, "fewest-switches (of shared nodes)"),
-        ("SwitchName=s Nodes=m[1-4]\n", {}, "no tree of all nodes: s has none of the nodes"),
+        ("SwitchName=s Nodes=m[1-4]\n", {}, "not a tree of all nodes: s has no available node"),
         (
             "SwitchName=a Nodes=n[1-10]\nSwitchName=t Switches=a\nSwitchName=u Switches=a\n",
             {},
-            "no tree of all nodes: switch 'a' is below 't' and 'u'",
+            "not a tree of all nodes: switch 'a' is below 't' and 'u'",
         ),
     ],
 )  # fmt: skip
@@ -253,12 +253,12 @@ def test_what_nobody_knows_is_named_and_does_not_pass_for_something_without_a_be
     )
     made = import_site("slurm", site(tmp_path, slurm_conf=conf))
     named = not_modelled(made)
-    assert named["SchedulerParameters: foo_bar"] == "not a parameter that is known here"
-    assert named["p: Shape"] == "not known here"
+    assert named["SchedulerParameters: foo_bar"] == "unknown parameter"
+    assert named["p: Shape"] == "unknown setting"
     assert "node-seconds" in named["p: TRESBillingWeights"]
     assert not {"SchedulerParameters: max_array_tasks", "p: DefaultTime"} & named.keys()
     assert [s.why for s in made.site.settings if s.name == "Something"] == [
-        "none of those that are known to say when or where jobs start"
+        "not known to affect when or where jobs start"
     ]
 
 
@@ -367,7 +367,7 @@ def test_usage_factors_of_qos_become_factors_of_use(tmp_path):
     told = {(one.name, one.value): (one.became, one.why) for one in made.site.settings}
     assert told["QOS half: UsageFactor", "0.500000"] == ("taken over", "fairshare.factors")
     assert told["QOS dear: Flags", "UsageFactorSafe"] == ("taken over", "fairshare.safe_factors")
-    assert told["QOS once: Flags", "UsageFactorSafe"] == ("no bearing", "use counts once")
+    assert told["QOS once: Flags", "UsageFactorSafe"] == ("no effect", "usage counts once")
     assert told["QOS odd: UsageFactor", "2x"][0] == "not modelled"
     hidden = pseudonyms(made, b"s" * 16).site.cluster.fairshare
     assert sorted(hidden.factors.values()) == [0, 0.5, 2.5]
@@ -376,7 +376,7 @@ def test_usage_factors_of_qos_become_factors_of_use(tmp_path):
     made = import_site("slurm", site(tmp_path / "b", slurm_conf=basic, qos_txt=qos))
     assert made.site.cluster.fairshare.factors == {}
     became = {one.name: one.became for one in made.site.settings}
-    assert became["QOS half: UsageFactor"] == "no bearing"
+    assert became["QOS half: UsageFactor"] == "no effect"
 
 
 def test_what_may_be_used_in_all_becomes_limits_as_slurm_counts_it(tmp_path):
@@ -518,7 +518,10 @@ def test_a_limit_that_is_no_number_is_named(tmp_path, text):
 def test_what_the_slurm_backfill_does_not_have_is_named(tmp_path):
     line = "SchedulerParameters=bf_max_job_assoc=5,bf_interval=often,sched_interval=-1,bf_continue"
     told = not_modelled(slurm(tmp_path, f"{line},bf_window=60"))
-    assert told["SchedulerParameters: bf_max_job_assoc"] == "the slurm backfill has no such setting"
+    assert (
+        told["SchedulerParameters: bf_max_job_assoc"]
+        == "backfill slurm does not support this parameter"
+    )
     assert "switched off there" in told["SchedulerParameters: sched_interval"]
     assert "its default counts" in told["SchedulerParameters: bf_interval"]
     assert not {"SchedulerParameters: bf_continue", "SchedulerParameters: bf_window"} & set(told)
@@ -555,7 +558,7 @@ def test_settings_that_are_of_no_use_without_nodes_are_named(tmp_path):
     (folder / "qos.txt").write_text("Name|Priority|MaxJobsPU\nnormal|0|4\n")
     (folder / "gres.conf").write_text("Name=gpu File=/dev/nvidia0\n")
     notes = " ".join(import_site("slurm", folder).site.notes)
-    assert "not used, since nothing describes the nodes: gres.conf (gres.conf)" in notes
+    assert "ignored, as no file describes the nodes: gres.conf (gres.conf)" in notes
 
 
 def test_a_job_without_a_limit_has_its_partition_s(tmp_path):
@@ -640,8 +643,8 @@ def test_pseudonyms_are_stable_by_their_salt_and_no_name_is_left(tmp_path):
 @pytest.mark.parametrize(
     ("texts", "said"),
     [
-        ({}, "none of its 0 files is known; slurm.conf"),
-        ({"readme_txt": "hello\n"}, "none of its 1 files is known"),
+        ({}, "none of its 0 files is recognized; slurm.conf"),
+        ({"readme_txt": "hello\n"}, "none of its 1 files is recognized"),
         ({"gres_conf": "Name=gpu File=/dev/nvidia0\n"}, "no settings are there, and no job"),
         (
             {"slurm_conf": "ClusterName=c\nNodeName=n[1-\n"},

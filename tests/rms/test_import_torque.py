@@ -10,7 +10,7 @@ import pytest
 from hpctwin.errors import ConfigError
 from hpctwin.policies import parse_policy
 from hpctwin.rms.pbs.site.recognition import pbsnodes_text
-from hpctwin.rms.site.cluster import NO_BEARING, NOT_MODELLED, TAKEN
+from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED
 from hpctwin.rms.site_import.folder import Imported, import_site, pseudonyms
 
 STATUS = (
@@ -104,10 +104,10 @@ def test_torque_s_files_give_its_cluster_its_queues_and_its_limits(tmp_path):
     ]
     assert said(made, "1 of 3 nodes are not available", "n3 (down,offline)")
     assert became(made, "node n3: state")[1] == "not in cluster.yaml"
-    assert became(made, "queue big: resources_default.neednodes")[0] == TAKEN
-    assert became(made, "queue route: max_user_queuable")[0] == NOT_MODELLED
-    assert became(made, "node_pack")[0] == NOT_MODELLED
-    assert became(made, "keep_completed")[0] == NO_BEARING
+    assert became(made, "queue big: resources_default.neednodes")[0] == IMPORTED
+    assert became(made, "queue route: max_user_queuable")[0] == NOT_MODELED
+    assert became(made, "node_pack")[0] == NOT_MODELED
+    assert became(made, "keep_completed")[0] == NO_EFFECT
     assert any("maui.cfg" in what for what in made.missing)
 
 
@@ -239,7 +239,7 @@ PBS_ATTRIBUTES = (
 MODELED = {
     "state", "np", "properties", "status", "gpus", "queue", "sharing", "Priority", "pcpus",
 }  # fmt: skip
-NOT_MODELED = {
+KEYS_NOT_MODELED = {
     "power_state", "num_node_boards", "numa_board_str", "numa_gpu_node_str", "mics", "TTL", "acl",
     "no_multinode_jobs", "max_running", "max_user_run", "max_group_run", "provision_enable", "current_aoe",
     "power_provisioning", "poweroff_eligible", "partition", "maintenance_jobs",
@@ -263,7 +263,9 @@ def test_each_attribute_of_a_node_is_read_and_has_one_place_in_the_report(tmp_pa
     made = site(tmp_path, a=text_of({"n1": row}))
     assert list(made.files.values()) == ["pbsnodes"]
     assert sum(group.count for group in made.site.cluster.nodes) == 1
-    expected = NOT_MODELLED if name in NOT_MODELED else TAKEN if name in MODELED else NO_BEARING
+    expected = (
+        NOT_MODELED if name in KEYS_NOT_MODELED else IMPORTED if name in MODELED else NO_EFFECT
+    )
     assert became(made, f"node n1: {name}")[0] == expected
 
 
@@ -273,10 +275,10 @@ def test_an_attribute_that_is_not_known_is_named_and_so_is_an_unused_resource(tm
     }  # fmt: skip
     made = site(tmp_path, a=text_of({"n1": row}))
     assert became(made, "node n1: shiny") == (
-        NOT_MODELLED,
-        "an attribute of nodes that is not known",
+        NOT_MODELED,
+        "unknown node attribute",
     )
-    assert became(made, "node n1: resources_available.fpga_kind")[0] == NOT_MODELLED
+    assert became(made, "node n1: resources_available.fpga_kind")[0] == NOT_MODELED
 
 
 @pytest.mark.parametrize(
@@ -305,12 +307,12 @@ def test_what_maui_says_without_a_counterpart_is_named_with_its_line(tmp_path):
         "SRCFG[night] STARTTIME=1\n"
     )
     made = site(tmp_path, a=text_of(NODES), c=lines)
-    named = {s.name: s.where for s in made.site.settings if s.became == NOT_MODELLED}
+    named = {s.name: s.where for s in made.site.settings if s.became == NOT_MODELED}
     assert named == {
         "BACKFILLPOLICY": "c:3", "FSPOLICY": "c:4", "RESWEIGHT": "c:6", "NODEALLOCATIONPOLICY": "c:7",
         "USERCFG[alice]": "c:8", "SRCFG[night]": "c:10",
     }  # fmt: skip
-    assert became(made, "FSWEIGHT")[0] == became(made, "SERVERHOST")[0] == NO_BEARING
+    assert became(made, "FSWEIGHT")[0] == became(made, "SERVERHOST")[0] == NO_EFFECT
     hidden = pseudonyms(made, b"0123456789abcdef")
     told = " ".join([*(f"{s.name} {s.value}" for s in hidden.site.settings), *hidden.site.notes])
     assert "alice" not in told
@@ -349,7 +351,7 @@ def test_jobs_that_ran_on_nodes_which_are_away_now_are_counted(tmp_path):
 def test_how_pbs_sched_sorts_is_named(tmp_path):
     lines = "round_robin: False\tall\nstrict_fifo: false\tALL\nsort_by: shortest_job_first\tALL\n"
     made = site(tmp_path, a=text_of(NODES), sched_config=lines)
-    assert became(made, "sort_by")[0] == NOT_MODELLED
+    assert became(made, "sort_by")[0] == NOT_MODELED
 
 
 def test_lists_of_jobs_and_queues_of_now_are_named_and_not_used(tmp_path):

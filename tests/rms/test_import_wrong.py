@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hpctwin.errors import ConfigError
-from hpctwin.rms.site.cluster import NOT_MODELLED
+from hpctwin.rms.site.cluster import NOT_MODELED
 from hpctwin.rms.site_import.folder import Imported, import_site
 
 CONF = (
@@ -34,7 +34,7 @@ def told(made: Imported) -> str:
     left = [
         line
         for line, s in zip(settings, made.site.settings, strict=True)
-        if s.became == NOT_MODELLED
+        if s.became == NOT_MODELED
     ]
     return "\n".join([*made.site.notes, *left])
 
@@ -74,10 +74,10 @@ def test_lines_that_are_cut_short_are_left_out_and_told(
 ) -> None:
     made = imported(tmp_path, **{name: text})
     said = (
-        f"{name.replace('_', '.')}:{line}: it is cut short, with fewer columns than the {columns}"
+        f"{name.replace('_', '.')}:{line}: the line has fewer columns than the header ({columns})"
     )
     assert said in told(made)
-    assert "1 such line was left out" in told(made)
+    assert "1 such line is omitted" in told(made)
     assert not {"chem", "low"} & {*tree(made), *made.site.cluster.qos}
 
 
@@ -89,7 +89,7 @@ def test_associations_of_other_clusters_that_one_database_serves_are_left_out(
     assert tree(made) == RIGHT
     assert [limit.cores for limit in made.site.cluster.limits] == [8]
     assert told(made) == (
-        "3 of 7 associations are of other clusters than Demo (ClusterName), left out"
+        "3 of 7 associations are omitted: they belong to other clusters than Demo (ClusterName)"
     )
     dump = "Cluster - 'huge':Fairshare=1\nParent - 'root'\nAccount - 'geology':Fairshare=5\n"
     (tmp_path / "dump").mkdir()
@@ -100,7 +100,7 @@ def test_associations_of_other_clusters_that_one_database_serves_are_left_out(
 
 def test_associations_of_several_clusters_need_the_name_of_this_one(tmp_path: Path) -> None:
     conf = CONF.replace("ClusterName=Demo\n", "")
-    with pytest.raises(ConfigError, match=r"assoc.txt is of clusters demo, huge: .*ClusterName"):
+    with pytest.raises(ConfigError, match=r"assoc.txt contains clusters demo, huge; .*ClusterName"):
         imported(tmp_path, slurm_conf=conf, assoc_txt=ASSOC + "huge|root|||1|\n")
 
 
@@ -142,7 +142,7 @@ def test_a_table_of_limits_alone_is_read(tmp_path: Path) -> None:
         ("Account|ParentName|User|Share\noptics|physics||1\n", "account optics: it is part of one that"),
         ("Account|ParentName|User|Share\noptics|optics||1\n", "or part of itself"),
         ("Account|ParentName|User|Share\noptics|root||-3\n", "assoc.txt:2 Association account optics: share: "
-         "a share is a number, 0 or more, or parent"),
+         "expected a number, 0 or more, or parent"),
         ("Account|ParentName|User|GrpTRES\noptics|root||cpu=many\n", ":2 Association account optics"),
     ],
 )  # fmt: skip

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from hpctwin.rms.pbs.install import HookSettings, hook_text
-from hpctwin.rms.polling.redis_lines import RedisLines, ship
+from hpctwin.rms.polling.redis_stream import RedisLines, ship
 from hpctwin.rms.polling.spool import Spool
 from tests.rms.recorded import PBS
 from tests.twin.redis_server import RedisServer

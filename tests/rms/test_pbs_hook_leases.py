@@ -407,12 +407,12 @@ def test_what_cannot_be_written_into_the_hook_is_refused(about: dict[str, Any], 
     ("exec_vnode", "lacks"),
     [
         ("(n1:ncpus=2:mem=8gb)", ""),
-        ("(n1:ncpus=3)", "n1 has no room for ncpus"),
-        ("(n1:ncpus=1)+(n1:ncpus=2)", "n1 has no room for ncpus"),
-        ("(n2:ncpus=8+n1:ncpus=1:mem=8388609kb)", "n1 has no room for mem"),
+        ("(n1:ncpus=3)", "n1 has too little free ncpus"),
+        ("(n1:ncpus=1)+(n1:ncpus=2)", "n1 has too little free ncpus"),
+        ("(n2:ncpus=8+n1:ncpus=1:mem=8388609kb)", "n1 has too little free mem"),
         ("(n2:ncpus=1:mem=16gb)+(n1:ncpus=1)", ""),
         ("(n2:ncpus=1:rank=3)+(n2:ncpus=1:rank=3)", ""),  # which jobs do not use up
-        ("(n2:ncpus=1:ngpus=2)", "n2 has no room for ngpus"),  # no vnode says that it has any
+        ("(n2:ncpus=1:ngpus=2)", "n2 has too little free ngpus"),  # no vnode says that it has any
     ],
 )
 def test_where_the_twin_places_jobs_none_runs_where_there_is_no_room(
@@ -448,7 +448,11 @@ def test_a_vnode_that_the_hook_cannot_read_keeps_nobody_from_starting(
         ("(n2:ncpus=1)+(both:ncpus=1)", "free", "both is offline"),
         ("(down:ncpus=1)", "scatter", "down is down"),
         ("(stale:ncpus=1)", "scatter", "stale is stale"),
-        ("(n1:ncpus=1)+(n2:ncpus=1)", "scatter:excl", "n1 has jobs, and it is to have it alone"),
+        (
+            "(n1:ncpus=1)+(n2:ncpus=1)",
+            "scatter:excl",
+            "n1 has jobs, but the job needs it exclusively",
+        ),
         ("(n2:ncpus=1)", "scatter:excl", ""),
         ("(n1:ncpus=1)", "free", ""),
     ],

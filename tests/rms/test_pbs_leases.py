@@ -137,7 +137,7 @@ def test_a_job_that_waits_for_another_is_not_held() -> None:
         ("Not Running: PBS Error: request rejected by filter hook: 'x'", "policy"),
         ("Not Running: No fairy dust", "policy"),
         ("Not Running: PBS Error: hpctwin: n04 is offline", ""),
-        ("Not Running: PBS Error: hpctwin: n03 has jobs, and it is to have it alone", ""),
+        ("Not Running: PBS Error: hpctwin: n03 has jobs, but the job needs it exclusively", ""),
         ("Not Running: Insufficient amount of resource: fpga ", "licence"),
         ("Can Never Run: Not enough total nodes available", "nodes"),
         ("Can Never Run: Insufficient amount of resource: ncpus (R: 40 A: 32 T: 32)", "nodes"),
@@ -412,7 +412,7 @@ def test_a_job_that_an_operator_takes_from_the_twin_goes_by_pbs_at_once(
     pbs.calls()
     limited.heartbeat(2)
     assert let_through(pbs, "7.vm")
-    assert limited.report().left == {"7.vm": "an operator took it from the twin"}
+    assert limited.report().left == {"7.vm": "an operator removed it from the twin's control"}
 
 
 def test_a_job_that_the_hook_tells_of_and_that_is_left_to_pbs_waits_for_no_look(

@@ -332,7 +332,7 @@ def test_limits_that_are_written_under_one_key_each_are_all_read() -> None:
 def test_a_state_that_is_not_known_is_named() -> None:
     found = changed(WAITS, job_state="Z")
     assert one(found, WAITS) is None
-    assert found.notes == [f"job {WAITS} was left out: its state 'Z' is unknown"]
+    assert found.notes == [f"job {WAITS} is omitted: its state 'Z' is unknown"]
     nodes = json.loads(PBS["pbsnodes.json"])
     for number, state in enumerate(("job-busy,melting", "Melting,offline", "down-ish"), start=1):
         nodes["nodes"][f"pbsvm[{number}]"]["state"] = state

@@ -39,8 +39,8 @@ def test_each_chunk_gets_the_vnode_that_was_chosen_for_it(select, place, where, 
 @pytest.mark.parametrize(
     ("select", "where", "why"),
     [
-        ("1:ncpus=1:rank=3", [("a", (1,))], "chunks ask for rank"),
-        ("1:ncpus=1:host=b", [("a", (1,))], "chunks ask for host"),
+        ("1:ncpus=1:rank=3", [("a", (1,))], "chunks request rank"),
+        ("1:ncpus=1:host=b", [("a", (1,))], "chunks request host"),
         ("3:ncpus=1", [("a", (1,)), ("b", (1,))], "3 chunks have 2 places"),
     ],
 )
@@ -125,7 +125,9 @@ def test_without_a_hook_that_looks_for_room_pbs_chooses_and_the_journal_gets_to_
     job = waiting(manager)
     outcome = manager.start_on(job, WHERE)
     assert outcome.result == "done"
-    assert outcome.reason.startswith("qrun, PBS chose: no hook of this version")
+    assert outcome.reason.startswith(
+        "started with qrun on vnodes chosen by PBS: the installed hook"
+    )
     assert [call for call in pbs.calls() if call.startswith("qrun")] == [f"qrun {job}"]
 
 

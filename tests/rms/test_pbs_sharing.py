@@ -180,10 +180,10 @@ def test_a_vnode_that_differs_otherwise_at_each_look_is_only_busy() -> None:
 @pytest.mark.parametrize(
     ("select", "place", "why"),
     [
-        ("2:ncpus=4+1:ncpus=0", "free", "chunks that ask for nothing"),
+        ("2:ncpus=4+1:ncpus=0", "free", "chunks without a request"),
         ("2:ncpus=4", "exclhost", "place=exclhost"),
         ("2:ncpus=4", "free:group=rack", "place=free:group=rack"),
-        ("2:ncpus=0", "free", "chunks that ask for nothing"),
+        ("2:ncpus=0", "free", "chunks without a request"),
     ],
 )
 def test_what_is_only_nearly_modelled_is_named(select: str, place: str, why: str) -> None:

@@ -96,7 +96,7 @@ def test_where_jobs_are_submitted_for_a_user_they_are_that_users(tmp_path: Path)
         assert [j.id for j in slurm.gate(MARK, *options).jobs()["x"]] == ["8"]
     me = pwd.getpwuid(os.getuid()).pw_name
     assert [j.id for j in slurm.gate(MARK, f"--uid={me}").jobs()["x"]] == ["9"]
-    with pytest.raises(ConfigError, match="--uid no-such-user: there is no such user"):
+    with pytest.raises(ConfigError, match="--uid: user 'no-such-user' does not exist"):
         slurm.gate(MARK, "--uid=no-such-user")
 
 

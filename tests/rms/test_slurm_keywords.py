@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hpctwin.rms.site.cluster import NO_BEARING, NOT_MODELLED
+from hpctwin.rms.site.cluster import NO_EFFECT, NOT_MODELED
 from hpctwin.rms.site_import.folder import Imported, import_site
 from hpctwin.rms.slurm.site.recognition import SlurmFiles
 
@@ -146,13 +146,13 @@ def test_each_setting_of_the_cluster_is_named_with_what_became_of_it(tmp_path: P
     made = imported(tmp_path, HEAD + "".join(f"{key}=7\n" for key in OF_ALL))
     named = {setting.name.partition(":")[0] for setting in made.site.settings}
     assert set(OF_ALL) - named == set()
-    assert all(s.why or s.became == NO_BEARING for s in made.site.settings)
+    assert all(s.why or s.became == NO_EFFECT for s in made.site.settings)
 
 
 def test_keywords_of_nodes_are_read_or_named(tmp_path: Path) -> None:
     for key in (*OF_NODES, "Sparkle"):
         made = imported(tmp_path, HEAD + f"NodeName=m1 CPUs=8 {key}=1\n")
-        left = {s.name for s in made.site.settings if s.became == NOT_MODELLED}
+        left = {s.name for s in made.site.settings if s.became == NOT_MODELED}
         unknown = key in words("RestrictedCoresPerGPU TmpDisk Topology TRESWeights Sparkle")
         assert left == ({f"NodeName: {key}"} if unknown else set()), key
 
@@ -172,28 +172,28 @@ def test_keywords_of_partitions_are_read_or_named(tmp_path: Path) -> None:
         made = imported(
             tmp_path, HEAD + f"PartitionName=q Nodes=n[1-4] {key}={'n1' if key == 'Nodes' else 7}\n"
         )
-        left = {s.name for s in made.site.settings if s.became == NOT_MODELLED}
+        left = {s.name for s in made.site.settings if s.became == NOT_MODELED}
         assert left == (set() if key in READ else {f"q: {key}"}), key
 
 
 def test_weights_of_nodes_are_named_where_jobs_have_whole_nodes(tmp_path: Path) -> None:
     made = imported(tmp_path, HEAD + "NodeName=m1 CPUs=8 Weight=5\nSelectType=select/linear\n")
-    assert "NodeName: Weight" in {s.name for s in made.site.settings if s.became == NOT_MODELLED}
+    assert "NodeName: Weight" in {s.name for s in made.site.settings if s.became == NOT_MODELED}
 
 
 def test_front_ends_are_named(tmp_path: Path) -> None:
     made = imported(tmp_path, HEAD + "FrontendName=f[1-2] State=UP\n")
-    left = {s.name for s in made.site.settings if s.became == NOT_MODELLED}
+    left = {s.name for s in made.site.settings if s.became == NOT_MODELED}
     assert left == {"FrontendName", "FrontendName: State"}
 
 
 def test_priorities_without_their_plugin_are_named(tmp_path: Path) -> None:
     lines = "PriorityWeightAge=5\nPriorityMaxAge=7-0\n"
     made = imported(tmp_path, HEAD + lines)
-    why = {s.name: s.why for s in made.site.settings if s.became == NOT_MODELLED}
+    why = {s.name: s.why for s in made.site.settings if s.became == NOT_MODELED}
     assert "write priority/multifactor" in why["PriorityWeightAge"]
     made = imported(tmp_path, HEAD + lines + "PriorityType=priority/basic\n")
-    assert {s.became for s in made.site.settings if s.name == "PriorityMaxAge"} == {NO_BEARING}
+    assert {s.became for s in made.site.settings if s.name == "PriorityMaxAge"} == {NO_EFFECT}
 
 
 NODE = (
@@ -224,8 +224,8 @@ ONE_LINE = [text.replace("\n   ", " ") for text in (NODE, SHOWN)]
         ("BlockName=b Nodes=n[1-4]\nBlockSizes=4\n", "topology.conf"),
         ("Include /etc/slurm/nodes.conf\n", "slurm.conf"),
         ("# JobID|State|name\n" + HEAD, "slurm.conf"),
-        ("Feature=x NodeName=n1 Helper=/bin/x\n", "helpers.conf, which says nothing of when jobs start"),
-        ("NodeName=n1 BasePath=/x\n", "job_container.conf, which says nothing of when jobs start"),
+        ("Feature=x NodeName=n1 Helper=/bin/x\n", "helpers.conf, without effect on starts of jobs"),
+        ("NodeName=n1 BasePath=/x\n", "job_container.conf, without effect on starts of jobs"),
         ("Cluster - 'c'\nParent - 'root'\n", "sacctmgr dump"),
         ("PARTITION AVAIL  TIMELIMIT  NODES  STATE NODELIST\np* up 1:00 1 idle n1\n", ""),
         ("JobId=1 JobName=x\n   Partition=p NodeList=n1\n", ""),

@@ -234,7 +234,7 @@ def test_jobs_for_which_slurm_preempts_are_left_to_it(preempt, qos, left, active
 @pytest.mark.parametrize(
     ("about", "says"),
     [
-        ({"array_job_id": 7, "array_task_string": "1-"}, "array 7 is left alone"),
+        ({"array_job_id": 7, "array_task_string": "1-"}, "array 7 is not controlled"),
         ({"node_count": None}, "number of nodes"),
         ({"job_id": "x"}, "without a number"),
         ({"job_state": "RUNNING", "start_time": 0}, "no start time"),

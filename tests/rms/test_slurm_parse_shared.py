@@ -85,7 +85,7 @@ def test_a_job_that_asks_for_what_is_not_modelled_is_left_to_slurm_and_named() -
     found = shared()
     assert set(found.mine) == {"6", "7", "8", "10", "11"}
     # Three tasks, two on each node: Slurm wants room for two on each; the other is contiguous.
-    left = "2 jobs ask for what is not modelled where nodes are shared (job 9: so many tasks on each node"
+    left = "2 jobs have requests that are not modeled on shared nodes (job 9: a number of tasks"
     assert any(note.startswith(left) for note in found.notes)
 
 
@@ -126,7 +126,7 @@ def test_users_that_slurm_knows_no_names_of_are_told_apart_by_their_numbers() ->
 def test_a_node_that_slurm_keeps_for_a_user_whose_job_is_not_there_is_named() -> None:
     found = shared(recorded="owned", job1={"shared": None})
     assert found.unequal == {
-        "n1": "no job there keeps others than those of ada away, Slurm says so"
+        "n1": "Slurm reserves the node for jobs of ada, but no running job explains it"
     }
     found = shared(recorded="owned", job1={"shared": None}, blind=("n1",))
     assert not found.mine
@@ -135,11 +135,11 @@ def test_a_node_that_slurm_keeps_for_a_user_whose_job_is_not_there_is_named() ->
 def test_where_a_node_is_not_as_its_jobs_say_for_some_time_slurm_alone_starts_jobs() -> None:
     gone = {"job1": {"job_state": "COMPLETED"}}
     found = shared(**gone)
-    assert found.unequal == {"n1": "jobs hold 2 CPUs, Slurm says 8"}
+    assert found.unequal == {"n1": "jobs hold 2 CPUs, Slurm reports 8"}
     assert found.mine  # it may only be that jobs and nodes were asked for one after the other
     later = shared(blind=("n1", "n2"), **gone)
     assert not later.mine
-    assert any("n1: jobs hold 2 CPUs, Slurm says 8" in note for note in later.notes)
+    assert any("n1: jobs hold 2 CPUs, Slurm reports 8" in note for note in later.notes)
 
 
 def test_kinds_of_consumables_with_and_without_devices_add_up_to_what_slurm_says() -> None:
@@ -232,7 +232,7 @@ def test_gpus_of_several_types_on_one_node_are_told_by_type() -> None:
 def test_gpus_of_types_that_cannot_be_told_are_left_to_slurm(asked: str) -> None:
     found = shared(recorded="gres-gpus", job23={"tres_per_node": asked})
     assert "23" not in found.mine
-    assert any("not modelled where nodes are shared" in note for note in found.notes)
+    assert any("not modeled on shared nodes" in note for note in found.notes)
 
 
 def test_memory_that_slurm_does_not_count_is_not_counted() -> None:
@@ -287,8 +287,8 @@ def test_who_has_the_nodes_of_a_partition_alone_is_read_in_the_words_of_each_ver
         ({"shared": ["oversubscribe"]}, False, 0, ""),
         ({"shared": []}, False, 0, ""),
         ({"shared": None}, False, 0, ""),
-        ({"shared": ["topo"]}, True, 0, "alone but for its topo"),
-        ({"shared": ["mcs"]}, True, 0, "alone but for its mcs"),
+        ({"shared": ["topo"]}, True, 0, "exclusive nodes per topo"),
+        ({"shared": ["mcs"]}, True, 0, "exclusive nodes per mcs"),
         ({"shared": [], "exclusive": "NODE"}, True, 0, ""),
         ({"shared": [], "exclusive": "USER"}, False, 1, ""),
         ({"shared": "none", "exclusive": "NO"}, False, 0, ""),
@@ -296,9 +296,9 @@ def test_who_has_the_nodes_of_a_partition_alone_is_read_in_the_words_of_each_ver
         ({"thread_spec": 2}, False, 0, "specialised threads"),
         ({"tasks_per_core": {"set": False, "infinite": True, "number": 0}}, False, 0, ""),
         ({"tasks_per_core": 65535, "tasks_per_socket": 65534, "sockets_per_node": 65534}, False, 0, ""),
-        ({"tasks_per_socket": {"set": True, "infinite": False, "number": 1}}, False, 0, "tasks of a socket"),
+        ({"tasks_per_socket": {"set": True, "infinite": False, "number": 1}}, False, 0, "tasks per socket"),
         ({"tres_per_socket": "(null)"}, False, 0, ""),
-        ({"tres_per_socket": "gres/gpu:1"}, False, 0, "per socket"),
+        ({"tres_per_socket": "gres/gpu:1"}, False, 0, "resources per socket"),
         ({"tres_per_task": "cpu=2"}, False, 0, ""),
         ({"tres_per_task": "cpu:2"}, False, 0, ""),
         ({"tres_per_task": "cpu=2,gres/nic=1"}, False, 0, "gres/nic=1"),
@@ -364,9 +364,17 @@ def test_gpus_are_counted_of_what_slurm_writes(said, gpus, in_parts) -> None:
         ({"max_nodes": 3, "tasks": 8}, (8, 1, True), ""),
         ({"max_nodes": 3, "tasks": 3}, (3, 1, True), ""),
         ({"max_nodes": 3, "tasks": 3, "tasks_per_node": 1}, (3, 3, False), ""),
-        ({"max_nodes": 2, "tasks": 8}, (8, 1, True), "at most so many nodes"),
-        ({"max_nodes": 3, "tasks": 7, "tasks_per_node": 2}, (7, 1, True), "spread, with so many"),
-        ({"max_nodes": 3, "tasks": 8, "memory_per_node": 500}, (8, 1, True), "spread, with what"),
+        ({"max_nodes": 2, "tasks": 8}, (8, 1, True), "a maximum number of nodes"),
+        (
+            {"max_nodes": 3, "tasks": 7, "tasks_per_node": 2},
+            (7, 1, True),
+            "--spread-job with tasks per node",
+        ),
+        (
+            {"max_nodes": 3, "tasks": 8, "memory_per_node": 500},
+            (8, 1, True),
+            "--spread-job with requests per",
+        ),
         ({"max_nodes": 2, "tasks": 8, "tres_req_str": "cpu=8,node=2"}, (2, 2, False), ""),
     ],
 )

@@ -91,7 +91,7 @@ def test_the_place_can_be_kept_where_the_reader_may_write(
         "access",
         lambda p, mode: may(p, mode) and not (p == folder and mode & os.W_OK),
     )
-    with pytest.raises(ConfigError, match="not a folder in which the place read can be kept"):
+    with pytest.raises(ConfigError, match="the folder is not writable"):
         Spool(path)
     monkeypatch.setattr(spool_module, "ROTATE_BYTES", 5)
     append(path, "one\ntwo\n")

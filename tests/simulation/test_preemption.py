@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from hpctwin import Cluster, Simulation, Workload, simulate, simulate_stream
-from hpctwin.errors import ConfigError, SimulationError
+from hpctwin.errors import ConfigError, SimulationError, WorkloadError
 from hpctwin.model import Category
-from hpctwin.simulation.running.incremental import OpenSimulation
 from tests.by_hand import cluster_of, labels
 
 TWO = [{"name": "low", "default": True}, {"name": "high"}]
@@ -85,20 +85,17 @@ def test_off_is_read_though_yaml_takes_it_for_no():
     assert found.mode == "off"
 
 
-@pytest.mark.parametrize("backfill", ["conservative", "pack", "pushdown"])
-def test_backfills_that_know_no_preemption_are_refused(backfill):
-    with pytest.raises(ConfigError, match=f"{backfill}.*take none, first-fit, easy"):
-        Simulation(workload(), cluster(), "fcfs", backfill)
+def test_a_scheduler_outside_that_knows_no_preemption_is_refused():
+    with pytest.raises(ConfigError, match=r"outside.*take none, first-fit, easy"):
+        Simulation(workload(), cluster(), "fcfs", "outside")
 
 
-def test_streams_and_forecasts_are_refused(tmp_path):
-    with pytest.raises(ConfigError, match="no streams where jobs preempt"):
-        simulate_stream([workload()], cluster(), out=tmp_path / "out")
-    with pytest.raises(ConfigError, match="no forecasts where jobs preempt"):
-        OpenSimulation(Simulation(workload(), cluster()))
+def test_streams_of_suspended_jobs_are_refused(tmp_path):
+    with pytest.raises(ConfigError, match="take mode requeue or cancel"):
+        simulate_stream([workload()], cluster(SUSPEND), out=tmp_path / "out")
 
 
-def test_checkpoints_are_refused_with_failures_where_they_are_not_simulated():
+def test_checkpoints_are_refused_with_failures_where_they_are_not_simulated(tmp_path):
     failing = Cluster.checked(
         {
             "nodes": [{"name": "n", "count": 4}],
@@ -106,9 +103,13 @@ def test_checkpoints_are_refused_with_failures_where_they_are_not_simulated():
         },
         "failing",
     )
-    with pytest.raises(ConfigError, match="go on from checkpoints, which backfill 'conservative'"):
-        Simulation(workload(checkpoint_s=[3, 3, 3]), failing, "fcfs", "conservative")
-    Simulation(workload(), failing, "fcfs", "conservative")
+    with pytest.raises(ConfigError, match="go on from checkpoints, which backfill 'outside'"):
+        Simulation(workload(checkpoint_s=[3, 3, 3]), failing, "fcfs", "outside")
+    Simulation(workload(), failing, "fcfs", "outside")
+    late = workload(checkpoint_s=[3, 3, 3]).replace(submit_ms=10_000 + np.arange(3) * 1000)
+    late = late.replace(job_id=late.job_id + 3)
+    with pytest.raises(WorkloadError, match="give them a column checkpoint_s too"):
+        simulate_stream([workload(), late], failing, out=tmp_path / "out", batch=3)
 
 
 def test_checkpoints_go_through_tables_and_parts_of_a_workload():

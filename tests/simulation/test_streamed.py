@@ -22,6 +22,7 @@ from hpctwin.policies import make_policy
 from hpctwin.simulation import Result, StreamedResult, simulate_stream
 from tests.energy.powered import joined, platforms, power_policies
 from tests.energy.test_against_reference import powers_of
+from tests.engine.test_preemption import with_checkpoints, with_preemption
 from tests.examples import each, examples
 from tests.limit_strategies import limited, limited_in_use, slowed
 from tests.strategies import (
@@ -267,6 +268,38 @@ def test_a_stream_under_pbss_scheduler_is_job_by_job_as_in_memory(
     compared(*drawn(data, shared), "fcfs", "pbs", settings=PBS, batch=batch)
 
 
+@settings(max_examples=examples(12))
+@given(data=st.data(), batch=st.sampled_from(BATCHES))
+@each("shared", (False, True))
+def test_a_stream_under_pushdown_is_job_by_job_as_in_memory(
+    shared: bool, data: st.DataObject, batch: int
+) -> None:
+    """Which keeps jobs in lists."""
+    settings = {"parallel": data.draw(st.sampled_from((2, "any"))), "every": 2, "attempts": 1}
+    compared(*drawn(data, shared), "pas", "pushdown", settings=settings, batch=batch)
+
+
+@settings(max_examples=examples(12))
+@given(data=st.data(), batch=st.sampled_from(BATCHES))
+@each("backfill", ("easy", "conservative", "pbs", "slurm"))
+@each("shared", (False, True))
+def test_a_stream_with_preemption_is_job_by_job_as_in_memory(
+    shared: bool, backfill: str, data: st.DataObject, batch: int
+) -> None:
+    """Jobs preempt those of earlier batches, and some go on from checkpoints."""
+    if shared:
+        cluster = data.draw(shared_clusters())
+        several = data.draw(st.booleans())
+        jobs = shared_workloads(cluster, several=several, dependencies=False)
+    else:
+        cluster = data.draw(clusters())
+        jobs = workloads(cluster, dependencies=False)
+    workload = data.draw(jobs)
+    cluster = with_preemption(data.draw, cluster)
+    workload = with_checkpoints(data.draw, workload)
+    compared(workload, cluster, "fcfs", backfill, batch=batch, track_nodes=data.draw(st.booleans()))
+
+
 NODES = 8
 
 
@@ -423,7 +456,7 @@ def test_batches_that_cannot_be_are_told_with_where_they_are(
 @pytest.mark.parametrize(
     ("policy", "options", "told"),
     [
-        ("fcfs+pushdown", {}, "keeps lists of all jobs"),
+        ("fcfs+outside", {}, "keeps data of jobs"),
         ("multifactor+easy", {}, "asks for fairshare"),
         (None, {"order": lambda now, job: job.user}, "asks for user: of this stream"),
         ("fcfs+easy", {"expected_s": [1.0]}, "expected_s is one number for each job"),

@@ -42,7 +42,7 @@ def test_slurm_conf_of_the_environment_is_said_to_be_of_no_use(
 ) -> None:
     monkeypatch.setenv("SLURM_CONF", "/elsewhere/slurm.conf")
     config = TwinConfig.of({"manager": {"kind": "slurm", "folder": str(tmp_path)}})
-    said = "SLURM_CONF=/elsewhere/slurm.conf is not used: name it as manager.conf"
+    said = "SLURM_CONF=/elsewhere/slurm.conf is ignored; set manager.conf instead"
     assert found(config)["environment"] == (False, said)
     open_manager(config.manager)
     assert said in caplog.text
@@ -63,5 +63,5 @@ def test_the_environments_pbs_server_is_said_to_be_of_no_use(
     manager = {"kind": "pbs", "folder": str(pbs.bin)}
     fine, says = found(TwinConfig.of({"manager": manager}))["environment"]
     assert not fine
-    assert says == "PBS_DEFAULT=other is not used: name it as manager.server"
+    assert says == "PBS_DEFAULT=other is ignored; set manager.server instead"
     assert "environment" not in found(TwinConfig.of({"manager": {**manager, "server": "this"}}))

@@ -47,13 +47,13 @@ def test_no_start_while_jobs_left_to_the_manager_start_is_reported_after_the_pat
 ) -> None:
     caplog.set_level(logging.INFO)
     watch = Inactivity(PATIENCE_S)
-    left = {"7": "tasks of a core", "8": "tasks of a core"}
+    left = {"7": "tasks per core", "8": "tasks per core"}
     assert watch.turn(0.0, report(("main",), left), set(), 5) == ""
     assert watch.turn(300.0, report(("main",), {}), {"7", "8"}, 5) == ""
     said = watch.turn(600.0, report(("main",), {}), {"7", "8"}, 5)
     assert said == (
         "the twin has started no job for 10 min, while 2 jobs that it leaves to the manager started: "
-        "2 jobs (tasks of a core)"
+        "2 jobs (tasks per core)"
     )
     # A start of the twin ends it; the same jobs are not counted again.
     assert watch.turn(601.0, report(("main",), {}), {"7", "8"}, 6) == ""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpctwin import Simulation, make_policy
+from hpctwin.engine.operations.transfer import are_suspended, started_ms
 from hpctwin.engine.state import layout
 from hpctwin.model import MS_PER_S, Cluster, DependencyKind
 from hpctwin.rms.records.records import JobRecord, JobSpec, NodeRecord, NodeReservation
@@ -17,6 +20,7 @@ from hpctwin.twin.what_if.conversion import id_key
 from hpctwin.twin.what_if.present import CORRECTIONS_MS, present, remaining_end_ms
 from tests import strategies
 from tests.engine.test_preemption import preemptions
+from tests.engine.test_suspension import suspensions
 from tests.examples import each
 from tests.twin.present_cases import EPOCH_S, node_name, records_of
 
@@ -40,9 +44,11 @@ def starts(jobs, nodes=UP, reservations=(), now_s=10.0, policy=FCFS):
     return present(machine, jobs, nodes, reservations, now_s, policy).starts()
 
 
-def with_preemption(data: st.DataObject, cluster: Cluster) -> Cluster:
+def with_preemption(
+    data: st.DataObject, cluster: Cluster, told_of: Callable[[Cluster], Any]
+) -> Cluster:
     """The cluster, where jobs preempt others at once, and all that is known of it is in records."""
-    told = data.draw(preemptions(cluster)) | {"grace": 0, "requeue_after": 0, "checkpoint": None}
+    told = data.draw(told_of(cluster)) | {"grace": 0, "requeue_after": 0, "checkpoint": None}
     for of in (*told.get("partitions", {}).values(), *told.get("qos", {}).values()):
         of.pop("grace")
     return Cluster.model_validate({**cluster.model_dump(exclude_unset=True), "preemption": told})
@@ -50,16 +56,16 @@ def with_preemption(data: st.DataObject, cluster: Cluster) -> Cluster:
 
 @given(data=st.data())
 @each("shared", (False, True))
-@each("preempts", (False, True))
+@each("preempts", (None, preemptions, suspensions))
 def test_it_goes_on_exactly_as_a_simulation_that_was_not_interrupted(
-    shared: bool, preempts: bool, data: st.DataObject
+    shared: bool, preempts: Callable[[Cluster], Any] | None, data: st.DataObject
 ) -> None:
     clusters = strategies.shared_clusters if shared else strategies.clusters
     cluster = data.draw(clusters(maintenance=False, outages=False))
     groups = tuple(group.model_copy(update={"speed": 1.0}) for group in cluster.nodes)
     cluster = cluster.model_copy(update={"nodes": groups})
-    if preempts:
-        cluster = with_preemption(data, cluster)
+    if preempts is not None:
+        cluster = with_preemption(data, cluster, preempts)
     workloads = strategies.workloads
     if shared:
         workloads = partial(
@@ -69,6 +75,9 @@ def test_it_goes_on_exactly_as_a_simulation_that_was_not_interrupted(
         )
     workload = data.draw(workloads(cluster, cancellations=False))
     workload = workload.replace(runtime_ms=np.maximum(workload.runtime_ms, 1))
+    if preempts is suspensions and shared:
+        alone = np.where(workload.more_tasks.codes >= 0, 0.0, workload.chunks["exclusive"])
+        workload = workload.replace(chunks={**workload.chunks, "exclusive": alone})
     # Conservative reservations and fair-share usage have a memory that records do not tell of.
     backfill = data.draw(st.sampled_from(["none", "first-fit", "easy"]))
     order = strategies.ORDERS[data.draw(strategies.orders())]
@@ -84,6 +93,9 @@ def test_it_goes_on_exactly_as_a_simulation_that_was_not_interrupted(
         return
     # That a job has started before it was preempted, records do not tell.
     if (whole.column("requeues") > 0).any() and (edges.kind == DependencyKind.AFTER).any():
+        return
+    # Nor that it has been suspended.
+    if are_suspended(whole.state).any():
         return
     # Nor are jobs that their users submit when others have ended.
     if (edges.kind == DependencyKind.THINK).any():
@@ -104,14 +116,14 @@ def test_it_goes_on_exactly_as_a_simulation_that_was_not_interrupted(
         str(i): (start, end)
         for i, start, end in zip(
             workload.job_id.tolist(),
-            whole.column("start").tolist(),
+            started_ms(whole.state).tolist(),
             whole.column("end").tolist(),
             strict=True,
         )
     }
     offset = round(EPOCH_S * MS_PER_S)
     for row, job_id in enumerate(now.ids):
-        start = ahead.column("start")[row]
+        start = started_ms(ahead.state)[row]
         assert (start - offset if start >= 0 else -1) == expected[job_id][0]
 
 

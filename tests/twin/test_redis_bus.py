@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from hpctwin.errors import ConfigError
-from hpctwin.rms.polling.redis_publisher import FIELD, RedisPublisher, connect_redis
+from hpctwin.rms.polling.redis_stream import FIELD, RedisPublisher, connect_redis
 from hpctwin.rms.records import events as ev
 from hpctwin.twin.following import redis_bus
 from hpctwin.twin.following.bus import Delivery

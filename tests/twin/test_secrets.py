@@ -11,7 +11,7 @@ import pytest
 from hpctwin.cli import main
 from hpctwin.errors import ConfigError, JournalError
 from hpctwin.model.web import without_password
-from hpctwin.rms.polling.redis_publisher import redis_url
+from hpctwin.rms.polling.redis_stream import redis_url
 from hpctwin.twin.journal.journal import Journal
 from hpctwin.twin.settings.config import TwinConfig
 

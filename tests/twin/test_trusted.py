@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hpctwin.errors import ConfigError
-from hpctwin.model.files import trusted
+from hpctwin.model import trusted
 from hpctwin.model.trusted import check_module, check_trusted
 from hpctwin.twin.facility.service import LiveFacility
 from hpctwin.twin.settings.config import TwinConfig

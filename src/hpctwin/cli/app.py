@@ -80,11 +80,11 @@ for name, target, summary in (
     ("mcp", "live.serve:mcp_command", "Serve an assistant read-only tools about the live twin."),
     ("rms", "live.rms:rms_app", "Look at the resource manager; hooks and submit rules."),
     ("demo", "live.demo:demo_command", "Watch the live twin run an emulated cluster."),
-    ("warmup", "warmup:warmup_command", "Compile the engine now, not at first use."),
+    ("warmup", "installation:warmup_command", "Compile the engine now, not at first use."),
     ("man", "manual:man_command", "Print the manual page, for man."),
     (
         "doctor",
-        "live.doctor:doctor_command",
+        "installation:doctor_command",
         "Look at what hpctwin stands on, for bug reports.",
     ),
 ):

@@ -17,6 +17,7 @@ __all__ = ["Commands", "not_inherited", "passed_on"]
 
 MAX_OUTPUT = 256 * 1024 * 1024
 MINUTE_S = 60.0
+_SET_FOLDER = "set `manager.folder` or --commands to the folder that contains it"
 
 
 def not_inherited(*names: str) -> list[str]:
@@ -68,7 +69,9 @@ class Commands:
         """
         output = self._output(name, arguments, subprocess.PIPE, self.timeout_s)
         if len(output) > MAX_OUTPUT:
-            raise UnreachableError(f"{name} wrote {len(output)} bytes, more than is read")
+            raise UnreachableError(
+                f"{name}: its output has {len(output)} bytes; the limit is {MAX_OUTPUT}"
+            )
         return output
 
     def run_into(
@@ -97,10 +100,7 @@ class Commands:
             self._calls.popleft()
         program = f"{self.folder}/{name}" if self.folder else _on_path(name)
         if program is None:
-            says = (
-                "it is not on the path; `manager.folder`, or --commands, is the folder that has it"
-            )
-            raise UnreachableError(f"{name}: no such command: {says}")
+            raise UnreachableError(f"{name}: command not found in PATH; {_SET_FOLDER}")
         try:
             done = subprocess.run(
                 [program, *arguments],
@@ -112,12 +112,11 @@ class Commands:
                 check=False,
             )
         except FileNotFoundError as error:
-            says = "no such command; `manager.folder`, or --commands, is the folder that has it"
-            raise UnreachableError(f"{program}: {says}") from error
+            raise UnreachableError(f"{program}: command not found; {_SET_FOLDER}") from error
         except OSError as error:
             raise UnreachableError(f"{program}: {error.strerror or error}") from error
         except subprocess.TimeoutExpired as error:
-            raise UnreachableError(f"{name} took longer than {timeout_s:g} s") from error
+            raise UnreachableError(f"{name}: no answer within {timeout_s:g} s") from error
         output: bytes = done.stdout or b""
         if done.returncode != 0:
             said = (done.stderr or output).decode(errors="replace").strip()
@@ -125,7 +124,7 @@ class Commands:
                 r"unable to contact|connection refused|timed out|cannot connect", said, re.I
             ):
                 raise UnreachableError(f"{name}: {said.splitlines()[-1]}")
-            last = said.splitlines()[-1] if said else f"{name} ended with {done.returncode}"
+            last = said.splitlines()[-1] if said else f"{name}: exit code {done.returncode}"
             raise CommandError(last, said)
         return output
 

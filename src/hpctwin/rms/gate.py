@@ -263,7 +263,7 @@ class CommandGate(ABC):
                 return Outcome("unknown", str(error)), ""
         job_id = said.decode(errors="replace").strip().partition(";")[0]
         if not self.id.fullmatch(job_id):
-            says = f"{self.submitter} said {job_id[:80]!r}, not a job number"
+            says = f"{self.submitter} printed {job_id[:80]!r}, expected a job number"
             return Outcome("unknown", says), ""
         self.changed()
         return Outcome("done"), job_id

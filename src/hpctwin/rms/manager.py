@@ -271,11 +271,11 @@ class PlainManager:
 
     def start(self, job_id: str) -> Outcome:
         """Refuse the start."""
-        return self._no("way to start a job by force")
+        return self._no("method to start a job directly")
 
     def set_priority(self, job_id: str, priority: float) -> Outcome:
         """Refuse the change."""
-        return self._no("priorities that can be set")
+        return self._no("method to set a job's priority")
 
     def heartbeat(self, seq: int, *, starts_at_once: bool = False) -> None:
         """Do nothing: no submit rule reads it."""

@@ -57,9 +57,7 @@ def _own(name: str) -> type[ManagerSettings]:
     where, _, attribute = name.rpartition(":")
     found = named_in(load_module(where), attribute, where)
     if not (isinstance(found, type) and issubclass(found, ManagerSettings)):
-        raise ConfigError(
-            f"{name}: expected a class of settings, made from hpctwin.rms.settings.ManagerSettings"
-        )
+        raise ConfigError(f"{name}: expected a subclass of hpctwin.rms.settings.ManagerSettings")
     return found
 
 

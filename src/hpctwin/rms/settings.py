@@ -88,11 +88,11 @@ def look(manager: ResourceManager, result: Probe) -> None:
     result.add(
         "reading the state",
         True,
-        f"{len(snapshot.nodes)} nodes, {running} jobs running, {len(snapshot.jobs) - running} waiting; "
+        f"{len(snapshot.nodes)} nodes, {running} jobs running, {len(snapshot.jobs) - running} pending; "
         f"partitions: {partitions}",
     )
     for note in manager.report().notes[:20]:
-        result.add("not modelled", False, note)
+        result.add("not modeled", False, note)
 
 
 def tried(ask: Callable[[], T], result: Probe, what: str) -> T | None:
@@ -130,7 +130,7 @@ class ManagerSettings(Settings):
             UnreachableError: The manager does not answer.
             ConfigError: The class does not define how to open it.
         """
-        raise ConfigError(f"manager.kind {self.kind}: {type(self).__name__} has no method open")
+        raise ConfigError(f"manager.kind {self.kind!r}: {type(self).__name__} has no method open")
 
     def gate(
         self,
@@ -150,7 +150,7 @@ class ManagerSettings(Settings):
         Raises:
             ConfigError: This kind accepts no such jobs.
         """
-        raise ConfigError(f"jobs cannot be placed into a resource manager of kind {self.kind}")
+        raise ConfigError(f"manager.kind {self.kind!r}: this kind accepts no forwarded jobs")
 
     @classmethod
     def probe(cls, folder: str = "", conf: Path | None = None) -> Probe | None:
@@ -178,7 +178,7 @@ class ManagerSettings(Settings):
         settings alone.
         """
         hints = [
-            f"{', '.join(found)} is not used: name it as manager.{field}"
+            f"{', '.join(found)} is ignored; set manager.{field} instead"
             for field, names in self.environment().items()
             if (found := not_inherited(*names))
         ]
@@ -213,7 +213,7 @@ class NewsSettings(Settings):
     @model_validator(mode="after")
     def _one_source(self) -> Self:
         if (self.spool is None) == (self.url is None):
-            raise ValueError("give either spool (a file here) or url (of Redis)")
+            raise ValueError("give either spool (a local file) or url (Redis)")
         return self
 
 

@@ -7,7 +7,8 @@ from hpctwin.errors import ConfigError
 from hpctwin.model import Cluster, Workload
 from hpctwin.policies import Policy
 from hpctwin.policies.backfills import OUTSIDE
-from hpctwin.simulation.refusals.refusal import Refusal, not_interrupted, refuse
+from hpctwin.simulation.lowering.preemption import is_interrupted
+from hpctwin.simulation.refusals.refusal import Refusal, refuse
 
 __all__ = ["check_sized"]
 
@@ -83,7 +84,12 @@ def check_sized(cluster: Cluster, policy: Policy, workload: Workload) -> None:
     Raises:
         ConfigError: They cannot.
     """
-    not_interrupted(cluster, workload, "the sizes of jobs cannot be decided")
+    if is_interrupted(workload, cluster):
+        raise ConfigError(
+            f"cluster {cluster.name!r}: a sizing suspends jobs by itself, so the sizes of jobs cannot be "
+            "decided where jobs preempt others or go on from checkpoints; leave preemption and "
+            "checkpoints out"
+        )
     if workload.shares_nodes:
         raise ConfigError(
             f"workload {workload.name!r}: its jobs ask for tasks, and a sizing needs jobs on whole nodes"

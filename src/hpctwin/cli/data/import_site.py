@@ -275,7 +275,7 @@ def _without_nodes(content: dict[str, Any]) -> dict[str, Any]:
 def _write_report(made: Imported, checked: Checked | None, path: Path) -> None:
     from hpctwin.formats.accounting.workload import workload_of
     from hpctwin.report.pages.html import write_site_report
-    from hpctwin.rms.site.cluster import NO_BEARING, NOT_MODELLED, TAKEN
+    from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED
 
     def rows(became: str) -> list[tuple[str, str, str, str]]:
         return [(s.name, s.value, s.why, s.where) for s in made.site.settings if s.became == became]
@@ -298,12 +298,12 @@ def _write_report(made: Imported, checked: Checked | None, path: Path) -> None:
         ],
         tables={
             **({} if checked is None else fidelity_tables(checked)),
-            "Not taken over": (head, rows(NOT_MODELLED)),
-            "Taken over": (("setting", "value", "became", "where"), rows(TAKEN)),
+            "Not taken over": (head, rows(NOT_MODELED)),
+            "Taken over": (("setting", "value", "became", "where"), rows(IMPORTED)),
             "Accounting: left out": (("what", "how often"), list(out.items())),
             "Accounting: read and changed": (("what", "how often"), list(other.items())),
             "Lines that could not be read": (("line",), [(line,) for line in made.tally.skipped[:100]]),
-            "Without a bearing on when and where jobs start": (head, rows(NO_BEARING)),
+            "Without a bearing on when and where jobs start": (head, rows(NO_EFFECT)),
             "Files": (
                 ("file", "taken for"),
                 [(k, v or "not read: it is none that is known") for k, v in made.files.items()],
@@ -322,7 +322,7 @@ def _counts(made: Imported) -> tuple[dict[str, int], dict[str, int]]:
 def _told(made: Imported, checked: Checked | None, out: Path) -> dict[str, Any]:
     from dataclasses import asdict
 
-    from hpctwin.rms.site.cluster import NO_BEARING, NOT_MODELLED, TAKEN
+    from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED
 
     left_out, other = _counts(made)
     settings = made.site.settings
@@ -338,9 +338,9 @@ def _told(made: Imported, checked: Checked | None, out: Path) -> dict[str, Any]:
         "read": {"files": {k: v for k, v in made.files.items() if v}, **other},
         "left_out": {"files": [k for k, v in made.files.items() if not v], **left_out},
         "settings": {
-            "taken_over": sum(s.became == TAKEN for s in settings),
-            "not_modelled": [asdict(s) for s in settings if s.became == NOT_MODELLED],
-            "no_bearing": sum(s.became == NO_BEARING for s in settings),
+            "taken_over": sum(s.became == IMPORTED for s in settings),
+            "not_modelled": [asdict(s) for s in settings if s.became == NOT_MODELED],
+            "no_bearing": sum(s.became == NO_EFFECT for s in settings),
         },
         "notes": list(dict.fromkeys([*made.site.notes, *made.tally.remarks])),
         "missing": made.missing,

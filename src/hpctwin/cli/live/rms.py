@@ -80,8 +80,8 @@ def ship(
         place: File for the position up to which the spool was sent, suffix .place; default next to
             the spool.
     """
-    from hpctwin.rms.polling.redis_lines import ship as send
-    from hpctwin.rms.polling.redis_publisher import redis_url
+    from hpctwin.rms.polling.redis_stream import redis_url
+    from hpctwin.rms.polling.redis_stream import ship as send
     from hpctwin.rms.polling.spool import Spool
 
     address = redis_url(url, url_file)

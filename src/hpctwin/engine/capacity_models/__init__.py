@@ -100,6 +100,14 @@ class Capacity(Protocol):
         """Return job ``i`` in the order of `keep_order`; call it for 0, 1, 2 and so on."""
 
     @staticmethod
+    def list_preemptors(sim: Arrays) -> int:
+        """Put pending jobs that may preempt others into ``sim.later``, in order; return how many."""
+
+    @staticmethod
+    def sort_by_level(size: int, sim: Arrays) -> None:
+        """Sort jobs of ``sim.later``: those come first that may preempt the others."""
+
+    @staticmethod
     def list_startable(sim: Arrays) -> int:
         """Put jobs that may start now into ``sim.later``, in order; return how many."""
 

@@ -11,6 +11,9 @@ from hpctwin.engine.capacity_models.shared_nodes import (
     begin_pass,
     earliest_start,
     fits,
+    free_held,
+    give_back_held,
+    hold,
     is_skipped,
     is_too_large,
     may_fit,
@@ -18,6 +21,7 @@ from hpctwin.engine.capacity_models.shared_nodes import (
     reserve,
     reserve_rounded,
     shortage,
+    take_held,
 )
 from hpctwin.engine.compile.jit import jit
 from hpctwin.engine.preempting.eviction import resume
@@ -28,22 +32,37 @@ from hpctwin.engine.queue.preemptor_order import (
     is_sorted,
     job_at,
     job_left,
+    list_preemptors,
     may_preempt,
     order_jobs,
     preemptor_waits,
+    sort_by_level,
 )
+from hpctwin.engine.shared.job_starts import free_unheld
+from hpctwin.engine.shared.job_starts import put_held as load_held
+from hpctwin.engine.shared.node_reservations import forget_links
 from hpctwin.engine.shared.suspended_jobs import WAKE_SHARED as WAKE
 from hpctwin.engine.state.layout import Arrays
 
 __all__ = [
     "FITS_LATER", "GAVE_BACK", "WAKE", "alignment", "any_may_start", "awaits_nodes", "begin_cycle",
-    "begin_pass", "block", "earliest_start", "fits", "is_skipped", "is_sorted", "is_too_large", "job_at",
-    "job_left", "keep_order", "kept_job", "list_startable", "may_fit", "may_preempt", "next_candidate",
-    "order_jobs", "reserve", "reserve_rounded", "shortage", "start", "start_fitting", "start_or_preempt",
+    "begin_pass", "begin_with_held", "block", "earliest_start", "fits", "free_held", "give_back_held",
+    "hold", "is_skipped", "is_sorted", "is_too_large", "job_at", "job_left", "keep_order", "kept_job",
+    "list_preemptors", "list_startable", "load_held", "may_fit", "may_preempt", "next_candidate",
+    "order_jobs", "reserve", "reserve_rounded", "shortage", "sort_by_level", "start", "start_fitting",
+    "start_held", "start_or_preempt", "take_held",
 ]  # fmt: skip
 
 keep_order, kept_job = order_jobs, job_at
 list_startable = order_jobs
+
+
+@jit
+def begin_with_held(sim: Arrays) -> None:
+    """Begin a pass in which held reservations are to be loaded; drop all others."""
+    shared_nodes.begin_with_held(sim)
+    forget_links(sim)
+    free_unheld(sim)
 
 
 @jit
@@ -66,6 +85,13 @@ def start(j: int, sim: Arrays) -> bool:
         return False
     start_fitting(j, sim)
     return True
+
+
+@jit
+def start_held(j: int, sim: Arrays) -> None:
+    """Start a job whose held reservation begins now, from its last checkpoint."""
+    shared_nodes.start_held(j, sim)
+    resume(j, sim)
 
 
 @jit

@@ -13,34 +13,42 @@ from hpctwin.engine.capacity_models import whole_nodes
 from hpctwin.engine.capacity_models.whole_nodes import (
     alignment,
     earliest_start,
+    free_held,
+    give_back_held,
+    hold,
     is_skipped,
     is_too_large,
+    load_held,
     may_fit,
     next_candidate,
     reserve,
     reserve_rounded,
     shortage,
+    take_held,
 )
 from hpctwin.engine.compile.jit import jit
 from hpctwin.engine.jobs.suspended_jobs import WAKE
 from hpctwin.engine.preempting import eviction
-from hpctwin.engine.preempting.eviction import starts_or_preempts
+from hpctwin.engine.preempting.eviction import resume, starts_or_preempts
 from hpctwin.engine.queue.preemptor_order import (
     awaits_nodes,
     is_sorted,
     job_at,
     job_left,
+    list_preemptors,
     may_preempt,
     order_jobs,
     preemptor_waits,
+    sort_by_level,
 )
 from hpctwin.engine.state.layout import Arrays
 
 __all__ = [
-    "WAKE", "alignment", "any_may_start", "awaits_nodes", "begin_cycle", "begin_pass", "block",
-    "earliest_start", "fits", "is_skipped", "is_sorted", "is_too_large", "job_at", "job_left",
-    "keep_order", "kept_job", "list_startable", "may_fit", "may_preempt", "next_candidate", "order_jobs",
-    "reserve", "reserve_rounded", "shortage", "start", "start_fitting", "start_or_preempt",
+    "WAKE", "alignment", "any_may_start", "awaits_nodes", "begin_cycle", "begin_pass", "begin_with_held",
+    "block", "earliest_start", "fits", "free_held", "give_back_held", "hold", "is_skipped", "is_sorted",
+    "is_too_large", "job_at", "job_left", "keep_order", "kept_job", "list_preemptors", "list_startable",
+    "load_held", "may_fit", "may_preempt", "next_candidate", "order_jobs", "reserve", "reserve_rounded",
+    "shortage", "sort_by_level", "start", "start_fitting", "start_held", "start_or_preempt", "take_held",
 ]  # fmt: skip
 
 start_fitting = eviction.start
@@ -55,7 +63,7 @@ def begin_cycle(sim: Arrays) -> None:
     plan_build(sim)
 
 
-begin_pass = begin_cycle
+begin_pass = begin_with_held = begin_cycle
 
 
 @jit
@@ -78,6 +86,13 @@ def start(j: int, sim: Arrays) -> bool:
         return False
     start_fitting(j, sim)
     return True
+
+
+@jit
+def start_held(j: int, sim: Arrays) -> None:
+    """Start a job whose held reservation begins now, from its last checkpoint."""
+    whole_nodes.start_held(j, sim)
+    resume(j, sim)
 
 
 @jit

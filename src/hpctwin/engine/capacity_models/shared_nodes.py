@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 from hpctwin.engine.capacity.blocked_pools import block, block_nothing
+from hpctwin.engine.capacity_models.whole_nodes import (
+    awaits_nodes,
+    list_preemptors,
+    may_preempt,
+    sort_by_level,
+)
 from hpctwin.engine.compile.jit import jit
 from hpctwin.engine.queue.order import (
     is_sorted,
@@ -39,9 +45,9 @@ __all__ = [
     "GAVE_BACK", "alignment", "any_may_start", "awaits_nodes", "begin_cycle", "begin_pass",
     "begin_with_held", "block", "earliest_start", "fits", "free_held", "give_back_held", "hold",
     "is_skipped", "is_sorted", "is_too_large", "job_at", "job_left", "keep_order", "kept_job",
-    "list_startable", "load_held", "may_fit", "may_preempt", "next_candidate", "order_jobs", "reserve",
-    "reserve_rounded", "shortage", "start", "start_fitting", "start_held", "start_or_preempt",
-    "take_held",
+    "list_preemptors", "list_startable", "load_held", "may_fit", "may_preempt", "next_candidate",
+    "order_jobs", "reserve", "reserve_rounded", "shortage", "sort_by_level", "start", "start_fitting",
+    "start_held", "start_or_preempt", "take_held",
 ]  # fmt: skip
 
 any_may_start, start_fitting = any_may_fit, start_chosen
@@ -110,15 +116,6 @@ def start(j: int, sim: Arrays) -> bool:
 
 
 start_or_preempt = start
-
-
-@jit
-def may_preempt(j: int, sim: Arrays) -> bool:
-    """Return False: no job is preempted."""
-    return False
-
-
-awaits_nodes = may_preempt
 
 
 @jit

@@ -42,9 +42,9 @@ from hpctwin.engine.state.layout import LINED, NEVER, RETURN, TAKE, ZERO, Arrays
 __all__ = [
     "alignment", "any_may_start", "awaits_nodes", "begin_cycle", "begin_pass", "begin_with_held",
     "block", "earliest_start", "fits", "free_held", "give_back_held", "hold", "is_skipped", "is_sorted",
-    "is_too_large", "job_at", "job_left", "keep_order", "kept_job", "list_startable", "load_held",
-    "may_fit", "may_preempt", "next_candidate", "order_jobs", "reserve", "reserve_rounded", "shortage",
-    "start", "start_fitting", "start_held", "start_or_preempt", "take_held",
+    "is_too_large", "job_at", "job_left", "keep_order", "kept_job", "list_preemptors", "list_startable",
+    "load_held", "may_fit", "may_preempt", "next_candidate", "order_jobs", "reserve", "reserve_rounded",
+    "shortage", "sort_by_level", "start", "start_fitting", "start_held", "start_or_preempt", "take_held",
 ]  # fmt: skip
 
 any_may_start, is_too_large = may_start, asks_too_much
@@ -206,6 +206,17 @@ awaits_nodes = may_preempt
 
 
 @jit
+def list_preemptors(sim: Arrays) -> int:
+    """Return 0: no job may preempt others."""
+    return ZERO
+
+
+@jit
+def sort_by_level(size: int, sim: Arrays) -> None:
+    """Do nothing: all jobs are of one level."""
+
+
+@jit
 def earliest_start(j: int, not_before: int, sim: Arrays) -> int:
     """Return the earliest time, not before another, from which a job fits."""
     need_plan(sim)
@@ -297,7 +308,7 @@ def load_held(sim: Arrays) -> bool:
 def hold(j: int, sim: Arrays) -> None:
     """Reserve the earliest nodes for a job, and keep the reservation."""
     held(sim.kept)[j].start = reserve(j, ZERO, sim)
-    if sim.rules.pools > 1:
+    if len(sim.taken) > 0:
         for p in range(sim.rules.pools):
             sim.taken[j, p] = sim.take[p]
 

@@ -31,7 +31,7 @@ __all__ = [
 
 AWAKE_STATES = COMPUTING + 1
 _OF_LIMITS = ("bounds", "charge")
-_BY_JOB = ("job", "fact", "asks", *_OF_LIMITS)
+_BY_JOB = ("job", "fact", "asks", "claim", *_OF_LIMITS)
 
 IntArray = npt.NDArray[np.int64]
 
@@ -143,7 +143,9 @@ def forecast_arrays(
     """
     known = {name: sim[name] for name in KNOWN}
     limited = len(known["ceiling"]) > 0
+    preempts = len(known["claim"]) > 0
     told = ("job", "fact", "asks", *(_OF_LIMITS if limited else ()))
+    told += ("claim",) if preempts else ()
     if spare:
         for name in told:
             more = np.zeros((spare, *known[name].shape[1:]), LAYOUT[name][0])
@@ -156,13 +158,19 @@ def forecast_arrays(
             known["pool"][name] = column
     states = sim["spent"].shape[1]
     ahead = new_sim(
-        known, found, power, depths=(states - AWAKE_STATES) // DEPTH_STATES if states else 0
+        known,
+        found,
+        power,
+        depths=(states - AWAKE_STATES) // DEPTH_STATES if states else 0,
+        waits=preempts,
     )
     ahead.own("by_submit", *(told if spare else ("job",)))
     nodes = len(ahead["node"])
-    running = ahead.jobs if len(ahead["share"]) else nodes
+    running = ahead.jobs if preempts or len(ahead["share"]) else nodes
+    # Jobs that start may be preempted in the same pass.
+    lost = 2 * running if preempts else running
     ahead.reshape(
-        lost=np.zeros(running, LAYOUT["lost"][0]), segment=np.zeros(2 * nodes, LAYOUT["segment"][0])
+        lost=np.zeros(lost, LAYOUT["lost"][0]), segment=np.zeros(2 * nodes, LAYOUT["segment"][0])
     )
     return ahead
 
@@ -183,6 +191,8 @@ def more_ahead(sim: Sim, ahead: Sim, coming: IntArray) -> None:
         there = np.concatenate([sim.running["job"], *waiting])
         kind = np.concatenate([sim["job"]["kind"][there], ahead["job"]["kind"][coming]])
         parts = int(sim["shape"]["parts"][kind].sum())
+        if len(sim["cut"]):
+            parts = 2 * len(kind) * int(sim["sharing"]["widest"][0])
         promises = max(
             int(sim["sharing"]["promises"][0]), min(parts, int(sim["rules"]["promises"][0]))
         )

@@ -26,7 +26,6 @@ from hpctwin.engine.placement.node_selection import PLACING
 from hpctwin.engine.placement.ranking import PLACE_BY_SCORE
 from hpctwin.engine.power import policy_hooks
 from hpctwin.engine.powers import POWER_PASSES, PowerPass
-from hpctwin.engine.preempting import PREEMPTING_PASSES
 from hpctwin.engine.shared.placements import SHARED_PLACEMENTS
 from hpctwin.engine.state.sim import single
 
@@ -157,9 +156,9 @@ def all_kernels() -> list[Kernel]:
         if one.works_on(SHARED_NODES):
             for place, power in product(places, powers):
                 found += kernels_of(one.on(SHARED_NODES), power, place)
-    for one in map(PASSES.find, PREEMPTING_PASSES):
-        found += kernels_of(one.on(PREEMPTING_WHOLE), None)
-        found += kernels_of(one.on(PREEMPTING_SHARED), None, places[0])
+        if one.works_on(PREEMPTING_WHOLE):
+            found += kernels_of(one.on(PREEMPTING_WHOLE), None)
+            found += kernels_of(one.on(PREEMPTING_SHARED), None, places[0])
     for module in (
         delays,
         features,

@@ -12,13 +12,14 @@ from typing import Any
 from numba import int64, types
 
 from hpctwin.engine.compile.jit import Kernel, jit
-from hpctwin.engine.compile.numba_types import copy_row, copy_table, go_on, sim_at
+from hpctwin.engine.compile.numba_types import copy_row, copy_table, go_on, sim_at, view
 from hpctwin.engine.containers.heap import heap_push
 from hpctwin.engine.jobs.transitions import has_ended
-from hpctwin.engine.loop.event_loop import records_have_room
 from hpctwin.engine.queue.limits import count_submitted
 from hpctwin.engine.queue.order import enqueue, leave
+from hpctwin.engine.queue.pushdown_lists import Push, copy_lists
 from hpctwin.engine.state.layout import (
+    COMPLETED,
     DONE,
     MINUS_ONE,
     NEED_ROOM,
@@ -36,6 +37,8 @@ __all__ = ["arrive", "enter", "look_ahead", "withdraw"]
 
 _MINUTE = 60_000
 
+lists = view(Push)
+
 
 @jit
 def copy_job(j: int, sim: Arrays, fork: Arrays) -> None:
@@ -45,6 +48,24 @@ def copy_job(j: int, sim: Arrays, fork: Arrays) -> None:
         copy_row(fork.taken, sim.taken, j)
     if len(sim.kept) > 0:
         copy_row(fork.kept, sim.kept, j)
+    if len(sim.cut) > 0:
+        copy_row(fork.cut, sim.cut, j)
+
+
+@jit
+def forget_preemption(j: int, sim: Arrays) -> None:
+    """Reset what is recorded of the preemption of a job, and for it."""
+    cut = sim.cut[j]
+    cut.times = cut.lost = cut.done = 0
+    cut.leaves = cut.tried = cut.waits = 0
+    cut.suspended = cut.covered = cut.ran = cut.left = 0
+    cut.paused = cut.since = cut.until = 0
+
+
+@jit
+def keeps_lists(sim: Arrays) -> bool:
+    """Return whether the pass keeps pending jobs in lists, as pushdown does."""
+    return len(sim.kept) > len(sim.state)
 
 
 @jit
@@ -61,8 +82,11 @@ def forget_job(j: int, sim: Arrays) -> None:
     state.dead = 0
     state.open = 0
     state.requeues = 0
-    for column in range(sim.kept.width if len(sim.kept) > 0 else 0):
-        sim.kept[j, column] = -1
+    if len(sim.kept) > 0 and not keeps_lists(sim):
+        for column in range(sim.kept.width):
+            sim.kept[j, column] = -1
+    if len(sim.cut) > 0:
+        forget_preemption(j, sim)
 
 
 @jit
@@ -153,6 +177,11 @@ def copy_live(sim: Arrays, fork: Arrays) -> None:
         if sim.run[i].job >= 0:
             copy_job(sim.run[i].job, sim, fork)
         copy_row(fork.run, sim.run, i)
+    if keeps_lists(sim):
+        copy_lists(lists(sim.kept), lists(fork.kept))
+    for i in range(sim.clock.releases):
+        copy_row(fork.releases, sim.releases, i)
+        copy_job(sim.releases[i].job, sim, fork)
     for i in range(sim.clock.ends):
         copy_row(fork.ends, sim.ends, i)
     copy_table(fork.stock, sim.stock)
@@ -162,6 +191,7 @@ def copy_live(sim: Arrays, fork: Arrays) -> None:
     copy_table(fork.rank, sim.rank)
     copy_table(fork.usage, sim.usage)
     copy_table(fork.node, sim.node)
+    copy_table(fork.beneath, sim.beneath)
     copy_table(fork.power_kept, sim.power_kept)
     for i in range(sim.clock.switching):
         copy_row(fork.switching, sim.switching, i)
@@ -182,12 +212,17 @@ def expected_end(j: int, sim: Arrays) -> int:
     """Return when a running job ends by what is known, ms.
 
     That is its runtime; if that has passed, its walltime; if that has passed too, one minute from
-    now.
+    now. A suspended job counts as if it resumed now.
     """
     now = sim.clock.now
     job = sim.job[j]
     start = sim.state[j].start
-    end = start + min(job.runtime, job.limit)
+    length = job.runtime
+    if len(sim.cut) > 0:
+        length -= sim.cut[j].done
+        if sim.cut[j].suspended == 1:
+            start = now - sim.cut[j].ran
+    end = start + min(length, job.limit)
     if end <= now:
         end = start + job.limit
     if end <= now:
@@ -205,8 +240,26 @@ def forget_ends(sim: Arrays) -> None:
             continue
         if not has_ended(j, sim):
             sim.state[j].end = expected_end(j, sim)
+        if len(sim.cut) > 0:
+            if sim.cut[j].suspended == 1:
+                sim.cut[j].left = sim.state[j].end - sim.clock.now
+                continue
+            end_with_grace(j, sim)
         n = heap_push(sim.ends, n, sim.state[j].end + sim.rules.cleanup, j)
     sim.clock.ends = n
+
+
+@jit
+def end_with_grace(j: int, sim: Arrays) -> None:
+    """Let a preempted job leave when its grace ends, unless it is expected to end before."""
+    leaves = sim.cut[j].leaves
+    if leaves == 0:
+        return
+    state = sim.state[j]
+    state.outcome = COMPLETED
+    if state.end > leaves:
+        state.end = leaves
+        state.outcome = sim.yields[sim.claim[j].standing].mode
 
 
 @jit
@@ -290,13 +343,15 @@ def _look_ahead(
             code = go_on(advance, fork, latest, -1)
             if code == DONE or code == REACHED:
                 break
-            if code == NEED_ROOM and not records_have_room(fork):
+            if code == NEED_ROOM and fork.clock.lost + fork.clock.segments > 0:
                 fork.clock.lost = 0
                 fork.clock.segments = 0
             elif code != STEPPED:
                 return -code
         if RUNNING <= fork.state[j].phase < UNSUBMITTED:
             found[0, i] = fork.state[j].start
+            if len(fork.beneath) > 0:
+                found[0, i] -= fork.cut[j].paused
             found[1, i] = fork.state[j].end
     return DONE
 

@@ -46,6 +46,8 @@ class Pass:
         more_rows: Number of rows of ``kept`` after those of the jobs.
         begin: ``(own, kept, state, queue)`` sets the initial state. Rows of jobs are those of the
             state's table; the queue holds the pending jobs.
+        move: ``(before, sim, place)`` moves ``own`` and ``kept`` to a simulation with other jobs, if
+            they contain rows of jobs. ``place`` is the new row of each row, -1 if its job is gone.
         entered: ``(j, sim) -> None``: a job enters the queue.
         left: ``(j, sim) -> None``: a job leaves the queue without having started.
         reserved: ``(sim) -> None``; for reservations that outlive the pass: takes them out of the
@@ -59,7 +61,6 @@ class Pass:
         reservations: ``(numbers, partitions) -> jobs``: the maximum number of jobs with
             reservations, given the settings. None for any number.
         by_node: Whether it makes rounded reservations, which may be of particular nodes.
-        unrolled: Whether its loops are unrolled on whole nodes; on shared nodes they always are.
         model: Capacity model it runs with.
     """
 
@@ -69,6 +70,7 @@ class Pass:
     kept: type | None = None
     more_rows: int = 0
     begin: Callable[[Any, Any, Any, Any], None] | None = None
+    move: Callable[[Any, Any, Any], None] | None = None
     entered: Callable[[int, Any], None] | None = None
     left: Callable[[int, Any], None] | None = None
     reserved: Callable[[Any], None] | None = None
@@ -78,7 +80,6 @@ class Pass:
     keeps: str = "the backfill does not let it start"
     reservations: Callable[[Mapping[str, int], int], int] | None = None
     by_node: bool = False
-    unrolled: bool = True
     model: CapacityModel = WHOLE_NODES
 
     def works_on(self, model: CapacityModel) -> bool:
@@ -94,11 +95,14 @@ class Pass:
         return int(NEVER) if self.reservations is None else self.reservations(numbers, partitions)
 
     def kernel(self, name: str) -> Kernel | None:
-        """Return the kernel of one of its functions, such as ``run``; None if it has none."""
+        """Return the kernel of one of its functions, such as ``run``; None if it has none.
+
+        Loops of a pass on whole nodes are not unrolled: it would be no faster.
+        """
         function = getattr(self, name)
         if function is None:
             return None
-        unrolled = self.unrolled or self.model.shared or name != "run"
+        unrolled = self.model.shared or name != "run"
         bound = bind(getattr(function, "py_func", function), self.model)
         return _kernel(bound, name in ("entered", "left"), unrolled)
 

@@ -78,7 +78,8 @@ def pass_admitted(sim: Arrays) -> None:
         j = capacity.job_at(i, size, sim)
         if capacity.is_skipped(j, sim):
             continue
-        if not (capacity.may_fit(j, sim) and capacity.start(j, sim)):
+        tries = capacity.may_fit(j, sim) or capacity.may_preempt(j, sim)
+        if not (tries and capacity.start_or_preempt(j, sim)):
             admit(j, i + 1, size, sim)
             break
     own.admitted = -1

@@ -20,7 +20,7 @@ from hpctwin.engine.compile.jit import jit
 from hpctwin.engine.jobs.transitions import start_job
 from hpctwin.engine.passes import Pass, capacity
 from hpctwin.engine.queue.order import order_candidates, pop_order, reckon_fairshare
-from hpctwin.engine.state.layout import ALL_RESERVE, ZERO, Arrays
+from hpctwin.engine.state.layout import ALL_RESERVE, WAITING, ZERO, Arrays
 
 __all__ = ["PASS"]
 
@@ -154,18 +154,49 @@ def pass_standing(sim: Arrays) -> None:
         forget_holes(sim)
 
 
+@jit
+def reserve_for_pass(j: int, sim: Arrays) -> None:
+    """Reserve the earliest nodes for a job, in this pass only."""
+    sim.clock.timer = min(sim.clock.timer, capacity.reserve(j, ZERO, sim))
+
+
+@jit
+def start_preemptors(preemptors: int, sim: Arrays) -> None:
+    """Start jobs of ``sim.later`` that may preempt others, as if no other job waited."""
+    for i in range(preemptors):
+        j = sim.later[i]
+        if not capacity.is_skipped(j, sim) and not capacity.start_or_preempt(j, sim):
+            reserve_for_pass(j, sim)
+
+
+@jit
+def plan_again(preemptors: int, sim: Arrays) -> None:
+    """Drop all reservations; those of jobs of ``sim.later`` are made again."""
+    give_all_up(sim)
+    capacity.begin_pass(sim)
+    for i in range(preemptors):
+        j = sim.later[i]
+        if sim.state[j].phase == WAITING and not capacity.is_skipped(j, sim):
+            reserve_for_pass(j, sim)
+
+
 def pass_conservative(sim: Arrays) -> None:
-    """Give each job the earliest nodes that disturb no reservation of another job."""
+    """Give each job the earliest nodes that disturb no reservation of another job.
+
+    Jobs that may preempt others come first, and reserve again in each pass.
+    """
+    stand = reservations_stand(sim)
     capacity.begin_with_held(sim)
-    if not (reservations_stand(sim) and capacity.load_held(sim)):
-        give_all_up(sim)
-        capacity.begin_pass(sim)
-    compress = sim.clock.came_back == 1
+    preemptors = capacity.list_preemptors(sim)
+    start_preemptors(preemptors, sim)
+    if not (stand and capacity.load_held(sim)):
+        plan_again(preemptors, sim)
+    compress = sim.clock.came_back == 1 or preemptors > 0
     sim.clock.came_back = 0
     size = capacity.order_jobs(sim)
     for i in range(size):
         j = capacity.job_at(i, size, sim)
-        if not keep_or_reserve(j, compress, sim):
+        if capacity.may_preempt(j, sim) or not keep_or_reserve(j, compress, sim):
             continue
         start = held(sim.kept)[j].start
         if start == sim.clock.now:

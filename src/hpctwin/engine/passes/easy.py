@@ -158,5 +158,4 @@ PASS = Pass(
     others=HEAD_IS_PROTECTED,
     keeps="it would delay the reservation of a job before it",
     reservations=lambda numbers, partitions: numbers["reservations"] * partitions,
-    unrolled=False,
 )

@@ -69,6 +69,20 @@ def longest_waiting(sim: Arrays) -> int:
 
 
 @jit
+def start_preemptors(sim: Arrays) -> None:
+    """Start jobs that may preempt others, in order.
+
+    Nodes are reserved for a job that waits for jobs it preempted.
+    """
+    for i in range(capacity.list_preemptors(sim)):
+        j = sim.later[i]
+        if capacity.is_skipped(j, sim) or capacity.start_or_preempt(j, sim):
+            continue
+        if capacity.awaits_nodes(j, sim):
+            capacity.reserve(j, ZERO, sim)
+
+
+@jit
 def protect(sim: Arrays) -> int:
     """Start jobs whose patience is over, in order of their eligible times.
 
@@ -81,19 +95,20 @@ def protect(sim: Arrays) -> int:
         j = longest_waiting(sim)
         if j < 0:
             return -1
+        if capacity.awaits_nodes(j, sim):
+            return j  # it has a reservation
         if not (capacity.may_fit(j, sim) and capacity.start(j, sim)):
             capacity.reserve(j, ZERO, sim)
             return j
 
 
 @jit
-def candidates(protected: int, sim: Arrays) -> int:
+def candidates(protected: int, size: int, sim: Arrays) -> int:
     """List the fitting jobs of the first ``depth`` in ``sim.later``; return how many.
 
     ``sim.stack`` gets the number of jobs in order before each.
     """
     found = ZERO
-    size = capacity.order_jobs(sim)
     for i in range(min(size, settings(sim.numbers)[0].depth)):
         j = capacity.job_at(i, size, sim)
         if sim.state[j].phase != WAITING or j == protected:
@@ -106,9 +121,8 @@ def candidates(protected: int, sim: Arrays) -> int:
 
 
 @jit
-def take_best(found: int, sim: Arrays) -> int:
+def take_best(found: int, size: int, sim: Arrays) -> int:
     """Start the candidate of the largest value; return how many candidates are left."""
-    n = sim.clock.queued
     best = -1
     most = -1.0
     kept = ZERO
@@ -119,7 +133,7 @@ def take_best(found: int, sim: Arrays) -> int:
             continue
         sim.later[kept] = j
         sim.stack[kept] = sim.stack[i]
-        value = (1.0 - 0.5 * sim.stack[i] / n) * aligned / sim.job[j].expected
+        value = (1.0 - 0.5 * sim.stack[i] / size) * aligned / sim.job[j].expected
         if value > most:
             most = value
             best = kept
@@ -140,10 +154,12 @@ def pass_pack(sim: Arrays) -> None:
     capacity.begin_pass(sim)
     if not capacity.any_may_start(sim):
         return
+    start_preemptors(sim)
     protected = protect(sim)
-    found = candidates(protected, sim)
+    size = capacity.order_jobs(sim)
+    found = candidates(protected, size, sim)
     while found > 0:
-        found = take_best(found, sim)
+        found = take_best(found, size, sim)
 
 
 def begin(own: Any, kept: Any, state: Any, queue: Any) -> None:
@@ -153,7 +169,6 @@ def begin(own: Any, kept: Any, state: Any, queue: Any) -> None:
 
 PASS = Pass(
     pass_pack,
-    unrolled=False,
     numbers=Numbers,
     own=Own,
     begin=begin,

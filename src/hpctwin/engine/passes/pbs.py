@@ -1,7 +1,7 @@
 """OpenPBS's scheduler: cycles through the queues; the top jobs get reservations.
 
 Top jobs are the first jobs that cannot run. Names and defaults are those of sched_config and of the
-server's attributes; the rules are in docs/engine.md.
+server's attributes; the rules are in docs/reference/rules/backfills.md.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hpctwin.engine.passes import Pass, capacity
 from hpctwin.engine.queue.eligibility import at_any_limit
 from hpctwin.engine.queue.limits import hold
 from hpctwin.engine.queue.order import order_queue, pop_order, reckon_fairshare
-from hpctwin.engine.state.layout import NEVER, RETURN, TAKE, ZERO, Arrays
+from hpctwin.engine.state.layout import NEVER, RETURN, TAKE, WAITING, ZERO, Arrays
 from hpctwin.engine.state.records import Int, Step, YesNo
 
 __all__ = ["PASS", "Numbers"]
@@ -116,8 +116,10 @@ def in_turn(sim: Arrays) -> int:
             sim.later[size] = sim.queue[size]
             size += 1
     numbers = settings(sim.numbers)[0]
+    capacity.sort_by_level(size, sim)
     if len(sim.reservations_made) > 1 and (numbers.round_robin == 1 or numbers.by_queue == 1):
         by_queues(numbers.round_robin == 1, size, sim)
+        capacity.sort_by_level(size, sim)
     return size
 
 
@@ -240,20 +242,23 @@ def cycle(sim: Arrays) -> bool:
     for i in range(size):
         j = sim.later[i]
         q = sim.partition[sim.job[j].kind]
-        fits = capacity.may_fit(j, sim) and not at_any_limit(j, sim)
+        tries = capacity.may_fit(j, sim) or capacity.may_preempt(j, sim)
+        tries = tries and not at_any_limit(j, sim)
         then = what_becomes(q, top, backfills, sim)
-        if sim.reservations_made[q] < 0 or (not fits and then == NOTHING):
+        if sim.reservations_made[q] < 0 or (not tries and then == NOTHING):
             continue
         if capacity.is_too_large(j, sim):
             continue
-        if fits:
+        if tries:
             for k in range(owed):
                 capacity.reserve(sim.owed[k], sim.later[k], sim)
             owed = ZERO
-            if capacity.start(j, sim):
+            if capacity.start_or_preempt(j, sim):
                 if not capacity.any_may_start(sim):
                     break
                 continue
+            if then != RESERVES and capacity.awaits_nodes(j, sim):
+                capacity.reserve(j, ZERO, sim)
         if then == ENDS:
             break
         if then == CLOSES:
@@ -268,28 +273,34 @@ def cycle(sim: Arrays) -> bool:
 
 
 @jit
-def set_timer(started: int, left_out: bool, sim: Arrays) -> None:
+def any_waits(sim: Arrays) -> bool:
+    """Return whether any job of the queue has not started in this cycle."""
+    for i in range(sim.clock.queued):
+        if sim.state[sim.queue[i]].phase == WAITING:
+            return True
+    return False
+
+
+@jit
+def set_timer(left_out: bool, sim: Arrays) -> None:
     """Set the timer for the next cycle, if jobs are pending and may start later.
 
     They may if any job runs, or if time alone may help them.
 
     Args:
-        started: Number of jobs that had started before this cycle.
         left_out: Result of `cycle`.
         sim: Simulation.
     """
-    waiting = sim.clock.queued - (sim.clock.starts - started)
-    if waiting > 0 and (sim.clock.running > 0 or left_out):
+    if (sim.clock.running > 0 or left_out) and any_waits(sim):
         then = sim.clock.now + settings(sim.numbers)[0].scheduler_iteration
         sim.clock.timer = min(sim.clock.timer, then)
 
 
 def pass_pbs(sim: Arrays) -> None:
     """Run a scheduling cycle."""
-    started = sim.clock.starts
     capacity.begin_pass(sim)
     left_out = capacity.any_may_start(sim) and cycle(sim)
-    set_timer(started, left_out, sim)
+    set_timer(left_out, sim)
 
 
 PASS = Pass(

@@ -11,7 +11,7 @@ import numpy as np
 
 from hpctwin.engine.compile.jit import jit
 from hpctwin.engine.compile.numba_types import view
-from hpctwin.engine.passes import Pass, capacity
+from hpctwin.engine.passes import Pass, capacity, kept_of
 from hpctwin.engine.queue.order import before, heap_order, pop_order
 from hpctwin.engine.queue.pushdown_lists import (
     ASIDE,
@@ -29,7 +29,7 @@ from hpctwin.engine.queue.pushdown_lists import (
     put_aside,
     tidy_slots,
 )
-from hpctwin.engine.state.layout import NEVER, PENDING, ZERO, Arrays
+from hpctwin.engine.state.layout import NEVER, PENDING, ZERO, Arrays, record_type
 from hpctwin.engine.state.records import Count, Int, Limit, Millis, Step
 
 __all__ = ["PASS", "Numbers", "Own"]
@@ -55,6 +55,7 @@ class Own:
     told: Int  # number of arrived jobs whose predecessors have been promoted
 
 
+NAME = "pushdown"
 settings, own, kept = view(Numbers), view(Own), view(Push)
 
 
@@ -229,6 +230,23 @@ def wait_for_cycle(changed: bool, sim: Arrays) -> int:
 
 
 @jit
+def start_preemptors(limit: int, sim: Arrays) -> None:
+    """Start jobs that may preempt others, in order, from both lists.
+
+    Nodes are reserved for a job that waits for jobs it preempted.
+    """
+    for i in range(capacity.list_preemptors(sim)):
+        j = sim.later[i]
+        if capacity.is_skipped(j, sim):
+            continue
+        may_run = sim.clock.running < limit and is_adjacent(j, sim)
+        if may_run and capacity.start_or_preempt(j, sim):
+            list_remove(j, kept(sim.kept))
+        elif capacity.awaits_nodes(j, sim):
+            capacity.reserve(j, ZERO, sim)
+
+
+@jit
 def start_aside(limit: int, sim: Arrays) -> None:
     """Start each job of the waiting queue that fits, in one scan."""
     push = kept(sim.kept)
@@ -289,6 +307,7 @@ def pass_pushdown(sim: Arrays) -> None:
     capacity.begin_pass(sim)
     started = sim.clock.starts
     limit = NEVER if numbers.parallel == 0 else numbers.parallel
+    start_preemptors(limit, sim)
     looks = (cycle + 1) % numbers.every == 0 or list_empty(MAIN, kept(sim.kept))
     if looks:
         start_aside(limit, sim)
@@ -297,7 +316,7 @@ def pass_pushdown(sim: Arrays) -> None:
     # After a cycle without changes, only one that considers the waiting queue can change anything.
     may_look = not changed and not looks and sim.clock.running < limit
     if any_waits(sim) and (changed or (may_look and next_that_fits(ZERO, sim) >= 0)):
-        sim.clock.timer = wait_for_cycle(changed, sim)
+        sim.clock.timer = min(sim.clock.timer, wait_for_cycle(changed, sim))
 
 
 def begin(own: Any, kept: Any, state: Any, queue: Any) -> None:
@@ -312,14 +331,32 @@ def begin(own: Any, kept: Any, state: Any, queue: Any) -> None:
     kept["slot"][ends] = kept["slotted"][ends] = 0
 
 
+def move(before: Any, sim: Any, place: Any) -> None:
+    """Move the lists to a simulation with other jobs; all jobs in them stay."""
+    old, new = kept_of(before, NAME), kept_of(sim, NAME)
+    row = np.concatenate([place[: before.jobs], sim.jobs + np.arange(LISTS), [-1]])
+    stays = np.flatnonzero(row[:-1] >= 0)
+    new[row[stays]] = old[stays]
+    for name in ("next", "previous"):
+        new[name][row[stays]] = row[old[name][stays]]
+    slotted = old["slotted"][: old["slot"][before.jobs + ASIDE]]
+    aside = row[slotted[slotted >= 0]]
+    new["slotted"][: sim.jobs] = -1
+    new["slotted"][: len(aside)] = aside
+    new["slot"][aside] = np.arange(len(aside))
+    new["slot"][sim.jobs + ASIDE] = len(aside)
+    told = sim["own"].view(record_type(Own))["told"]
+    told[:] = np.count_nonzero(place[before["by_submit"][: int(told[0])]] >= 0)
+
+
 PASS = Pass(
     pass_pushdown,
-    unrolled=False,
     numbers=Numbers,
     own=Own,
     kept=Push,
     more_rows=LISTS,
     begin=begin,
+    move=move,
     entered=enter,
     left=leave,
     keeps="its turn had not come, or its priority was not adjacent to that of a job that ran",

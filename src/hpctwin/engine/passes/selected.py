@@ -69,7 +69,8 @@ def pass_selected(sim: Arrays) -> None:
     capacity.begin_pass(sim)
     if capacity.is_skipped(j, sim):
         return
-    if capacity.may_fit(j, sim) and capacity.start(j, sim):
+    tries = capacity.may_fit(j, sim) or capacity.may_preempt(j, sim)
+    if tries and capacity.start_or_preempt(j, sim):
         own.job = own.awaited = -1
         return
     passing = settings(sim.numbers)[0].passing

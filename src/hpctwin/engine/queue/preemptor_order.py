@@ -21,13 +21,22 @@ def order_jobs(sim: Arrays) -> int:
         j = pop_order(size - i, sim) if changes else sim.queue[i]
         # A job that started in this pass is still in the queue.
         if sim.state[j].phase == WAITING:
-            sim.stack[n] = j
+            sim.later[n] = j
             n += 1
+    sort_by_level(n, sim)
+    return n
+
+
+@jit
+def sort_by_level(size: int, sim: Arrays) -> None:
+    """Sort the first jobs of ``sim.later`` by level, highest first; equal ones stay in order."""
+    for i in range(size):
+        sim.stack[i] = sim.later[i]
     kept = ZERO
     level = NEVER
-    while kept < n:
+    while kept < size:
         below = ZERO - 1
-        for i in range(n):
+        for i in range(size):
             own = sim.yields[sim.claim[sim.stack[i]].standing].level
             if own == level:
                 sim.later[kept] = sim.stack[i]
@@ -35,6 +44,17 @@ def order_jobs(sim: Arrays) -> int:
             elif own < level:
                 below = max(below, own)
         level = below
+
+
+@jit
+def list_preemptors(sim: Arrays) -> int:
+    """Put jobs that may preempt others into ``sim.later``, in order; return how many."""
+    if not preemptor_waits(sim):
+        return ZERO
+    size = order_jobs(sim)
+    n = ZERO
+    while n < size and may_preempt(sim.later[n], sim):
+        n += 1
     return n
 
 

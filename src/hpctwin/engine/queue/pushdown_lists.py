@@ -109,6 +109,25 @@ def list_remove(j: int, push: Table[Push]) -> None:
 
 
 @jit
+def copy_lists(push: Table[Push], to: Table[Push]) -> None:
+    """Copy all lists to a table that may have rows for more jobs."""
+    jobs = len(push) - LISTS
+    more = len(to) - len(push)
+    for row in range(len(push)):
+        own = push[row]
+        other = to[row + more if row >= jobs else row]
+        other.next = own.next + more if own.next >= jobs else own.next
+        other.previous = own.previous + more if own.previous >= jobs else own.previous
+        other.list = own.list
+        other.pushed = own.pushed
+        other.blocked = own.blocked
+        other.risen = own.risen
+        other.looked = own.looked
+        other.slot = own.slot
+        other.slotted = own.slotted
+
+
+@jit
 def list_begin(j: int, which: int, push: Table[Push]) -> None:
     """Append a job that begins to wait to a list, with all its counters reset."""
     push[j].pushed = 0

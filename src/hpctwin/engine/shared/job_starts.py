@@ -10,14 +10,16 @@ from hpctwin.engine.shared.fit import (
     begin_pass,
     fits_over,
     goes_by_kind,
+    keeps_off,
     may_fit,
     resources_fit,
-    runs_apart,
 )
 from hpctwin.engine.shared.mixed_tasks import fits_by_kind
 from hpctwin.engine.shared.node_reservations import (
     choose_promised,
     forget_all,
+    forget_links,
+    free_row,
     link,
     reserve_shared,
     take_off,
@@ -29,9 +31,11 @@ from hpctwin.engine.state.records import Grid
 __all__ = [
     "begin_with_held",
     "free_held",
+    "free_unheld",
     "give_back_held",
     "hold",
     "load_held",
+    "put_held",
     "start_held",
     "take_held",
 ]
@@ -47,27 +51,60 @@ def begin_with_held(sim: Arrays) -> None:
 
 @jit
 def load_held(sim: Arrays) -> bool:
-    """Compute again what each reservation leaves free when it begins.
+    """Compute again what each reservation leaves free when it begins; see `put_held`."""
+    forget_links(sim)
+    return put_held(sim)
+
+
+@jit
+def free_unheld(sim: Arrays) -> None:
+    """Free the rows of reservations that no pending job holds; all rows are on no nodes."""
+    for row in range(sim.sharing.promises):
+        sim.promise[row].ahead = 0
+    for i in range(sim.clock.queued):
+        own = held(sim.kept)[sim.queue[i]]
+        row = own.first if own.start >= 0 else -1
+        while row >= 0:
+            sim.promise[row].ahead = 1
+            row = sim.promise[row].next
+    for row in range(sim.sharing.promises):
+        if sim.promise[row].node >= 0 and sim.promise[row].ahead == 0:
+            free_row(row, sim)
+
+
+@jit
+def put_nodes(j: int, sim: Arrays) -> bool:
+    """Put a held reservation on its nodes; return False if one of them is not available."""
+    row = held(sim.kept)[j].first
+    while row >= 0:
+        own = sim.promise[row]
+        node = sim.node[own.node]
+        if node.down > 0:
+            return False
+        if node.hidden == 1 and active_from(own.node, sim) > own.start:
+            return False
+        if keeps_off(own.kind, own.node, own.start, own.end, sim):
+            return False
+        link(row, sim)
+        row = own.next
+    return True
+
+
+@jit
+def put_held(sim: Arrays) -> bool:
+    """Put held reservations, which are on no nodes, on theirs.
 
     Returns:
-        False if that is too little, or a reserved node is not available.
+        False if too little is left free when a reservation begins, or a node is not available.
     """
-    for row in range(sim.sharing.promises):
-        if sim.promise[row].node >= 0:
-            sim.share[sim.promise[row].node].promise = -1
-    for row in range(sim.sharing.promises):
-        if sim.promise[row].node >= 0:
-            own = sim.promise[row]
-            node = sim.node[own.node]
-            if node.down > 0:
-                return False
-            if node.hidden == 1 and active_from(own.node, sim) > own.start:
-                return False
-            if runs_apart(own.kind, own.node, own.start, sim):
-                return False
-            link(row, sim)
-            if own.first == 1:
-                take_resources(own.job, own.start, own.end, TAKE, sim)
+    for i in range(sim.clock.queued):
+        j = sim.queue[i]
+        start = held(sim.kept)[j].start
+        if start < 0:
+            continue
+        if not put_nodes(j, sim):
+            return False
+        take_resources(j, start, start + sim.job[j].expected, TAKE, sim)
     for row in range(sim.sharing.promises):
         if sim.promise[row].node >= 0:
             for c in range(sim.promise_left.width):

@@ -144,11 +144,17 @@ def promise(j: int, start: int, end: int, sim: Arrays) -> int:
 
 
 @jit
-def forget_all(sim: Arrays) -> None:
-    """Remove all reservations."""
+def forget_links(sim: Arrays) -> None:
+    """Remove all reservations from their nodes; their rows stay."""
     for row in range(sim.sharing.promises):
         if sim.promise[row].node >= 0:
             sim.share[sim.promise[row].node].promise = -1
+
+
+@jit
+def forget_all(sim: Arrays) -> None:
+    """Remove all reservations."""
+    forget_links(sim)
     sim.sharing.promises = 0
     sim.sharing.spare = 0
     forget_sums(sim)
@@ -427,6 +433,14 @@ def _next_time(r: int, p: int, n: int, sim: Arrays) -> int:
 
 
 @jit
+def free_row(row: int, sim: Arrays) -> None:
+    """Free a row, which is on no node, for another reservation."""
+    sim.promise[row].node = -1
+    sim.promise[row].next = sim.sharing.spare - 1
+    sim.sharing.spare = row + 1
+
+
+@jit
 def take_off(first: int, kept: bool, sim: Arrays) -> None:
     """Remove a job's reservation from its nodes and free its rows; see `unlink`."""
     change_sums(first, RETURN, sim)
@@ -434,9 +448,7 @@ def take_off(first: int, kept: bool, sim: Arrays) -> None:
     while row >= 0:
         unlink(row, kept, sim)
         following = sim.promise[row].next
-        sim.promise[row].node = -1
-        sim.promise[row].next = sim.sharing.spare - 1
-        sim.sharing.spare = row + 1
+        free_row(row, sim)
         row = following
 
 

@@ -28,9 +28,15 @@ from hpctwin.learn.baselines.baselines import (
     policy_of,
     twins,
 )
-from hpctwin.learn.baselines.clairvoyant_policies import PlacementOracle, PolicyOracle
+from hpctwin.learn.baselines.chosen_policies import (
+    FORMULAS,
+    TIMEOUTS,
+    PlacementOracle,
+    PolicyOracle,
+    Training,
+    training_of,
+)
 from hpctwin.learn.baselines.oracle import Oracle
-from hpctwin.learn.baselines.tuned import FORMULAS, TIMEOUTS, Training, training_of
 from hpctwin.learn.environments.episodes import Source
 from hpctwin.learn.environments.placement import Placement
 from hpctwin.learn.environments.policy_selection import PolicySelection

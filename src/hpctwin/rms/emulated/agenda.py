@@ -84,8 +84,8 @@ def _check_company(workload: Workload) -> None:
     if workload.chunks and workload.chunks["shared_with"].any():
         row = int(np.argmax(workload.chunks["shared_with"]))
         raise WorkloadError(
-            f"job {workload.job_id[row]}: it shares its nodes with jobs of its user or account only, which "
-            "an emulated cluster does not; leave 'shared_with' out, or make it 'exclusive'"
+            f"job {workload.job_id[row]}: 'shared_with' is not supported by the emulated cluster; "
+            "remove it, or request whole nodes with 'exclusive'"
         )
 
 
@@ -94,8 +94,8 @@ def _check_groups(workload: Workload) -> None:
         row = int(np.argmax(workload.group_by.codes >= 0))
         name = workload.group_by.labels[workload.group_by.codes[row]]
         raise WorkloadError(
-            f"job {workload.job_id[row]}: all of its nodes are to be of one {name}, which an emulated "
-            "cluster does not see to; leave 'group_by' out"
+            f"job {workload.job_id[row]}: 'group_by' ({name}) is not supported by the emulated cluster; "
+            "remove it"
         )
 
 
@@ -310,9 +310,9 @@ class Dependants:
         for edge in spec.dependencies:
             past = self._past.get(edge.on)
             if past is not None and edge.kind == "afterok" and not past.well:
-                return f"job {spec.id} waits for job {edge.on}, which did not end well"
+                return f"job {spec.id} depends on job {edge.on}, which failed"
             if past is None and edge.on not in self._jobs and edge.on not in self._awaited:
-                return f"job {spec.id} waits for job {edge.on}, which is not there"
+                return f"job {spec.id} depends on job {edge.on}, which does not exist"
         return None
 
     def left(self, spec: JobSpec) -> tuple[tuple[JobDependency, ...], float]:

@@ -90,7 +90,7 @@ class EmulatedManager(PlainManager):
             return _SnapshotReply.model_validate_json(line).snapshot
         except ValidationError as error:
             raise UnreachableError(
-                f"{self.path}: its snapshot cannot be read: {first_fault(error)}"
+                f"{self.path}: invalid snapshot: {first_fault(error)}"
             ) from error
 
     def submit(self, job: JobSpec, runtime_s: float | None = None) -> Outcome:
@@ -257,7 +257,7 @@ class EmulatedManager(PlainManager):
                 stream = connection.makefile("rb")
                 if b"subscribed" not in stream.readline(MAX_REPLY):
                     stream.close()
-                    raise OSError("the subscription was refused")
+                    raise OSError("the subscription was rejected")
                 connection.settimeout(None)
                 # For a shutdown while the stream is being read.
                 feed = connection.dup()
@@ -276,7 +276,7 @@ class EmulatedManager(PlainManager):
             self._feeds.discard(feed)
             if self._closed.is_set():
                 return
-            logger.warning("the cluster's events have stopped, connecting again")
+            logger.warning("the cluster's event feed has stopped; reconnecting")
             again = None
             while again is None:
                 if self._closed.wait(RETRY_S):

@@ -141,8 +141,8 @@ class EmulatedCluster(NodeLife):
         now_s = start_s + faults.clock_skew_s
         if now_s < 0:
             raise ConfigError(
-                f"the clock begins at {start_s:g} s with a skew of {faults.clock_skew_s:g} s: "
-                "begin it later, times must not be below 0"
+                f"the clock starts at {start_s:g} s with clock_skew_s {faults.clock_skew_s:g}, which "
+                "gives negative times; start it later"
             )
         bare = machine.model_copy(update={"reservations": (), "failures": Failures()})
         awaited = set() if workload is None else waited_for(workload)
@@ -267,7 +267,7 @@ class EmulatedCluster(NodeLife):
         """End a pending or running job."""
         job = self.jobs.get(job_id)
         if job is None or job.ending is not None:
-            return Outcome("refused", f"job {job_id} is not there")
+            return Outcome("refused", f"job {job_id} does not exist")
         if job.record.start_s is not None:
             self._finish(job, "cancelled")
         else:
@@ -335,7 +335,7 @@ class EmulatedCluster(NodeLife):
         """
         if self.powers.there and self.plan.by_plan:
             return Outcome(
-                "refused", "its nodes are woken for the jobs that its own scheduling plans"
+                "refused", "the cluster's own scheduling decides which nodes are switched on"
             )
         self.own_scheduling = False
         return Outcome("done")
@@ -404,7 +404,7 @@ class EmulatedCluster(NodeLife):
     def _change(self, job_id: str, kind: type[Any], **changes: Any) -> Outcome:
         job = self.jobs.get(job_id)
         if job is None or job.record.start_s is not None:
-            return Outcome("refused", f"job {job_id} does not wait")
+            return Outcome("refused", f"job {job_id} is not pending")
         before = job.record.spec
         try:
             spec = JobSpec.model_validate(before.model_dump() | changes)
@@ -422,7 +422,7 @@ class EmulatedCluster(NodeLife):
     def _set_lease(self, job_id: str, until_s: float) -> Outcome:
         job = self.jobs.get(job_id)
         if job is None or job.record.start_s is not None:
-            return Outcome("refused", f"job {job_id} does not wait")
+            return Outcome("refused", f"job {job_id} is not pending")
         if job.record.spec.held and until_s:
             return Outcome("refused", f"job {job_id} is held")
         self._lease(job, until_s)
@@ -438,7 +438,7 @@ class EmulatedCluster(NodeLife):
     def _start(self, job_id: str) -> Outcome:
         job = self.jobs.get(job_id)
         if job is None:
-            return Outcome("refused", f"job {job_id} is not there")
+            return Outcome("refused", f"job {job_id} does not exist")
         why_not = self._why_not(job)
         if why_not is not None:
             return Outcome("refused", why_not)

@@ -56,7 +56,10 @@ class Feeds:
             self._recent.append(line)
             for lines in list(self._queues):
                 if lines.qsize() >= MAX_BEHIND:
-                    logger.warning("a subscriber is too far behind and is cut off")
+                    logger.warning(
+                        "a subscriber is too slow: %d events are queued; disconnecting it",
+                        MAX_BEHIND,
+                    )
                     self._queues.remove(lines)
                 else:
                     lines.put(line)
@@ -139,7 +142,7 @@ class Listener:
                     return
                 body = _parse(line)
                 if body is None:
-                    reply: dict[str, Any] | bytes = {"error": "bad request: not a JSON object"}
+                    reply: dict[str, Any] | bytes = {"error": "bad request: expected a JSON object"}
                 elif len(line) > MAX_REQUEST:
                     reply = {"error": f"bad request: longer than {MAX_REQUEST} bytes"}
                 elif body.get("op") == "subscribe":
@@ -180,12 +183,14 @@ class Listener:
 
 def _bind(path: Path) -> socket.socket:
     if path.exists() and not path.is_socket():
-        raise HpctwinError(f"{path} is there and is no socket")
+        raise HpctwinError(f"{path}: the file exists and is not a socket; choose another path")
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         if path.is_socket():
             if _is_served(path):
-                raise HpctwinError(f"{path}: another cluster is served there")
+                raise HpctwinError(
+                    f"{path}: another emulated cluster uses this socket; choose another path"
+                )
             path.unlink()
         before = os.umask(0o177)
         try:
@@ -195,7 +200,7 @@ def _bind(path: Path) -> socket.socket:
         listener.listen(MAX_CONNECTIONS)
     except OSError as error:
         listener.close()
-        raise HpctwinError(f"{path}: no socket can be made there: {cause(error)}") from error
+        raise HpctwinError(f"{path}: the socket cannot be created: {cause(error)}") from error
     except HpctwinError:
         listener.close()
         raise

@@ -65,7 +65,7 @@ class Faults(Settings):
     def _ordered(self) -> Self:
         if self.shortest_run > self.longest_run:
             raise ValueError(
-                f"shortest_run is {self.shortest_run:g}, above longest_run {self.longest_run:g}"
+                f"shortest_run is {self.shortest_run:g}, expected at most longest_run ({self.longest_run:g})"
             )
         return self
 

@@ -81,46 +81,48 @@ class JobLife:
     def _never(self, spec: JobSpec) -> str | None:
         """Return why a new job could never run here."""
         if spec.id in self.jobs:
-            return f"job {spec.id} is there already"
+            return f"job {spec.id} exists already"
         return self._dependants.why_never(spec) or self._too_large(spec)
 
     def _too_large(self, spec: JobSpec) -> str | None:
         """Return why a job could not run on the whole cluster, empty and healthy."""
         partition = partition_of(self.machine, spec)
         if partition is None:
-            named = f"partition {spec.partition!r}" if spec.partition else "default partition"
-            return f"there is no {named}"
+            named = f"partition {spec.partition!r}" if spec.partition else "a default partition"
+            return f"job {spec.id}: {named} does not exist"
         if self.nodes.room.place(spec, empty=True) is None:
             asks = (
                 f"{sum(kind.tasks for kind in spec.kinds)} tasks"
                 if spec.tasks
                 else f"{spec.nodes} nodes"
             )
-            return f"job {spec.id} asks for {asks}, more than could take it"
+            return f"job {spec.id} requests {asks}, which do not fit on the cluster"
         if not partition.min_nodes <= spec.nodes <= (partition.max_nodes or math.inf):
-            return f"job {spec.id}: partition {partition.name} takes no jobs of {spec.nodes} nodes"
+            return (
+                f"job {spec.id}: partition {partition.name} accepts no jobs with {spec.nodes} nodes"
+            )
         if spec.walltime_s > (partition.max_walltime or math.inf):
-            return f"job {spec.id}: its walltime is longer than partition {partition.name} allows"
+            return f"job {spec.id}: its walltime exceeds max_walltime of partition {partition.name}"
         for name, amount in spec.resources.items():
             has = self.machine.resources.get(name, 0)
             if amount > has:
-                return f"job {spec.id} asks for {amount} of {name}, there are {has}"
+                return f"job {spec.id} requests {amount} {name}; the cluster has {has}"
         return None
 
     def _why_not(self, job: EmulatedJob) -> str | None:
         """Return why a job may not start now, whatever nodes are free."""
         spec = job.record.spec
         if job.record.start_s is not None:
-            return f"job {spec.id} does not wait"
+            return f"job {spec.id} is not pending"
         if spec.held:
             return f"job {spec.id} is held"
         if spec.dependencies:
-            return f"job {spec.id} waits for job {spec.dependencies[0].on}"
+            return f"job {spec.id} depends on job {spec.dependencies[0].on}"
         if spec.not_before_s is not None and spec.not_before_s > self.now_s:
-            return f"job {spec.id} may not start before {spec.not_before_s:g}"
+            return f"job {spec.id} may not start before {spec.not_before_s:g} s"
         for name, amount in spec.resources.items():
             if self._used.get(name, 0) + amount > self.machine.resources.get(name, 0):
-                return f"not enough of {name} is free"
+                return f"not enough {name} is free"
         return None
 
     # --- from start to end -----------------------------------------------------------------------
@@ -313,9 +315,9 @@ class NodeLife(JobLife):
         """Reserve nodes for a time; jobs that run there stay."""
         for name in reservation.node_names:
             if name not in self.nodes.number:
-                return Outcome("refused", f"there is no node {name}")
+                return Outcome("refused", f"node {name} does not exist")
         if reservation.end_s <= self.now_s:
-            return Outcome("refused", f"reservation {reservation.name} would be over already")
+            return Outcome("refused", f"reservation {reservation.name} ends in the past")
         self._reserve(reservation)
         self._tell(ev.ReservationSet, reservation=reservation)
         self._changed()
@@ -324,7 +326,7 @@ class NodeLife(JobLife):
     def remove_reservation(self, name: str) -> Outcome:
         """Remove a reservation."""
         if not self.nodes.remove_reservation(name):
-            return Outcome("refused", f"there is no reservation {name}")
+            return Outcome("refused", f"reservation {name} does not exist")
         self._tell(ev.ReservationRemoved, name=name)
         self._changed()
         return Outcome("done")
@@ -332,7 +334,7 @@ class NodeLife(JobLife):
     def _set_node(self, name: str, state: NodeState) -> Outcome:
         node = self.nodes.number.get(name)
         if node is None:
-            return Outcome("refused", f"there is no node {name}")
+            return Outcome("refused", f"node {name} does not exist")
         if not self.nodes.set_state(node, state):
             return Outcome("done")
         self._tell(_NODE_EVENTS[state], node_name=name)

@@ -109,7 +109,7 @@ class Nodes:
         """
         job_id = job.spec.id
         if not self.room.has(job.spec, taken):
-            raise HpctwinError(f"emulated cluster: there is no room for job {job_id} on its nodes")
+            raise HpctwinError(f"emulated cluster: job {job_id} does not fit on its nodes")
         self.room.hold([node for node, _ in taken], self.room.held_by(job), of=job.spec)
         for node, _ in taken:
             if not self._jobs[node]:

@@ -144,7 +144,9 @@ class Server:
     def _watch_heartbeat(self) -> None:
         if self.cluster.own_scheduling or time.monotonic() - self._beat <= self.takeover_s:
             return
-        logger.warning("no heartbeat for %g s: scheduling by myself again", self.takeover_s)
+        logger.warning(
+            "no heartbeat for %g s; the cluster's own scheduling takes control", self.takeover_s
+        )
         self.takeovers += 1
         self.cluster.give_scheduling()
 
@@ -166,10 +168,10 @@ class Server:
         except (HpctwinError, ArithmeticError, LookupError, TypeError, ValueError) as error:
             said = str(error).splitlines()[0] if str(error) else type(error).__name__
             if isinstance(error, KeyError):
-                said = f"{error} is missing or not known"
+                said = f"field {error} is missing, or its value is unknown"
             request.reply = {"error": f"bad request: {said}"}
         except Exception as error:
-            logger.exception("a request could not be served: %.200r", request.body)
+            logger.exception("a request failed: %.200r", request.body)
             request.reply = {"error": f"internal error: {type(error).__name__}"}
         request.done.set()
 
@@ -255,13 +257,13 @@ class Server:
             case "remove_reservation":
                 return cluster.remove_reservation(str(body["name"]))
             case other:
-                raise ValueError(f"there is no op {other!r}")
+                raise ValueError(f"unknown op {other!r}")
 
 
 def _seconds(value: Any) -> float:
     seconds = float(value)
     if not 0 <= seconds <= 1e9:
-        raise ValueError(f"runtime_s is {seconds:g}, it must be 0 to 1e9")
+        raise ValueError(f"runtime_s is {seconds:g}, expected 0 to 1e9")
     return seconds
 
 

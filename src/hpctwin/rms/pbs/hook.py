@@ -71,7 +71,7 @@ def opened(path, flags, mode=0o640):
     about = os.fstat(file)
     if not stat.S_ISREG(about.st_mode) or about.st_nlink != 1:
         os.close(file)
-        raise ValueError(path + " is not a file of its own")
+        raise ValueError(path + " is a link or not a regular file")
     return file
 
 
@@ -170,12 +170,12 @@ def lacks(job):
             if state & getattr(pbs, "ND_STATE_" + word, 0):
                 return vnode + " is " + word.lower()
         if alone and about.jobs:
-            return vnode + " has jobs, and it is to have it alone"
+            return vnode + " has jobs, but the job needs it exclusively"
         for name in sorted(asked[vnode]):
             has = about.resources_available[name]
             used = about.resources_assigned[name]
             if asked[vnode][name] > amount(has or 0) - amount(used or 0):
-                return vnode + " has no room for " + name
+                return vnode + " has too little free " + name
     return None
 
 

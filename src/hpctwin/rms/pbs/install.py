@@ -68,9 +68,11 @@ def hook_text(settings: HookSettings) -> str:
     """
     for queue in settings.queues:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", queue):
-            raise ConfigError(f"{queue!r} is not the name of a queue")
+            raise ConfigError(
+                f"{queue!r} is not a valid queue name; expected letters, digits, and . _ -"
+            )
     if not 1 <= settings.lease_s <= 600:
-        raise ConfigError(f"the first lease is {settings.lease_s} s, expected 1 to 600 s")
+        raise ConfigError(f"lease_s is {settings.lease_s} s, expected 1 to 600 s")
     queues = "".join(f'"{queue}", ' for queue in settings.queues)
     values = {
         'SPOOL = "/var/spool/hpctwin/pbs-events.jsonl"': (
@@ -101,8 +103,8 @@ def preempting_priority(commands: Commands) -> int:
     others = set(re.findall(r"\w+", about.get("preempt_prio", ""))) - _PREEMPTS_BY_QUEUE
     if others:
         raise ConfigError(
-            f"preempt_prio of PBS's scheduler has {', '.join(sorted(others))}: it would suspend jobs "
-            "for one that the twin keeps waiting; only express_queue goes with leases"
+            f"preempt_prio of PBS's scheduler contains {', '.join(sorted(others))}, so it would suspend jobs "
+            "for a job that the twin delays; leases work with express_queue only"
         )
     return int(about.get("preempt_queue_prio", HookSettings.express))
 
@@ -205,7 +207,7 @@ def _group(user: str) -> int | None:
     try:
         return pwd.getpwnam(user).pw_gid
     except KeyError:
-        raise ConfigError(f"user {user!r} is not known on this machine") from None
+        raise ConfigError(f"user {user!r} does not exist on this host") from None
 
 
 def _folder(folder: Path, group: int | None) -> None:
@@ -239,7 +241,7 @@ def _install(commands: Commands, hook_file: Path, said: Callable[[str], None]) -
             except CommandError as error:
                 if event not in OPTIONAL:
                     raise
-                said(f"# this version has no event {event}: {error}")
+                said(f"# this version does not support event {event}: {error}")
     except Exception:
         commands.run("qmgr", ["-c", f"delete hook {HOOK}"])
         raise
@@ -247,7 +249,7 @@ def _install(commands: Commands, hook_file: Path, said: Callable[[str], None]) -
         for command in lifting:
             run(command)
     except CommandError as error:
-        said(f"# without a hook that lifts it, the twin sets no limit: {error}")
+        said(f"# the twin sets no limit, as no hook removes it again: {error}")
         with contextlib.suppress(CommandError):
             commands.run("qmgr", ["-c", f"delete hook {LIFTING_HOOK}"])
 
@@ -261,5 +263,5 @@ def _resource(commands: Commands, command: list[str], run: Callable[[list[str]],
         about = commands.run("qmgr", ["-c", f"list resource {name}"]).decode(errors="replace")
         if not re.search(r"type = long\b", about) or not re.search(r"flag = r\s", about):
             raise CommandError(
-                f"resource {name} is there and is not the twin's: {error}"
+                f"resource {name} exists, and hpctwin did not create it: {error}"
             ) from error

@@ -102,7 +102,11 @@ class WaitLimit:
         try:
             self.commands.run("qmgr", ["-c", said])
         except CommandError as error:
-            logger.warning("PBS tries each leased job in each of its cycles: %s: %s", said, error)
+            logger.warning(
+                "PBS tries every leased job in every cycle, as a limit cannot be set: %s: %s",
+                said,
+                error,
+            )
             self._refused = True
         else:
             self.stands = wanted
@@ -281,7 +285,7 @@ class Leasing:
         self._admitted = {a: t for a, t in self._admitted.items() if t > now - ADMITTED_S}
         for job_id in list(rest):
             if array_of(job_id) in self._admitted and "[" in job_id:
-                outcomes[job_id] = Outcome("done", "others of its array are just being started")
+                outcomes[job_id] = Outcome("done", "other jobs of its array are being started")
                 rest.remove(job_id)
         # If a job cannot be held back, the hook refuses it.
         self._give(rest, 1)
@@ -368,10 +372,10 @@ class Leasing:
         for job_id in job_ids:
             mark = marks.get(job_id)
             if mark is None:
-                says = "it does not wait, or is not marked as the twin's"
+                says = "it is not pending, or is not marked for the twin"
                 refused[job_id] = Outcome("refused", says)
             elif mark.held:
-                refused[job_id] = Outcome("refused", "it is held")
+                refused[job_id] = Outcome("refused", "the job is held")
             else:
                 rest.append(job_id)
         return refused, rest
@@ -381,7 +385,7 @@ class Leasing:
         if not changes:
             return {}
         if self.path is None:
-            says = "manager.heartbeat is not set: leases are given beside that file"
+            says = "leases need manager.heartbeat; set it to a file"
             return dict.fromkeys(changes, Outcome("refused", says))
         with self._lock:
             known = set(map(array_of, self._marks)).union(self._left)
@@ -426,7 +430,7 @@ def vnodes_text(select: str, place: str, where: Where, consumables: Collection[s
     if "pack" in re.split(r"[:\s]+", place) and len(names) == 1:
         names *= len(chunks)
     if len(names) != len(chunks):
-        raise ValueError(f"{len(chunks)} chunks have {len(names)} places")
+        raise ValueError(f"{len(chunks)} chunks are placed on {len(names)} vnodes")
     return "+".join(f"({name}{chunk})" for name, chunk in zip(names, chunks, strict=True))
 
 
@@ -437,7 +441,7 @@ def _chunks(part: str, consumables: Collection[str]) -> list[str]:
     asked = dict(pair.partition("=")[::2] for pair in pairs)
     strange = asked.keys() - {*_OF_CHUNKS, *_OF_TASKS, *consumables}
     if strange:
-        raise ValueError(f"chunks ask for {', '.join(sorted(strange))}")
+        raise ValueError(f"chunks request {', '.join(sorted(strange))}")
     asked = {"ncpus": asked.get("mpiprocs", "1"), **asked}
     used = (f":{name}={said}" for name, said in asked.items() if name not in _OF_TASKS)
     return ["".join(used)] * count

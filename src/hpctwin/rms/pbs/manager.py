@@ -51,8 +51,8 @@ RESOURCES_S = 60.0
 MOST_HOOK_FAULTS = 5
 """Maximum number of different hook errors that are reported."""
 QRUN_OVERRIDES = (
-    "qrun starts jobs past limits (max_run, max_run_res), stopped queues and the site's order; "
-    "`act.by: lease` keeps all of them"
+    "qrun ignores limits (max_run, max_run_res), stopped queues and the site's order; "
+    "`act.by: lease` respects them"
 )
 _NO_RIGHTS = re.compile(r"unauthorized|insufficient permission|\(15007\)", re.I)
 BEAT_AGAIN_S = 4.0
@@ -140,7 +140,8 @@ class PbsManager(PlainManager):
         """See `ResourceManager`."""
         found, calls = self.found, self.commands.calls_per_minute()
         faults = tuple(
-            f"the hook failed, and let pass what it should see to: {f}" for f in self._hook_faults
+            f"the hook failed and accepted a request without checking it: {f}"
+            for f in self._hook_faults
         )
         if found is None:
             return Report(calls, faults)
@@ -244,10 +245,10 @@ class PbsManager(PlainManager):
     def start_on(self, job_id: str, where: Where) -> Outcome:
         """Run ``qrun -H`` if the hook checks the capacity; otherwise act as `start`."""
         if not rooms_watched(self.heartbeat_file):
-            return self._by_pbs(job_id, "no hook of this version shows that it looks for room")
+            return self._by_pbs(job_id, "the installed hook does not check capacity")
         lies = self._lies.get(job_id)
         if self.found is None or lies is None:
-            return self._by_pbs(job_id, "it has whole vnodes, or does not wait")
+            return self._by_pbs(job_id, "it has exclusive vnodes, or is not pending")
         try:
             vnodes = vnodes_text(*lies.how, where, self.found.consumables)
         except ValueError as error:
@@ -312,14 +313,20 @@ class PbsManager(PlainManager):
         except UnreachableError as error:
             return Outcome("unknown", str(error))
         except (FormatError, ValueError, KeyError, TypeError, AttributeError):
-            return Outcome("unknown", "qstat did not say whether it runs")
+            return Outcome("unknown", "qstat does not show whether the job runs")
         if waits:
-            return Outcome("refused", "one of the vnodes has no room for it any more, or is not up")
+            return Outcome(
+                "refused", "the job no longer fits on one of the vnodes, or a vnode is down"
+            )
         return Outcome("done")
 
     def _by_pbs(self, job_id: str, why: str) -> Outcome:
         outcome = self.start(job_id)
-        return Outcome("done", f"qrun, PBS chose: {why}") if outcome.result == "done" else outcome
+        return (
+            Outcome("done", f"started with qrun on vnodes chosen by PBS: {why}")
+            if outcome.result == "done"
+            else outcome
+        )
 
     def _warn(self) -> None:
         if not self._warned:
@@ -329,7 +336,7 @@ class PbsManager(PlainManager):
     def set_priority(self, job_id: str, priority: float) -> Outcome:
         """Set the job's priority, −1024 to 1023; it counts if the site's formula uses it."""
         if not -1024 <= priority <= HIGHEST_PRIORITY:
-            says = f"priority {priority:g} is not within PBS's -1024 to {HIGHEST_PRIORITY:g}"
+            says = f"priority is {priority:g}, expected -1024 to {HIGHEST_PRIORITY:g}"
             return Outcome("refused", says)
         return self._change("qalter", ["-p", str(int(priority))], job_id)
 
@@ -376,8 +383,10 @@ class PbsManager(PlainManager):
         if "cannot connect" not in str(error):
             return ""
         if self.server:
-            return f"; `manager.server` is {self.server}; left out, PBS_SERVER of PBS's conf counts"
-        return "; PBS_SERVER of PBS's conf counts, as `manager.server` names none"
+            return (
+                f"; `manager.server` is {self.server}; without it, PBS_SERVER of pbs.conf is used"
+            )
+        return "; `manager.server` is not set, so PBS_SERVER of pbs.conf is used"
 
     def _lies_so(self, job_id: str, how: tuple[str, str]) -> None:
         # Another dictionary: a poll may iterate over this one.
@@ -397,7 +406,7 @@ class PbsManager(PlainManager):
         except HpctwinError as error:
             return Outcome("unknown", str(error))
         if is_false(about.get("scheduling")):
-            return Outcome("refused", "an administrator has turned scheduling off")
+            return Outcome("refused", "scheduling is switched off by an administrator")
         return Outcome("done")
 
     def _look_again(self) -> Outcome:
@@ -415,7 +424,7 @@ class PbsManager(PlainManager):
         except CommandError as error:
             reason = words_of(error)
             if _NO_RIGHTS.search(error.said):
-                why = f"{command}: {reason}: {getpass.getuser()} has to be among the server's operators"
+                why = f"{command}: {reason}; add {getpass.getuser()} to the server's operators"
                 self._no_rights = time.monotonic(), why
             return Outcome("refused", reason)
         except UnreachableError as error:

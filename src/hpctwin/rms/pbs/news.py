@@ -71,7 +71,7 @@ class PbsNews:
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             self.unreadable += 1
             if self.unreadable == 1:
-                logger.warning("a line of the PBS hook cannot be read: %s", error)
+                logger.warning("a line of the PBS hook is unreadable: %s", error)
             return []
         return self._news(kind, time_s, job)
 

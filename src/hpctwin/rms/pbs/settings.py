@@ -57,11 +57,13 @@ def probe_pbs(folder: str) -> Probe:
         said = run("qmgr", ["-c", "list hook hpctwin"]).decode(errors="replace")
         enabled = re.search(r"enabled = true", said, re.I) is not None
         result.add(
-            "pushed events", enabled, "the hook is in" + ("" if enabled else ", not enabled")
+            "pushed events",
+            enabled,
+            "the hook is installed" + ("" if enabled else ", but not enabled"),
         )
         _places(run, result)
     except CommandError as error:
-        says = f"{error}; `hpctwin rms pbs install` puts the hook in, as root on the server"
+        says = f"{error}; run `hpctwin rms pbs install` as root on the server to install the hook"
         result.add("pushed events", False, says)
     except UnreachableError as error:
         result.add("pushed events", None, str(error))
@@ -70,15 +72,15 @@ def probe_pbs(folder: str) -> Probe:
 
 def _places(run: Callable[..., bytes], result: Probe) -> None:
     """Report whether ``act.by: start`` would run jobs on the twin's choice of vnodes."""
-    what = "starts where the twin says (`act.by: start`)"
+    what = "starts on the twin's vnodes (`act.by: start`)"
     try:
         said = run("qmgr", ["-c", "export hook hpctwin application/x-python default"])
     except (CommandError, UnreachableError) as error:
-        result.add(what, None, f"the hook's text could not be read: {error}")
+        result.add(what, None, f"the installed hook cannot be read: {error}")
         return
-    watches = b"has no room for" in said
-    says = "qrun -H: the hook lets none run where there is no room" if watches else (
-        "qrun, and PBS chooses the vnodes: the hook is an older one; `hpctwin rms pbs install` renews it"
+    watches = b"has too little free" in said
+    says = "qrun -H: the hook rejects jobs that do not fit" if watches else (
+        "qrun, and PBS chooses the vnodes: the hook is outdated; run `hpctwin rms pbs install`"
     )  # fmt: skip
     result.add(what, watches, says)
 
@@ -88,12 +90,14 @@ def _pbs_ends(run: Callable[..., bytes], about: dict[str, object], result: Probe
     with contextlib.suppress(CommandError, UnreachableError):
         said = run("qmgr", ["-c", f"list hook {LIFTING_HOOK}"]).decode(errors="replace")
         if re.search(r"enabled = true", said, re.I):
-            result.add("ends of leases", True, f"the hook {LIFTING_HOOK} sees to them")
+            result.add("ends of leases", True, f"the hook {LIFTING_HOOK} ends leases")
             return
     every = str(about.get("scheduler_iteration", "600"))
     soon = every.isdigit() and int(every) <= MOST_ITERATION_S
     says = f"no hook {LIFTING_HOOK}, scheduler_iteration is {every} s"
-    says += "" if soon else f"; at most {MOST_ITERATION_S} s, so that lost leases end soon"
+    says += (
+        "" if soon else f"; set it to {MOST_ITERATION_S} s or less, so that lost leases end soon"
+    )
     result.add("ends of leases", soon, says)
 
 
@@ -102,11 +106,17 @@ def _pbs_rights(about: dict[str, object], result: Probe) -> None:
     lists = f"{about.get('managers', '')},{about.get('operators', '')}"
     named = {entry.strip().partition("@")[0] for entry in lists.split(",")}
     if me in named:
-        result.add("rights", True, f"{me} is among the operators or managers")
+        result.add("rights", True, f"{me} is an operator or manager")
     elif os.getuid() == 0:
-        result.add("rights", None, "root is manager where acl_roots or the server's host says so")
+        result.add(
+            "rights", None, "root is a manager only if acl_roots lists it, or on the server's host"
+        )
     else:
-        result.add("rights", False, f"{me} is neither operator nor manager; acting needs operator")
+        result.add(
+            "rights",
+            False,
+            f"{me} is neither operator nor manager; add it to the operators, so that the twin can act",
+        )
 
 
 VARIABLE = "HPCTWIN_KEY"

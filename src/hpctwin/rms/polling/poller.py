@@ -165,7 +165,7 @@ class Poller:
                     2 * pause_s, max(self.every_s, min(LONGEST_PAUSE_S, 4 * self.every_s))
                 )
                 logger.warning(
-                    "look failed, next in %g s: %s", pause_s, self.fault, exc_info=not known
+                    "poll failed, next in %g s: %s", pause_s, self.fault, exc_info=not known
                 )
             took_s = time.monotonic() - begin
             floor_s = (

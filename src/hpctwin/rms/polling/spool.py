@@ -116,9 +116,11 @@ class Spool:
         place = path if place is None else place
         self._place_path = place.with_name(place.name + ".place")
         if not os.access(place.parent, os.W_OK | os.X_OK):
-            raise ConfigError(f"{place.parent}: not a folder in which the place read can be kept")
+            raise ConfigError(
+                f"{place.parent}: the folder is not writable; the read position is stored there"
+            )
         if not os.access(path.parent, os.X_OK):
-            raise ConfigError(f"{path.parent}: not a folder that can be read")
+            raise ConfigError(f"{path.parent}: the folder is not readable")
         self._rotates = os.access(path.parent, os.W_OK)
         self._tail = Tail(path, *self._kept_place())
 
@@ -150,7 +152,7 @@ class Spool:
         except (ValueError, KeyError, TypeError) as error:
             # Lines read twice do no harm: their content is known already.
             logger.warning(
-                "%s cannot be read, all lines are read again: %s", self._place_path, error
+                "%s cannot be read; reading all lines again: %s", self._place_path, error
             )
             return 0, 0
 

@@ -352,7 +352,7 @@ def read_line(line: str) -> tuple[float, Any]:
         ValueError, KeyError, TypeError, RecursionError: The line cannot be read.
     """
     if len(line) > MOST_CHARACTERS:
-        raise ValueError(f"a line of {len(line)} characters")
+        raise ValueError(f"a line has {len(line)} characters; the limit is {MOST_CHARACTERS}")
     about = json.loads(line)
     time_s = float(about["t"])
     if not 0 < time_s < 1e11:

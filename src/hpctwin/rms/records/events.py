@@ -255,11 +255,11 @@ def parse_event(text: bytes | str) -> Event:
     """
     data = text.encode() if isinstance(text, str) else text
     if len(data) > MAX_EVENT_BYTES:
-        raise FormatError(f"an event of {len(data)} bytes; at most {MAX_EVENT_BYTES} are read")
+        raise FormatError(f"an event has {len(data)} bytes; the limit is {MAX_EVENT_BYTES}")
     try:
         event: Event = _ADAPTER.validate_json(data)
     except ValidationError as error:
-        raise FormatError(f"not an event: {first_fault(error)}") from error
+        raise FormatError(f"invalid event: {first_fault(error)}") from error
     return event
 
 

@@ -137,16 +137,16 @@ class JobSpec(Record):
     def _tasks_ask_for_something(self) -> Self:
         if self.tasks:
             if not any((*self.kinds[0].each, *self.consumables.values())):
-                raise ValueError(f"job {self.id}: its tasks ask for no cores, memory or GPUs")
+                raise ValueError(f"job {self.id}: its tasks request no cores, memory or GPUs")
             if self.nodes > self.tasks:
                 raise ValueError(
-                    f"job {self.id} asks for {self.nodes} nodes at least, but has {self.tasks} tasks"
+                    f"job {self.id} requests {self.nodes} nodes or more, but has {self.tasks} tasks"
                 )
         if self.more_tasks:
             read_more_tasks(self.more_tasks)
             if not self.tasks or self.nodes > 1:
                 raise ValueError(
-                    f"job {self.id}: more_tasks goes with tasks, the first kind, and without nodes at least"
+                    f"job {self.id}: more_tasks requires tasks (the first kind) and nodes must not be above 1"
                 )
         return self
 
@@ -203,7 +203,7 @@ class JobRecord(Record):
             raise ValueError(f"job {self.spec.id} holds nodes but has no start time")
         if self.parts and len(self.parts) != len(self.node_names):
             raise ValueError(
-                f"job {self.spec.id} holds {len(self.node_names)} nodes but parts of {len(self.parts)}"
+                f"job {self.spec.id} holds {len(self.node_names)} nodes, but parts has {len(self.parts)}"
             )
         return self
 
@@ -274,10 +274,10 @@ class NodePower(Record):
         if self.state in ("on", "asleep"):
             if self.until_s is not None:
                 raise ValueError(
-                    f"a node that is {self.state} has no until_s: nothing ends by itself"
+                    f"a node in state {self.state} must not have until_s, as the state does not end by itself"
                 )
         elif self.until_s is None or self.until_s < self.since_s:
-            raise ValueError(f"a node that is {self.state} needs until_s, not before since_s")
+            raise ValueError(f"a node in state {self.state} needs until_s, not before since_s")
         return self
 
     def ready_s(self, sleep: Sequence[Sleep], now_s: float) -> float:
@@ -324,7 +324,9 @@ class NodeReservation(Record):
     @model_validator(mode="after")
     def _ordered(self) -> Self:
         if self.end_s <= self.start_s:
-            raise ValueError(f"reservation {self.name!r} ends at {self.end_s:g}, not after start")
+            raise ValueError(
+                f"reservation {self.name!r}: end_s {self.end_s:g} is not after start_s"
+            )
         return self
 
 
@@ -359,7 +361,7 @@ class Snapshot(Record):
     def _nodes_match_machine(self) -> Self:
         if len(self.nodes) != self.machine.node_count:
             raise ValueError(
-                f"{len(self.nodes)} nodes are listed, the machine has {self.machine.node_count}"
+                f"{len(self.nodes)} nodes are listed, but the cluster has {self.machine.node_count}"
             )
         groups = (group for group in self.machine.nodes for _ in range(group.count))
         for node, group in zip(self.nodes, groups, strict=True):

@@ -16,9 +16,9 @@ from hpctwin.model.cluster.node_group import LYING, Mode, Sleep
 from hpctwin.rms.records.records import NodeRecord
 
 __all__ = [
-    "NOT_MODELLED",
-    "NO_BEARING",
-    "TAKEN",
+    "IMPORTED",
+    "NOT_MODELED",
+    "NO_EFFECT",
     "Groups",
     "ListedNode",
     "Setting",
@@ -29,7 +29,7 @@ __all__ = [
     "named_cluster",
 ]
 
-TAKEN, NOT_MODELLED, NO_BEARING = "taken over", "not modelled", "no bearing"
+IMPORTED, NOT_MODELED, NO_EFFECT = "imported", "not modeled", "no effect"
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Setting:
         name: Name as the site writes it.
         value: Value as the site writes it, cut if it is long.
         where: File and line, or the command whose output has it.
-        became: `TAKEN`, `NOT_MODELLED` or `NO_BEARING` (on when and where jobs start).
+        became: `IMPORTED`, `NOT_MODELED` or `NO_EFFECT` (on when and where jobs start).
         why: Reason; for an imported setting, its counterpart.
     """
 

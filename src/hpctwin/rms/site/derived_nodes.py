@@ -112,13 +112,13 @@ def derived_nodes(jobs: pl.LazyFrame, manager: str = "slurm") -> Derived | None:
     unlisted = len(ran) - placed["job"].n_unique()
     if unlisted:
         notes.append(
-            f"{unlisted:,} of {len(ran):,} jobs that ran have no list of nodes"
-            + (f" or one that cannot be read, such as {unread!r}" if unread else "")
-            + ": they do not count for the size of nodes"
+            f"{unlisted:,} of {len(ran):,} jobs that ran have no node list"
+            + (f" or an unreadable one, such as {unread!r}" if unread else "")
+            + ": they are ignored for the node sizes"
         )
     if shared and (placed["cores"] > 1).any() and (placed["cores"] % 2 == 0).all():
         notes.append(
-            "every job has an even number of CPUs on each node: they may be hardware threads, two to a core"
+            "every job has an even number of CPUs on each node: they may be hardware threads, two per core"
         )
     partitions = _partitions(placed, ran["partition"], kinds)
     often = Counter(kinds.values())
@@ -131,8 +131,8 @@ def derived_nodes(jobs: pl.LazyFrame, manager: str = "slurm") -> Derived | None:
     widest = int(ran["nodes"].max() or 1)  # type: ignore[arg-type]
     if widest > len(nodes):
         notes.append(
-            f"the lists name {len(nodes):,} nodes, and a job had {widest:,}: the others are taken to be like "
-            "the most frequent kind"
+            f"the node lists contain {len(nodes):,} nodes, but one job had {widest:,}: the missing nodes "
+            "are assumed to equal the most frequent kind"
         )
         more = range(widest - len(nodes))
         nodes += [nodes[0]._replace(record=NodeRecord(name=f"unnamed{i}")) for i in more]
@@ -255,14 +255,14 @@ def _sharing(placed: pl.DataFrame) -> tuple[bool, str]:
     beside = lasting.sort("node", "start").filter(before - 1 > pl.col("start"))
     count, of = beside["job"].n_unique(), placed["job"].n_unique()
     if not (placed["cores"] > 0).any():
-        return False, "cores are not recorded: each job is taken to have its nodes alone"
+        return False, "cores are not recorded: jobs are assumed to have exclusive nodes"
     if count and count >= _OVERLAP * of:
         return True, (
             f"jobs share nodes: {count:,} of {of:,} jobs started on a node where another job ran"
         )
-    how = f"jobs have their nodes alone: {count:,} of {of:,} jobs started on a node where another job ran"
+    how = f"jobs have exclusive nodes: {count:,} of {of:,} jobs started on a node where another job ran"
     if placed.group_by("node").agg(pl.col("cores").n_unique())["cores"].max() != 1:
-        how += "; jobs of different numbers of cores ran on the same node, so it may be shared in reality"
+        how += "; jobs with different core counts ran on the same node, so jobs may share nodes in reality"
     return False, how
 
 
@@ -308,11 +308,11 @@ def _told_kinds(kinds: Mapping[str, Kind], use: pl.DataFrame) -> list[str]:
         notes.append(
             f"{count:,} node{'' if count == 1 else 's'} {kind.stem.replace('#', 'N')}"
             + (f" with {', '.join(size)}" if size else "")
-            + ", derived from the nodes of jobs and what they were allocated at once"
-            + ("" if kind.cores is None else f": {full[kind]:,} had all cores in use at some time")
+            + ", derived from the nodes of jobs and their simultaneous allocations"
+            + ("" if kind.cores is None else f": {full[kind]:,} had all cores in use at least once")
         )
     notes.append(
-        "all of these are lower bounds: nodes, cores and memory that no job used are not known"
+        "these node counts and sizes are lower bounds: nodes, cores and memory that no job used are unknown"
     )
     return notes
 
@@ -326,8 +326,8 @@ def _told_growth(placed: pl.DataFrame) -> list[str]:
     if min(len(early), len(late)) >= (1 - _GREW) * len(early | late):
         return []
     return [
-        f"of {len(early | late):,} nodes {len(early):,} ran jobs in the first half of the time and "
-        f"{len(late):,} in the second: the cluster may have changed its size; here all nodes are always there"
+        f"{len(early):,} of {len(early | late):,} nodes ran jobs in the first half of the time and "
+        f"{len(late):,} in the second: the cluster may have changed its size; in cluster.yaml it is constant"
     ]
 
 
@@ -359,16 +359,16 @@ def _without_names(ran: pl.DataFrame) -> Derived:
     each = ran.select(pl.col(name).max() for name in _SIZES).row(0, named=True)
     widest = int(ran["nodes"].max() or 1)  # type: ignore[arg-type]
     count = max(int(at_once["gpus"]), widest)
-    told = "the list of nodes of each job is not recorded, so it is not certain whether jobs share nodes"
+    unknown = "node lists are not recorded, so it is uncertain whether jobs share nodes"
     shared = ran.filter(pl.col("cores") > 0)["cores"].n_unique() > 1
     if shared:
         count = max(-int(-at_once["cores"] // each["cores"]), widest)
         how = (
-            f"jobs have different numbers of cores, so they are taken to, on {count:,} equal nodes with the "
-            f"{each['cores']:g} cores that a job had on a node at most"
+            f"jobs have different core counts, so jobs are assumed to share {count:,} equal nodes with "
+            f"{each['cores']:g} cores, the maximum of a job on a node"
         )
     else:
-        how = f"each job is taken to have its nodes alone, on {count:,} equal nodes, the most in use at once"
+        how = f"jobs are assumed to have exclusive nodes, on {count:,} equal nodes, the most in use at once"
     size = [each["cores"] or None, each["gpus"], each["memory_gb"] or None]
     nodes = [
         node._replace(**dict(zip(_SIZES, size, strict=True))) for node in equal_nodes(count, ())
@@ -377,5 +377,5 @@ def _without_names(ran: pl.DataFrame) -> Derived:
         nodes,
         shared,
         bool(each["memory_gb"]),
-        [f"{told}; {how}; add NodeList to the columns of sacct"],
+        [f"{unknown}; {how}; add NodeList to the columns of sacct"],
     )

@@ -9,7 +9,7 @@ import polars as pl
 
 from hpctwin.formats.common.job_table import JobTable
 from hpctwin.model import Cluster
-from hpctwin.rms.site.cluster import TAKEN, Setting, Site
+from hpctwin.rms.site.cluster import IMPORTED, Setting, Site
 from hpctwin.rms.site.derived_nodes import names_in
 
 __all__ = ["take_gone"]
@@ -41,8 +41,8 @@ def take_gone(site: Site, jobs: JobTable) -> JobTable:
     if site.cluster.partitions and len(jobs):
         jobs = _take_partitions(site, jobs)
     _tell(site, jobs, "account", [one.name for one in site.cluster.accounts],
-          "each has one share below the root, and no limits of its own")  # fmt: skip
-    _tell(site, jobs, "qos", site.cluster.qos, "each has priority 0, and no limits")
+          "each gets one share below the root and no limits")  # fmt: skip
+    _tell(site, jobs, "qos", site.cluster.qos, "each gets priority 0 and no limits")
     return jobs
 
 
@@ -57,12 +57,12 @@ def _take_partitions(site: Site, jobs: JobTable) -> JobTable:
     unnamed = default or UNNAMED
     if None in counts:
         of = (
-            "the default"
+            f"the default {word}"
             if default
-            else f"a {word} without limits, as the settings have no default"
+            else f"a {word} without limits, as the settings have no default {word}"
         )
         site.notes.append(
-            f"{_jobs(counts[None], 'name', 'names')} no {word}: put into {unnamed}, {of}"
+            f"{_jobs(counts[None], 'name', 'names')} no {word}: assigned to {unnamed}, {of}"
         )
     reserved = [
         name for name in counts if name and name not in known and _is_reservation(site, name)
@@ -71,8 +71,8 @@ def _take_partitions(site: Site, jobs: JobTable) -> JobTable:
         new = dict.fromkeys(reserved, RESERVED)
         ran = _jobs(sum(counts[name] for name in reserved), "ran", "ran")
         site.notes.append(
-            f"{ran} in reservations, each of them a queue: put into one, {RESERVED}; the reservations of the "
-            "past are not modelled"
+            f"{ran} in queues of reservations: assigned to queue {RESERVED}, as past reservations are not "
+            "modeled"
         )
     if new or None in counts:
         named = pl.lit(unnamed)
@@ -89,9 +89,9 @@ def _take_partitions(site: Site, jobs: JobTable) -> JobTable:
     others = {name: count for name, count in gone.items() if name not in (RESERVED, UNNAMED)}
     if others:
         site.notes.append(
-            f"{_jobs(sum(others.values()))} of {len(others)} {word}{_s(others)} that the settings do not "
-            f"have, as of one that was deleted: {_listed(others)}. Each is a {word} without limits in "
-            "cluster.yaml, of the groups of nodes on which its jobs ran"
+            f"{_jobs(sum(others.values()), 'belong', 'belongs')} to {len(others)} {word}{_s(others)} "
+            f"missing from the settings (deleted, for example): {_listed(others)}; cluster.yaml has each as "
+            f"a {word} without limits, with the node groups on which its jobs ran"
         )
     return jobs
 
@@ -108,9 +108,9 @@ def _add_partitions(site: Site, jobs: JobTable, gone: Mapping[str, int], word: s
         groups = _groups(site, jobs, name)
         partition = {"name": name, "groups": groups, "priority": least}
         made.append(partition | ({"default": True} if name == UNNAMED else {}))
-        why = f"of {', '.join(groups)}, without limits: the settings do not have this {word}"
+        why = f"without limits, on {', '.join(groups)}: this {word} is missing from the settings"
         site.settings.append(
-            Setting(f"{word} {name}", _jobs(count, "", "").strip(), "accounting", TAKEN, why)
+            Setting(f"{word} {name}", _jobs(count, "", "").strip(), "accounting", IMPORTED, why)
         )
     fields = site.cluster.model_dump(exclude_defaults=True)
     fields["partitions"] = [*fields["partitions"], *made]
@@ -145,8 +145,8 @@ def _tell(site: Site, jobs: JobTable, kind: str, known: Collection[str], what_of
     if gone:
         word = "QOS" if kind == "qos" else f"account{_s(gone)}"
         site.notes.append(
-            f"{_jobs(sum(gone.values()))} of {len(gone)} {word} that the settings do not have: "
-            f"{_listed(gone)}; {what_of_them}"
+            f"{_jobs(sum(gone.values()), 'belong', 'belongs')} to {len(gone)} {word} missing from "
+            f"the settings: {_listed(gone)}; {what_of_them}"
         )
 
 

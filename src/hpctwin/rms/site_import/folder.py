@@ -27,7 +27,7 @@ from hpctwin.model.files import cause
 from hpctwin.rms.commands import Commands, passed_on
 from hpctwin.rms.pbs.site import recognition as pbs_site
 from hpctwin.rms.pbs.site.recognition import PbsFiles
-from hpctwin.rms.site.cluster import NO_BEARING, Setting, Site, equal_nodes
+from hpctwin.rms.site.cluster import NO_EFFECT, Setting, Site, equal_nodes
 from hpctwin.rms.site.derived_nodes import Derived, derived_cluster, derived_nodes
 from hpctwin.rms.site_import.deleted_entities import take_gone
 from hpctwin.rms.slurm.site import recognition as slurm_site
@@ -66,7 +66,9 @@ def asked(
     try:
         dt.date.fromisoformat(first)
     except ValueError as error:
-        raise ConfigError(f"--since {first!r} is no date such as 2026-10-01") from error
+        raise ConfigError(
+            f"--since: {first!r} is not a date; expected one such as 2026-10-01"
+        ) from error
     names = ("SLURM_CONF", "PBS_CONF_FILE", "PBS_EXEC", "PBS_SERVER")
     commands = Commands(
         commands_in, timeout_s=_TIMEOUT_S, environment={"TZ": "UTC", **passed_on(*names)}
@@ -154,13 +156,18 @@ def import_site(
         raise ConfigError(f"{folder}: expected a folder with the site's files")
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     if len(paths) > _MOST_FILES:
-        raise ConfigError(f"{folder}: {len(paths):,} files are in it, more than a site's settings")
+        raise ConfigError(
+            f"{folder}: the folder has {len(paths):,} files, expected at most {_MOST_FILES:,}; "
+            "copy only the site's files"
+        )
     found = SlurmFiles(folder, paths, columns) if manager == "slurm" else MANAGERS[manager]()
     files = {str(path.relative_to(folder)): found.take(path, first_bytes(path)) for path in paths}
     if isinstance(found, SlurmFiles) and found.unread:
         raise ConfigError("; ".join(found.unread[:3]))
     if not any(files.values()):
-        raise ConfigError(f"{folder}: none of its {len(paths)} files is known; {found.expected}")
+        raise ConfigError(
+            f"{folder}: none of its {len(paths)} files is recognized; {found.expected}"
+        )
     tally = Tally()
     site = found.site()
     if site is not None:
@@ -193,8 +200,8 @@ def _machine(site: Site, shared: bool, memory: bool, running: Running) -> Machin
     limits = {one.name: one.max_walltime for one in site.cluster.partitions if one.max_walltime}
     if shared:
         site.notes.append(
-            "jobs share nodes: each asks, on each of the nodes that it was on, for its share of cores, "
-            f"{'memory ' if memory else ''}and GPUs; a placement of its own may put it elsewhere"
+            "jobs share nodes: each job requests on each of its nodes its recorded share of cores, "
+            f"{'memory ' if memory else ''}and GPUs; the simulated placement may choose other nodes"
         )
     features = {group.all_features for group in site.cluster.nodes}
     consumables = site.cluster.consumables if shared else ()
@@ -216,23 +223,25 @@ def _of_unknown_size(
     if site is None and derived is None:
         out = [f"{count:,} × {why}" for why, count in tally.counts.items() if "left out" in why]
         raise ConfigError(
-            "no settings are there, and no job with a start: nothing tells the size of the machine"
-            + (f" ({', '.join(out)})" if out else "")
+            "the size of the cluster is unknown: the folder has neither settings nor jobs with a start; "
+            "add either" + (f" ({', '.join(out)})" if out else "")
         )
     notes = [*derived.notes] if derived else []
     if derived and jobs > _MOST_JOBS:
-        notes.append(f"only the last {_MOST_JOBS:,} of {jobs:,} jobs were looked at for the nodes")
+        notes.append(f"the nodes are derived from the last {_MOST_JOBS:,} of {jobs:,} jobs")
     if site is None:
         assert derived is not None
         cluster = derived_cluster(derived, manager)
-        note = "no settings are there: nodes are derived from accounting, the policy is fcfs+conservative"
+        note = (
+            "no settings found: nodes are derived from accounting, the policy is fcfs+conservative"
+        )
         return Site(manager, cluster, "fcfs+conservative", [], [note, *notes])
     site.sized = derived is not None
     site.notes.append(
-        "nothing describes the nodes: they are derived from accounting"
+        "no file describes the nodes: they are derived from accounting"
         if derived
-        else "nothing describes the nodes, and no job tells how many they are: cluster.yaml has none; write "
-        "them there, or add what is missing and import again"
+        else "no file describes the nodes, and no job shows their number: cluster.yaml has none; write "
+        "them there, or add the missing files and import again"
     )
     site.notes += notes
     return site
@@ -241,7 +250,7 @@ def _of_unknown_size(
 def _of_no_use(files: Mapping[str, str]) -> list[str]:
     """Return a note on files about nodes that no other file describes."""
     idle = [f"{name} ({kind})" for name, kind in files.items() if kind in _OF_NODES]
-    return [f"not used, since nothing describes the nodes: {', '.join(idle)}"] if idle else []
+    return [f"ignored, as no file describes the nodes: {', '.join(idle)}"] if idle else []
 
 
 # --- pseudonyms ------------------------------------------------------------------------------------
@@ -344,7 +353,7 @@ def pseudonyms(made: Imported, salt: bytes) -> Imported:
     settings = [
         Setting(_told(s.name, new), _told(s.value, new), "", s.became, _told(s.why, new))
         for s in made.site.settings
-        if s.became != NO_BEARING
+        if s.became != NO_EFFECT
         and not s.name.startswith("Association")
         and "CFG[" not in s.name  # of Maui, with names of users and hosts
     ]

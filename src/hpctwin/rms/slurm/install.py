@@ -44,10 +44,12 @@ def rule_text(rule: Rule) -> str:
     """
     for name in rule.partitions:
         if not name.replace("-", "").replace("_", "").isalnum():
-            raise ConfigError(f"{name!r} is not the name of a partition")
+            raise ConfigError(
+                f"{name!r} is not a valid partition name; expected letters, digits, - and _"
+            )
     lease_s = round(rule.lease_s)
     if not 1 <= lease_s <= 3600:
-        raise ConfigError(f"the first lease is {rule.lease_s:g} s, expected 1 to 3600 s")
+        raise ConfigError(f"lease_s is {rule.lease_s:g} s, expected 1 to 3600 s")
     names = ", ".join(f'["{name}"] = true' for name in rule.partitions)
     trusted = ", ".join(f"[{uid}] = true" for uid in dict.fromkeys([0, *map(_uid, rule.users)]))
     text = (files("hpctwin.rms.slurm") / "job_submit.lua").read_text()
@@ -96,13 +98,15 @@ def install_events(script: Path, spool: Path, owner: str) -> None:
         made = not folder.exists()
         folder.mkdir(mode=0o750, parents=True, exist_ok=True)
         if folder.is_symlink() or not folder.is_dir():
-            raise ConfigError(f"{folder}: must be a folder of its own, for the spool alone")
+            raise ConfigError(f"{folder}: the spool needs a folder without other files")
         if made:
             os.chown(folder, uid, gid, follow_symlinks=False)
             # A umask must not reduce this; the folder's group reads what the script writes there.
             folder.chmod(0o2750)
         elif folder.stat().st_mode & 0o022:
-            raise ConfigError(f"{folder}: others may write there; chmod 750 {folder}")
+            raise ConfigError(
+                f"{folder}: other users may write into the folder; run chmod 750 {folder}"
+            )
     except OSError as error:
         raise ConfigError(f"{folder}: {error.strerror}") from error
     with write_atomically(script) as file:
@@ -114,7 +118,7 @@ def _uid(user: str) -> int:
     try:
         return int(user) if user.isdigit() else pwd.getpwnam(user).pw_uid
     except KeyError:
-        raise ConfigError(f"there is no user {user!r} on this machine") from None
+        raise ConfigError(f"user {user!r} does not exist on this host") from None
 
 
 def _ids(owner: str) -> tuple[int, int]:
@@ -123,4 +127,6 @@ def _ids(owner: str) -> tuple[int, int]:
         about = pwd.getpwnam(user)
         return about.pw_uid, grp.getgrnam(group).gr_gid if group else about.pw_gid
     except KeyError as error:
-        raise ConfigError(f"--owner {owner}: there is no such user or group here") from error
+        raise ConfigError(
+            f"--owner: user or group {owner!r} does not exist on this host"
+        ) from error

@@ -165,12 +165,12 @@ class SlurmManager(PlainManager):
         self.doubts.seen(found.unequal, now_s)
         if unread:
             found.notes.append(
-                f"{unread} pending jobs are read in part so far, the rest of each within the next queries"
+                f"{unread} pending jobs are read partially; the next queries read the rest"
             )
         if self._ahead_s:
             found.notes.append(
                 f"the controller's clock is {abs(self._ahead_s):.0f} s "
-                f"{'ahead of' if self._ahead_s > 0 else 'behind'} ours"
+                f"{'ahead of' if self._ahead_s > 0 else 'behind'} this host's clock"
             )
         for note in found.notes:
             if note not in self._told:
@@ -220,14 +220,14 @@ class SlurmManager(PlainManager):
         for job_id, asked_s in until_s.items():
             if job_id not in mine:
                 outcomes[job_id] = Outcome(
-                    "refused", f"job {job_id} is not the twin's, or not there"
+                    "refused", f"job {job_id} does not exist or is not controlled by the twin"
                 )
                 continue
             latest_s, now_s = mine[job_id].latest_s, self.now_s()
             end_s = int(min(max(asked_s, self.begins.asked_s(job_id)), latest_s))
             if end_s <= now_s:
                 late = latest_s > now_s
-                why = "the lease is over already" if late else "it would miss its deadline"
+                why = "the lease has expired" if late else "the job would miss its deadline"
                 outcomes[job_id] = Outcome("refused", f"job {job_id}: {why}")
                 continue
             together.setdefault(end_s, []).append(job_id)
@@ -248,7 +248,7 @@ class SlurmManager(PlainManager):
         for job_id in job_ids:
             if job_id not in mine:
                 outcomes[job_id] = Outcome(
-                    "refused", f"job {job_id} is not the twin's, or not there"
+                    "refused", f"job {job_id} does not exist or is not controlled by the twin"
                 )
             elif self.begins.asked_s(job_id) > now_s + 1:
                 outcomes[job_id] = Outcome("refused", f"job {job_id} may not start yet")
@@ -267,15 +267,17 @@ class SlurmManager(PlainManager):
         if not _ID.fullmatch(job_id):
             return Outcome("refused", f"{job_id!r} is not a job number of Slurm")
         if not 1 <= priority <= HIGHEST_PRIORITY:
-            says = f"priority {priority:g} is not within Slurm's 1 to {HIGHEST_PRIORITY}"
+            says = f"priority is {priority:g}, expected 1 to {HIGHEST_PRIORITY}"
             return Outcome("refused", says)
         if self._settings().get("PriorityType") != "priority/multifactor":
-            return Outcome("refused", "Slurm's PriorityType is not priority/multifactor")
+            return Outcome("refused", "PriorityType of Slurm must be priority/multifactor")
         if self.found is None or job_id not in self.found.nice:
             self.snapshot()
         assert self.found is not None
         if job_id not in self.found.nice:
-            return Outcome("refused", f"job {job_id} does not wait, or is held or left alone")
+            return Outcome(
+                "refused", f"job {job_id} is not pending, is held, or is not controlled by the twin"
+            )
         now = next(j.spec.priority for j in self.found.snapshot.jobs if j.spec.id == job_id)
         nice = round(self.found.nice[job_id] + now - priority)
         return self._update([job_id], f"Nice={nice}")
@@ -385,7 +387,7 @@ class SlurmManager(PlainManager):
             return Outcome("unknown", str(error))
         if said.strip():
             # It prints nothing on success.
-            return Outcome("unknown", f"scontrol said {said[:100].decode(errors='replace')!r}")
+            return Outcome("unknown", f"scontrol printed {said[:100].decode(errors='replace')!r}")
         return Outcome("done")
 
     def _settings(self) -> dict[str, str]:

@@ -63,7 +63,7 @@ class SlurmNews:
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             self.unreadable += 1
             if self.unreadable == 1:
-                logger.warning("a line of Slurm's event script cannot be read: %s", error)
+                logger.warning("a line of Slurm's event script is unreadable: %s", error)
             return []
         if kind == "end" and end is not None:
             return [JobGone(time_s, job_id, end)]

@@ -43,7 +43,7 @@ def probe_slurm(folder: str, conf: Path | None) -> Probe:
     result = Probe("slurm")
     for name in not_inherited("SLURM_CONF") if conf is None else ():
         result.add(
-            "environment", False, f"{name} is not used: give it as --manager-conf (manager.conf)"
+            "environment", False, f"{name} is ignored; use --manager-conf (manager.conf) instead"
         )
     manager = SlurmManager("probe", folder=folder, conf=conf)
     run = manager.commands.run
@@ -52,7 +52,9 @@ def probe_slurm(folder: str, conf: Path | None) -> Probe:
     if version:
         result.version = version[0]
         new_enough = (int(version[1]), int(version[2])) >= OLDEST_SLURM
-        says = f"Slurm {version[0]}" + ("" if new_enough else "; 22.05 is the oldest that is read")
+        says = f"Slurm {version[0]}" + (
+            "" if new_enough else "; the oldest supported version is 22.05"
+        )
         result.add("version", new_enough, says)
     look(manager, result)
     about = tried(lambda: settings(run("scontrol", ["show", "config"])), result, "config")
@@ -66,20 +68,20 @@ def _slurm_settings(about: dict[str, str], result: Probe) -> None:
     scheduler = about.get("SchedulerType", "?")
     result.add("own scheduler", True, scheduler)
     estimates = scheduler == "sched/backfill"
-    says = "squeue --start has estimates" if estimates else f"{scheduler} makes none"
+    says = "squeue --start shows estimates" if estimates else f"{scheduler} makes no estimates"
     result.add("own start-time estimates", estimates, says)
     lua = "lua" in about.get("JobSubmitPlugins", "")
     result.add(
         "acting by lease",
         lua,
-        "JobSubmitPlugins has lua; the rule of `hpctwin rms slurm rule` must be in it"
+        "JobSubmitPlugins contains lua; check that job_submit.lua contains `hpctwin rms slurm rule`"
         if lua
-        else "needs JobSubmitPlugins=lua with the rule of `hpctwin rms slurm rule`",
+        else "set JobSubmitPlugins=lua, with the output of `hpctwin rms slurm rule`",
     )
     multifactor = about.get("PriorityType") == "priority/multifactor"
     result.add("acting by priority", multifactor, f"PriorityType={about.get('PriorityType', '?')}")
     if multifactor and "ACCRUE_ALWAYS" not in about.get("PriorityFlags", ""):
-        says = "without PriorityFlags=ACCRUE_ALWAYS, jobs grow no older while they are leased"
+        says = "without PriorityFlags=ACCRUE_ALWAYS, the age factor of leased jobs does not grow"
         result.add("age priority under leases", False, says)
     for what, key, wanted in (
         ("pushed starts", "PrologSlurmctld", "the script of `hpctwin rms slurm events`"),
@@ -87,23 +89,25 @@ def _slurm_settings(about: dict[str, str], result: Probe) -> None:
     ):
         value = about.get(key) or "not set"
         fine = "hpctwin" in value if key == "PrologSlurmctld" else value == "jobcomp/script"
-        says = f"{key}={value}" if fine else f"{key} is {value}; it would be {wanted}"
-        result.add(what, fine, says + ("" if fine else "; without it, changes are seen by polling"))
+        says = f"{key}={value}" if fine else f"{key} is {value}, expected {wanted}"
+        result.add(
+            what, fine, says + ("" if fine else "; without it, the twin sees changes by polling")
+        )
 
 
 def _slurm_rights(run: Callable[..., bytes], about: dict[str, str], result: Probe) -> None:
     me = getpass.getuser()
     owner = about.get("SlurmUser", "").partition("(")[0]
     if os.getuid() == 0 or me == owner:
-        result.add("rights", True, f"{me} may change every job (operator's rights would do)")
+        result.add("rights", True, f"{me} may change every job (operator rights would be enough)")
         return
     try:
         said = run("sacctmgr", ["-nP", "show", "user", me, "format=AdminLevel"]).decode().strip()
     except (CommandError, UnreachableError) as error:
-        result.add("rights", None, f"{me}: the level cannot be asked for ({error})")
+        result.add("rights", None, f"the admin level of {me} is unknown: {error}")
         return
     fine = said in ("Operator", "Administrator")
-    says = f"{me} is {said or 'an ordinary user'}" + ("" if fine else "; acting needs Operator")
+    says = f"{me} is {said or 'an ordinary user'}" + ("" if fine else "; acting requires Operator")
     result.add("rights", fine, says)
 
 
@@ -191,7 +195,9 @@ def _owner(options: Sequence[str]) -> int:
         try:
             return int(user) if user.isdigit() else pwd.getpwnam(user).pw_uid
         except KeyError as error:
-            raise ConfigError(f"options: --uid {user}: there is no such user") from error
+            raise ConfigError(
+                f"options: --uid: user {user!r} does not exist on this host"
+            ) from error
     return os.getuid()
 
 

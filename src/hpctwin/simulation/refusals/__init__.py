@@ -5,13 +5,12 @@ from typing import TYPE_CHECKING
 from hpctwin.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from hpctwin.simulation.refusals.asked import check_forecasts, check_present
+    from hpctwin.simulation.refusals.asked import check_forecasts
     from hpctwin.simulation.refusals.streamed import check_streamed
     from hpctwin.simulation.refusals.together import check_together, check_usage
 
 __all__ = [
     "check_forecasts",
-    "check_present",
     "check_streamed",
     "check_together",
     "check_usage",
@@ -20,7 +19,7 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "asked": ("check_forecasts", "check_present"),
+        "asked": ("check_forecasts",),
         "streamed": ("check_streamed",),
         "together": ("check_together", "check_usage"),
     },

@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from hpctwin.errors import ConfigError
-from hpctwin.model import Cluster, Workload
+from hpctwin.model import Cluster
 from hpctwin.policies import Policy
-from hpctwin.simulation.lowering.preemption import is_interrupted
 
-__all__ = ["Refusal", "not_interrupted", "refuse"]
+__all__ = ["Refusal", "refuse"]
 
 
 @dataclass(frozen=True)
@@ -35,21 +34,3 @@ def refuse(refusals: Iterable[Refusal], cluster: Cluster, policy: Policy) -> Non
     for refusal in refusals:
         if refusal.holds(cluster, policy):
             raise ConfigError(refusal.why(cluster, policy))
-
-
-def not_interrupted(cluster: Cluster, workload: Workload, what: str) -> None:
-    """Check that nothing is requested that is incompatible with preemption.
-
-    Args:
-        cluster: The cluster.
-        workload: The jobs.
-        what: The request, for the message.
-
-    Raises:
-        ConfigError: Jobs preempt others or continue from checkpoints.
-    """
-    if is_interrupted(workload, cluster):
-        raise ConfigError(
-            f"cluster {cluster.name!r}: {what} where jobs preempt others or go on from checkpoints; leave "
-            "preemption and checkpoints out"
-        )

@@ -8,11 +8,13 @@ from typing import Any
 from hpctwin.errors import ConfigError
 from hpctwin.model import Cluster, Workload
 from hpctwin.policies import Policy
-from hpctwin.simulation.refusals.refusal import Refusal, not_interrupted, refuse
+from hpctwin.simulation.lowering.preemption import suspends
+from hpctwin.simulation.refusals.refusal import Refusal, refuse
 
 __all__ = ["check_streamed"]
 
 _KEEPS_NO_ROWS = ("none", "first-fit", "easy", "conservative", "pack", "slurm", "pbs")
+"""Built-in backfills whose data contain no rows of jobs."""
 
 _NO_SHARED_STREAM = (
     Refusal(
@@ -27,6 +29,13 @@ _NO_SHARED_STREAM = (
 
 _NO_STREAM = (
     Refusal(
+        lambda c, p: suspends(c),
+        lambda c, p: (
+            f"cluster {c.name!r}: the metrics of suspended jobs are computed from all times at which "
+            "they ran, and a stream does not keep these; take mode requeue or cancel"
+        ),
+    ),
+    Refusal(
         lambda c, p: c.fairshare.kind == "tree" and p.order.fairshare,
         lambda c, p: (
             f"cluster {c.name!r}: in a tree all users are ranked, and of a stream it is not known which will "
@@ -35,11 +44,13 @@ _NO_STREAM = (
     ),
     Refusal(
         lambda c, p: (
-            p.backfill not in _KEEPS_NO_ROWS and bool(p.scheduling.own or p.scheduling.kept)
+            p.backfill not in _KEEPS_NO_ROWS
+            and p.scheduling.move is None
+            and bool(p.scheduling.own or p.scheduling.kept)
         ),
         lambda c, p: (
-            f"backfill {p.backfill!r} keeps lists of all jobs, and in a stream they are never all there; "
-            f"take {', '.join(_KEEPS_NO_ROWS)}"
+            f"backfill {p.backfill!r} keeps data of jobs, and does not say how they change when other "
+            f"jobs come; take {', '.join(_KEEPS_NO_ROWS)}"
         ),
     ),
     Refusal(
@@ -86,7 +97,6 @@ def check_streamed(
     Raises:
         ConfigError: They cannot.
     """
-    not_interrupted(cluster, workload, "there are no streams")
     if options.get("sizing") is not None:
         raise ConfigError(
             "a stream's jobs are never all there, and a sizing sees all that wait or run"

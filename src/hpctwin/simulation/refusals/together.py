@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from hpctwin.engine.capacity_models import SHARED_NODES
+from hpctwin.engine.capacity_models import PREEMPTING_WHOLE, SHARED_NODES, CapacityModel
 from hpctwin.engine.passes import PASSES
-from hpctwin.engine.preempting import PREEMPTING_PASSES
 from hpctwin.engine.shared.placements import SHARED_PLACEMENTS
 from hpctwin.engine.state.layout import LOWEST, ONLY_ACTIVE, SOONEST
 from hpctwin.errors import ConfigError
@@ -85,11 +84,13 @@ REFUSALS = (
 """Combinations that are always rejected, in the order of the check."""
 
 
-def _sharing_backfills() -> list[str]:
-    """Return the backfills that work with shared nodes, the simplest first."""
+def _backfills_on(model: CapacityModel) -> str:
+    """List the backfills that work with a capacity model, the simplest first."""
     found = {name: PASSES.find(name) for name in PASSES.own()}
-    shared = [name for name, one in found.items() if one.works_on(SHARED_NODES)]
-    return sorted(shared, key=lambda name: (found[name].others is None, found[name].others or 0))
+    those = [name for name, one in found.items() if one.works_on(model)]
+    return ", ".join(
+        sorted(those, key=lambda name: (found[name].others is None, found[name].others or 0))
+    )
 
 
 SHARED = (
@@ -97,7 +98,7 @@ SHARED = (
         lambda c, p: not PASSES.find(p.backfill).works_on(SHARED_NODES),
         lambda c, p: (
             f"jobs that ask for tasks share nodes, and backfill {p.backfill!r} plans whole ones; "
-            f"take {', '.join(_sharing_backfills())}"
+            f"take {_backfills_on(SHARED_NODES)}"
         ),
     ),
     Refusal(
@@ -142,11 +143,11 @@ WHOLE = (
 
 INTERRUPTED = (
     Refusal(
-        lambda c, p: p.backfill not in PREEMPTING_PASSES,
+        lambda c, p: not PASSES.find(p.backfill).works_on(PREEMPTING_WHOLE),
         lambda c, p: (
             f"cluster {c.name!r}: jobs preempt others or go on from checkpoints, which backfill "
-            f"{p.backfill!r} does not know; take {', '.join(PREEMPTING_PASSES)}, or leave preemption and "
-            "checkpoints out"
+            f"{p.backfill!r} does not know; take {_backfills_on(PREEMPTING_WHOLE)}, or leave preemption "
+            "and checkpoints out"
         ),
     ),
     Refusal(

@@ -24,6 +24,7 @@ __all__ = [
     "CoreCount",
     "HeldOverTime",
     "NodeCount",
+    "PreemptionSums",
     "core_map",
     "cores_asked",
     "cores_held",
@@ -36,6 +37,29 @@ FloatArray = npt.NDArray[np.float64]
 
 MILLI = 1000
 """Cores are counted in thousandths."""
+
+
+class PreemptionSums:
+    """Counts of preemptions and of preempted jobs, and the node-seconds lost by them."""
+
+    def __init__(self) -> None:
+        self._times = self._jobs = 0
+        self._lost = ExactSum()
+
+    def add(self, jobs: pl.DataFrame) -> None:
+        """Add jobs of a table `hpctwin.Result.jobs`."""
+        times = jobs["preemptions"]
+        self._times += int(times.sum())
+        self._jobs += int((times > 0).sum())
+        self._lost.add((jobs["nodes"] * jobs["preempted_s"]).to_numpy())
+
+    def figures(self) -> dict[str, Any]:
+        """Return the metrics by name."""
+        return {
+            "preemptions": self._times,
+            "preempted_jobs": self._jobs,
+            "preempted_node_s": self._lost.total(),
+        }
 
 
 class NodeCount:

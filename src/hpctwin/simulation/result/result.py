@@ -20,7 +20,7 @@ from hpctwin.model import MS_PER_S, Cluster, Workload, format_duration
 from hpctwin.model.arguments import check_arguments
 from hpctwin.model.demand import assumptions
 from hpctwin.model.text import Shown
-from hpctwin.simulation.result.counts import CoreCount, NodeCount, held_s
+from hpctwin.simulation.result.counts import CoreCount, NodeCount, PreemptionSums, held_s
 from hpctwin.simulation.result.history import (
     Course,
     attempts_of,
@@ -137,18 +137,12 @@ class Result(Shown):
         }
 
     def _preempted_figures(self) -> dict[str, Any]:
-        """Return counts of preemptions and preempted jobs, and the lost node-seconds.
-
-        It is empty if no job may be preempted.
-        """
+        """Return the metrics of `PreemptionSums`; none if no job may be preempted."""
         if self.cluster.preemption is None:
             return {}
-        times, vain = self.jobs["preemptions"], self.jobs["preempted_s"]
-        return {
-            "preemptions": int(times.sum()),
-            "preempted_jobs": int((times > 0).sum()),
-            "preempted_node_s": float((self.jobs["nodes"] * vain).sum()),
-        }
+        sums = PreemptionSums()
+        sums.add(self.jobs)
+        return sums.figures()
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -158,9 +152,9 @@ class Result(Shown):
     @kept
     def rejected_why(self) -> dict[str, int]:
         """Number of jobs that can never run on the cluster, by reason."""
-        rejected = self.course.source.rejected()
         from hpctwin.simulation.lowering.rejected_jobs import why_rejected
 
+        rejected = self.course.source.rejected()
         return why_rejected(self.workload, self.cluster, rejected)
 
     @kept

@@ -30,7 +30,7 @@ from hpctwin.model import MS_PER_S, NEVER_MS, to_ms
 from hpctwin.simulation.lowering.cluster import pool_of_nodes
 from hpctwin.simulation.lowering.gpus import lay_running
 from hpctwin.simulation.lowering.shared_nodes import counted_nodes, held_amounts
-from hpctwin.simulation.refusals import check_forecasts, check_present
+from hpctwin.simulation.refusals import check_forecasts
 from hpctwin.simulation.result.result import Result
 from hpctwin.simulation.running.advance import not_a_number
 from hpctwin.simulation.running.simulation import Simulation
@@ -86,11 +86,7 @@ def begin_at(
             job holds of each of its nodes [nodes, 3 + consumables]. None if the job has its nodes
             for itself.
         powers: Power states of the nodes, if they have any.
-
-    Raises:
-        ConfigError: jobs are suspended for others there.
     """
-    check_present(simulation.cluster)
     if simulation.workload.shares_nodes:
         amounts = tuple(
             held_amounts(simulation.state, simulation.cluster, nodes, part)
@@ -182,7 +178,7 @@ class OpenSimulation:
                 f"workload {workload.name!r}: jobs that depend on each other cannot be given to a "
                 "simulation one by one"
             )
-        check_forecasts(simulation.cluster, simulation.policy, workload)
+        check_forecasts(simulation.cluster, simulation.policy)
         self.simulation = simulation
         self.size = len(workload)
         self._cancel = simulation.state["job"]["cancel"].copy()

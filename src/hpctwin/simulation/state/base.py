@@ -356,6 +356,10 @@ class SimulationBase(EngineFeed):
         self.__dict__.pop("_rows", None)
         self._sim = self._new_sim(None, None, 0, waits=waits)
         transfer_state(before, self._sim, rows, to, waits=waits)
+        if (move := self.policy.scheduling.move) is not None:
+            place = np.full(before.jobs + 1, -1, np.int64)
+            place[rows] = to
+            move(before, self._sim, place)
         self._decided = None
         now = int(self._sim.clock.now)
         node, start, end = self.outages_so_far()

@@ -33,6 +33,7 @@ from hpctwin.model.workload.dependencies import check_acyclic
 from hpctwin.model.workload.joining import Batch, joined
 from hpctwin.policies import PolicyLike, make_policy
 from hpctwin.simulation.lowering.gpus import asks_parts
+from hpctwin.simulation.lowering.preemption import is_interrupted
 from hpctwin.simulation.lowering.rejected_jobs import why_rejected
 from hpctwin.simulation.lowering.share_tree import shares
 from hpctwin.simulation.refusals import check_streamed
@@ -53,6 +54,8 @@ _STATE = pl.Enum([state.label for state in State])
 _POLICY = (
     "order", "reservations", "candidates", "placement", "power", "settings",
 )  # fmt: skip
+_SOMETIMES = ("preemptions", "preempted_s", "energy_j")
+"""Columns of jobs that not all runs have."""
 _TIMES = ("submit", "eligible", "start", "end", "walltime", "runtime")
 
 
@@ -95,7 +98,7 @@ class StreamedResult:
         return made.select(
             "job_id", "submit_s", "eligible_s", "start_s", "end_s", "wait_s", "turnaround_s", "nodes",
             "walltime_s", "runtime_s", "state", "user", "account", "partition", "requeues",
-            *(["energy_j"] if "energy_j" in stored.collect_schema() else []),
+            *(name for name in _SOMETIMES if name in stored.collect_schema()),
         )  # fmt: skip
 
     @property
@@ -184,6 +187,7 @@ class _Stream:
             classic = cluster.fairshare.model_copy(update={"kind": "classic"})
             cluster = cluster.model_copy(update={"fairshare": classic})
         check_streamed(cluster, policy, batch.workload, options, labelled=feed.labels is not None)
+        self.interrupted = is_interrupted(batch.workload, cluster)
         self.waits = Waits(remember=batch.across)
         workload = self._depending(batch.workload, Past.none(batch.workload.job_id), batch)
         self.simulation = _Fed(
@@ -251,6 +255,11 @@ class _Stream:
             )
         stay = simulation.workload.take(rows)
         batch = self._asking(batch)
+        if is_interrupted(batch.workload, simulation.cluster) and not self.interrupted:
+            raise WorkloadError(
+                f"{self.feed.name}: among rows up to {self.feed.given:,} jobs write checkpoints, and the "
+                "first ones do not say whether they do: give them a column checkpoint_s too, 0 for never"
+            )
         workload, to, _ = joined(stay, batch.workload)
         self.sums.keep(rows, to, len(workload))
         there = Past.none(workload.job_id)
@@ -389,5 +398,5 @@ def _stored(jobs: pl.DataFrame) -> pl.DataFrame:
         state=pl.col("state").cast(_STATE),
         **{name: pl.col(name).cast(pl.String) for name in ("user", "account", "partition")},
         requeues=pl.col("requeues").cast(pl.Int32),
-        **({"energy_j": pl.col("energy_j")} if "energy_j" in jobs.columns else {}),
+        **{name: pl.col(name) for name in _SOMETIMES if name in jobs.columns},
     )

@@ -12,12 +12,14 @@ import polars as pl
 
 from hpctwin.energy.accounts.shared_energy import SharedEnergy, SummedEnergy
 from hpctwin.engine.state.sim import Sim
+from hpctwin.metrics.sources import JobSource
 from hpctwin.metrics.summary import RunningSummary
 from hpctwin.model import MS_PER_S, Cluster
 from hpctwin.simulation.lowering.shared_nodes import amounts_of_pools
 from hpctwin.simulation.result.counts import (
     MILLI,
     HeldOverTime,
+    PreemptionSums,
     cores_asked,
     of_shared_nodes,
     there,
@@ -46,6 +48,7 @@ class NodeSums:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._summary = RunningSummary(self._size(), exact=False)
+        self._preemption = None if cluster.preemption is None else PreemptionSums()
 
     def _size(self) -> int:
         """Return the size of the cluster, in the counted unit."""
@@ -66,11 +69,11 @@ class NodeSums:
         result = simulation.result()
         source = result.course.source
         self._summary.passed(source, result.lost, result.capacity, until_s)
-        self._summary.ended(source.take(gone))
         tables = {
             "jobs": result.jobs.filter(gone),
             "lost": result.lost.filter(_of_attempts(simulation.state, gone)),
         }
+        self._ended(source.take(gone), tables["jobs"])
         if result.node_map is None:
             return tables
         segment = simulation.state["segment"][: simulation.state.clock.segments]
@@ -99,7 +102,23 @@ class NodeSums:
             simulation: Simulation at the end of the last window.
         """
         energy = simulation.result().energy
-        return self._summary.figures() | ({} if energy is None else energy.figures())
+        return self._job_figures() | ({} if energy is None else energy.figures())
+
+    def _job_figures(self) -> dict[str, Any]:
+        """Return the metrics of the jobs."""
+        preemption = {} if self._preemption is None else self._preemption.figures()
+        return self._summary.figures() | preemption
+
+    def _ended(self, source: JobSource, jobs: pl.DataFrame) -> None:
+        """Add jobs that are finished.
+
+        Args:
+            source: The jobs.
+            jobs: Their table.
+        """
+        self._summary.ended(source)
+        if self._preemption is not None:
+            self._preemption.add(jobs)
 
 
 class CoreSums(NodeSums):
@@ -147,13 +166,14 @@ class CoreSums(NodeSums):
             capacity_over_time(sim, simulation.outages_so_far(), amounts_of_pools(sim)["cores"]),
             until_s,
         )
-        self._summary.ended(in_cores.take(gone))
         placed = placements(workload, self._cluster, sim, of=gone)
         self._held.add(placed)
         if self._joules is not None:
             jobs = jobs.with_columns(energy_j=self._joules.window(simulation, jobs))
+        jobs = jobs.filter(gone)
+        self._ended(in_cores.take(gone), jobs)
         return {
-            "jobs": jobs.filter(gone),
+            "jobs": jobs,
             "lost": attempts.filter(_of_attempts(sim, gone)),
             "placements": placed,
         }
@@ -168,7 +188,7 @@ class CoreSums(NodeSums):
 
     def figures(self, simulation: Simulation) -> dict[str, Any]:
         """See `NodeSums`."""
-        found = of_shared_nodes(self._summary.figures(), self._cluster, self._held.totals())
+        found = of_shared_nodes(self._job_figures(), self._cluster, self._held.totals())
         return found | ({} if self._joules is None else self._joules.figures(simulation))
 
 

@@ -88,7 +88,7 @@ def serve(
         signal.signal(number, lambda *_: server.stop())
     with ExitStack() as stack:
         if redis is not None:
-            from hpctwin.rms.polling.redis_publisher import RedisPublisher
+            from hpctwin.rms.polling.redis_stream import RedisPublisher
 
             publisher = RedisPublisher(redis, stream)
             stack.callback(publisher.close)

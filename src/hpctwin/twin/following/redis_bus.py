@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from hpctwin.rms.polling.redis_publisher import FIELD, connect_redis
+from hpctwin.rms.polling.redis_stream import FIELD, connect_redis
 from hpctwin.rms.records.events import MAX_EVENT_BYTES
 from hpctwin.twin.following.bus import BATCH, Delivery
 

@@ -15,7 +15,7 @@ from hpctwin.model.files import FileLock
 from hpctwin.rms.gate import why_no_beat
 from hpctwin.rms.manager import Hooked, ResourceManager, Tells
 from hpctwin.rms.polling.poller import Poller, polled
-from hpctwin.rms.polling.redis_lines import RedisLines
+from hpctwin.rms.polling.redis_stream import RedisLines
 from hpctwin.rms.polling.spool import Lines, Spool
 from hpctwin.rms.records.records import Snapshot
 from hpctwin.rms.settings import ManagerSettings, NewsSettings, PolledSettings
@@ -279,7 +279,7 @@ def _check_dask(asked: WhatIfSettings) -> tuple[str, bool, str]:
 
 
 def _check_redis(config: TwinConfig) -> tuple[str, bool, str]:
-    from hpctwin.rms.polling.redis_publisher import connect_redis
+    from hpctwin.rms.polling.redis_stream import connect_redis
 
     try:
         client = connect_redis(config.bus.url, password_env=config.bus.password_env, timeout_s=2.0)

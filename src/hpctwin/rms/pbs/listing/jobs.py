@@ -212,7 +212,7 @@ def job_record(
     exec_vnode = str(row.get("exec_vnode", "")) if holds else ""
     names = tuple(name for name in vnodes(exec_vnode) if name in known)
     if running and start_s is None:
-        raise ValueError("it runs but says no start time")
+        raise ValueError("it runs, but its start time is missing")
     run_count = integer(row.get("run_count"))
     spec = _spec(job_id, row, state, len(names), largest, notes)
     held = parts_held(exec_vnode) if spec.shares else {}
@@ -238,11 +238,11 @@ def _spec(
     if select is None and "ncpus" in asks:
         select = f"ncpus={asks['ncpus']}"
     if select is None and not holds:
-        raise ValueError("it says no select")
+        raise ValueError("its Resource_List.select is missing")
     chunks = parse_select(str(select)) if select is not None else ()
     submit_s = time_s(row.get("qtime")) or time_s(row.get("ctime"))
     if submit_s is None:
-        raise ValueError("it says no time of submission")
+        raise ValueError("its submit time is missing")
     dependencies = _dependencies(row.get("depend"), job_id, notes)
     not_before_s = time_s(row.get("Execution_Time")) if state in ("W", "H") else None
     modelled = frozenset[str]() if largest.sharing is None else largest.sharing.consumables
@@ -315,7 +315,7 @@ def _dependencies(text: Any, job_id: str, notes: list[str]) -> tuple[JobDependen
             continue  # the waiting job lists it with after…, too
         if one.kind is None or one.lost:
             notes.append(
-                f"job {job_id} has a dependency that is not modelled, and waits: {str(text)[:50]!r}"
+                f"job {job_id} stays pending: its dependency {str(text)[:50]!r} is not modeled"
             )
             return (*result, JobDependency(on="0", kind="afterany"))
         on, kind = one.on.partition("@")[0], one.kind.name.lower()

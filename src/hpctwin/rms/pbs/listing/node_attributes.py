@@ -19,7 +19,7 @@ from hpctwin.errors import CommandError, FormatError
 from hpctwin.model.text import expand
 from hpctwin.rms.commands import Commands
 from hpctwin.rms.pbs.listing.output import integer, is_consumable, resources
-from hpctwin.rms.site.cluster import NO_BEARING, NOT_MODELLED, TAKEN, ListedNode, Setting
+from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED, ListedNode, Setting
 
 __all__ = [
     "SiteResources",
@@ -82,7 +82,9 @@ def nodes_xml(text: str, name: str, notes: list[str]) -> dict[str, dict[str, Any
         about = {k: html.unescape(v) for k, v in re.findall(r"<(\w+)>(.*?)</\1>", body, re.DOTALL)}
         node = about.pop("name", "")
         if not end or not node:
-            notes.append(f"{name}: node {node or block[:40]!r} is cut off: omitted")
+            notes.append(
+                f"{name}: node {node or block[:40]!r} is omitted: its description is truncated"
+            )
             continue
         found[node] = about
     return found
@@ -118,13 +120,13 @@ def nodes_file(text: str, name: str, notes: list[str]) -> dict[str, dict[str, An
             named += about["properties"].split(",")
         if first.endswith(":ts"):
             notes.append(
-                f"{name}:{number}: {first} is time-shared, and gets no jobs of nodes: omitted"
+                f"{name}:{number}: {first} is omitted: a time-shared host runs no batch jobs"
             )
             continue
         try:
             nodes = expand(first)
         except FormatError as error:
-            notes.append(f"{name}:{number}: {first[:40]!r} is no name of nodes: {error}; omitted")
+            notes.append(f"{name}:{number}: {first[:40]!r} is omitted: not a node name: {error}")
             continue
         row = {
             "np": "",
@@ -161,7 +163,7 @@ class SiteResources:
             said = self.commands.run_at_times("qmgr", ["-c", "print resource"], every_s)
         except CommandError as error:
             self.used_up = {}
-            self.notes = [f"resources of the site's are not told ({error}), and not modelled"]
+            self.notes = [f"custom resources are not modeled, as qmgr does not list them: {error}"]
         else:
             self.used_up = used_up_of(said)
             self.notes = []
@@ -198,11 +200,11 @@ def used_up_of(text: bytes) -> dict[str, bool]:
 _PASSING = {"provisioning", "wait-provisioning", "initializing", "sleep"}
 """States that end by themselves, or when a job needs the node."""
 
-_TAKEN = {
+_IMPORTED = {
     "np": "cores", "gpus": "gpus", "properties": "features", "queue": "partitions",
-    "state": "nodes that are down or offline are not in cluster.yaml", "sharing": "whether jobs share nodes",
-    "Priority": "node_sort_key by sort_priority", "status": "memory_gb, of physmem",
-    "pcpus": "cores of a node without ncpus",
+    "state": "cluster.yaml has no nodes that are down or offline", "sharing": "whether jobs share nodes",
+    "Priority": "node order, if node_sort_key is sort_priority", "status": "memory_gb, from physmem",
+    "pcpus": "cores of nodes without ncpus",
     "resources_available.ncpus": "cores", "resources_available.ngpus": "gpus",
     "resources_available.mem": "memory_gb", "resources_available.host": "", "resources_available.vnode": "",
     "resources_available.arch": "",
@@ -217,23 +219,23 @@ _PLAIN = {
     "current_eoe", "resv_enable", "version",
 }  # fmt: skip
 _WHY = {
-    "power_state": "nodes are as they are; give cluster.yaml sleep",
-    "mics": "accelerators other than GPUs are not counted",
-    "num_node_boards": "a node is one board",
-    "numa_board_str": "a node is one board",
-    "numa_gpu_node_str": "a node is one board",
-    "TTL": "nodes stay",
+    "power_state": "nodes are always on; add sleep states to cluster.yaml",
+    "mics": "accelerators other than GPUs are ignored",
+    "num_node_boards": "each node is one board",
+    "numa_board_str": "each node is one board",
+    "numa_gpu_node_str": "each node is one board",
+    "TTL": "nodes are permanent",
     "acl": "all users may use all nodes of a queue",
     "max_running": "limits of single nodes are not modeled",
     "max_user_run": "limits of single nodes are not modeled",
     "max_group_run": "limits of single nodes are not modeled",
-    "no_multinode_jobs": "jobs of several nodes may have the node",
-    "partition": "one scheduler has all nodes",
-    "current_aoe": "nodes are as they are",
-    "provision_enable": "nodes are as they are",
-    "power_provisioning": "nodes are as they are",
-    "poweroff_eligible": "nodes are as they are",
-    "maintenance_jobs": "jobs that were moved to a node in maintenance",
+    "no_multinode_jobs": "jobs with several nodes may use the node",
+    "partition": "one scheduler uses all nodes",
+    "current_aoe": "nodes are not provisioned",
+    "provision_enable": "nodes are not provisioned",
+    "power_provisioning": "nodes are always on",
+    "poweroff_eligible": "nodes are always on",
+    "maintenance_jobs": "jobs are not moved for maintenance",
 }
 _DEFAULTS = dict.fromkeys(
     ("no_multinode_jobs", "provision_enable", "power_provisioning", "poweroff_eligible"), "false"
@@ -285,7 +287,7 @@ def node_settings(
                 first.setdefault(key, (node, str(said)))
     made = [
         Setting(
-            f"node {node}: state", str(row.get("state", "")), where.get(f"node {node}", ""), TAKEN,
+            f"node {node}: state", str(row.get("state", "")), where.get(f"node {node}", ""), IMPORTED,
             "not in cluster.yaml",
         )
         for node, row in rows.items()
@@ -293,23 +295,23 @@ def node_settings(
     ]  # fmt: skip
     for key, (node, said) in first.items():
         resource = key.removeprefix("resources_available.")
-        if key in _TAKEN:
-            became, why = (TAKEN, _TAKEN[key]) if _TAKEN[key] else (NO_BEARING, "")
+        if key in _IMPORTED:
+            became, why = (IMPORTED, _IMPORTED[key]) if _IMPORTED[key] else (NO_EFFECT, "")
         elif key != resource and resource in consumables:
-            became, why = TAKEN, "consumables"
+            became, why = IMPORTED, "consumables"
         elif key != resource and resource in keys:
-            became, why = TAKEN, "features of placement sets"
+            became, why = IMPORTED, "node features, for placement sets"
         elif key != resource and resource in needed:
-            became, why = TAKEN, "partitions"
+            became, why = IMPORTED, "partitions"
         elif key in _PLAIN or said.lower() == _DEFAULTS.get(key):
-            became, why = NO_BEARING, ""
+            became, why = NO_EFFECT, ""
         elif key != resource:
             became, why = (
-                NOT_MODELLED,
-                "no job asks for this resource here: nodes are chosen without it",
+                NOT_MODELED,
+                "jobs do not request this resource, so it does not affect the choice of nodes",
             )
         else:
-            became, why = NOT_MODELLED, _WHY.get(key, "an attribute of nodes that is not known")
+            became, why = NOT_MODELED, _WHY.get(key, "unknown node attribute")
         # Names of users, and of hosts, are in no report.
         value = {"acl": "…", "status": f"physmem={resources(said).get('physmem', '')}"}.get(
             key, said

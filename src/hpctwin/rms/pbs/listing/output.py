@@ -159,7 +159,7 @@ def read_output(text: bytes, what: str, notes: list[str]) -> dict[str, Any]:
         found = _DECODER.decode(content)
     except (ValueError, RecursionError):
         found = _mended(content, what)
-        notes.append(f"{what}: the JSON was broken and was read line by line")
+        notes.append(f"{what}: invalid JSON, read line by line")
     if not isinstance(found, dict):
         raise FormatError(f"{what}: expected an object, found {str(found)[:40]!r}")
     return found
@@ -194,7 +194,7 @@ def _mended(content: str, what: str) -> dict[str, Any]:
     while lines and not lines[0].strip():
         lines.pop(0)
     if not lines or lines[0].strip() != "{":
-        raise FormatError(f"{what}: not JSON: it begins with {content[:40]!r}")
+        raise FormatError(f"{what}: expected JSON, found {content[:40]!r}")
     root: dict[str, Any] = {}
     open_things: list[dict[str, Any] | list[Any]] = [root]
     i = 1
@@ -214,7 +214,9 @@ def _mended(content: str, what: str) -> dict[str, Any]:
             i += 1
         _take(line, open_things)
     if open_things or any(line.strip() for line in lines[i:]):
-        raise FormatError(f"{what}: not JSON, and its end is missing or comes too early")
+        raise FormatError(
+            f"{what}: expected JSON; the end of the output is missing or comes too early"
+        )
     return root
 
 
@@ -261,6 +263,6 @@ def too_old(error: CommandError) -> str:
     if not re.search(r"^usage:|invalid option|illegal option", error.said, re.I | re.M):
         return ""
     return (
-        "its commands write no JSON (qstat -f -F json), which the twin reads: OpenPBS's do, and PBS "
-        f"Professional's of late; it says: {error}"
+        "qstat -f -F json is not supported by this PBS; the twin needs OpenPBS, or PBS Professional with "
+        f"JSON output: {error}"
     )

@@ -148,7 +148,7 @@ def cluster_snapshot(
     default = routed(default_queue, queues_about)
     listed = listed_nodes(objects(nodes_about, "nodes"), open_queues, notes, used_up)
     if not listed:
-        raise FormatError("pbsnodes -a -v -F json: no node in it that has cores")
+        raise FormatError("pbsnodes -a -v -F json: no node with cores is listed")
     grouped = group_nodes(listed)
     known = {node.name: node for node in grouped.nodes}
     node_rows = objects(nodes_about, "nodes")
@@ -162,7 +162,7 @@ def cluster_snapshot(
         sharing,
     )
     stopped = {name for name, about in open_queues.items() if is_false(about.get("started"))}
-    notes += [f"queue {name} is stopped: nothing starts from it" for name in sorted(stopped)]
+    notes += [f"queue {name} is stopped: its jobs do not start" for name in sorted(stopped)]
     rows = objects(jobs_about, "Jobs")
     jobs: dict[str, JobRecord] = {}
     marks = {}
@@ -181,7 +181,7 @@ def cluster_snapshot(
         if record.spec.partition in stopped:
             reason = f"partition: queue {record.spec.partition} is stopped"[:128]
         elif not scheduling:
-            reason = "policy: scheduling is off"
+            reason = "policy: scheduling is switched off"
         if record.start_s is None and reason:
             spec = record.spec.model_copy(update={"reason": reason})
             record = record.model_copy(update={"spec": spec})
@@ -207,22 +207,20 @@ def cluster_snapshot(
     doubtful = sorted(set(blind) & differs.keys())
     unmodeled = bool(why)
     if why:
-        notes.append(
-            f"{why}, which is not modelled: forecasts are rough, and PBS alone starts jobs"
-        )
+        notes.append(f"{why}: not modeled; forecasts are rough, and only PBS starts jobs")
     if doubtful:
         notes.append(
-            f"{len(doubtful)} vnodes are not as jobs say ({doubtful[0]}: {differs[doubtful[0]]}): PBS alone "
+            f"{len(doubtful)} vnodes contradict their jobs ({doubtful[0]}: {differs[doubtful[0]]}): only PBS "
             "starts jobs"
         )
     if rough:
         job_id, said = next(iter(rough.items()))
         notes.append(
-            f"{len(rough)} jobs ask for what is not modelled (job {job_id[:40]}: "
-            f"{said[:60]}): PBS alone starts them"
+            f"{len(rough)} jobs have requests that are not modeled (job {job_id[:40]}: "
+            f"{said[:60]}): only PBS starts them"
         )
     if doubtful:
-        why = why or f"vnode {doubtful[0]} is not as its jobs say"
+        why = why or f"vnode {doubtful[0]} contradicts its jobs"
     if why:
         marks = {}
     acted = () if why else tuple(name for name in open_queues if name in grouped.members)
@@ -272,7 +270,7 @@ def server_attributes(text: bytes) -> dict[str, Any]:
     about = read_output(text, "qstat -B -f -F json", [])
     servers = list(objects(about, "Server").values())
     if not servers:
-        raise FormatError("qstat -B -f -F json: no server in it")
+        raise FormatError("qstat -B -f -F json: no server is listed")
     return {**servers[0], "pbs_version": str(about.get("pbs_version", ""))}
 
 
@@ -330,12 +328,12 @@ def listed_nodes(
         try:
             record = NodeRecord.model_validate({"name": name, "state": state})
         except ValidationError:
-            notes.append(f"a node without a usable name was left out: {name[:50]!r}")
+            notes.append(f"a node with an invalid name is omitted: {name[:50]!r}")
             continue
         own = str(row.get("queue", ""))
         partitions = (own,) if own in queues else shared
         if own and own not in queues:
-            notes.append(f"node {name[:50]} belongs to queue {own[:50]}, which is unknown")
+            notes.append(f"node {name[:50]} belongs to queue {own[:50]}, which does not exist")
         partitions = tuple(queue for queue in partitions if _serves(row, has, needs[queue]))
         listed.append(
             ListedNode(
@@ -443,7 +441,7 @@ def partitions_of(
         )
         limits = sorted(filter(_LIMITS.match, about))
         if limits:
-            notes.append(f"queue {name} has limits that are not modelled: {', '.join(limits)}")
+            notes.append(f"queue {name} has limits that are not modeled: {', '.join(limits)}")
     return result
 
 
@@ -475,24 +473,26 @@ def _listed_job(
     if job_id.partition(".")[0].endswith("[]"):
         stem = job_id.partition("[")[0] + "["
         if not any(other != job_id and other.startswith(stem) for other in rows):
-            notes.append(f"job {job_id[:40]} is left alone: it is an array, its subjobs not listed")
-            return "an array, its subjobs not listed"
+            notes.append(
+                f"job {job_id[:40]} is not controlled: it is an array whose subjobs are not listed"
+            )
+            return "an array whose subjobs are not listed"
         return None
     queue = str(row.get("queue", ""))
     if (state := state_of(row)) not in STATES:
-        notes.append(f"job {job_id[:40]} was left out: its state {state[:40]!r} is unknown")
+        notes.append(f"job {job_id[:40]} is omitted: its state {state[:40]!r} is unknown")
         return None
     try:
         record = job_record(job_id, row, known, largest, notes)
     except ValueError as error:
         why = first_fault(error) if isinstance(error, ValidationError) else str(error)
-        notes.append(f"job {job_id[:40]} was left out: {why}")
+        notes.append(f"job {job_id[:40]} is omitted: {why}")
         return why
     if record is None or record.start_s is not None or queue in queues:
         return record
     why = "a reservation's queue" if _is_reservation(queue) else f"queue {queue[:40]!r}"
-    notes.append(f"job {job_id[:40]} is left alone: it waits in {why}, from which nothing starts")
-    return f"it waits in {why}"
+    notes.append(f"job {job_id[:40]} is not controlled: it is in {why}, whose jobs do not start")
+    return f"it is in {why}"
 
 
 def _left(
@@ -517,7 +517,11 @@ def _left(
             kept.add(array_of(job_id))
         if job_id not in listed:
             listed.add(array_of(job_id))
-            why = "an operator took it from the twin" if mark.free else of_all or "it was not read"
+            why = (
+                "an operator removed it from the twin's control"
+                if mark.free
+                else of_all or "it is not listed"
+            )
             left[job_id] = reasons.get(job_id) or why
     return left, tuple(sorted(kept))
 
@@ -557,7 +561,7 @@ def _reservations(
         start_s, end_s = time_s(about.get("reserve_start")), time_s(about.get("reserve_end"))
         nodes = tuple(n for n in vnodes(about.get("resv_nodes", "")) if n in known)
         if start_s is None or end_s is None or not nodes:
-            notes.append(f"reservation {name[:40]} was left out: it says no span or no nodes")
+            notes.append(f"reservation {name[:40]} is omitted: its start, end or nodes are missing")
             continue
         if end_s > max(now_s, start_s):
             result.append(

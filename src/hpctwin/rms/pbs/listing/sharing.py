@@ -109,7 +109,7 @@ def _one_after_the_other(kinds: Iterable[Tasks], notes: list[str]) -> list[Tasks
     found: list[Tasks] = []
     for kind in kinds:
         if not any((*kind.each, *(amount for _, amount in kind.consumables))):
-            notes.append("chunks that ask for nothing")
+            notes.append("chunks without a request")
             kind = replace(kind, cores=1.0)
         if found and replace(found[-1], tasks=kind.tasks) == kind:
             found[-1] = replace(kind, tasks=found[-1].tasks + kind.tasks)
@@ -184,7 +184,7 @@ def unequal(
             ),
         ):
             if abs(ours - theirs) > 0.5:
-                found[name] = f"jobs hold {ours:g} {unit}, PBS says {theirs:g}"
+                found[name] = f"jobs hold {ours:g} {unit}, PBS reports {theirs:g}"
                 break
     return found
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from hpctwin.errors import near
-from hpctwin.rms.site.cluster import NO_BEARING, NOT_MODELLED, TAKEN, Setting
+from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED, Setting
 
 __all__ = [
     "PARAMETERS",
@@ -89,7 +89,7 @@ def read_sched_config(text: str, name: str) -> list[Line]:
         )
         where = f"{name}:{number}"
         if match is None:
-            fault = "PBS cannot read the line, and passes over it"
+            fault = "PBS ignores the line: it is not a valid setting"
             lines.append(Line(written.strip(), "", "all", where, fault))
             continue
         found = next(v for v in (match["double"], match["single"], match["word"]) if v is not None)
@@ -102,10 +102,10 @@ def _line(name: str, value: str, rest: str, where: str) -> Line:
     prime = word[0].lower() if word else "all"
     if name not in PARAMETERS:
         hint = near(name, PARAMETERS)
-        fault = f"PBS knows no such parameter, and passes over it.{hint}"
+        fault = f"PBS ignores the line: unknown parameter.{hint}"
         return Line(name, value, prime, where, fault)
     if name in _OLD:
-        return Line(name, value, prime, where, "PBS 23.06 passes over it; earlier versions did not")
+        return Line(name, value, prime, where, "PBS 23.06 ignores it; earlier versions used it")
     if prime not in ("all", _PRIME, _NON_PRIME, _NO_TIME):
         prime = "all"  # PBS reads it so, apart from an error message
     return Line(name, value, prime, where)
@@ -173,13 +173,13 @@ _PLAIN = re.compile(
     r"MAILPROGRAM|CLIENT(?:CFG|TIMEOUT)|USE\w*LOG\w*|EVENT\w*|MONGO\w*|DATABASE\w*|ENABLE\w*LOG\w*"
 )
 _WHY = {
-    "NODEALLOCATIONPOLICY": "nodes are tried in the order of their numbers; see the placements of policies",
+    "NODEALLOCATIONPOLICY": "nodes are tried in the order of their numbers, unless the policy says otherwise",
     "RMPOLLINTERVAL": "a scheduling pass happens at each submission and end",
-    "RESERVATIONPOLICY": "reservations are made again in each pass (CURRENTHIGHEST)",
+    "RESERVATIONPOLICY": "reservations are recomputed in each scheduling pass (CURRENTHIGHEST)",
     "BACKFILLPOLICY": "jobs that fit are tried in order (FIRSTFIT)",
-    "NODEACCESSPOLICY": "jobs share nodes, or have whole nodes (SINGLEJOB)",
-    "SRCFG": "give cluster.yaml reservations",
-    "NODECFG": "nodes are as pbsnodes lists them",
+    "NODEACCESSPOLICY": "jobs share nodes, or have exclusive nodes (SINGLEJOB)",
+    "SRCFG": "add reservations to cluster.yaml",
+    "NODECFG": "nodes are imported from pbsnodes",
     "PREEMPTPOLICY": "no job is preempted",
 }
 
@@ -237,7 +237,7 @@ def maui_meaning(lines: Sequence[Parameter]) -> tuple[str, bool, list[Setting]]:
     order = _order(last, taken)
     whole = last.get("NODEACCESSPOLICY") == "SINGLEJOB"
     if whole:
-        taken["NODEACCESSPOLICY"] = "jobs have whole nodes"
+        taken["NODEACCESSPOLICY"] = "jobs have exclusive nodes"
     elif last.get("NODEACCESSPOLICY") == "SHARED":
         taken["NODEACCESSPOLICY"] = "jobs share nodes"
     if last.get("NODEALLOCATIONPOLICY") == "FIRSTAVAILABLE":
@@ -245,14 +245,14 @@ def maui_meaning(lines: Sequence[Parameter]) -> tuple[str, bool, list[Setting]]:
     settings = []
     for line in lines:
         if not line.of and line.name in taken:
-            became, why = TAKEN, taken[line.name]
+            became, why = IMPORTED, taken[line.name]
         elif _PLAIN.fullmatch(line.name):
-            became, why = NO_BEARING, ""
+            became, why = NO_EFFECT, ""
         elif re.fullmatch(r"\w*WEIGHT", line.name) and re.fullmatch(r"0+(?:\.0*)?", line.value):
-            became, why = NO_BEARING, "a weight of 0"
+            became, why = NO_EFFECT, "the weight is 0"
         else:
             known = _WHY.get(line.name)
-            became, why = NOT_MODELLED, known or "a setting of Maui or Moab without a counterpart"
+            became, why = NOT_MODELED, known or "this setting of Maui or Moab has no counterpart"
         settings.append(Setting(line.title[:80], line.value[:80], line.where, became, why))
     return f"{order}+{backfill}", whole, settings
 

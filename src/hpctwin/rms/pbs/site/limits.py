@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from hpctwin.formats.accounting.pbs_accounting import Accounts
 from hpctwin.model.requests.chunks import GROUP
 from hpctwin.rms.pbs.listing.output import memory_gb
-from hpctwin.rms.site.cluster import NO_BEARING, NOT_MODELLED, TAKEN, Setting
+from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED, Setting
 
 __all__ = ["PlacementSets", "SiteLimits", "placement_sets", "site_limits"]
 
@@ -64,31 +64,34 @@ def placement_sets(
             continue
         key = f"{queue}: {_KEY}" if queue else _KEY
         names = [name.strip() for name in value.split(",") if name.strip()]
-        became, why = TAKEN, "jobs get nodes of one value (group_by), features of nodes have it"
+        became, why = IMPORTED, "group_by of jobs, and node features with the values"
         if not on:
-            became, why = NO_BEARING, "node_group_enable is off"
+            became, why = NO_EFFECT, "node_group_enable is off"
         elif not shared:
-            became, why = NOT_MODELLED, "placement sets are looked at where jobs share nodes"
+            became, why = NOT_MODELED, "placement sets are modeled only where jobs share nodes"
         elif names[0] in ("host", "vnode") or not re.fullmatch(GROUP, names[0]):
-            became, why = NOT_MODELLED, "sets are of several nodes, by a name such as rack"
+            became, why = (
+                NOT_MODELED,
+                "placement sets need a resource shared by several nodes, such as rack",
+            )
         else:
             made.by_queue[queue] = names[0]
             if len(names) > 1:
-                became, why = NOT_MODELLED, f"sets are of one resource, the first: {names[0]}"
+                became, why = NOT_MODELED, f"placement sets use only the first resource, {names[0]}"
         title = f"queue {key}" if queue else key
         made.told[key] = Setting(title, value[:80], where.get(key, ""), became, why)
     if _ENABLE in server:
-        told = (TAKEN, "placement sets") if made.by_queue else (NO_BEARING, "")
+        told = (IMPORTED, "placement sets") if made.by_queue else (NO_EFFECT, "")
         made.told[_ENABLE] = Setting(_ENABLE, server[_ENABLE], where.get(_ENABLE, ""), *told)
     for name in _OF_SCHED:
         if server.get(name, "false").lower() in _ON and made.by_queue:
             why = {
-                "do_not_span_psets": "a job that no set could hold may have any nodes",
-                "only_explicit_psets": "nodes without a value are a set, too",
+                "do_not_span_psets": "jobs that fit in no placement set may use any nodes",
+                "only_explicit_psets": "nodes without a value also form a placement set",
             }[name]
-            told = (NOT_MODELLED, why)
+            told = (NOT_MODELED, why)
         elif name in server:
-            told = (NO_BEARING, "")
+            told = (NO_EFFECT, "")
         else:
             continue
         made.told[name] = Setting(name, server[name], where.get(name, ""), *told)
@@ -201,9 +204,9 @@ def _take(
         else:
             left.append(f"{one.kind}:{one.name}: {why}")
     if not found:
-        told = NO_BEARING, "PBS reads [u:PBS_GENERIC=5] and the like; it is no such limit"
+        told = NO_EFFECT, "not a limit that PBS accepts; expected one such as [u:PBS_GENERIC=5]"
     else:
-        told = (NOT_MODELLED, "; ".join(left)) if left else (TAKEN, "limits")
+        told = (NOT_MODELED, "; ".join(left)) if left else (IMPORTED, "limits")
     title = f"queue {key}" if queue else name
     made.told[key] = Setting(title, value[:80], where.get(key, ""), *told)
 
@@ -235,7 +238,7 @@ def _why_not(one: One, accounts: Accounts) -> str:
     if not one.fields:
         return "not a number"
     if _ACCOUNTS.get(one.kind, accounts) != accounts:
-        return f"the accounts of jobs are their {accounts}s here, of which more is said"
+        return f"accounts of the cluster are {accounts}s, which have more limits"
     return ""
 
 

@@ -30,7 +30,7 @@ _NEAREST = {
     "high assigned": "@best-fit",
 }
 _PASSED_OVER = (
-    "PBS passes over it: after the resource it says HIGH or LOW, then total, assigned or unused"
+    "PBS ignores the line; expected a resource, HIGH or LOW, and total, assigned or unused"
 )
 
 
@@ -81,7 +81,7 @@ def node_order(sched: SchedConfig, rows: Mapping[str, Mapping[str, Any]]) -> Nod
     if sched.value("smp_cluster_dist") == "round_robin" and not now:
         made.placement = "@round-robin"
         made.left |= dict.fromkeys(
-            keys, "smp_cluster_dist has jobs go round the nodes: @round-robin"
+            keys, "smp_cluster_dist distributes jobs over the nodes: @round-robin"
         )
         return made
     fixed = []
@@ -90,18 +90,18 @@ def node_order(sched: SchedConfig, rows: Mapping[str, Mapping[str, Any]]) -> Nod
             fixed.append(key)
         elif _ranks(rows, fixed) or made.placement or key.name != "ncpus":
             made.left[line] = (
-                f"by what is {key.of} of {key.name} at the moment nodes are sorted only where that is ncpus, "
-                "and nothing tells them apart before"
+                f"sorting by {key.of} {key.name} is modeled only for ncpus, and only as the first key that "
+                "distinguishes nodes"
             )
         else:
             made.placement = _NEAREST[f"{'high' if key.high else 'low'} {key.of}"]
-            made.taken = f"{made.placement}, the nearest"
+            made.taken = f"{made.placement}, the nearest placement"
     ranks = _ranks(rows, fixed)
     if ranks and not made.placement:
         made.placement, made.weights = "@weight", ranks
-        made.taken = "weight of node groups, and @weight"
+        made.taken = "weight of node groups, with placement @weight"
     elif fixed and not made.taken:
-        made.taken = "no vnode has more of it than others"
+        made.taken = "the value is equal on all vnodes"
     return made
 
 
@@ -173,7 +173,7 @@ TERMS = frozenset(
 _SHARES_SPAN = 2**26
 """Steps of fair-share factors if sort keys follow; closer factors are equal."""
 _EXACT = 2**53
-_AFTER_FORMULA = "the formula goes first; between equal ones time decides"
+_AFTER_FORMULA = "the formula comes first; jobs with equal values are ordered by time"
 _EXPRESS = 10**12
 """Offset far above times and most formulas.
 
@@ -208,7 +208,7 @@ def ordering_of(
     fair = sched.is_on("fair_share")
     if text and fair:
         made.left["fair_share"] = (
-            "it decides between jobs of which the formula makes no difference; here time does"
+            "PBS orders jobs with equal formula values by fair share; here time decides"
         )
     keys = sched.all("job_sort_key")
     if text:
@@ -226,12 +226,12 @@ def _by_formula(server: Mapping[str, str], made: Meaning) -> str:
         return ""
     # PBS counts memory in KB.
     text = re.sub(r"\bmem\b", "(mem*1048576)", said)
-    what = "the same formula" if text == said else "the same formula, of memory in KB"
+    what = "the same formula" if text == said else "the same formula, with memory in KB"
     if server.get("eligible_time_enable", "").lower() == "false" and "eligible_time" in text:
         text = re.sub(r"\beligible_time\b", "0", text)
         what += "; eligible_time is 0, as eligible_time_enable is False"
     if fault := _fault(text):
-        made.left["job_sort_formula"] = f"{fault}; jobs go as if there were no formula"
+        made.left["job_sort_formula"] = f"{fault}; jobs are ordered without the formula"
         return ""
     made.taken["job_sort_formula"] = what
     least = server.get("job_sort_formula_threshold", "")
@@ -239,11 +239,11 @@ def _by_formula(server: Mapping[str, str], made: Meaning) -> str:
         return f"pbs:{text}"
     if not re.fullmatch(r"-?\d{1,15}(\.\d{1,15})?", least):
         made.left["job_sort_formula_threshold"] = (
-            "not a number: jobs run whatever the formula's value"
+            "not a number: jobs run with any value of the formula"
         )
         return f"pbs:{text}"
     made.taken["job_sort_formula_threshold"] = (
-        "the formula is -1e999 up to it: such jobs do not run"
+        "jobs with a formula value up to it do not run (value -1e999)"
     )
     return f"pbs:({text}) if ({text}) > {least} else -1e999"
 
@@ -253,10 +253,10 @@ def _fault(text: str) -> str:
     try:
         tree = ast.parse(text.strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError):
-        return "it cannot be read"
+        return "the formula is not valid Python"
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     unknown = sorted(names - TERMS)
-    return f"jobs do not say {', '.join(unknown)} here" if unknown else ""
+    return f"unknown terms in the formula: {', '.join(unknown)}" if unknown else ""
 
 
 def _by_share_and_keys(keys: Sequence[Line], fair: bool, made: Meaning) -> tuple[str, bool]:
@@ -270,11 +270,11 @@ def _by_share_and_keys(keys: Sequence[Line], fair: bool, made: Meaning) -> tuple
         name, _, way = line.value.partition(" ")
         key = _KEYS.get(name)
         if way.lower() not in ("high", "low"):
-            made.keys[line] = "PBS passes over it: after the resource it says HIGH or LOW"
+            made.keys[line] = "PBS ignores the line; expected a resource and HIGH or LOW"
         elif key is None:
-            made.keys[line] = f"jobs do not say their {name} here; {', '.join(_KEYS)} are sorted by"
+            made.keys[line] = f"jobs cannot be sorted by {name}, only by {', '.join(_KEYS)}"
         elif room // key.span == 0:
-            made.keys[line] = "more keys than one number can tell apart"
+            made.keys[line] = "too many sort keys for one number; this key is ignored"
         else:
             room //= key.span
             sign = "-" if way.lower() == "high" else ""
@@ -282,9 +282,9 @@ def _by_share_and_keys(keys: Sequence[Line], fair: bool, made: Meaning) -> tuple
                 (f"{sign}{key.name}" + (f"*{key.scale}" if key.scale > 1 else ""), key.span)
             )
     if fair:
-        made.taken["fair_share"] = "ordering fairshare, by use in node-seconds and shares"
+        made.taken["fair_share"] = "ordering fairshare, from shares and usage in node-seconds"
     if terms:
-        made.taken["job_sort_key"] = "sorted by, in this order"
+        made.taken["job_sort_key"] = "sort keys of the ordering"
     if not terms:
         return ("fairshare" if fair else "fcfs"), True
     text = terms[-1][0]
@@ -313,13 +313,13 @@ def _express_first(
         queues
     ):
         return text
-    made.left["preemptive_sched"] = f"no job is preempted; those of {', '.join(express)} go first"
+    made.left["preemptive_sched"] = f"no job is preempted; jobs of {', '.join(express)} come first"
     if sched.is_on("by_queue", default=not sched.lines) or sched.is_on("round_robin"):
         return text
     if not exact:
         made.left["preemptive_sched"] = (
-            "no job is preempted, nor do those of express queues go first beside fair share or several sort "
-            "keys; with by_queue they would"
+            "no job is preempted; jobs of express queues come first only with by_queue, or without fair "
+            "share and with one sort key"
         )
         return text
     before = {"fcfs": "submit", "fairshare": "-fairshare"}.get(text, text)

@@ -17,7 +17,7 @@ from hpctwin.model import Partition
 from hpctwin.rms.pbs.listing.output import parse_duration
 from hpctwin.rms.pbs.site.config_files import Line, SchedConfig
 from hpctwin.rms.pbs.site.ordering import Meaning, NodeOrder, ordering_of
-from hpctwin.rms.site.cluster import NO_BEARING, NOT_MODELLED, TAKEN, Setting
+from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED, Setting
 
 __all__ = [
     "Shares",
@@ -96,18 +96,20 @@ def fair_share(
     # PBS ignores a value that is no such factor.
     factor = factor if 0 < factor < 1 else 0.5
     seconds = (parse_duration(every) or 86_400.0) * math.log(0.5) / math.log(factor)
-    taken |= dict.fromkeys(names, "fairshare.half_life: it decays all the time, not in steps")
+    taken |= dict.fromkeys(names, "fairshare.half_life: usage decays continuously, not in steps")
     made: dict[str, Any] = {"half_life": round(seconds, 3)}
     entity = sched.value("fairshare_entity", "euser")
     by = _BY.get(entity.lower())
     if by is None:
-        left["fairshare_entity"] = "use is of users"
+        left["fairshare_entity"] = "usage is counted per user"
     else:
         taken["fairshare_entity"] = f"fairshare.by: {by}"
         made["by"] = by
     if shares and by is not None:
         made["shares"] = _of_leaves(shares[-1])
-        left["unknown_shares"] = "who has no shares has as much as who has the least"
+        left["unknown_shares"] = (
+            "users without shares get the smallest number of shares in the file"
+        )
     return made
 
 
@@ -135,32 +137,32 @@ def told_of(found: Shares, fairshare: Mapping[str, Any]) -> Setting:
     """
     without = sum(not share for share in found.shares.values())
     if not fairshare:
-        told = NO_BEARING, "jobs do not go by fair share"
+        told = NO_EFFECT, "jobs are not ordered by fair share"
     elif "shares" not in fairshare:
-        told = NOT_MODELLED, "use is of users"
+        told = NOT_MODELED, "usage is counted per user"
     elif without:
         told = (
-            NOT_MODELLED,
-            f"{without} have no shares and never run there; here they have as much as who has least",
+            NOT_MODELED,
+            f"{without} have no shares, so their jobs never run in PBS; here they get the smallest share",
         )
     elif any(parent != _ROOT for parent in found.parents.values()):
         told = (
-            NOT_MODELLED,
-            "each has its part of the whole tree; what its group has used is not looked at",
+            NOT_MODELED,
+            "each leaf gets its part of the whole tree; the usage of its group is ignored",
         )
     else:
-        told = TAKEN, "fairshare.shares"
+        told = IMPORTED, "fairshare.shares"
     return Setting("resource_group", f"{len(found.shares)} shares", found.where, *told)
 
 
 _WHY = {
-    "backfill_prime": "there is no prime time",
-    "prime_exempt_anytime_queues": "there is no prime time",
-    "prime_spill": "there is no prime time",
-    "fairshare_usage_res": "use is counted in node-seconds",
-    "fairshare_enforce_no_shares": "users without shares run",
+    "backfill_prime": "prime time is not modeled",
+    "prime_exempt_anytime_queues": "prime time is not modeled",
+    "prime_spill": "prime time is not modeled",
+    "fairshare_usage_res": "usage is counted in node-seconds",
+    "fairshare_enforce_no_shares": "jobs of users without shares run",
     "unknown_shares": "all users have equal shares",
-    "max_job_check": "a cycle tries all jobs",
+    "max_job_check": "each cycle tries all jobs",
     "preemptive_sched": "no job is preempted",
     "preempt_order": "no job is preempted",
     "preempt_prio": "no job is preempted",
@@ -168,33 +170,33 @@ _WHY = {
     "preempt_sort": "no job is preempted",
     "sched_preempt_enforce_resumption": "no job is preempted",
     "preempt_targets_enable": "no job is preempted",
-    "dedicated_prefix": "give cluster.yaml reservations for dedicated time",
-    "node_sort_key": "jobs have whole nodes, of which those with the lowest numbers go first",
-    "smp_cluster_dist": "nodes are tried in the order of their numbers: @best-fit and @spread are others",
-    "sort_nodes": "nodes are tried in the order of their numbers: @best-fit and @spread are others",
-    "provision_policy": "nodes are as they are",
-    "load_balancing": "the load of nodes is not known",
-    "strict_fifo": "a job that does not fit ends the turn of all queues (strict_ordering), or of none",
-    "peer_queue": "one cluster at a time; hpctwin facility has several",
-    "server_dyn_res": "what a program says is free is not known",
-    "mom_resources": "what a program says is free is not known",
-    "eligible_time_enable": "a job's eligible time begins when nothing but nodes keeps it",
-    "job_requeue_timeout": "no job is requeued by the policy",
-    "node_fail_requeue": "give cluster.yaml failures",
-    "job_sort_formula_threshold": "there is no formula",
-    "sched_cycle_length": "a cycle takes no time here, and goes through to its end",
-    "opt_backfill_fuzzy": "a reservation begins when the job fits, to the second",
-    "job_run_wait": "a job that is started runs at once",
-    "throughput_mode": "a job that is started runs at once",
-    "partition": "one scheduler has all nodes",
+    "dedicated_prefix": "add reservations for dedicated time to cluster.yaml",
+    "node_sort_key": "jobs have exclusive nodes, the lowest numbers first",
+    "smp_cluster_dist": "nodes are tried in the order of their numbers; @best-fit and @spread differ",
+    "sort_nodes": "nodes are tried in the order of their numbers; @best-fit and @spread differ",
+    "provision_policy": "nodes are not provisioned",
+    "load_balancing": "the load of nodes is unknown",
+    "strict_fifo": "a job that does not fit blocks all queues (strict_ordering) or none",
+    "peer_queue": "one cluster is simulated; `hpctwin facility` simulates several",
+    "server_dyn_res": "amounts that a program reports are unknown",
+    "mom_resources": "amounts that a program reports are unknown",
+    "eligible_time_enable": "a job's eligible time starts when it waits only for nodes",
+    "job_requeue_timeout": "the policy requeues no jobs",
+    "node_fail_requeue": "add failures to cluster.yaml",
+    "job_sort_formula_threshold": "no formula is imported",
+    "sched_cycle_length": "a cycle takes no time and always visits all jobs",
+    "opt_backfill_fuzzy": "a reservation starts at the exact time at which the job fits",
+    "job_run_wait": "a started job runs immediately",
+    "throughput_mode": "a started job runs immediately",
+    "partition": "one scheduler uses all nodes",
 }
 _WHY |= {
     "node_pack": "nodes are tried in the order of their numbers",
-    "max_slot_limit": "tasks of one array run as other jobs do",
-    "idle_slot_limit": "tasks of one array run as other jobs do",
-    "max_job_array_size": "jobs of the past were admitted",
+    "max_slot_limit": "subjobs of an array run like other jobs",
+    "idle_slot_limit": "subjobs of an array run like other jobs",
+    "max_job_array_size": "recorded jobs were admitted",
     "required_login_property": "login nodes are not modeled",
-    "resources_available": "the total that jobs of a queue or a server may use is not modeled",
+    "resources_available": "totals per queue or server are not modeled",
 }
 _PLAIN = {
     "preemptive_sched": ("false", "0"),
@@ -245,7 +247,7 @@ def meaning_of(
     for name in ("strict_ordering", "by_queue", "round_robin", "fair_share"):
         said = sched.value(name, "false")
         if name in taken and said.lower() not in ("true", "false", "0", "1"):
-            taken[name] += f"; PBS takes {said[:20]!r} for true"
+            taken[name] += f"; PBS reads {said[:20]!r} as true"
     by_use = "fair_share" in taken
     fairshare = fair_share(sched, shares, taken, left) if by_use else {}
     return made._replace(text=text, fairshare=fairshare)
@@ -262,27 +264,25 @@ def _backfill(
     taken["strict_ordering"] = (
         "pbs: the first jobs that do not fit have reservations"
         if strict
-        else "pbs: jobs that fit start, and none has a reservation"
+        else "pbs: jobs that fit start; no job has a reservation"
     )
     depth = server.get("backfill_depth", "1")
     if not sched.is_on("backfill", default=True):
         depth = "0"
         taken["backfill"] = "pbs: backfill_depth=0"
     if not depth.isdigit():
-        left["backfill_depth"] = "not a whole number: its default counts, 1"
+        left["backfill_depth"] = "not a whole number; the default 1 is used"
     elif strict:
         given["backfill_depth"] = depth
-        taken["backfill_depth"] = "pbs: so many jobs have reservations"
+        taken["backfill_depth"] = "pbs: number of jobs with reservations"
     else:
-        left["backfill_depth"] = "it counts where strict_ordering is on"
+        left["backfill_depth"] = "used only if strict_ordering is on"
     seconds = server.get("scheduler_iteration", "600")
     if parse_duration(seconds):
         given["scheduler_iteration"] = f"{parse_duration(seconds):g}s"
-        taken["scheduler_iteration"] = (
-            "pbs: a cycle comes so long after the last, if nothing happens"
-        )
+        taken["scheduler_iteration"] = "pbs: interval between cycles without events"
     else:
-        left["scheduler_iteration"] = "not a time above 0: its default counts, 600 s"
+        left["scheduler_iteration"] = "not a time above 0; the default 600 s is used"
     # Without any sched_config it is as shipped, which has by_queue.
     for name, default in (("by_queue", not sched.lines), ("round_robin", False)):
         on = sched.is_on(name, default=default)
@@ -295,9 +295,9 @@ def _placement(sched: SchedConfig, order: NodeOrder, made: Meaning) -> str:
     """Return the placement if jobs share nodes."""
     made.keys.update(order.left)
     if order.placement == "@round-robin":
-        made.taken["smp_cluster_dist"] = "@round-robin, the nearest"
+        made.taken["smp_cluster_dist"] = "@round-robin, the nearest placement"
     elif sched.value("smp_cluster_dist") not in ("", "pack"):
-        made.left["smp_cluster_dist"] = "nodes are tried in one order, as of pack"
+        made.left["smp_cluster_dist"] = "nodes are tried in one order, as for pack"
     if order.taken:
         made.taken["node_sort_key"] = order.taken
     return order.placement
@@ -344,8 +344,8 @@ def explained(
                 became = soft if _SOFT.match(name) else _of_queue(name, text)
                 made.append(Setting(f"queue {key}", text[:80], at, *became))
             elif name in ("enabled", "started") and str(value).lower() != "true":
-                why = "jobs of the past ran from it"
-                made.append(Setting(f"queue {key}", str(value), "", NOT_MODELLED, why))
+                why = "recorded jobs ran from it, so it is imported as open"
+                made.append(Setting(f"queue {key}", str(value), "", NOT_MODELED, why))
     return made
 
 
@@ -356,15 +356,15 @@ def _of_line(line: Line, meaning: Meaning, sched: SchedConfig) -> Setting:
         asked = line.name in ("help_starving_jobs", "max_starve") and line.value.lower() != "false"
         # PBS has no such parameters any more; pbs_sched of Torque uses them.
         asked = asked or (line.name in ("sort_by", "multi_sort") and line.value != "no_sort")
-        became, why = NOT_MODELLED if asked else NO_BEARING, line.fault
+        became, why = NOT_MODELED if asked else NO_EFFECT, line.fault
     elif sched.is_other(line):
-        became, why = NOT_MODELLED, "the policy is that of prime time, all day"
+        became, why = NOT_MODELED, "the policy of prime time is used all day"
     elif line.prime == "none":
-        became, why = NO_BEARING, "it holds at no time"
+        became, why = NO_EFFECT, "it never applies"
     elif line.prime != "non_prime" and not sched.is_held(line):
-        became, why = NO_BEARING, "a later line says it anew"
+        became, why = NO_EFFECT, "a later line overrides it"
     elif line in meaning.keys:
-        became, why = NOT_MODELLED, meaning.keys[line]
+        became, why = NOT_MODELED, meaning.keys[line]
     else:
         became, why = _became(line.name, line.value, meaning)
     return Setting(line.name[:80], value[:80], line.where, became, why)
@@ -373,19 +373,19 @@ def _of_line(line: Line, meaning: Meaning, sched: SchedConfig) -> Setting:
 def _of_queue(name: str, value: str) -> tuple[str, str]:
     """Return the treatment of a queue's attribute, and why."""
     if name == "backfill_depth" and value.isdigit():
-        return TAKEN, "the partition's backfill_depth"
+        return IMPORTED, "the partition's backfill_depth"
     if name == "backfill_depth":
-        return NOT_MODELLED, "not a whole number: the server's counts"
+        return NOT_MODELED, "not a whole number; the server's value is used"
     if _LIMITS.match(name):
-        return NOT_MODELLED, _why_no_limit(name)
+        return NOT_MODELED, _why_no_limit(name)
     why = _WHY.get(name.partition(".")[0])
     if (
         name == "features_required"
         or name.endswith(".neednodes")
         or name.startswith("default_chunk.")
     ):
-        return TAKEN, "partition of the nodes that have it, or what jobs ask"
-    return (NOT_MODELLED, why) if why else (NO_BEARING, "")
+        return IMPORTED, "partition of the nodes that have it, or a default request of jobs"
+    return (NOT_MODELED, why) if why else (NO_EFFECT, "")
 
 
 def _of_soft_limits(sched: SchedConfig, server: Mapping[str, str]) -> tuple[str, str]:
@@ -395,45 +395,45 @@ def _of_soft_limits(sched: SchedConfig, server: Mapping[str, str]) -> tuple[str,
     soft limits (see ``set_preempt_prio`` of its sources).
     """
     if not sched.is_on("preemptive_sched", default=not sched.lines):
-        return NO_BEARING, "soft limits count where preemptive_sched is on"
+        return NO_EFFECT, "soft limits are used only if preemptive_sched is on"
     order = (
         server.get("preempt_prio") or sched.value("preempt_prio") or "express_queue, normal_jobs"
     )
     if "softlimits" not in order:
-        return NO_BEARING, "preempt_prio names no soft limits: who is above one is as any other"
+        return NO_EFFECT, "preempt_prio does not list softlimits, so soft limits change nothing"
     return (
-        NOT_MODELLED,
-        "who is above a soft limit goes later and is preempted sooner, and no job is preempted",
+        NOT_MODELED,
+        "PBS orders jobs above a soft limit later and preempts them first; here no job is preempted",
     )
 
 
 def _why_no_limit(name: str) -> str:
     """Return why a limit has no counterpart."""
     if name.startswith(("max_queued_res", "queued_jobs_threshold")):
-        return "what waits is limited as a number of jobs that wait and run (max_queued)"
+        return "limits on queued jobs are modeled only as a number of pending and running jobs (max_queued)"
     return "the limit has no counterpart"
 
 
 def _became(name: str, value: str, meaning: Meaning) -> tuple[str, str]:
     """Return the treatment of a setting, and why."""
     if name in meaning.left:
-        return NOT_MODELLED, meaning.left[name]
+        return NOT_MODELED, meaning.left[name]
     if name in meaning.taken:
-        return TAKEN, meaning.taken[name]
+        return IMPORTED, meaning.taken[name]
     if name in _OF_FAIR_SHARE and "fair_share" not in meaning.taken:
-        return NO_BEARING, "jobs do not go by fair share"
+        return NO_EFFECT, "jobs are not ordered by fair share"
     if name == "default_queue":
-        return TAKEN, "the default partition"
+        return IMPORTED, "the default partition"
     if name == "fair_share":
-        return NO_BEARING, ""
+        return NO_EFFECT, ""
     if name.startswith("resources_available"):
-        return NOT_MODELLED, _WHY["resources_available"]
+        return NOT_MODELED, _WHY["resources_available"]
     if name == "job_exclusive_on_use" and value.lower() == "true":
-        return TAKEN, "jobs have whole nodes"
+        return IMPORTED, "jobs have exclusive nodes"
     if name in _WHY and value.strip('"').lower() not in _PLAIN.get(name, ()):
-        return NOT_MODELLED, _WHY[name]
+        return NOT_MODELED, _WHY[name]
     if _LIMITS.match(name):
-        return NOT_MODELLED, _why_no_limit(name)
+        return NOT_MODELED, _why_no_limit(name)
     if re.match(r"\w+ (?:job_sort|preempt|sched_|backfill|only_|do_not|opt_)", name):
-        return NOT_MODELLED, "of a scheduler other than the default one"
-    return NO_BEARING, ""
+        return NOT_MODELED, "setting of a scheduler other than the default one"
+    return NO_EFFECT, ""

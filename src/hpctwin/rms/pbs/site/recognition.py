@@ -79,8 +79,8 @@ class PbsFiles:
     """The files of a PBS site."""
 
     expected = (
-        "pbsnodes -av (Torque: pbsnodes -a or -x), qmgr -c 'print server', sched_config or accounting logs "
-        "are such"
+        "expected the output of pbsnodes -av (Torque: pbsnodes -a or -x), the output of qmgr -c 'print "
+        "server', sched_config or accounting logs"
     )
 
     def __init__(self) -> None:
@@ -137,7 +137,7 @@ class PbsFiles:
         try:
             found = read_output(path.read_bytes(), path.name, notes)
         except FormatError as error:
-            self._notes.append(f"{error}; not read")
+            self._notes.append(f"{error}; the file is ignored")
             return ""
         if nodes := objects(found, "nodes"):
             self._notes += notes
@@ -151,13 +151,15 @@ class PbsFiles:
         command, instead = {
             "Job": (
                 "qstat -f",
-                "jobs of the past are in the accounting logs (server_priv/accounting)",
+                "add accounting logs (server_priv/accounting) for recorded jobs",
             ),
-            "Queue": ("qstat -Qf", "add what qmgr -c 'print server' prints"),
-            "Server": ("qstat -Bf", "add what qmgr -c 'print server' prints"),
+            "Queue": ("qstat -Qf", "add the output of qmgr -c 'print server'"),
+            "Server": ("qstat -Bf", "add the output of qmgr -c 'print server'"),
         }[what]
-        self._notes.append(f"{name} is what {command} prints, which import does not use: {instead}")
-        return f"{command}, not used"
+        self._notes.append(
+            f"{name} is ignored: import does not use the output of {command}; {instead}"
+        )
+        return f"{command}, ignored"
 
     def _add_nodes(self, rows: Mapping[str, Mapping[str, Any]], name: str) -> None:
         """Import nodes; if two files list a node, the later file counts."""
@@ -266,7 +268,7 @@ class PbsFiles:
         left = [name for name in self._configured if name not in self._nodes]
         if self._nodes and left:
             self._notes.append(
-                f"{len(left)} nodes of the file of nodes, or of qmgr, that pbsnodes does not list: omitted: "
+                f"{len(left)} nodes of the nodes file or qmgr are omitted, as pbsnodes does not list them: "
                 f"{_some(left)}"
             )
         elif left:
@@ -291,7 +293,7 @@ class PbsFiles:
         }
         if out:
             self._notes.append(
-                f"{len(out)} of {len(listed)} nodes are not available, and not in cluster.yaml: "
+                f"{len(out)} of {len(listed)} nodes are unavailable and omitted from cluster.yaml: "
                 + _some([f"{name} ({state})" for name, state in out.items()])
             )
         self._away = frozenset(out)
@@ -312,7 +314,7 @@ class PbsFiles:
         goes_by = re.split(r"[,\s]+", sched.value("resources"))
         unheeded = sorted(there - set(goes_by)) if goes_by != [""] else []
         self._notes += [
-            f"resource {name} of nodes is not in 'resources' of sched_config, so PBS does not go by it"
+            f"node resource {name} is not in 'resources' of sched_config, so PBS ignores it"
             for name in unheeded
         ]
         return frozenset(there - set(unheeded))
@@ -320,10 +322,10 @@ class PbsFiles:
     def missing(self) -> list[str]:
         """Return the information that no file has, and the file that would have it."""
         there = {
-            "nodes: what pbsnodes -av prints": self._nodes,
-            "queues and limits: what qmgr -c 'print server' prints": self._queues or self._server,
+            "nodes: output of pbsnodes -av": self._nodes,
+            "queues and limits: output of qmgr -c 'print server'": self._queues or self._server,
             _SCHEDULING[any(map(is_torque, self._nodes.values()))]: self._sched or self._maui,
-            "jobs: accounting logs, in PBS's folder server_priv/accounting": self._logs,
+            "jobs: accounting logs (server_priv/accounting)": self._logs,
         }
         return [what for what, found in there.items() if not found]
 
@@ -350,8 +352,8 @@ class PbsFiles:
             ran = table.scan().select(on.sum()).collect(engine="streaming").item() or 0
             if ran:
                 tally.remarks.append(
-                    f"{ran:,} jobs ran on nodes that are not available now; add these to cluster.yaml if the "
-                    "past is to be simulated"
+                    f"{ran:,} jobs ran on nodes that are unavailable now; add these nodes to cluster.yaml to "
+                    "simulate the past"
                 )
         return table
 
@@ -367,8 +369,8 @@ class PbsFiles:
 
 
 _SCHEDULING = {
-    False: "how jobs are scheduled: sched_config, in PBS's folder sched_priv",
-    True: "how jobs are scheduled: maui.cfg, moab.cfg, or sched_config of pbs_sched",
+    False: "scheduling: sched_config (sched_priv)",
+    True: "scheduling: maui.cfg, moab.cfg, or sched_config of pbs_sched",
 }
 
 

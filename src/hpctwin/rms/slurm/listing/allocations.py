@@ -171,7 +171,9 @@ def unequal(
         # Slurm does not report a user whose name it does not know.
         owner = said(row.get("owner"))
         if owner and owners.get(name, set()) != {owner}:
-            found[name] = f"no job there keeps others than those of {owner} away, Slurm says so"
+            found[name] = (
+                f"Slurm reserves the node for jobs of {owner}, but no running job explains it"
+            )
             continue
         cores, memory, gpus, *others = held.get(name, [0.0] * (3 + len(names)))
         threads = 1 if sharing.by_cpu else max(1, whole(row.get("threads")))
@@ -186,7 +188,7 @@ def unequal(
         pairs += [(n, ours, used.get(n, 0.0)) for n, ours in zip(names, others, strict=True)]
         for unit, ours, theirs in pairs:
             if abs(ours - theirs) > 0.5:
-                found[name] = f"jobs hold {ours:g} {unit}, Slurm says {theirs:g}"
+                found[name] = f"jobs hold {ours:g} {unit}, Slurm reports {theirs:g}"
                 break
     return found
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from hpctwin.errors import ConfigError
 from hpctwin.model.files import cause
-from hpctwin.rms.site.cluster import TAKEN, Setting
+from hpctwin.rms.site.cluster import IMPORTED, Setting
 
 __all__ = [
     "Conf", "Row", "blocks", "column_of", "conf_rows", "dumped_associations", "read_conf", "row_of", "said",
@@ -90,7 +90,7 @@ def said(values: Mapping[str, Row], key: str) -> str:
 def take(values: Mapping[str, Row], key: str, what: str, settings: list[Setting]) -> None:
     """Record that a setting was imported, if it is set."""
     if key in values:
-        settings.append(values[key].setting(key, TAKEN, what))
+        settings.append(values[key].setting(key, IMPORTED, what))
 
 
 @dataclass
@@ -151,7 +151,7 @@ def _read(
             continue
         row = row_of(line, where)
         if row is None:
-            conf.notes.append(f"{where}: {line.strip()[:60]!r} is no setting, left out")
+            conf.notes.append(f"{where}: {line.strip()[:60]!r} is omitted: not a setting")
             continue
         conf.rows.append(row)
 
@@ -171,7 +171,7 @@ def _included(
     Of equal ones, the nearest to the including file counts.
     """
     if len(within) > _DEEPEST:
-        conf.notes.append(f"{where}: {name} is included too deeply, not read")
+        conf.notes.append(f"{where}: {name} is omitted: too many levels of Include")
         return []
     here = within[-1].parent
     wanted = [part for part in Path(name.rpartition("../")[2]).parts if part != "/"]
@@ -192,7 +192,7 @@ def _included(
             found.setdefault(place, []).append(one)
     if not found:
         conf.notes.append(
-            f"{where}: the included file {name} is not there; copy it into {folder.name}/"
+            f"{where}: the included file {name} is missing; copy it into {folder.name}/"
         )
         return []
     best = max(found)
@@ -200,7 +200,7 @@ def _included(
     for one in targets:
         if best[0] < min(-best[2], len(wanted)) and one.parent != here:
             as_found = one.relative_to(folder)
-            conf.notes.append(f"{where}: {as_found} is read for the included file {name}")
+            conf.notes.append(f"{where}: {as_found} is used as the included file {name}")
     return targets
 
 
@@ -285,8 +285,8 @@ def table(text: str, where: str, notes: list[str]) -> list[Row]:
         rows.append(Row(values, f"{where}:{number}", {column_of(n): n for n in names}))
     if short:
         notes.append(
-            f"{where}:{short[0]}: it is cut short, with fewer columns than the {len(names)} of the header; "
-            f"{len(short)} such {'line was' if len(short) == 1 else 'lines were'} left out"
+            f"{where}:{short[0]}: the line has fewer columns than the header ({len(names)}); "
+            f"{len(short)} such {'line is' if len(short) == 1 else 'lines are'} omitted"
         )
     return rows
 

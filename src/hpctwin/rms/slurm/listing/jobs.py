@@ -149,7 +149,7 @@ def read_jobs(
         job_id = whole(row.get("job_id"))
         if job_id < 1:
             said = str(row.get("job_id"))[:50]
-            jobs.notes.append(f"a job without a number was left out: {said!r}")
+            jobs.notes.append(f"a job without a job number is omitted: {said!r}")
             continue
         leader = whole(row.get("het_job_id"))
         if leader > 0:
@@ -213,10 +213,12 @@ def tasks_of(text: str) -> list[int]:
     for part in text.partition("%")[0].split(","):
         match = re.fullmatch(r"(\d{1,7})(?:-(\d{1,7})(?::(\d{1,7}))?)?", part.strip())
         if match is None:
-            raise ValueError(f"tasks {text[:50]!r} cannot be read")
+            raise ValueError(
+                f"array_task_string {text[:50]!r} is invalid; expected one such as 1-3,7"
+            )
         first, last = int(match[1]), int(match[2] or match[1])
         if last > LAST_TASK:
-            raise ValueError(f"tasks {text[:50]!r} are more than Slurm can have")
+            raise ValueError(f"array_task_string {text[:50]!r} exceeds task {LAST_TASK}")
         found += range(first, last + 1, max(1, int(match[3] or 1)))
     return found
 
@@ -243,11 +245,11 @@ def _one(
     try:
         numbers = tasks_of(text)
     except ValueError as error:
-        jobs.notes.append(f"array {base} is left alone: {error}")
+        jobs.notes.append(f"array {base} is not controlled: {error}")
         return
     rest = tuple(numbers[MOST_TASKS:])
     if rest:
-        jobs.notes.append(f"array {base}: {len(rest)} of its waiting tasks are not in the picture")
+        jobs.notes.append(f"array {base}: {len(rest)} of its pending tasks are ignored")
     for one in numbers[:MOST_TASKS]:
         name = f"{base}_{one}"
         left = rest if one == numbers[:MOST_TASKS][-1] else ()
@@ -268,7 +270,9 @@ def _heterogeneous(
         jobs.names[part] = name
     _add(name, parts, rows, jobs, known, closed)
     if len({str(row.get("partition")) for row in rows}) > 1:
-        jobs.notes.append(f"job {name} is heterogeneous: all parts are taken for its partition's")
+        jobs.notes.append(
+            f"job {name} is heterogeneous: all components are assigned to its first partition"
+        )
 
 
 def _add(
@@ -291,7 +295,7 @@ def _add(
         except FormatError as error:
             jobs.notes.append(f"job {name}: {error}")
         if not start_s:
-            jobs.notes.append(f"job {name} runs but says no start time; it was left out")
+            jobs.notes.append(f"job {name} is omitted: it runs, but its start time is missing")
             return
     try:
         spec = _spec(rows, name, runs, closed, jobs)
@@ -310,7 +314,7 @@ def _add(
         )
     except ValueError as error:
         fault = first_fault(error) if isinstance(error, ValidationError) else str(error)
-        jobs.notes.append(f"job {name} was left out: {fault}")
+        jobs.notes.append(f"job {name} is omitted: {fault}")
         return
     jobs.records[name] = record
     if runs:
@@ -350,7 +354,7 @@ def _spec(
     counts = [whole(one.get("node_count")) for one in rows]
     submit_s = number(row.get("submit_time"))
     if not all(counts) or not submit_s:
-        raise ValueError("it says no number of nodes or no submit time")
+        raise ValueError("its number of nodes or submit time is missing")
     limits = [number(one.get("time_limit")) for one in rows]
     walltime_s = max(LONGEST_S if not x or x == math.inf or x < 0 else x * 60 for x in limits)
     begin_s = number(row.get("eligible_time"))
@@ -364,7 +368,7 @@ def _spec(
         rough: list[str] = []
         tasks = tasks_asked(rows, jobs.sharing, sizes, rough)
         if features is None:
-            rough.append("features that are counted, or one of several for all nodes")
+            rough.append("features with counts, or one of several features for all nodes")
         if rough and not runs:
             jobs.rough[name] = rough[0]
     modelled = {*(["tres_per_node"] if tasks else []), *([] if features is None else ["features"])}
@@ -427,7 +431,7 @@ def _dependencies(text: Any, name: str, notes: list[str]) -> tuple[JobDependency
     for one in said:
         if one.kind is None or one.waits or one.lost:
             notes.append(
-                f"job {name} has a dependency that is not modelled, and waits: {str(text)[:50]!r}"
+                f"job {name} stays pending: its dependency {str(text)[:50]!r} is not modeled"
             )
             return (*result, JobDependency(on="0", kind="afterany"))
         match = re.fullmatch(r"(\d{1,12}(?:_\d+)?)(?:_\*)?", one.on)

@@ -141,10 +141,10 @@ def rows_of(text: bytes, what: str = "squeue --json", key: str = "jobs") -> list
     try:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise FormatError(f"{what}: not JSON: {error}") from error
+        raise FormatError(f"{what}: invalid JSON: {error}") from error
     rows = content.get(key) if isinstance(content, dict) else None
     if not isinstance(rows, list):
-        raise FormatError(f"{what}: no list {key!r} in it")
+        raise FormatError(f"{what}: the list {key!r} is missing")
     return [fields_of(row) for row in rows if isinstance(row, dict)]
 
 

@@ -140,9 +140,7 @@ def cluster_snapshot(
     }
     preempting = _preempting(preempt, grouped.members, described, qos)
     if preempting.qos is None:
-        notes.append(
-            "which QOS preempt could not be asked of sacctmgr: Slurm alone starts all jobs"
-        )
+        notes.append("sacctmgr does not report which QOS preempt others: only Slurm starts jobs")
     jobs = read_jobs(rows, known, closed, preempting, sharing, lying)
     notes += jobs.notes
     woken = {
@@ -157,15 +155,15 @@ def cluster_snapshot(
     if shared:
         why = ", ".join(f"{label} ({said})" for label, said in sorted(rough.items()))
         notes.append(
-            f"{len(shared)} nodes may run several jobs at once in ways that are not modelled: "
+            f"{len(shared)} nodes are shared between jobs in ways that are not modeled: "
             f"{'partition' if len(rough) == 1 else 'partitions'} {why}; forecasts are rough there, and "
-            "Slurm alone starts jobs"
+            "only Slurm starts jobs"
         )
     doubtful = sorted(set(blind) & differs.keys())
     if doubtful:
         notes.append(
-            f"{len(doubtful)} nodes are not as jobs say ({doubtful[0]}: {differs[doubtful[0]]}): Slurm alone "
-            "starts jobs of their partitions"
+            f"{len(doubtful)} nodes contradict their jobs ({doubtful[0]}: {differs[doubtful[0]]}): only "
+            "Slurm starts jobs of their partitions"
         )
     unsure = shared | set(doubtful)
     whole = {label for label, names in belongs.items() if not unsure & set(names)}
@@ -178,13 +176,13 @@ def cluster_snapshot(
         elif partition in rough:
             why = rough[partition]
         else:
-            why = f"nodes of partition {partition} are not as its jobs say"
+            why = f"nodes of partition {partition} contradict their jobs"
         (left if why else mine)[job_id] = replace(one, left=why)
     if jobs.rough:
         job_id, said = next(iter(jobs.rough.items()))
         notes.append(
-            f"{len(jobs.rough)} jobs ask for what is not modelled where nodes are shared (job {job_id}: "
-            f"{said}): Slurm alone starts them"
+            f"{len(jobs.rough)} jobs have requests that are not modeled on shared nodes (job {job_id}: "
+            f"{said}): only Slurm starts them"
         )
     snapshot = Snapshot.model_construct(
         cluster="slurm",
@@ -340,7 +338,7 @@ def _nodes(
             state = _node_state(flags - {"POWERING_DOWN"} if sleeps else flags)
             record = NodeRecord(name=str(name), state=state, power=power)
         except ValidationError:
-            notes.append(f"a node without a usable name was left out: {str(name)[:50]!r}")
+            notes.append(f"a node with an invalid name is omitted: {str(name)[:50]!r}")
             continue
         memory = number(row.get("real_memory"))
         uses_up = used_of(row.get("gres"), str(name), sharing)
@@ -369,7 +367,7 @@ def _nodes(
             lying=lying_of(row, cores),
         )
     if not found:
-        raise FormatError("sinfo --json: no node in it")
+        raise FormatError("sinfo --json: no node is listed")
     return list(found.values())
 
 
@@ -428,7 +426,7 @@ def _partitions(
             )
         )
         if about.get("State", "UP") != "UP":
-            notes.append(f"partition {label} is {about['State']}")
+            notes.append(f"partition {label} is in state {about['State']}")
     return tuple(result)
 
 
@@ -445,7 +443,7 @@ def _reservations(
             one = shown(row, moment)
             nodes = tuple(n for n in one.nodes if n in known)
             if not one.nodes:
-                notes.append(f"reservation {name} was left out: it has no nodes")
+                notes.append(f"reservation {name} is omitted: it has no nodes")
             elif one.end_s > now_s and nodes:
                 result.append(
                     NodeReservation(
@@ -453,5 +451,5 @@ def _reservations(
                     )
                 )
         except ValueError as error:
-            notes.append(f"reservation {name} was left out: {str(error).splitlines()[0]}")
+            notes.append(f"reservation {name} is omitted: {str(error).splitlines()[0]}")
     return tuple(result)

@@ -95,7 +95,7 @@ def shown(row: Row, at: Callable[[str], float]) -> Shown:
     endless = row.get("duration").upper() == "UNLIMITED"
     end_s = start_s + YEAR_S if endless else at(row.get("endtime"))
     if end_s <= start_s:
-        raise ValueError("it does not end after its start")
+        raise ValueError("its end is not after its start")
     written = said(row, "nodes")
     flags = said(row, "flags").upper().split(",") if said(row, "flags") else []
     idle_s = None
@@ -156,7 +156,7 @@ def times(
         within = ((start, end) for start, end in found if start < last_s and end > first_s)
         return list(islice(within, MOST_TIMES + 1))
     except (OverflowError, OSError) as error:
-        raise ValueError("its times go beyond the calendar") from error
+        raise ValueError("its times are beyond the calendar") from error
 
 
 def _repeated(

@@ -37,11 +37,12 @@ __all__ = [
 
 MB_PER_GB = 1024
 _SMALL = 1e-6
-_NOT_MODELLED = (
-    ("tres_per_socket", "per socket"), ("contiguous", "contiguous"), ("core_spec", "specialised cores"),
-    ("thread_spec", "specialised threads"), ("sockets_per_node", "sockets"),
-    ("cores_per_socket", "cores of a socket"), ("tasks_per_socket", "tasks of a socket"),
-    ("tasks_per_core", "tasks of a core"), ("tasks_per_board", "tasks of a board"),
+_NOT_MODELED = (
+    ("tres_per_socket", "resources per socket"), ("contiguous", "contiguous nodes"),
+    ("core_spec", "specialized cores"), ("thread_spec", "specialized threads"),
+    ("sockets_per_node", "sockets per node"),
+    ("cores_per_socket", "cores per socket"), ("tasks_per_socket", "tasks per socket"),
+    ("tasks_per_core", "tasks per core"), ("tasks_per_board", "tasks per board"),
 )  # fmt: skip
 """Fields of a job whose requests are not modeled."""
 _ELSE = (
@@ -137,7 +138,7 @@ def how_shared(
         if says in ("YES", "FORCE") and over != "FORCE:1":
             blind[label] = f"OverSubscribe={over}"
         elif settings.get("ExclusiveTopo", "NO") != "NO":
-            blind[label] = "jobs have a part of the topology alone"
+            blind[label] = "ExclusiveTopo: jobs have a part of the topology exclusively"
         elif "cons" not in select or says == "EXCLUSIVE" or all(_cpus(r) <= 1 for r in nodes):
             continue
         elif not by_core and "CPU" not in words:
@@ -145,7 +146,7 @@ def how_shared(
         elif others:
             blind[label] = f"{others[0]}={settings[others[0]]}"
         elif len(threads) > 1:
-            blind[label] = "its nodes differ in threads of a core"
+            blind[label] = "its nodes have different threads per core"
         else:
             each = threads.pop() if by_core else 1
             types = {k for row in nodes for k in gpus.get(str(row.get("name")), ()) if k}
@@ -242,16 +243,16 @@ def _asked(
         k: {n: one.pop(n) for n in list(one) if n.startswith(GPU_TYPE)} for k, one in gres.items()
     }
     if any(types[k] and sum(types[k].values()) != gpus[k] for k in gpus):
-        notes.append("GPUs of a type, and others of any")
+        notes.append("GPUs of one type and of any type together")
     notes += list(gres["job"])
-    notes += [what for key, what in _NOT_MODELLED if _asks(row.get(key))]
+    notes += [what for key, what in _NOT_MODELED if _asks(row.get(key))]
     # Slurm also says ``user`` for a job in a partition with ``ExclusiveUser``.
     shared = (
         words(row.get("exclusive")) or words(row.get("shared")) or _whole_nodes(row, tres, sizes)
     )
     alone = not shared.isdisjoint({"NONE", "NODE", "MCS", "TOPO"})
     of_user = int("USER" in shared)
-    notes += [f"alone but for its {one.lower()}" for one in sorted(shared & {"MCS", "TOPO"})]
+    notes += [f"exclusive nodes per {one.lower()}" for one in sorted(shared & {"MCS", "TOPO"})]
     memory = _Memory.asked(row, tres, least) if sharing.memory else _Memory()
     spread = "SPREAD_JOB" in words(row.get("flags")) and most != least and per_node != 1
     if spread:
@@ -272,7 +273,7 @@ def _asked(
         of_job = {n: math.ceil(a / nodes - _SMALL) for n, a in types["job"].items()}
         of_type = types["node"] or of_job or {n: a * here for n, a in types["task"].items()}
         if tasks % nodes or any(a % nodes for a in (gpus["job"], *types["job"].values())):
-            notes.append("unequal parts of several nodes")
+            notes.append("unequal shares of several nodes")
         return {
             "tasks": nodes,
             "nodes": nodes,
@@ -290,10 +291,10 @@ def _asked(
             "spread_job": False,
         }
     if most and most < tasks:
-        notes.append("at most so many nodes")
+        notes.append("a maximum number of nodes")
     if per_node and tasks % per_node and not spread:
         # Slurm takes only nodes that fit this many tasks, even if one has fewer in the end.
-        notes.append("so many tasks on each node, and fewer on one")
+        notes.append("a number of tasks that does not fill each node")
     together = per_core if each == 1 and not gpus["task"] else 1
     cores = math.ceil(each * together / per_core - _SMALL)
     count = math.ceil(tasks / together)
@@ -341,12 +342,12 @@ def _not_spread(
     """Return requests that cannot be given per task if the number of nodes is unknown."""
     found = []
     if memory.node or gpus["node"] or gpus["job"] or others:
-        found.append("spread, with what is asked of each node or of all")
+        found.append("--spread-job with requests per node or per job")
     if per_node:
         # Slurm takes only nodes that fit the number on each, and gives it on all.
-        found.append("spread, with so many tasks on each node")
+        found.append("--spread-job with tasks per node")
     if per_core > 1:
-        found.append("spread over cores of several threads")
+        found.append("--spread-job on cores with several threads")
     return found
 
 

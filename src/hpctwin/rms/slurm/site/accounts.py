@@ -26,7 +26,7 @@ from hpctwin.formats.common.fields import zone_of
 from hpctwin.formats.common.job_table import JobTable
 from hpctwin.model import Cluster
 from hpctwin.model.cluster.limits import ROOT
-from hpctwin.rms.site.cluster import NO_BEARING, NOT_MODELLED, TAKEN, Setting, Site
+from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED, Setting, Site
 from hpctwin.rms.slurm.listing.conf import Row, said, take
 from hpctwin.rms.slurm.listing.values import limit_s
 from hpctwin.rms.slurm.site.policy import version_of
@@ -34,7 +34,10 @@ from hpctwin.rms.slurm.site.policy import version_of
 __all__ = ["RESETS", "midnights", "of_cluster", "shares_of", "take_resets"]
 
 RESETS = "priorityusageresetperiod"
-_ONCE = {"none": "use is never reset", "now": "use is reset once, when Slurm reads its settings"}
+_ONCE = {
+    "none": "usage is never reset",
+    "now": "usage is reset once, when Slurm reads its settings",
+}
 _PERIODS = ("daily", "weekly", "monthly", "quarterly", "yearly")
 
 
@@ -59,19 +62,22 @@ def take_resets(
     shares = said(values, "priorityweightfairshare").strip("0.") != ""
     found: list[float] = []
     if period in _ONCE:
-        became, why = NO_BEARING, _ONCE[period]
+        became, why = NO_EFFECT, _ONCE[period]
     elif said(values, "prioritytype").endswith("basic"):
-        became, why = NO_BEARING, "under priority/basic Slurm does not count what was used"
+        became, why = NO_EFFECT, "Slurm counts no usage under priority/basic"
     elif not shares and not any(limit.used for limit in site.cluster.limits):
-        became, why = NO_BEARING, "neither fair share nor a limit goes by what was used"
+        became, why = NO_EFFECT, "neither fair share nor a limit depends on usage"
     elif period not in _PERIODS:
-        became, why = NOT_MODELLED, f"Slurm knows none, now, {', '.join(_PERIODS)}"
+        became, why = (
+            NOT_MODELED,
+            f"not a period of Slurm; expected none, now, {', '.join(_PERIODS)}",
+        )
     elif first is None or last is None:
-        became, why = NOT_MODELLED, "no job is there that tells when the machine is simulated"
+        became, why = NOT_MODELED, "the simulated time is unknown, as there are no jobs"
     else:
         found = [time - first for time in midnights(period, first, last, zone_of(timezone))]
         times = f"{len(found)} time{'' if len(found) == 1 else 's'}"
-        became, why = TAKEN, f"fairshare.resets: {times}, at midnight ({timezone or 'UTC'})"
+        became, why = IMPORTED, f"fairshare.resets: {times}, at midnight ({timezone or 'UTC'})"
     site.settings.append(values[RESETS].setting(RESETS, became, why))
     if found:
         fields = site.cluster.model_dump(exclude_defaults=True)
@@ -151,16 +157,16 @@ def of_cluster(rows: Sequence[Row], called: Row | None, notes: list[str]) -> lis
         if len(found) > 1:
             where, names = rows[0].where.partition(":")[0], ", ".join(sorted(found))
             raise ConfigError(
-                f"{where} is of clusters {names}: slurm.conf, or what scontrol show config prints, is "
-                "needed, which says which of them this is (ClusterName)"
+                f"{where} contains clusters {names}; add slurm.conf or the output of scontrol show config, "
+                "whose ClusterName selects one"
             )
         return list(rows)
     name = called.get("clustername").lower()
     kept = [row for row in rows if row.get("cluster").lower() in ("", name)]
     if len(kept) < len(rows):
         notes.append(
-            f"{len(rows) - len(kept)} of {len(rows)} associations are of other clusters than "
-            f"{called.get('clustername')} (ClusterName), left out"
+            f"{len(rows) - len(kept)} of {len(rows)} associations are omitted: they belong to other clusters "
+            f"than {called.get('clustername')} (ClusterName)"
         )
     return kept
 
@@ -188,27 +194,27 @@ def shares_of(
     told = [flag for flag in flags if "FAIR_TREE" in flag]
     if told or accounts:
         why = (
-            "2 to the power of minus use over share"
+            "fair-share factor 2^(-usage/share)"
             if classic
-            else "users are ranked account by account"
+            else "Fair Tree: users are ranked account by account"
         )
         settings.append(
-            Setting("fair share", ", ".join(told) or kind, where, TAKEN, f"{kind}: {why}")
+            Setting("fair share", ", ".join(told) or kind, where, IMPORTED, f"{kind}: {why}")
         )
     if "DEPTH_OBLIVIOUS" in flags:
-        why = "fair share is classic"
-        settings.append(Setting("PriorityFlags: DEPTH_OBLIVIOUS", "", where, NOT_MODELLED, why))
+        why = "classic fair share without DEPTH_OBLIVIOUS"
+        settings.append(Setting("PriorityFlags: DEPTH_OBLIVIOUS", "", where, NOT_MODELED, why))
     if accounts:
         first = next(row for row in rows if row.get("account") and not row.get("partition"))
         count = sum(one["name"] != ROOT for one in accounts)
-        settings.append(Setting("Shares", f"{count} accounts", first.where, TAKEN, "accounts"))
+        settings.append(Setting("Shares", f"{count} accounts", first.where, IMPORTED, "accounts"))
     if classic:
         # The tree has no use in this formula, but limits of accounts apply below them.
         share |= {"by": "account", "shares": _of_machine(accounts)}
         if "prioritycalcperiod" in values:
-            why = "priorities are always up to date"
+            why = "priorities are always current"
             row = values["prioritycalcperiod"]
-            settings.append(row.setting("prioritycalcperiod", NO_BEARING, why))
+            settings.append(row.setting("prioritycalcperiod", NO_EFFECT, why))
         below = [_without_shares(one) for one in accounts if one["name"] != ROOT]
         return {"fairshare": share, "accounts": below}
     every = limit_s(said(values, "prioritycalcperiod"))
@@ -232,9 +238,9 @@ def _accounts(
             continue
         share, unread = _share(row)
         if unread:
-            why = "a share is a number, 0 or more, or parent"
+            why = "expected a number, 0 or more, or parent"
             what = f"Association {f'user {user} of ' if user else ''}account {name}: share"
-            settings.append(Setting(what, unread[:80], row.where, NOT_MODELLED, why))
+            settings.append(Setting(what, unread[:80], row.where, NOT_MODELED, why))
         account = found.setdefault(name, {"name": name, "users": {}})
         if user:
             account["users"].setdefault(user, 1.0)
@@ -250,8 +256,8 @@ def _accounts(
     root = found.pop(ROOT, {"users": {}})
     if len(found) > 1 and not any(key in row.values for row in rows for key in _PARENT):
         notes.append(
-            "nothing tells which account is part of which: all are taken to be right below the root; have "
-            "sacctmgr print the column ParentName, or give its dump, or sshare -a -P"
+            "the account hierarchy is unknown, so all accounts are placed below the root; add the column "
+            "ParentName to the output of sacctmgr, or add its dump or the output of sshare -a -P"
         )
     for account in found.values():
         parent = account.get("parent", ROOT)
@@ -259,8 +265,8 @@ def _accounts(
             account.pop("parent", None)
             if parent != ROOT:
                 notes.append(
-                    f"account {account['name']}: it is part of one that is not in these files, or part of "
-                    "itself; taken to be right below the root"
+                    f"account {account['name']} is placed below the root: its parent is not in the files, or "
+                    "is the account itself"
                 )
     made = [{k: v for k, v in account.items() if v != {}} for account in found.values()]
     # Users of the root have a rank like all others.

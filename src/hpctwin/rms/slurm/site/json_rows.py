@@ -88,7 +88,7 @@ def document_rows(
             made.append(_row(_READ[key](one), where))
         if len(made) < len(lists[key]):
             notes.append(
-                f"{where}: {len(lists[key]) - len(made)} of its {KINDS[key]} without a name, left out"
+                f"{where}: {len(lists[key]) - len(made)} of its {KINDS[key]} are omitted: without a name"
             )
         found[key] = made
     return found
@@ -236,7 +236,7 @@ def _of_sinfo(groups: Iterable[Mapping[str, Any]], where: str, notes: list[str])
                 name for text in _list(_at(group, "nodes/nodes")) for name in expand(str(text))
             ]
         except FormatError as error:
-            notes.append(f"{where}: {error}, left out")
+            notes.append(f"{where}: a group of nodes is omitted: {error}")
             continue
         unequal += len(names) * any(
             _at(group, f"{key}/minimum") != _at(group, f"{key}/maximum")
@@ -264,8 +264,8 @@ def _of_sinfo(groups: Iterable[Mapping[str, Any]], where: str, notes: list[str])
             made["Partitions"] = ",".join([*before, partition] if partition else before)
     if unequal:
         notes.append(
-            f"{where}: sinfo counts {unequal} nodes together that differ, each is as the smallest of them; "
-            "add scontrol show node"
+            f"{where}: sinfo groups {unequal} nodes that differ, so each gets the smallest values of its "
+            "group; add the output of scontrol show node"
         )
     return [
         *(_row(nodes[name], where) for name in sorted(nodes, key=_by_number)),

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from hpctwin.model.cluster.limits import ROOT, WALL
-from hpctwin.rms.site.cluster import NO_BEARING, NOT_MODELLED, TAKEN, Setting
+from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED, Setting
 from hpctwin.rms.slurm.listing.conf import Row, said
 from hpctwin.rms.slurm.listing.resources import MB
 from hpctwin.rms.slurm.listing.values import limit_s
@@ -73,19 +73,19 @@ LIMITS = frozenset({*_SAYS, *_ALSO})
 """Columns with limits."""
 
 _WHY = {
-    "maxtresrunminspu": "minutes that are left are limited of all jobs together",
-    "maxtresrunminspa": "minutes that are left are limited of all jobs together",
+    "maxtresrunminspu": "limits on remaining minutes are modeled only for all jobs together",
+    "maxtresrunminspa": "limits on remaining minutes are modeled only for all jobs together",
     "preempt": "no job is preempted",
-    "usagethres": "use does not keep jobs out",
+    "usagethres": "usage does not block jobs",
 }
 _NOTHING = ("", "-1", "(null)", "n/a", "none")
-_NOT_HELD = "AccountingStorageEnforce does not say limits, so Slurm does not hold it"
+_NOT_HELD = "AccountingStorageEnforce does not contain limits, so Slurm does not enforce it"
 
 
 _FACTOR_SAFE = "UsageFactorSafe"
 _MOST_TIMES = 1_000_000
-_NO_USE = "under priority/basic Slurm does not count what was used"
-_UNKNOWN = "what was used before the first job is taken for nothing"
+_NO_USE = "Slurm counts no usage under priority/basic"
+_UNKNOWN = "usage before the first job is assumed to be 0"
 
 
 class Enforced(NamedTuple):
@@ -159,13 +159,13 @@ def limits_of_qos(
         for flag in flags:
             if flag == _FACTOR_SAFE:
                 continue  # `factors_of_qos` reports it
-            became, why = (TAKEN, "jobs that could never start are rejected")
+            became, why = (IMPORTED, "jobs that can never start are rejected")
             if flag == "NoDecay":
-                became, why = (TAKEN, "limits of what was used: decays: false")
+                became, why = (IMPORTED, "decays: false in limits on usage")
             elif flag != "DenyOnLimit":
-                became, why = (NOT_MODELLED, "the flag has no counterpart")
+                became, why = (NOT_MODELED, "the flag has no counterpart")
             elif not held:
-                became, why = (NO_BEARING, _NOT_HELD)
+                became, why = (NO_EFFECT, _NOT_HELD)
             settings.append(Setting(f"QOS {name}: Flags", flag, row.where, became, why))
         if deny:
             # Limits of associations count for these jobs in the same way.
@@ -189,22 +189,22 @@ def factors_of_qos(rows: Sequence[Row], settings: list[Setting], holds: Enforced
         name = row.get("name")
         if name and _said(row, "usagefactor") and not _is(row.get("usagefactor"), 1.0):
             factor = _number(row.get("usagefactor"))
-            became, why = TAKEN, "fairshare.factors"
+            became, why = IMPORTED, "fairshare.factors"
             if not 0 <= factor <= _MOST_TIMES:
                 became, why = (
-                    NOT_MODELLED,
-                    f"not a number from 0 to {_MOST_TIMES:,}: use counts once",
+                    NOT_MODELED,
+                    f"not a number from 0 to {_MOST_TIMES:,}; usage counts once",
                 )
             elif not holds.counts:
-                became, why = NO_BEARING, _NO_USE
+                became, why = NO_EFFECT, _NO_USE
             else:
                 factors[name] = factor
             settings.append(row.setting("usagefactor", became, why, of=f"QOS {name}"))
         if name and _FACTOR_SAFE in _flags(row):
-            became, why = NO_BEARING, "use counts once"
+            became, why = NO_EFFECT, "usage counts once"
             if name in factors:
                 safe.append(name)
-                became, why = TAKEN, "fairshare.safe_factors"
+                became, why = IMPORTED, "fairshare.safe_factors"
             settings.append(Setting(f"QOS {name}: Flags", _FACTOR_SAFE, row.where, became, why))
     return {"factors": factors, "safe_factors": safe} if factors else {}
 
@@ -223,15 +223,15 @@ def limits_of_associations(
         what = f"Association {f'user {user} of ' if user else ''}account {account}"
         if row.get("partition"):
             if any(_said(row, key) for key in (*_SAYS, *_WHY)):
-                why = "of one partition alone"
-                settings.append(Setting(what, row.get("partition"), row.where, NOT_MODELLED, why))
+                why = "limits per association and partition are not modeled"
+                settings.append(Setting(what, row.get("partition"), row.where, NOT_MODELED, why))
             continue
         of = {"account": account, **({"user": user} if user else {})}
         told: list[Setting] = []
         here = _limits(of, what, row, told, holds)
         # A limit in both a table and a dump is one limit.
         if here and all(limit in made for limit in here):
-            told = [one for one in told if one.became != TAKEN]
+            told = [one for one in told if one.became != IMPORTED]
         settings += told
         made += [limit for limit in here if limit not in made]
     return made
@@ -247,28 +247,28 @@ def _limits(
         if not _said(row, written):
             continue
         if key in _WHY and not (key == "usagethres" and _is(value, 1.0)):
-            settings.append(row.setting(written, NOT_MODELLED, _WHY[key], of=what))
+            settings.append(row.setting(written, NOT_MODELED, _WHY[key], of=what))
         if key not in _SAYS:
             continue
         per, says = _SAYS[key]
         if "qos" in of and key in ("maxjobs", "maxsubmit"):
             per = "user"  # as older versions called those of each user
         if not holds.held:
-            settings.append(row.setting(written, NO_BEARING, _NOT_HELD, of=what))
+            settings.append(row.setting(written, NO_EFFECT, _NOT_HELD, of=what))
             continue
         of_use = says in ("used", "wall")
         if of_use and not holds.counts:
-            settings.append(row.setting(written, NO_BEARING, _NO_USE, of=what))
+            settings.append(row.setting(written, NO_EFFECT, _NO_USE, of=what))
             continue
         fields, others = _fields(says, value)
         if others:
             why = "only cpu, node, mem and gres/gpu are counted"
             unread = ",".join(others)
-            settings.append(row.setting(written, NOT_MODELLED, why, of=what, value=unread))
+            settings.append(row.setting(written, NOT_MODELED, why, of=what, value=unread))
         if not fields:
             continue
         settings.append(
-            row.setting(written, TAKEN, _of_use(holds) if of_use else "limits", of=what)
+            row.setting(written, IMPORTED, _of_use(holds) if of_use else "limits", of=what)
         )
         if "user" in of and per == "user":
             per = "all"  # for one user in an account it is the same
@@ -310,7 +310,9 @@ def _fields(says: str, value: str) -> tuple[dict[str, Any], list[str]]:
 
 def _of_use(holds: Enforced) -> str:
     """Return the treatment of a limit on past use."""
-    runs_on = "" if holds.safe else "; who runs when it is reached runs on, where Slurm ends it"
+    runs_on = (
+        "" if holds.safe else "; running jobs continue when it is reached, but Slurm ends them"
+    )
     return f"limits; {_UNKNOWN}{runs_on}"
 
 

@@ -18,7 +18,7 @@ from hpctwin.model.requests.resources import (
 )
 from hpctwin.model.text import expand
 from hpctwin.rms.records.records import NodeRecord
-from hpctwin.rms.site.cluster import NOT_MODELLED, ListedNode, Setting
+from hpctwin.rms.site.cluster import NOT_MODELED, ListedNode, Setting
 from hpctwin.rms.slurm.listing.conf import Conf, Row
 from hpctwin.rms.slurm.listing.resources import (
     consumables_of,
@@ -39,15 +39,15 @@ _USED = {
     "weight",
 }  # fmt: skip
 """Keys of NodeName lines that are read."""
-_NO_BEARING = {
+_NO_EFFECT = {
     "arch", "bcastaddr", "certtoken", "cpubind", "nodeaddr", "nodehostname", "port", "reason",
 }  # fmt: skip
 _WHY = {
     "restrictedcorespergpu": "jobs without GPUs may use all cores",
-    "tmpdisk": "accounting does not tell what jobs ask of local disks",
-    "topology": "switches are those of topology.conf for all nodes",
-    "tresweights": "nodes are not chosen by weights of TRES",
-    "weight": "whole nodes are taken by number",
+    "tmpdisk": "accounting does not record requests for local disks",
+    "topology": "switches of all nodes are read from topology.conf",
+    "tresweights": "nodes are chosen without weights of TRES",
+    "weight": "exclusive nodes are chosen by number",
 }
 """Reasons why keys of NodeName lines have no counterpart."""
 
@@ -56,13 +56,13 @@ def node_settings(conf: Conf, *, shared: bool) -> list[Setting]:
     """Return keys of NodeName and FrontendName lines that are not modeled, once each."""
     made: dict[str, Setting] = {}
     for row in [*conf.of("nodename"), *conf.of("frontendname")]:
-        used = _NO_BEARING | (_USED if shared else _USED - {"weight"})
+        used = _NO_EFFECT | (_USED if shared else _USED - {"weight"})
         for key in row.values.keys() - (used if row.kind == "nodename" else ()):
-            front = "jobs run on the nodes themselves, not on front ends"
-            why = front if row.kind == "frontendname" else _WHY.get(key, "not known here")
+            front = "jobs run on compute nodes, not on front ends"
+            why = front if row.kind == "frontendname" else _WHY.get(key, "unknown setting")
             name = row.names.get(key, key)
             of = f"{row.names[row.kind]}: {name}" if key != row.kind else name
-            made.setdefault(of, Setting(of, row.get(key)[:80], row.where, NOT_MODELLED, why))
+            made.setdefault(of, Setting(of, row.get(key)[:80], row.where, NOT_MODELED, why))
     return [made[name] for name in sorted(made)]
 
 
@@ -101,7 +101,7 @@ def listed_nodes(
         for one in [key for key in consumables if not _possible(key, consumables[key])]:
             amount = f"{consumables.pop(one):.15g}"
             of = f"{row.where}: {row.get('nodename')}"
-            notes.append(f"{of}: Gres {one} ({amount}) cannot be modelled, left out")
+            notes.append(f"{of}: Gres {one} ({amount}) is omitted: it cannot be modeled")
         listed.append(
             ListedNode(
                 NodeRecord(name=name, state="up"),
@@ -182,12 +182,10 @@ def _away(
         if not gone and in_partitions is not None and name not in in_partitions:
             alone.append(name)
     for (there, state), names in sorted(states.items()):
-        became = "counted as available" if there else "excluded, as Slurm starts no job there"
+        became = "counted as available" if there else "excluded, as Slurm starts no jobs there"
         notes.append(f"{_counted(names)} in state {state}: {became}")
     if alone:
-        notes.append(
-            f"{_counted(alone)} in no partition: excluded, as no job can be given such a node"
-        )
+        notes.append(f"{_counted(alone)} in no partition: excluded, as jobs cannot use them")
     return {name for (there, _), names in states.items() if not there for name in names} | set(
         alone
     )
@@ -217,7 +215,7 @@ def _named(rows: Sequence[Row], kind: str, notes: list[str]) -> dict[str, Row]:
             for name in expand(row.get(kind)):
                 named[name] = row
         except FormatError as error:
-            notes.append(f"{row.where}: {error}, left out")
+            notes.append(f"{row.where}: the line is omitted: {error}")
     return named
 
 
@@ -354,8 +352,8 @@ def named_by_nodes(
             found.setdefault(name, []).append(row)
     if found:
         notes.append(
-            f"only nodes name {'partition' if len(found) == 1 else 'partitions'} {', '.join(sorted(found))}: "
-            "limits, priorities and the default partition are unknown; add scontrol show partition"
+            f"{'partition' if len(found) == 1 else 'partitions'} {', '.join(sorted(found))}: limits, "
+            "priorities and the default partition are unknown; add the output of scontrol show partition"
         )
     return {name: Row({"partitionname": name}, found[name][0].where, {}) for name in sorted(found)}
 
@@ -394,7 +392,7 @@ def _members(
         missing = [name for name in names if name not in nodes]
         if missing:
             notes.append(
-                f"partition {label}: {len(missing)} nodes are not described, as {missing[0]}"
+                f"partition {label}: {len(missing)} nodes are not described, such as {missing[0]}"
             )
     return partitions
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from hpctwin.rms.site.cluster import NOT_MODELLED, TAKEN, Setting
+from hpctwin.rms.site.cluster import IMPORTED, NOT_MODELED, Setting
 from hpctwin.rms.slurm.listing.conf import Row, said
 from hpctwin.rms.slurm.listing.values import limit_s
 
@@ -48,12 +48,12 @@ def shared_placement(
     if said(values, "topologyplugin").lower() not in _NO_SWITCHES:
         return ""  # reported with the plugin: the cluster's switches are not imported
     if is_least_loaded(values, partitions):
-        why = "spread: what has most left first, GPUs before cores; Slurm goes by cores alone"
-        settings.append(Setting("LLN", "the least loaded nodes first", _WHERE, TAKEN, why))
+        why = "spread: the most free GPUs, then cores first; Slurm considers only cores"
+        settings.append(Setting("LLN", "the least loaded nodes first", _WHERE, IMPORTED, why))
         return "spread"
     if weighted:
-        why = "weight: the smallest first, of equal ones by number; Slurm takes the tightest run of them"
-        settings.append(Setting("Weight", "of nodes", _WHERE, TAKEN, why))
+        why = "weight: the smallest first, then by number; Slurm chooses the best-fitting run of equal ones"
+        settings.append(Setting("Weight", "of nodes", _WHERE, IMPORTED, why))
         return "weight"
     return "tightest-run"
 
@@ -83,7 +83,7 @@ _PARTITION_PLAIN = {
     "maxmempernode": "UNLIMITED", "rootonly": "NO", "alternate": "", "exclusivetopo": "NO",
     "exclusive": "NO", "maxcpuspersocket": "UNLIMITED", "topology": "",
 }  # fmt: skip
-_OF_NO_BEARING = {
+_OF_NO_EFFECT = {
     "allocnodes", "cpubind", "defaulttime", "defcpupergpu", "defmempercpu", "defmempergpu", "defmempernode",
     "disablerootjobs", "hidden", "jobdefaults", "maxmempercpu", "nodesets", "powerdownonidle", "preemptmode",
     "resumetimeout", "suspendtime", "suspendtimeout", "totalcpus", "totalnodes", "tres",
@@ -91,20 +91,20 @@ _OF_NO_BEARING = {
 """Settings already reflected in past jobs; preemption and power are the cluster's."""
 _NOT_SET = ("(NULL)", "NONE", "", "UNLIMITED", "INFINITE", "N/A")
 _PARTITION_WHY = {
-    "state": "partition not up",
-    "oversubscribe": "a core has one job, and jobs of all partitions share nodes or none does",
+    "state": "all partitions are up",
+    "oversubscribe": "each core has one job; either jobs of all partitions share nodes, or none do",
     **dict.fromkeys(
         ("exclusive", "exclusiveuser", "exclusivetopo"),
-        "jobs of all partitions share nodes or none does; those of other users or in the same part of the "
-        "topology are not kept away",
+        "either jobs of all partitions share nodes, or none do; jobs of other users or in the same part of "
+        "the topology are not excluded",
     ),
-    "shared": "a core has one job, and jobs of all partitions share nodes or none does",
-    "overtimelimit": "a walltime ends a job at once",
+    "shared": "each core has one job; either jobs of all partitions share nodes, or none do",
+    "overtimelimit": "jobs end exactly at their walltime",
     "gracetime": "no job is preempted",
-    "selecttypeparameters": "the cluster's own count for all partitions",
-    "topology": "nodes are connected as by the cluster's default topology for all partitions",
-    "tresbillingweights": "fair shares count node-seconds",
-    "lln": "where all partitions have it, jobs go to the least loaded nodes; else to the tightest run of all",
+    "selecttypeparameters": "all partitions use the cluster's value",
+    "topology": "all partitions use the cluster's default topology",
+    "tresbillingweights": "fair share counts node-seconds",
+    "lln": "least loaded nodes are chosen only if all partitions set it",
 }
 
 
@@ -138,10 +138,10 @@ def described_partitions(
     for name, row in named.items():
         described[name] = row
         for key, value in row.values.items():
-            if key in told_apart or key in _OF_PARTITION or key in _OF_NO_BEARING:
+            if key in told_apart or key in _OF_PARTITION or key in _OF_NO_EFFECT:
                 continue
             if whole and (key, value.upper()) in _WHOLE:
-                settings.append(row.setting(key, TAKEN, "jobs have whole nodes", of=name))
+                settings.append(row.setting(key, IMPORTED, "jobs have exclusive nodes", of=name))
                 continue
             # FORCE:1 and YES:1: one job for each core, as with NO.
             plain = ("FORCE:1", "YES:1") if key in ("oversubscribe", "shared") else ()
@@ -149,11 +149,11 @@ def described_partitions(
                 continue
             if key == "topology" and value == topology:
                 continue
-            why = "not looked at: jobs of the past are where they were allowed"
+            why = "not checked: recorded jobs are in partitions that accepted them"
             if key not in _PARTITION_PLAIN:
-                why = "not known here"
+                why = "unknown setting"
             why = _PARTITION_WHY.get(key, why)
-            settings.append(row.setting(key, NOT_MODELLED, why, of=name))
+            settings.append(row.setting(key, NOT_MODELED, why, of=name))
     return described
 
 

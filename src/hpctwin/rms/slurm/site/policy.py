@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from functools import partial
 from typing import NamedTuple
 
-from hpctwin.rms.site.cluster import NO_BEARING, NOT_MODELLED, TAKEN, Setting
+from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED, Setting
 from hpctwin.rms.slurm.listing.conf import Row, said, take
 from hpctwin.rms.slurm.listing.values import limit_s
 
@@ -52,34 +52,34 @@ _TAKEN_ELSEWHERE = {
     "schedulertype", "schedulerparameters", *_WEIGHTS,
 }  # fmt: skip
 _WHY = {
-    "burstbuffertype": "burst buffers: accounting does not say which jobs used them",
-    "completewait": "nodes are free when a job ends, and no pass waits for those that are cleared",
-    "enforcepartlimits": "jobs of the past were let in",
-    "epilog": "the time that it takes; nodes are free when a job ends: give cluster.yaml a cleanup",
-    "epilogslurmctld": "the time that it takes; nodes are free when a job ends: give cluster.yaml a cleanup",
-    "fairsharedampeningfactor": "fair share, where it is classic, has factor 1",
-    "federationparameters": "one cluster at a time; hpctwin facility has several",
-    "jobsubmitplugins": "jobs of the past are as it left them",
-    "killwait": "a walltime ends a job at once",
-    "maxjobcount": "every job is let in",
-    "maxarraysize": "every job is let in",
-    "overtimelimit": "a walltime ends a job at once",
+    "burstbuffertype": "accounting does not record which jobs used burst buffers",
+    "completewait": "nodes are free when a job ends; scheduling does not wait for completing jobs",
+    "enforcepartlimits": "recorded jobs were admitted",
+    "epilog": "nodes are free when a job ends; add its duration as cleanup to cluster.yaml",
+    "epilogslurmctld": "nodes are free when a job ends; add its duration as cleanup to cluster.yaml",
+    "fairsharedampeningfactor": "classic fair share has dampening factor 1",
+    "federationparameters": "one cluster is simulated; `hpctwin facility` simulates several",
+    "jobsubmitplugins": "recorded jobs already contain its changes",
+    "killwait": "jobs end exactly at their walltime",
+    "maxjobcount": "every job is admitted",
+    "maxarraysize": "every job is admitted",
+    "overtimelimit": "jobs end exactly at their walltime",
     "preemptexempttime": "no job is preempted",
     "preemptmode": "no job is preempted",
     "preemptparameters": "no job is preempted",
     "preempttype": "no job is preempted",
-    "priorityflags": "factors are as in multifactor: age, nodes, fair share, partition, QOS",
-    "priorityparameters": "multifactor knows none",
-    "prioritysitefactorplugin": "accounting does not tell a job's site factor; sprio does of those that wait",
-    "priorityweightassoc": "associations have no priority of their own",
-    "prolog": "the time that it takes; jobs run at once",
-    "prologslurmctld": "the time that it takes; jobs run at once",
-    "requeueexit": "how a job ends does not send it back",
-    "suspendtime": "nodes are always on: give cluster.yaml their sleep states, and simulate --power",
-    "suspendprogram": "nodes are always on: give cluster.yaml their sleep states, and simulate --power",
-    "schedulertimeslice": "jobs are not switched by time slices",
-    "topologyparam": "the policy's placement does not look at switches",
-    "topologyplugin": "the policy's placement does not look at switches; with a topology.conf others do",
+    "priorityflags": "factors are those of multifactor: age, nodes, fair share, partition, QOS",
+    "priorityparameters": "multifactor has no parameters",
+    "prioritysitefactorplugin": "accounting does not record site factors; sprio shows those of pending jobs",
+    "priorityweightassoc": "associations have no priority",
+    "prolog": "jobs run immediately, as its duration is not modeled",
+    "prologslurmctld": "jobs run immediately, as its duration is not modeled",
+    "requeueexit": "exit codes do not requeue jobs",
+    "suspendtime": "nodes are always on; add sleep states to cluster.yaml and use simulate --power",
+    "suspendprogram": "nodes are always on; add sleep states to cluster.yaml and use simulate --power",
+    "schedulertimeslice": "jobs are not time-sliced",
+    "topologyparam": "the policy's placement ignores switches",
+    "topologyplugin": "the policy's placement ignores switches; others use those of topology.conf",
 }
 """Reasons why settings have no counterpart."""
 
@@ -170,9 +170,9 @@ def order_and_backfill(
     if by_tier:
         listed = ", ".join(f"{name}={tier:g}" for name, tier in tiers.items())
         where = next(iter(partitions.values())).where
-        whom = "preempts those of lower ones" if preempts else "preempts none"
-        why = f"a job of a higher tier goes first; it is backfilled with all others, and {whom}"
-        settings.append(Setting("PriorityTier", listed[:80], where, TAKEN, why))
+        whom = "preempts jobs of lower tiers" if preempts else "preempts no jobs"
+        why = f"a job of a higher tier comes first, is backfilled with all others, and {whom}"
+        settings.append(Setting("PriorityTier", listed[:80], where, IMPORTED, why))
     backfill = _backfill(values, settings)
     placement = "@contiguous" if whole and backfill != "none" else ""
     return Meaning(f"{text}+{backfill}{placement}", priority)
@@ -187,10 +187,10 @@ def _is_multifactor_by_default(values: Mapping[str, Row]) -> bool:
 
 def _unused_priorities(values: Mapping[str, Row], settings: list[Setting]) -> None:
     """Report the settings of priority/multifactor if it is not the PriorityType."""
-    became, why = NO_BEARING, "PriorityType is not priority/multifactor"
+    became, why = NO_EFFECT, "PriorityType is not priority/multifactor"
     if not said(values, "prioritytype"):
-        became = NOT_MODELLED
-        why = "no PriorityType, so priority/basic as before Slurm 23.11; write priority/multifactor if it is"
+        became = NOT_MODELED
+        why = "PriorityType is missing, so priority/basic is assumed, as before Slurm 23.11"
     keys = (
         "prioritydecayhalflife", "priorityfavorsmall", "prioritymaxage", "priorityweighttres", *_WEIGHTS,
     )  # fmt: skip
@@ -232,7 +232,7 @@ def _multifactor(
         if flag in _FLAGS:
             parts.append(f"{_FLAGS[flag]}=yes")
             where = values["priorityflags"].where
-            settings.append(Setting("PriorityFlags", flag, where, TAKEN, "multifactor"))
+            settings.append(Setting("PriorityFlags", flag, where, IMPORTED, "multifactor"))
     for key in ("prioritytype", "prioritymaxage", "priorityfavorsmall", *_WEIGHTS):
         take(values, key, "multifactor", settings)
     take(values, "prioritydecayhalflife", "fairshare.half_life", settings)
@@ -250,14 +250,14 @@ def _of_tres(
     for part in filter(None, said(values, "priorityweighttres").split(",")):
         name, _, weight = part.partition("=")
         known = _TRES.get(name.strip().lower())
-        became, why = NOT_MODELLED, "of TRES, cpu, mem, node and gres/gpu have weights here"
+        became, why = NOT_MODELED, "only cpu, mem, node and gres/gpu have weights"
         if not _is_weight(weight):
-            became, why = NO_BEARING, ""
+            became, why = NO_EFFECT, ""
         elif known and totals[name.strip().lower()] > 0:
             text += f",{known}={float(weight) / totals[name.strip().lower()]:.12g}"
-            became, why = TAKEN, "multifactor"
+            became, why = IMPORTED, "multifactor"
             if not one:
-                why += ": over what the cluster has, there over what the job's partition has"
+                why += ": relative to the cluster; in Slurm, relative to the job's partition"
         where = values["priorityweighttres"].where
         settings.append(Setting(f"PriorityWeightTRES: {name}", weight[:80], where, became, why))
     return text
@@ -277,7 +277,7 @@ def _backfill(values: Mapping[str, Row], settings: list[Setting]) -> str:
     pairs = [part.partition("=") for part in told("schedulerparameters").split(",")]
     parameters = {name.strip().lower(): value.strip() for name, _, value in pairs if name.strip()}
     if "builtin" in told("schedulertype") or parameters.get("bf_interval") == "-1":  # switched off
-        take(values, "schedulertype", "none: jobs start in order", settings)
+        take(values, "schedulertype", "backfill none: jobs start in order", settings)
         given: dict[str, str] = {}
         text = "none"
     else:
@@ -295,28 +295,30 @@ def _backfill(values: Mapping[str, Row], settings: list[Setting]) -> str:
         if version is not None and version < (25, 5):
             given["bf_round_up"] = "no"
         if version is None and values:
-            why = "slurm: reservations are rounded up as since 25.05; scontrol show config says the version"
-            settings.append(Setting("SLURM_VERSION", "in no file", "", TAKEN, why))
+            why = (
+                "slurm: rounds reservations up as since 25.05; scontrol show config has the version"
+            )
+            settings.append(Setting("SLURM_VERSION", "missing", "", IMPORTED, why))
         text = ":".join(["slurm", *filter(None, [",".join(f"{k}={v}" for k, v in given.items())])])
     for key, value in parameters.items():
-        became, reason = NO_BEARING, ""
+        became, reason = NO_EFFECT, ""
         if key in given or (key == "defer" and given):
-            became, reason = TAKEN, text.partition(":")[0]
+            became, reason = IMPORTED, text.partition(":")[0]
         elif key in _AS_IT_IS:
-            reason = "a cycle takes no time here, and goes through to its end"
+            reason = "a cycle takes no time and always visits all jobs"
         elif key == "sched_interval" and value == "-1":
             became, reason = (
-                NOT_MODELLED,
-                "switched off there; here all jobs are looked at each minute",
+                NOT_MODELED,
+                "switched off in Slurm; here each minute has a full cycle",
             )
         elif key in _UNIT:
-            became, reason = NOT_MODELLED, "not a number that Slurm would take: its default counts"
+            became, reason = NOT_MODELED, "not a valid number; Slurm's default is used"
             if text == "none":
-                reason = "of sched/backfill"
+                reason = "used only by sched/backfill"
         elif key.startswith(_OF_PASSES):
-            became, reason = NOT_MODELLED, "the slurm backfill has no such setting"
+            became, reason = NOT_MODELED, "backfill slurm does not support this parameter"
         elif key not in _OF_NO_START:
-            became, reason = NOT_MODELLED, "not a parameter that is known here"
+            became, reason = NOT_MODELED, "unknown parameter"
         where = values["schedulerparameters"].where
         settings.append(Setting(f"SchedulerParameters: {key}", value[:80], where, became, reason))
     return text
@@ -369,17 +371,17 @@ def explained(
             taken = [*_OF_TREE, *_FLAGS]
             value = ",".join(flag for flag in value.split(",") if flag.strip().upper() not in taken)
         if key in ("selecttype", "selecttypeparameters"):
-            take(values, key, "jobs share nodes" if shared else "jobs have whole nodes", made)
+            take(values, key, "jobs share nodes" if shared else "jobs have exclusive nodes", made)
             continue
         plain = value.lower() in (*_EMPTY, *_PLAIN.get(key, "").split("|"))
         why = _WHY.get(key)
         if why is None and re.match(r"priority|preempt|sched|select|topology|federation", key):
-            why = "not known here"
+            why = "unknown setting"
         if why is None or plain:
-            why = "" if plain else "none of those that are known to say when or where jobs start"
-            made.append(row.setting(key, NO_BEARING, why, value=value))
+            why = "" if plain else "not known to affect when or where jobs start"
+            made.append(row.setting(key, NO_EFFECT, why, value=value))
         else:
-            made.append(row.setting(key, NOT_MODELLED, why, value=value))
+            made.append(row.setting(key, NOT_MODELED, why, value=value))
     return made
 
 

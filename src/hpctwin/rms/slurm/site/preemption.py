@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hpctwin.rms.site.cluster import NO_BEARING, NOT_MODELLED, TAKEN, Setting
+from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED, Setting
 from hpctwin.rms.slurm.listing.conf import Row, said
 from hpctwin.rms.slurm.listing.values import limit_s
 
@@ -23,11 +23,11 @@ PREEMPTION_KEYS = frozenset(
 """Keys of slurm.conf that are reported here."""
 
 _KEEPS_MEMORY = (
-    "a suspended job keeps its memory, but here others have its nodes whatever memory both ask for"
+    "suspended jobs keep their memory in Slurm; here other jobs on their nodes ignore it"
 )
 _SLICES = (
-    "; whoever is preempted stands still: of one partition Slurm gives both time slices, of two of one tier "
-    "it runs both at once"
+    "; suspended jobs do not run; Slurm gives time slices to both jobs of one partition, and runs both jobs "
+    "of two partitions with equal tiers"
 )
 _NOTHING = ("", "(null)", "none", "n/a", "cluster", "-1", "00:00:00", "0")
 CREDENTIAL_S = 120.0
@@ -69,31 +69,31 @@ def preemption_of(
     if kind not in ("partition_prio", "qos"):
         return None
     found = Found(by="qos" if kind == "qos" else "partition")
-    _told(found, values, "preempttype", TAKEN, "preemption")
+    _told(found, values, "preempttype", IMPORTED, "preemption")
     mode, became, why = _mode(found, said(values, "preemptmode"))
     found.mode = mode
     counts_memory = "memory" in said(values, "selecttypeparameters").lower()
     _told(found, values, "preemptmode", became, why)
     if said(values, "jobrequeue") == "0":
-        _told(found, values, "jobrequeue", TAKEN, "who would be requeued is cancelled")
+        _told(found, values, "jobrequeue", IMPORTED, "jobs are canceled instead of requeued")
     if kind == "partition_prio":
         classes = _of_partitions(found, partitions, values)
     else:
         classes = _of_qos(found, qos, values)
     if not _any_preempts(kind, classes):
-        why = "no partition has a higher tier than another" if kind != "qos" else "no QOS preempts"
-        _told(found, values, "preempttype", NO_BEARING, why)
+        why = "all partitions have the same tier" if kind != "qos" else "no QOS preempts another"
+        _told(found, values, "preempttype", NO_EFFECT, why)
         return found
     fields: dict[str, Any] = {"mode": _requeued(mode, values)}
     exempt = limit_s(said(values, "preemptexempttime"))
     if exempt:
         fields["exempt"] = exempt
-        _told(found, values, "preemptexempttime", TAKEN, "preemption: exempt")
+        _told(found, values, "preemptexempttime", IMPORTED, "preemption: exempt")
     modes = fields["mode"], *(one.get("mode") for one in classes.values())
     if "requeue" in modes:
         fields["requeue_after"] = _credential_s(values)
     if "suspend" in modes and not shared and counts_memory:
-        _told(found, values, "selecttypeparameters", NOT_MODELLED, _KEEPS_MEMORY)
+        _told(found, values, "selecttypeparameters", NOT_MODELED, _KEEPS_MEMORY)
     _parameters(found, fields, values)
     found.fields = fields | {"qos" if kind == "qos" else "partitions": classes}
     return found
@@ -135,25 +135,29 @@ def _of_qos(
             one["preempts"] = known
             found.settings.append(
                 Setting(
-                    f"QOS {name}: Preempt", row.get("preempt")[:80], row.where, TAKEN, "preemption"
+                    f"QOS {name}: Preempt",
+                    row.get("preempt")[:80],
+                    row.where,
+                    IMPORTED,
+                    "preemption",
                 )
             )
         for other in preempts:
             if other not in known:
                 why = (
-                    "jobs of one QOS do not preempt each other"
+                    "jobs of the same QOS do not preempt each other"
                     if other == name
-                    else "it is not there"
+                    else "the QOS does not exist"
                 )
                 found.settings.append(
-                    Setting(f"QOS {name}: Preempt", other, row.where, NOT_MODELLED, why)
+                    Setting(f"QOS {name}: Preempt", other, row.where, NOT_MODELED, why)
                 )
         _own(found, one, f"QOS {name}", row, values)
         exempt = limit_s(row.get("preemptexempttime"))
         if exempt:
             one["exempt"] = exempt
             found.settings.append(
-                Setting(f"QOS {name}: PreemptExemptTime", row.get("preemptexempttime"), row.where, TAKEN,
+                Setting(f"QOS {name}: PreemptExemptTime", row.get("preemptexempttime"), row.where, IMPORTED,
                         "preemption: exempt")
             )  # fmt: skip
         classes[name] = one
@@ -171,17 +175,17 @@ def _own(found: Found, one: dict[str, Any], what: str, row: Row, values: Mapping
         if own_mode != _requeued(found.mode, values):
             one["mode"] = own_mode
         if "WITHIN" in own.upper():
-            became, why = (NOT_MODELLED, "jobs of one QOS do not preempt each other")
+            became, why = (NOT_MODELED, "jobs of the same QOS do not preempt each other")
         found.settings.append(Setting(f"{what}: PreemptMode", own[:80], row.where, became, why))
     grace = row.get("gracetime")
     seconds = float(grace) if grace.isdigit() else limit_s(grace)
     if seconds and one.get("mode", found.mode) == "suspend":
-        why = "who is suspended has no grace"
-        found.settings.append(Setting(f"{what}: GraceTime", grace, row.where, NO_BEARING, why))
+        why = "suspended jobs have no grace time"
+        found.settings.append(Setting(f"{what}: GraceTime", grace, row.where, NO_EFFECT, why))
     elif seconds:
         one["grace"] = seconds
         found.settings.append(
-            Setting(f"{what}: GraceTime", grace, row.where, TAKEN, "preemption: grace")
+            Setting(f"{what}: GraceTime", grace, row.where, IMPORTED, "preemption: grace")
         )
 
 
@@ -190,7 +194,7 @@ def _mode(found: Found, text: str) -> tuple[str, str, str]:
     words = {word.strip().lower() for word in text.split(",")} - {"gang", "within"}
     mode = next((word for word in ("suspend", "requeue", "cancel") if word in words), "off")
     slices = _SLICES if mode == "suspend" and found.by == "qos" else ""
-    return mode, TAKEN, f"preemption: mode {mode}{slices}"
+    return mode, IMPORTED, f"preemption: mode {mode}{slices}"
 
 
 def _requeued(mode: str, values: Mapping[str, Row]) -> str:
@@ -212,14 +216,14 @@ def _parameters(found: Found, fields: dict[str, Any], values: Mapping[str, Row])
     for part in filter(None, said(values, "preemptparameters").split(",")):
         assert row is not None
         name = part.partition("=")[0].strip().lower()
-        became, why = (NOT_MODELLED, "who is preempted is chosen as by default")
+        became, why = (NOT_MODELED, "jobs to preempt are chosen as by default")
         if name == "youngest_first":
             fields["youngest_first"] = True
-            became, why = (TAKEN, "preemption: youngest_first")
+            became, why = (IMPORTED, "preemption: youngest_first")
         elif name == "send_user_signal" or part.replace(" ", "").lower() == "reorder_count=1":
-            became, why = (NO_BEARING, "")
+            became, why = (NO_EFFECT, "")
         elif name == "reclaim_licenses":
-            why = "no job is preempted for a resource"
+            why = "jobs are not preempted for licenses"
         found.settings.append(Setting(f"PreemptParameters: {name}", part, row.where, became, why))
 
 

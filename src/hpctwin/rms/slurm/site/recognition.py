@@ -89,7 +89,7 @@ _RULED = re.compile(rb"[^\n|=]*\n[- ]*---[- ]*\r?\n")
 class SlurmFiles:
     """The files of a Slurm site."""
 
-    expected = "slurm.conf, the output of scontrol show node or sacct -P are such"
+    expected = "expected slurm.conf, the output of scontrol show node or of sacct -P"
 
     def __init__(
         self, folder: Path = Path(), known: Sequence[Path] = (), columns: str | None = None
@@ -119,8 +119,8 @@ class SlurmFiles:
             return self._take_dump(path, head)
         if re.search(r"\b(account|name)\b", first.lower()) and _RULED.match(head.lstrip()):
             self._settings.notes.append(
-                f"{path.name} is printed in columns of one width, which cut what is longer: not read; "
-                "print it with -P"
+                f"{path.name} is ignored: its columns have a fixed width, which truncates values; print it "
+                "with -P"
             )
             return ""
         if columns & {"account", "name"} and len(columns) > 1 and not re.search("[#=]", first):
@@ -134,8 +134,8 @@ class SlurmFiles:
             return "sprio -w" if weights else ""
         if re.match(r"PARTITION\s+AVAIL", first):
             self._settings.notes.append(
-                f"{path.name} is a table of sinfo, which has no cores or memory of nodes: not read; add what "
-                "scontrol show node and scontrol show partition print"
+                f"{path.name} is ignored: a table of sinfo has no cores or memory of nodes; add the output "
+                "of scontrol show node and scontrol show partition"
             )
             return ""
         if re.search(rb"^Configuration data as of", head, re.MULTILINE):
@@ -177,7 +177,7 @@ class SlurmFiles:
             return "gres.conf"
         other = next((_OTHERS[key] for key in sorted(keys & _OTHERS.keys())), "")
         if other:
-            return f"{other}, which says nothing of when jobs start"
+            return f"{other}, without effect on starts of jobs"
         includes = re.search(rb"^\s*include\s+\S", head, re.IGNORECASE | re.MULTILINE)
         if _SUFFIX.search(path.name) and (first & _CONF or includes):
             self._confs.append(path)
@@ -190,13 +190,13 @@ class SlurmFiles:
             layout = layout_of(path, head, self.columns)
         except TraceError as error:
             self._unknown.append(str(error))
-            self._settings.notes.append(f"{path.name}: not read: {error.reason}")
+            self._settings.notes.append(f"{path.name} is ignored: {error.reason}")
             return ""
         try:
             check_columns(path, layout.names)
         except TraceError as error:
             why = f"{error.field}: {error.reason}" if error.field else error.reason
-            self._settings.notes.append(f"{path.name}: not read: {why}")
+            self._settings.notes.append(f"{path.name} is ignored: {why}")
             return ""
         self._dumps.append(path)
         return "sacct"
@@ -214,8 +214,8 @@ class SlurmFiles:
         if "account" in columns and columns & {"share", "fairshare", *LIMITS}:
             if "user" not in columns:
                 notes.append(
-                    f"{path.name} has no column User, without which users are not told from accounts: not "
-                    "read; have sacctmgr print format=Cluster,Account,ParentName,User,Share besides limits"
+                    f"{path.name} is ignored: column User is missing, which separates users from accounts; "
+                    "print it with format=Cluster,Account,ParentName,User,Share and the limits"
                 )
                 return ""
             self._settings.associations += table(_text(path), path.name, notes)
@@ -230,7 +230,7 @@ class SlurmFiles:
         try:
             _, document = yaml_document(_text(path), path.name)
         except ConfigError as error:
-            self._settings.notes.append(f"{error}; this file is not read")
+            self._settings.notes.append(f"{error}; the file is ignored")
             return ""
         topologies = topologies_of(document, path.name)
         if topologies:
@@ -242,7 +242,7 @@ class SlurmFiles:
         try:
             document = read_json(path)
         except TraceError as error:
-            self._settings.notes.append(f"{error}; this file is not read")
+            self._settings.notes.append(f"{error}; the file is ignored")
             return ""
         if is_sacct_document(document):
             self._dumps.append(path)
@@ -264,8 +264,8 @@ class SlurmFiles:
                 sorted(document.keys() - {"meta", "errors", "warnings", "last_update"})
             )
             settings.notes.append(
-                f"{path.name} is {form} of Slurm with {keys}: not read; {', '.join(KINDS.values())} are, "
-                "and jobs of sacct --json"
+                f"{path.name} is ignored: {form} of Slurm with {keys}; supported are "
+                f"{', '.join(KINDS.values())}, and jobs of sacct --json"
             )
         return ""
 
@@ -301,12 +301,14 @@ class SlurmFiles:
         for path in mains[1:]:
             named = next((row.get("clustername") for row in read[path].of("clustername")), "none")
             self._settings.conf.notes.append(
-                f"{path.relative_to(self._folder)} is another slurm.conf, of ClusterName {named}, not read: "
-                f"{mains[0].relative_to(self._folder)} is"
+                f"{path.relative_to(self._folder)} is ignored: another slurm.conf (ClusterName {named}); "
+                f"{mains[0].relative_to(self._folder)} is used"
             )
         left = [path.name for path in roots if path not in mains]
         if mains and left:
-            self._settings.conf.notes.append(f"no slurm.conf includes {', '.join(left)}, not read")
+            self._settings.conf.notes.append(
+                f"{', '.join(left)}: ignored, as no slurm.conf includes it"
+            )
         self._confs = []
 
     @property
@@ -320,15 +322,15 @@ class SlurmFiles:
         found = self._settings
         columns = LIVE["associations.txt"][-1]
         there = {
-            "nodes and partitions: slurm.conf with the files that it includes, or what scontrol show node "
-            "and scontrol show partition print": found,
-            "how jobs are scheduled, and whether limits are held: slurm.conf, or what scontrol show config "
-            "prints": found.values,
-            f"accounts with shares and limits: what sacctmgr -P show assoc {columns} "
-            "prints": found.associations or "associations" in found.documents,
-            "QOS with priorities and limits: what sacctmgr -P show qos prints": found.qos
+            "nodes and partitions: slurm.conf with its included files, or the output of scontrol show node "
+            "and scontrol show partition": found,
+            "scheduling, and whether limits are enforced: slurm.conf, or the output of scontrol show "
+            "config": found.values,
+            f"accounts with shares and limits: output of sacctmgr -P show assoc {columns}": found.associations
+            or "associations" in found.documents,
+            "QOS with priorities and limits: output of sacctmgr -P show qos": found.qos
             or "qos" in found.documents,
-            f"jobs: what sacct -a -D -P -o {_COLUMNS} prints": self._dumps,
+            f"jobs: output of sacct -a -D -P -o {_COLUMNS}": self._dumps,
         }
         return [what for what, is_there in there.items() if not is_there]
 

@@ -19,7 +19,7 @@ from hpctwin.formats.common.job_table import JobTable
 from hpctwin.formats.common.record import Tally
 from hpctwin.model import Cluster
 from hpctwin.model.text import expand
-from hpctwin.rms.site.cluster import NO_BEARING, NOT_MODELLED, TAKEN, Setting, Site
+from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED, Setting, Site
 from hpctwin.rms.slurm.listing.conf import Row
 from hpctwin.rms.slurm.listing.reservations import (
     MOST_TIMES,
@@ -34,38 +34,38 @@ from hpctwin.rms.slurm.listing.reservations import (
 __all__ = ["take_reservations"]
 
 _FLAGS = {
-    "MAINT": (TAKEN, "maintenance"),
-    "DAILY": (TAKEN, "again each day"),
-    "WEEKLY": (TAKEN, "again each week"),
-    "WEEKDAY": (TAKEN, "again from Monday to Friday"),
-    "WEEKEND": (TAKEN, "again each Saturday and Sunday"),
-    "HOURLY": (TAKEN, "again each hour"),
-    "PURGE_COMP": (TAKEN, "it is over when nobody has used it for so long"),
+    "MAINT": (IMPORTED, "maintenance"),
+    "DAILY": (IMPORTED, "repeats daily"),
+    "WEEKLY": (IMPORTED, "repeats weekly"),
+    "WEEKDAY": (IMPORTED, "repeats from Monday to Friday"),
+    "WEEKEND": (IMPORTED, "repeats on Saturday and Sunday"),
+    "HOURLY": (IMPORTED, "repeats hourly"),
+    "PURGE_COMP": (IMPORTED, "ends after this time without a job"),
     **dict.fromkeys(
         ("SPEC_NODES", "ALL_NODES", "PART_NODES", "STATIC", "STATIC_ALLOC"),
-        (TAKEN, "its nodes are those that are listed"),
+        (IMPORTED, "it has the listed nodes"),
     ),
-    "OVERLAP": (TAKEN, "a node is away while any of its reservations lasts"),
+    "OVERLAP": (IMPORTED, "a node is unavailable during each of its reservations"),
     **dict.fromkeys(
-        ("ANY_NODES", "LICENSE_ONLY"), (NO_BEARING, "where its own jobs may run besides; it has nodes")
+        ("ANY_NODES", "LICENSE_ONLY"), (NO_EFFECT, "affects only where its own jobs may also run")
     ),
-    "FIRST_CORES": (NO_BEARING, "which cores of its nodes it has: all of them"),
-    "FLEX": (NO_BEARING, "its own jobs alone may begin before it, end after it and run elsewhere"),
-    "MAGNETIC": (NO_BEARING, "its own jobs alone are drawn to it"),
-    "NO_HOLD_JOBS_AFTER_END": (NO_BEARING, "its own jobs alone are held or not"),
-    "NO_HOLD_JOBS": (NO_BEARING, "its own jobs alone are held or not"),
-    "USER_DELETE": (NO_BEARING, "who may delete it"),
+    "FIRST_CORES": (NO_EFFECT, "it has all cores of its nodes"),
+    "FLEX": (NO_EFFECT, "only its own jobs may start before it, end after it and run elsewhere"),
+    "MAGNETIC": (NO_EFFECT, "affects only its own jobs"),
+    "NO_HOLD_JOBS_AFTER_END": (NO_EFFECT, "affects only its own jobs"),
+    "NO_HOLD_JOBS": (NO_EFFECT, "affects only its own jobs"),
+    "USER_DELETE": (NO_EFFECT, "affects only which users may delete it"),
     "IGNORE_JOBS": (
-        NOT_MODELLED,
-        "it may have been made over jobs that ran; here it is known from the beginning, and no job starts "
-        "that could run into it",
+        NOT_MODELED,
+        "Slurm allows it on nodes with running jobs; here it is known from the beginning, and jobs that "
+        "could overlap it do not start",
     ),
-    "REPLACE": (NOT_MODELLED, "Slurm exchanges nodes that are in use; here it has those that are listed"),
-    "REPLACE_DOWN": (NOT_MODELLED, "Slurm exchanges nodes that are down; here it has those that are listed"),
+    "REPLACE": (NOT_MODELED, "Slurm replaces allocated nodes; here it keeps the listed nodes"),
+    "REPLACE_DOWN": (NOT_MODELED, "Slurm replaces nodes that are down; here it keeps the listed nodes"),
 }  # fmt: skip
 _FLOATS = (
-    "TIME_FLOAT: it never begins, but stays as far ahead as it is; jobs that would reach into it are not "
-    "kept from its nodes here"
+    "TIME_FLOAT: its start moves with the current time, so it never starts; jobs that would overlap it may "
+    "use its nodes here"
 )
 _YEAR_9999 = 2.5e11
 
@@ -114,12 +114,12 @@ def take_reservations(
     outside = 0
     for row in {tuple(row.values.items()): row for row in rows}.values():
         windows, told = _taken(row, past, zone)
-        outside += told[0].became == NO_BEARING
+        outside += told[0].became == NO_EFFECT
         site.settings += told
         made += [window for window in windows if window not in made]  # printed at another time, too
     if outside:
         site.notes.append(
-            f"{outside} reservation{'s are' if outside > 1 else ' is'} outside the span of the jobs, left out"
+            f"{outside} reservation{'s are' if outside > 1 else ' is'} omitted: outside the jobs' time span"
         )
     if made:
         fields = site.cluster.model_dump(exclude_defaults=True)
@@ -171,34 +171,34 @@ def _taken(
     cut = lacking(row)
     if cut:
         kinds = ", ".join(row.names.get(key, key) for key in cut)
-        return [], [became(NOT_MODELLED, f"its text is cut: it has no {kinds}")]
+        return [], [became(NOT_MODELED, f"its description is truncated: {kinds} missing")]
     try:
         one = shown(row, lambda text: _moment(text, zone))
     except FormatError:
-        return [], [became(NOT_MODELLED, "its list of nodes cannot be read")]
+        return [], [became(NOT_MODELED, "its node list is invalid")]
     except ValueError as error:
-        return [], [became(NOT_MODELLED, str(error))]
+        return [], [became(NOT_MODELED, str(error))]
     reason = _why_not(one, row, past)
     if reason or past is None:
-        return [], [became(NOT_MODELLED, reason)]
+        return [], [became(NOT_MODELED, reason)]
     try:
         found = times(one, past.first_s, past.last_s, zone)
     except ValueError as error:
-        return [], [became(NOT_MODELLED, str(error))]
+        return [], [became(NOT_MODELED, str(error))]
     if not found:
-        span = "over before the first job was submitted" if one.end_s <= past.first_s else ""
-        return [], [became(NO_BEARING, span or "it begins after the last job had ended")]
+        span = "it ended before the first submission" if one.end_s <= past.first_s else ""
+        return [], [became(NO_EFFECT, span or "it starts after the end of the last job")]
     if len(found) > MOST_TIMES:
-        why = f"it comes more than {MOST_TIMES:,} times while there are jobs"
-        return [], [became(NOT_MODELLED, why)]
+        why = f"it repeats more than {MOST_TIMES:,} times in the time span of the jobs"
+        return [], [became(NOT_MODELED, why)]
     known = sorted({past.number[node] for node in one.nodes if node in past.number})
     own, others = _who_ran(row, past, found, set(known))
     if own and "MAINT" not in one.flags:
         return [], [
             became(
-                NOT_MODELLED,
-                f"nodes that are kept for some are not modelled, and {_jobs(own)} of those who may use it "
-                "ran there meanwhile: all may have its nodes",
+                NOT_MODELED,
+                f"reservations for some users are not modeled; {_jobs(own)} of its users ran on its nodes "
+                "during it, so all jobs may use its nodes",
             )
         ]
     if one.idle_s is not None and not own:
@@ -213,7 +213,7 @@ def _taken(
         for start, end in found
         if end > past.first_s
     ]
-    return laid, [became(TAKEN, _what(one, known, found, own, others, past)), *_flags(one, row)]
+    return laid, [became(IMPORTED, _what(one, known, found, own, others, past)), *_flags(one, row)]
 
 
 def _why_not(one: Shown, row: Row, past: _Past | None) -> str:
@@ -221,19 +221,19 @@ def _why_not(one: Shown, row: Row, past: _Past | None) -> str:
     if "TIME_FLOAT" in one.flags:
         return _FLOATS
     if not one.nodes:
-        has = said(row, "licenses") or said(row, "burstbuffer") or "nothing that is listed"
-        return f"it has no nodes, but {has}: that resources of the cluster are kept is not modelled"
+        has = said(row, "licenses") or said(row, "burstbuffer") or "no listed resource"
+        return f"it has no nodes, but {has}: reserved resources of the cluster are not modeled"
     if past is None:
-        return "no job is there that tells when the machine is simulated, or nothing describes the nodes"
+        return "the simulated time or the nodes are unknown"
     known = [past.number[node] for node in one.nodes if node in past.number]
     if not known:
-        return "none of its nodes is described"
+        return "its nodes are not described"
     cores = [past.cores[number] for number in known]
     held = _cores(row)
     if held is not None and None not in cores and held < sum(c or 0 for c in cores):
         return (
-            f"it has {held:,.0f} of its nodes' {sum(c or 0 for c in cores):,.0f} cores: maintenance is of "
-            "whole nodes"
+            f"it has {held:,.0f} of its nodes' {sum(c or 0 for c in cores):,.0f} cores, but maintenance "
+            "needs whole nodes"
         )
     return ""
 
@@ -263,27 +263,27 @@ def _what(
     text = [f"maintenance of {count}" + (f", {len(found):,} times" if one.repeats else "")]
     missing = len(one.nodes) - len(known)
     if missing:
-        text.append(f"{missing:,} more of its nodes are not described")
+        text.append(f"{missing:,} more nodes are not described")
     if one.repeats:
-        text.append("it is taken to have been there as long as there are jobs")
+        text.append("assumed to exist during the whole time span of the jobs")
     longer = _longer(found, past)
     if longer:
         text.append(
-            f"{_jobs(longer)} that may run for longer than from one to the next cannot start there before "
-            "the last is over, while Slurm sees only the next"
+            f"{_jobs(longer)} whose walltime exceeds its interval cannot start on its nodes before its last "
+            "repetition ends, while Slurm considers only the next"
         )
     if one.idle_s is not None and not own:
-        text.append(f"it is over after {one.idle_s:g} s, as none of the jobs used it")
+        text.append(f"it ends after {one.idle_s:g} s, as no job used it")
     if own:
         text.append(
-            f"{_jobs(own)} of those who may use it ran there meanwhile, and have other nodes here"
+            f"{_jobs(own)} of its users ran on its nodes during it, and get other nodes here"
         )
     if others:
         text.append(
-            f"{_jobs(others)} of others started there meanwhile in the past, when it may not have been there"
+            f"{_jobs(others)} of other users started on its nodes during it, so it may not have existed then"
         )
     if one.start_s < past.first_s and not one.repeats:
-        text.append("it began before the first submission")
+        text.append("it started before the first submission")
     return "; ".join(text)
 
 
@@ -302,15 +302,15 @@ def _flags(one: Shown, row: Row) -> list[Setting]:
     def told(kind: str, value: str, became: str, why: str) -> Setting:
         return Setting(f"reservation {one.name}: {kind}", value, row.where, became, why)
 
-    unknown = (NOT_MODELLED, "not known here")
+    unknown = (NOT_MODELED, "not known here")
     made = [told("Flags", flag, *_FLAGS.get(flag, unknown)) for flag in one.flags]
     for key in ("licenses", "burstbuffer", "watts"):
         if said(row, key) not in ("", "0"):
-            why = "that resources of the cluster are kept is not modelled"
-            made.append(told(row.names[key], said(row, key), NOT_MODELLED, why))
+            why = "reserved resources of the cluster are not modeled"
+            made.append(told(row.names[key], said(row, key), NOT_MODELED, why))
     if said(row, "maxstartdelay"):
-        why = "its own jobs alone may let others run there first"
-        made.append(told("MaxStartDelay", said(row, "maxstartdelay"), NO_BEARING, why))
+        why = "affects only its own jobs"
+        made.append(told("MaxStartDelay", said(row, "maxstartdelay"), NO_EFFECT, why))
     return made
 
 
@@ -409,7 +409,7 @@ def _moment(text: str, zone: str | None) -> float:
     """
     found = moments(pl.Series("time", [text]), zone, Tally())[0]
     if found is None or not 0 <= found < _YEAR_9999:
-        raise ValueError(f"{text[:40]!r} is no time such as 2026-10-01T08:00:00")
+        raise ValueError(f"{text[:40]!r} is not a time; expected one such as 2026-10-01T08:00:00")
     return float(found)
 
 

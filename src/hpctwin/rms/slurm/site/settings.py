@@ -15,8 +15,8 @@ from typing import Any
 from hpctwin.errors import ConfigError
 from hpctwin.model.cluster.limits import ROOT
 from hpctwin.rms.site.cluster import (
-    NO_BEARING,
-    TAKEN,
+    IMPORTED,
+    NO_EFFECT,
     ListedNode,
     Setting,
     Site,
@@ -200,17 +200,16 @@ def slurm_site(found: SlurmSettings, *, assumed: Sequence[ListedNode] = ()) -> S
     )
     settings += node_settings(found.conf, shared=shared)
     if not listed:
-        unread = [note for note in notes if re.search("left out|excluded|not there", note)]
+        unread = [note for note in notes if re.search("omitted|excluded|missing", note)]
         raise ConfigError(
-            "no node is described, or none is available: slurm.conf with its NodeName lines, or what "
-            "scontrol show node prints, is needed"
-            + (f" ({'; '.join(unread[:3])})" if unread else "")
+            "no available node is described; add slurm.conf with its NodeName lines, or the output of "
+            "scontrol show node" + (f" ({'; '.join(unread[:3])})" if unread else "")
         )
     grouped = group_nodes(listed)
     if len(grouped.groups) > MOST_GROUPS:
         grouped = group_nodes([node._replace(features=()) for node in listed])
         notes.append(
-            f"by their features nodes would be of more than {MOST_GROUPS} groups: they are left out"
+            f"node features are omitted: they would need more than {MOST_GROUPS} node groups"
         )
     holds = enforced(values)
     held = holds.held
@@ -252,10 +251,10 @@ def slurm_site(found: SlurmSettings, *, assumed: Sequence[ListedNode] = ()) -> S
     for one in (defaults := [one for one in partitions if one.get("default")])[:-1]:
         del one["default"]
         notes.append(
-            f"partitions {one['name']} and {defaults[-1]['name']} both are the default: the latter counts"
+            f"partitions {one['name']} and {defaults[-1]['name']} are both the default; the latter is used"
         )
     unknown = sorted(described.keys() - grouped.members.keys())
-    notes += [f"partition {name} has no node that is available, left out" for name in unknown]
+    notes += [f"partition {name} is omitted: it has no available node" for name in unknown]
     called = values.get("clustername")
     associations = of_cluster(
         found.as_text_or_json("associations", found.associations), called, notes
@@ -297,14 +296,14 @@ def _untold(found: SlurmSettings) -> list[str]:
         and any("default" not in row.values for some in documents for row in some)
     ):
         notes.append(
-            "JSON of this Slurm does not say which partition is the default, nor LLN, RootOnly, ReqResv, "
-            "ExclusiveUser, ExclusiveTopo and PreemptMode of partitions: add scontrol show partition"
+            "JSON of this Slurm lacks the default partition, and LLN, RootOnly, ReqResv, ExclusiveUser, "
+            "ExclusiveTopo and PreemptMode of partitions; add the output of scontrol show partition"
         )
     text, nodes, of_sinfo = found.shown_nodes
     if of_sinfo and not text and not nodes:
         notes.append(
-            "only sinfo shows nodes: it prints no hidden partitions, and features and generic resources of "
-            "the first of the nodes in one state; add scontrol show node and partition"
+            "only sinfo describes nodes: it omits hidden partitions, and shows features and generic "
+            "resources of one node per state; add the output of scontrol show node and partition"
         )
     if (
         not text
@@ -312,8 +311,8 @@ def _untold(found: SlurmSettings) -> list[str]:
         and any("cpuefctv" not in row.values for row in nodes)
     ):
         notes.append(
-            "JSON of this Slurm does not say which cores and memory are the system's (CoreSpecCount, "
-            "CpuSpecList, MemSpecLimit): jobs have all; add scontrol show node"
+            "JSON of this Slurm lacks the cores and memory reserved for the system (CoreSpecCount, "
+            "CpuSpecList, MemSpecLimit), so jobs may use all; add the output of scontrol show node"
         )
     return notes
 
@@ -326,8 +325,8 @@ def _licences(values: Mapping[str, Row], settings: list[Setting]) -> dict[str, i
         name, _, count = part.replace("=", ":").partition(":")
         found[name.partition("@")[0]] = int(count) if count.isdigit() else 1
     why = (
-        "resources of the machine; accounting says which jobs held them where AccountingStorageTRES has "
-        "license/NAME"
+        "resources of the cluster; accounting records which jobs held them if AccountingStorageTRES "
+        "contains license/NAME"
     )
     take(values, "licenses", why, settings)
     return found
@@ -345,7 +344,7 @@ def _youngest_taken(one: Setting) -> Setting:
     """Return the treatment of preempt_youngest_first, which preemption has."""
     if one.name != "SchedulerParameters: preempt_youngest_first":
         return one
-    return replace(one, became=TAKEN, why="preemption: youngest_first")
+    return replace(one, became=IMPORTED, why="preemption: youngest_first")
 
 
 def _without_preempt(row: Row) -> Row:
@@ -369,7 +368,7 @@ def _preemption(found: Found | None, fields: Mapping[str, Any]) -> dict[str, Any
 
 def _enforcing(values: Mapping[str, Row], *, held: bool) -> list[Setting]:
     key = "accountingstorageenforce"
-    told = (TAKEN, "limits") if held else (NO_BEARING, "limits are not held")
+    told = (IMPORTED, "limits") if held else (NO_EFFECT, "limits are not enforced")
     return [values[key].setting(key, *told)] if key in values else []
 
 

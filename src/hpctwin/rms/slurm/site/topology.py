@@ -17,13 +17,13 @@ import numpy as np
 from hpctwin.errors import FormatError
 from hpctwin.model.cluster.switches import Switch, check_switches
 from hpctwin.model.text import expand
-from hpctwin.rms.site.cluster import NO_BEARING, NOT_MODELLED, TAKEN, Setting
+from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED, Setting
 from hpctwin.rms.slurm.listing.conf import Row
 
 __all__ = ["Chosen", "Topology", "chosen_topology", "connections", "topologies_of"]
 
-_LOOKS = "for the placements fewest-switches (of shared nodes) and whole-blocks"
-_STRICT = "; Slurm lets a job wait for a block that holds it, whole-blocks then gives it several"
+_LOOKS = "switches, for the placements fewest-switches (shared nodes) and whole-blocks"
+_STRICT = "; a job that fits in no block waits in Slurm, while whole-blocks gives it several blocks"
 
 
 _KIND = {"switchname": "tree", "blockname": "block", "ringname": "ring", "torusname": "torus3d"}
@@ -36,8 +36,8 @@ _LISTS = {
 }
 """Each kind's list in topology.yaml, and its fields by topology.conf's keys."""
 _WHY = {
-    "ring": "jobs have nodes that follow each other in a ring; no placement looks at rings",
-    "torus3d": "jobs have boxes of a torus; no placement looks at one",
+    "ring": "placements do not support rings",
+    "torus3d": "placements do not support tori",
 }
 
 
@@ -143,15 +143,19 @@ def chosen_topology(
         return Chosen(conf)
     others = [
         Setting(
-            f"topology {one.name}", one.kind, one.where, NOT_MODELLED,
-            "a topology of some partitions; all have the cluster's default",
+            f"topology {one.name}", one.kind, one.where, NOT_MODELED,
+            "all partitions use the cluster's default topology",
         )
         for one in topologies
         if one is not default
     ]  # fmt: skip
     if conf:
-        why = "Slurm ignores it where topology.yaml is" if topologies else "what Slurm shows counts"
-        others.append(Setting("topology.conf", "", "topology.conf", NO_BEARING, why))
+        why = (
+            "Slurm ignores it if topology.yaml exists"
+            if topologies
+            else "the output of Slurm is used instead"
+        )
+        others.append(Setting("topology.conf", "", "topology.conf", NO_EFFECT, why))
     source, kind, where = "scontrol show topology", "", ""
     rows: Sequence[Row] = shown
     if default is not None:
@@ -164,7 +168,7 @@ def chosen_topology(
             rows[0].where,
         )
     elif kind != "flat":
-        others.append(Setting(source, kind, where, NOT_MODELLED, _WHY.get(kind, "not known here")))
+        others.append(Setting(source, kind, where, NOT_MODELED, _WHY.get(kind, "not known here")))
     key = "topologyplugin"
     plugin = {key: Row({key: f"topology/{kind}"}, where, {key: "TopologyPlugin"})}
     return Chosen(rows, source, default.name if default else "", plugin, others)
@@ -187,7 +191,7 @@ def connections(chosen: Chosen, names: Sequence[str]) -> tuple[list[dict[str, An
     if not rows:
         return [], []
     for kind in [_KIND[row.kind] for row in rows if row.kind in ("ringname", "torusname")]:
-        return [], [_told(chosen, NOT_MODELLED, _WHY[kind])]
+        return [], [_told(chosen, NOT_MODELED, _WHY[kind])]
     blocks = [row for row in rows if row.kind == "blockname"]
     sizes = next((row.get("blocksizes") for row in rows if row.get("blocksizes")), "")
     shown = {int(row.get("blocksize")) for row in rows if row.get("blocksize").isdigit()}
@@ -199,8 +203,8 @@ def connections(chosen: Chosen, names: Sequence[str]) -> tuple[list[dict[str, An
             found = [_switch(row, names) for row in _with_nodes(switches, names)]
         check_switches([Switch.model_validate(one) for one in found], len(names), names)
     except (FormatError, ValueError) as error:
-        return [], [_told(chosen, NOT_MODELLED, f"no tree of all nodes: {error}")]
-    return found, [_told(chosen, TAKEN, _LOOKS + (_STRICT if blocks else ""))]
+        return [], [_told(chosen, NOT_MODELED, f"not a tree of all nodes: {error}")]
+    return found, [_told(chosen, IMPORTED, _LOOKS + (_STRICT if blocks else ""))]
 
 
 def _told(chosen: Chosen, became: str, why: str) -> Setting:
@@ -245,12 +249,12 @@ def _of_blocks(rows: Sequence[Row], sizes: str, names: Sequence[str]) -> list[di
     level = [row.get("blockname") for row in rows]
     parts = [part.strip() for part in sizes.split(",") if part.strip()]
     if not all(part.isdigit() and int(part) > 0 for part in parts):
-        raise ValueError(f"BlockSizes={sizes} are no numbers of nodes")
+        raise ValueError(f"BlockSizes={sizes}: expected numbers of nodes")
     for smaller, larger in itertools.pairwise(parts):
         together, left = divmod(int(larger), int(smaller))
         if left or together < 2 or together & (together - 1):
             raise ValueError(
-                f"BlockSizes={sizes}: each must be a power of two times the one before"
+                f"BlockSizes={sizes}: each size must be a power of two times the previous one"
             )
         above = []
         for first in range(0, len(level), together):
@@ -266,6 +270,6 @@ def _numbers(name: str, row: Row, names: Sequence[str]) -> str:
     place = {node: number for number, node in enumerate(names)}
     numbers = sorted({place[node] for node in expand(row.get("nodes")) if node in place})
     if not numbers:
-        raise ValueError(f"{name} has none of the nodes")
+        raise ValueError(f"{name} has no available node")
     runs = np.split(numbers, np.flatnonzero(np.diff(numbers) > 1) + 1)
     return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs)

@@ -1,7 +1,7 @@
-"""Publication of events to a Redis stream.
+"""Events and lines of a spool, published to a Redis stream.
 
-The retries of redis-py end within a call; here events wait as long as Redis is away, and dropped
-events are counted.
+The retries of redis-py end within a call; here events and lines wait as long as Redis is away, and
+dropped events are counted.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 from hpctwin.errors import ConfigError, need
 from hpctwin.model.web import has_password
+from hpctwin.rms.polling.spool import Lines
 from hpctwin.rms.records.events import Event, event_json
 
 if TYPE_CHECKING:
     from redis import Redis
 
-__all__ = ["FIELD", "RedisPublisher", "connect_redis", "redis_url"]
+__all__ = ["FIELD", "RedisLines", "RedisPublisher", "connect_redis", "redis_url", "ship"]
 
 logger = logging.getLogger(__name__)
 
@@ -45,20 +46,22 @@ def redis_url(given: str | None, file: Path | None) -> str:
             given.
     """
     if given is not None and file is not None:
-        raise ConfigError("--url, --url-file: give one of them")
+        raise ConfigError("--url and --url-file exclude each other; give one of them")
     if given is not None:
         if has_password(given):
             raise ConfigError(
-                "--url: a password on the command line is seen by everybody (ps); write the URL into a file "
-                f"for --url-file or into the variable {URL_VARIABLE}, or name one for the password "
-                "with --password-env"
+                "--url: all users can read a password on the command line (ps); write the URL into a file "
+                f"(--url-file) or into the variable {URL_VARIABLE}, or the password into a variable "
+                "(--password-env)"
             )
         return given
     if file is None:
         return os.environ.get(URL_VARIABLE) or "redis://localhost:6379/0"
     try:
         if file.stat().st_mode & 0o077:
-            raise ConfigError(f"{file}: others may read or write it; chmod 600 {file}")
+            raise ConfigError(
+                f"{file}: other users may read or write the file; run chmod 600 {file}"
+            )
         return file.read_text().strip()
     except OSError as error:
         raise ConfigError(f"{file}: {error.strerror or error}") from error
@@ -76,15 +79,13 @@ def connect_redis(url: str, *, password_env: str | None = None, timeout_s: float
     Raises:
         ConfigError: redis-py is not installed, the URL cannot be read, or the variable is not set.
     """
-    need("redis", "live", "a bus over Redis")
+    need("redis", "live", "event streams over Redis")
     import redis
 
     about: dict[str, Any] = {}
     if password_env is not None:
         if password_env not in os.environ:
-            raise ConfigError(
-                f"environment variable {password_env}, for Redis's password, is not set"
-            )
+            raise ConfigError(f"--password-env: environment variable {password_env} is not set")
         about["password"] = os.environ[password_env]
     try:
         return redis.Redis.from_url(
@@ -93,7 +94,7 @@ def connect_redis(url: str, *, password_env: str | None = None, timeout_s: float
     except ValueError as error:
         # The message of redis-py may contain the URL, and with it a password.
         raise ConfigError(
-            "the URL of Redis must begin with redis://, rediss:// or unix://"
+            "the URL of Redis must start with redis://, rediss:// or unix://"
         ) from error
 
 
@@ -176,7 +177,7 @@ class RedisPublisher:
                 # Some of the batch may have arrived: readers recognize duplicates by their numbers.
                 if not down:
                     logger.warning(
-                        "Redis does not take events, they wait: %s", type(error).__name__
+                        "Redis accepts no events, they are queued: %s", type(error).__name__
                     )
                 down = True
                 if self._closed:
@@ -184,7 +185,9 @@ class RedisPublisher:
                 time.sleep(RETRY_S)
                 continue
             if down:
-                logger.warning("Redis takes events again, %d were dropped so far", self.dropped)
+                logger.warning(
+                    "Redis accepts events again; %d were dropped until now", self.dropped
+                )
                 down = False
             with self._changed:
                 # While they were sent, a full spool may have dropped some of them at its left end.
@@ -192,3 +195,110 @@ class RedisPublisher:
                     if self._spool and self._spool[0] is line:
                         self._spool.popleft()
                 self.sent += len(batch)
+
+
+LINE_FIELD = "line"
+LONGEST_RETRY_S = 10.0
+MAX_LENGTH = 1_000_000
+
+
+def ship(
+    lines: Lines,
+    url: str,
+    stream: str,
+    stop: threading.Event,
+    *,
+    password_env: str | None = None,
+) -> int:
+    """Send the lines of a spool to a stream until stopped.
+
+    A line is done once Redis has accepted it. While Redis is away, lines wait in the spool.
+
+    Args:
+        lines: Source of the lines.
+        url: URL of Redis, see `connect_redis`.
+        stream: Name of the stream.
+        stop: Event that ends it.
+        password_env: See `connect_redis`.
+
+    Returns:
+        Number of lines sent.
+    """
+    client = connect_redis(url, password_env=password_env, timeout_s=5.0)
+    import redis
+
+    sent, pause_s = 0, RETRY_S
+    while not stop.is_set():
+        batch = lines.read(0.2)
+        while batch and not stop.is_set():
+            try:
+                pipe = client.pipeline(transaction=False)
+                for line in batch:
+                    pipe.xadd(stream, {LINE_FIELD: line}, maxlen=MAX_LENGTH, approximate=True)
+                pipe.execute()
+            except (redis.RedisError, OSError) as error:
+                if pause_s == RETRY_S:
+                    logger.warning(
+                        "Redis accepts no lines, they are queued: %s", type(error).__name__
+                    )
+                stop.wait(pause_s)
+                pause_s = min(LONGEST_RETRY_S, 2 * pause_s)
+                continue
+            if pause_s > RETRY_S:
+                logger.warning("Redis accepts lines again")
+                pause_s = RETRY_S
+            sent += len(batch)
+            lines.keep_place()
+            batch = []
+    client.close()
+    return sent
+
+
+class RedisLines:
+    """Reads lines that `ship` sends, from now on; a poll shows what came before.
+
+    Args:
+        url, password_env: Redis connection, see `connect_redis`.
+        stream: Name of the stream.
+    """
+
+    def __init__(self, url: str, stream: str, *, password_env: str | None = None) -> None:
+        self.stream = stream
+        # redis-py types its answers as those of both its kinds of client.
+        self._redis: Any = connect_redis(url, password_env=password_env)
+        self._last = "$"
+        self._down = False
+
+    def read(self, timeout_s: float) -> list[str]:
+        """Return new lines; none while Redis is away."""
+        import redis
+
+        try:
+            if self._last == "$":
+                newest = self._redis.xrevrange(self.stream, count=1)
+                self._last = newest[0][0].decode() if newest else "0-0"
+            found = self._redis.xread(
+                {self.stream: self._last}, count=1000, block=max(1, round(1000 * timeout_s))
+            )
+        except (redis.RedisError, OSError) as error:
+            if not self._down:
+                logger.warning("lines cannot be read from Redis: %s", type(error).__name__)
+            self._down = True
+            time.sleep(min(RETRY_S, timeout_s))
+            return []
+        if self._down:
+            logger.warning("lines can be read from Redis again")
+            self._down = False
+        lines = []
+        for _, entries in found:
+            for name, fields in entries:
+                self._last = name.decode()
+                lines.append(fields.get(LINE_FIELD.encode(), b"").decode("utf-8", errors="replace"))
+        return lines
+
+    def keep_place(self) -> None:
+        """Do nothing: a twin that starts polls everything first."""
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._redis.close()
