@@ -117,7 +117,11 @@ def test_text_json_and_all_outputs_give_the_same_cluster_and_policy(
     assert outcome(of(tmp_path / "line", version, site, ONE_LINE)) == outcome(text)
     assert outcome(of(tmp_path / "all", version, site, TEXT | JSON | JOBS)) == outcome(text)
     as_json = of(tmp_path / "json", version, site, JSON)
-    lacks = [note for note in as_json.site.notes if "JSON of this Slurm lacks the default partition" in note]
+    lacks = [
+        note
+        for note in as_json.site.notes
+        if "JSON of this Slurm lacks the default partition" in note
+    ]
     # Slurm 24.11 shows no flags of partitions, nor how their jobs are preempted.
     assert len(lacks) == (version == "24.11")
     if version == "24.11" and site == "preempting":

@@ -101,7 +101,10 @@ def test_suspending_by_qos_says_what_time_slices_there_are(tmp_path):
     )  # fmt: skip
     assert said(made.site.cluster)["mode"] == "suspend"
     assert said(made.site.cluster)["qos"]["high"] == {"preempts": ("normal",), "mode": "requeue"}
-    assert "Slurm gives time slices to both jobs of one partition" in became(made, IMPORTED)["PreemptMode"]
+    assert (
+        "Slurm gives time slices to both jobs of one partition"
+        in became(made, IMPORTED)["PreemptMode"]
+    )
 
 
 def test_suspending_is_taken_over_where_jobs_share_nodes_and_memory(tmp_path):

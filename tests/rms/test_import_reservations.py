@@ -126,7 +126,9 @@ def test_reservations_of_a_real_slurm_are_maintenance_or_named_with_the_reason(
         "forever": "it starts after the end of the last job",
         "active": "it ended before the first submission",
     }
-    assert any("2 reservations are omitted: outside the jobs' time span" in n for n in made.site.notes)
+    assert any(
+        "2 reservations are omitted: outside the jobs' time span" in n for n in made.site.notes
+    )
 
 
 def test_each_flag_of_what_was_taken_over_is_told(tmp_path: Path) -> None:
@@ -270,7 +272,10 @@ def test_one_that_comes_again_is_at_the_same_local_time_after_a_change_of_the_cl
 
 def test_who_may_run_for_longer_than_from_one_to_the_next_is_counted(tmp_path: Path) -> None:
     long = job(3, "2027-01-06T00:00:00", minutes=17 * 60)
-    assert "run for longer" not in became(imported(tmp_path, reservation(flags="DAILY")))["r"].why
+    assert (
+        "exceeds its interval"
+        not in became(imported(tmp_path, reservation(flags="DAILY")))["r"].why
+    )
     made = imported(tmp_path, reservation(flags="DAILY"), *MONTH, long)
     assert "1 job whose walltime exceeds its interval" in became(made)["r"].why
 

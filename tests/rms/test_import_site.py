@@ -408,11 +408,9 @@ def test_what_may_be_used_in_all_becomes_limits_as_slurm_counts_it(tmp_path):
     ]
     told = {one.name: one for one in made.site.settings}
     assert told["QOS bank: Flags"].became == "imported"
-    assert "runs on, where Slurm ends it" in told["QOS bank: GrpTRESMins"].why
+    assert "when it is reached, but Slurm ends them" in told["QOS bank: GrpTRESMins"].why
     assert "before the first job" in told["QOS bank: GrpWall"].why
-    assert "license/x=1" in {
-        one.value for one in made.site.settings if one.became == "not modeled"
-    }
+    assert "license/x=1" in {one.value for one in made.site.settings if one.became == "not modeled"}
     made, said = read("safe", words="safe")
     assert all(limit.get("safe", "jobs" in limit) for limit in said)
     assert not any("runs on" in one.why for one in made.site.settings)
@@ -523,7 +521,7 @@ def test_what_the_slurm_backfill_does_not_have_is_named(tmp_path):
         == "backfill slurm does not support this parameter"
     )
     assert "switched off in Slurm" in told["SchedulerParameters: sched_interval"]
-    assert "its default counts" in told["SchedulerParameters: bf_interval"]
+    assert "Slurm's default is used" in told["SchedulerParameters: bf_interval"]
     assert not {"SchedulerParameters: bf_continue", "SchedulerParameters: bf_window"} & set(told)
 
 
