@@ -46,7 +46,7 @@ def test_from_a_slurm_s_files_to_what_if_in_two_commands(folder, tmp_path, capsy
     assert len(read_workload(out / "workload.parquet")) == 31
     report = (out / "report.html").read_text()
     assert "preemption: mode requeue" in report
-    assert "placement does not look at switches" in report
+    assert "placement ignores switches" in report
     assert run("simulate", out, "--json") == 0
     summary = json.loads(capsys.readouterr().out)
     assert summary["jobs"] == 31

@@ -223,7 +223,7 @@ def test_a_cluster_that_wakes_nodes_for_its_own_plan_does_not_hand_over_scheduli
     cluster = emulated_cluster(uniform(4), policy="fcfs+easy~psas-ipm:10")
     outcome = cluster.take_scheduling()
     assert outcome.result == "refused"
-    assert "its own scheduling plans" in outcome.reason
+    assert "own scheduling decides which nodes" in outcome.reason
 
 
 def test_what_ifs_count_energy_and_the_objective_may_ask_for_it() -> None:

@@ -145,7 +145,7 @@ def test_resources_of_hosts_of_pbs_that_are_used_up_become_consumables(
     made = import_site("pbs", written(tmp_path, **files))
     assert [(g.count, g.consumables) for g in made.site.cluster.nodes] == [(2, consumables)]
     heeded = "fpga" in consumables
-    assert any("resource fpga of nodes is not in" in note for note in made.site.notes) != heeded
+    assert any("node resource fpga is not in" in note for note in made.site.notes) != heeded
     path = tmp_path / "jobs.parquet"
     made.jobs.write_parquet(path)
     jobs = read_workload(path)

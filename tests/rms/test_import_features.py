@@ -67,7 +67,7 @@ def test_features_of_more_groups_than_a_simulation_can_bear_are_left_out(tmp_pat
     )
     made = import_site("slurm", tmp_path)
     assert [group.count for group in made.site.cluster.nodes] == [200]
-    assert any("more than 128 groups" in note for note in made.site.notes)
+    assert any("more than 128 node groups" in note for note in made.site.notes)
 
 
 def test_without_a_site_s_nodes_features_are_left_open(site: Path) -> None:

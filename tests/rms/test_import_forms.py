@@ -117,7 +117,11 @@ def test_text_json_and_all_outputs_give_the_same_cluster_and_policy(
     assert outcome(of(tmp_path / "line", version, site, ONE_LINE)) == outcome(text)
     assert outcome(of(tmp_path / "all", version, site, TEXT | JSON | JOBS)) == outcome(text)
     as_json = of(tmp_path / "json", version, site, JSON)
-    lacks = [note for note in as_json.site.notes if "which partition is the default" in note]
+    lacks = [
+        note
+        for note in as_json.site.notes
+        if "JSON of this Slurm lacks the default partition" in note
+    ]
     # Slurm 24.11 shows no flags of partitions, nor how their jobs are preempted.
     assert len(lacks) == (version == "24.11")
     if version == "24.11" and site == "preempting":
@@ -151,7 +155,7 @@ def test_slurm_conf_gives_the_cluster_that_scontrol_prints(
     printed = of(tmp_path / "text", version, site, TEXT)
     cluster, policy = outcome(printed)
     assert outcome(by_conf) == (cluster, policy.replace(",bf_round_up=no", ""))
-    assert becomes(by_conf, "SLURM_VERSION")["SLURM_VERSION"][0] == "in no file"
+    assert becomes(by_conf, "SLURM_VERSION")["SLURM_VERSION"][0] == "missing"
     assert becomes(printed, "SLURM_VERSION")["SLURM_VERSION"][0].startswith(version)
     # A file that says the version, and nothing else that slurm.conf does not.
     config = slurm(version, site)["scontrol show config"]
@@ -167,7 +171,7 @@ def test_sinfo_gives_the_cluster_that_scontrol_prints(
     made = of(tmp_path / "sinfo", version, site, SINFO)
     but = ("default",) if version == "24.11" else ()
     assert outcome(made, but=but) == outcome(of(tmp_path / "text", version, site, TEXT), but=but)
-    assert [note for note in made.site.notes if note.startswith("only sinfo shows nodes")]
+    assert [note for note in made.site.notes if note.startswith("only sinfo describes nodes")]
 
 
 @pytest.mark.parametrize("site", ["tiers", "shared"])
@@ -189,7 +193,7 @@ def test_json_of_22_05_names_what_it_lacks(tmp_path: Path) -> None:
         "partitions main, mine, whole: limits, priorities and the default partition are unknown"
         in notes
     )
-    assert "does not say which cores and memory are the system's" in notes
+    assert "lacks the cores and memory reserved for the system" in notes
 
 
 @pytest.mark.parametrize("version", NEW)
@@ -341,7 +345,7 @@ def test_switches_and_blocks_are_the_same_from_each_form(
         ("topology.conf", "RingName=r Nodes=n[1-8]\n", "ring"),
         ("topology.txt", "RingName=r Nodes=n[1-8] RingSize=8\n", "ring"),
         ("topology.yaml", "- topology: a\n  ring: {rings: [{ring: r, nodes: 'n[1-8]'}]}\n", "ring"),
-        ("topology.yaml", "- topology: a\n  torus3d: {toruses: [{name: t, nodes: 'n[1-8]'}]}\n", "torus"),
+        ("topology.yaml", "- topology: a\n  torus3d: {toruses: [{name: t, nodes: 'n[1-8]'}]}\n", "tori"),
         ("topology.yaml", "- topology: a\n  dragonfly: {groups: 8}\n", "not known"),
         ("topology.yaml", "- topology: a\n  tree: {switches: none}\n", "not known"),
     ],

@@ -133,7 +133,7 @@ def test_sacctmgr_alone_gives_accounts_and_qos(tmp_path, capsys):
     out = tmp_path / "out"
     code, said, fault = run(capsys, "import", "slurm", "--from", tmp_path / "site", "--out", out)
     assert (code, "no file describes the nodes" in fault) == (2, True)
-    assert "missing: jobs: what sacct -a -D -P" in said
+    assert "missing: jobs: output of sacct -a -D -P" in said
     assert "write the nodes into" in said
     assert yaml.safe_load((out / "cluster.yaml").read_text())["accounts"] == [
         {"name": "phys", "share": 3.0, "users": {"ann": 1.0}}

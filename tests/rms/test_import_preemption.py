@@ -45,7 +45,7 @@ def test_by_partition_tiers_modes_graces_and_exempt_time_are_taken_over(tmp_path
     taken = became(made, IMPORTED)
     assert taken["PreemptMode"] == "preemption: mode requeue"
     assert taken["low: GraceTime"] == "preemption: grace"
-    assert "preempts those of lower ones" in taken["PriorityTier"]
+    assert "preempts jobs of lower tiers" in taken["PriorityTier"]
     assert not [name for name in became(made, NOT_MODELED) if "reempt" in name]
 
 
@@ -65,7 +65,7 @@ def test_by_qos_who_preempts_whom_is_taken_over(tmp_path):
         },
     }
     left = became(made, NOT_MODELED)
-    assert left["QOS high: Preempt"] == "it is not there"
+    assert left["QOS high: Preempt"] == "the QOS does not exist"
     assert left["PreemptParameters: strict_order"] == "jobs to preempt are chosen as by default"
 
 
@@ -91,7 +91,7 @@ def test_suspending_is_taken_over_where_jobs_have_whole_nodes(tmp_path):
 
 def test_memory_that_suspended_jobs_keep_is_named(tmp_path):
     made = imported(tmp_path, *WHOLE, *SUSPEND, *TIERS, "SelectTypeParameters=CR_Memory")
-    assert "whatever memory" in became(made, NOT_MODELED)["SelectTypeParameters"]
+    assert "keep their memory in Slurm" in became(made, NOT_MODELED)["SelectTypeParameters"]
 
 
 def test_suspending_by_qos_says_what_time_slices_there_are(tmp_path):
@@ -101,7 +101,10 @@ def test_suspending_by_qos_says_what_time_slices_there_are(tmp_path):
     )  # fmt: skip
     assert said(made.site.cluster)["mode"] == "suspend"
     assert said(made.site.cluster)["qos"]["high"] == {"preempts": ("normal",), "mode": "requeue"}
-    assert "of one partition Slurm gives both time slices" in became(made, IMPORTED)["PreemptMode"]
+    assert (
+        "Slurm gives time slices to both jobs of one partition"
+        in became(made, IMPORTED)["PreemptMode"]
+    )
 
 
 def test_suspending_is_taken_over_where_jobs_share_nodes_and_memory(tmp_path):

@@ -126,7 +126,9 @@ def test_reservations_of_a_real_slurm_are_maintenance_or_named_with_the_reason(
         "forever": "it starts after the end of the last job",
         "active": "it ended before the first submission",
     }
-    assert any("2 reservations are outside the span of the jobs" in n for n in made.site.notes)
+    assert any(
+        "2 reservations are omitted: outside the jobs' time span" in n for n in made.site.notes
+    )
 
 
 def test_each_flag_of_what_was_taken_over_is_told(tmp_path: Path) -> None:
@@ -204,7 +206,7 @@ def test_what_its_own_jobs_used_is_not_taken_from_them_unless_it_is_maintenance(
     beside = job(4, "2027-01-05T09:00:00", user="ben", nodes="n3")
     other = job(5, "2027-01-05T09:00:00", user="cy", nodes="n1")
     cases = [
-        ("SPEC_NODES", "ben", "(null)", (inside,), NOT_MODELED, "1 job of those who may use it"),
+        ("SPEC_NODES", "ben", "(null)", (inside,), NOT_MODELED, "1 job of its users"),
         ("SPEC_NODES", "ben", "(null)", (beside,), IMPORTED, "maintenance of 2 nodes"),
         ("SPEC_NODES", "ben", "(null)", (other,), IMPORTED, "1 job of others started there"),
         ("SPEC_NODES", "-ben", "(null)", (inside,), IMPORTED, "1 job of others started there"),
@@ -212,7 +214,7 @@ def test_what_its_own_jobs_used_is_not_taken_from_them_unless_it_is_maintenance(
         ("SPEC_NODES", "(null)", "sciences", (inside,), NOT_MODELED, "1 job of those"),
         ("SPEC_NODES", "(null)", "bio", (inside,), IMPORTED, "1 job of others started there"),
         ("SPEC_NODES", "ben", "bio", (inside,), IMPORTED, "1 job of others started there"),
-        ("MAINT,SPEC_NODES", "ben", "(null)", (inside,), IMPORTED, "1 job of those who may use it ran there"),
+        ("MAINT,SPEC_NODES", "ben", "(null)", (inside,), IMPORTED, "1 job of its users ran on its nodes"),
     ]  # fmt: skip
     tree = "Cluster|Account|ParentName|User|Share\nc|sciences|root||1\nc|chem|sciences||1\nc|bio|root||1\n"
     for number, (flag, users, accounts, jobs, is_, why) in enumerate(cases):
@@ -270,9 +272,12 @@ def test_one_that_comes_again_is_at_the_same_local_time_after_a_change_of_the_cl
 
 def test_who_may_run_for_longer_than_from_one_to_the_next_is_counted(tmp_path: Path) -> None:
     long = job(3, "2027-01-06T00:00:00", minutes=17 * 60)
-    assert "run for longer" not in became(imported(tmp_path, reservation(flags="DAILY")))["r"].why
+    assert (
+        "exceeds its interval"
+        not in became(imported(tmp_path, reservation(flags="DAILY")))["r"].why
+    )
     made = imported(tmp_path, reservation(flags="DAILY"), *MONTH, long)
-    assert "1 job that may run for longer" in became(made)["r"].why
+    assert "1 job whose walltime exceeds its interval" in became(made)["r"].why
 
 
 def test_json_says_the_same_as_text(tmp_path: Path) -> None:
@@ -307,9 +312,9 @@ def test_json_says_the_same_as_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("about", "why"),
     [
-        ({"start": "soon"}, "'soon' is no time"),
-        ({"end": "2027-13-45T00:00:00"}, "'2027-13-45T00:00:00' is no time"),
-        ({"start": "Unknown"}, "'Unknown' is no time"),
+        ({"start": "soon"}, "'soon' is not a time"),
+        ({"end": "2027-13-45T00:00:00"}, "'2027-13-45T00:00:00' is not a time"),
+        ({"start": "Unknown"}, "'Unknown' is not a time"),
         ({"end": "2027-01-05T08:00:00"}, "its end is not after its start"),
         ({"nodes": "n[1-"}, "its node list is invalid"),
         ({"nodes": "m[1-2]"}, "its nodes are not described"),
@@ -328,7 +333,7 @@ def test_what_cannot_be_taken_over_is_named_with_the_reason(
     made = imported(tmp_path, reservation(**about) + reservation(name="good"))
     assert why in became(made)["r"].why
     assert became(made)["good"].became == IMPORTED
-    if why and "more of" not in why:
+    if why and "more nodes" not in why:
         assert [one.name for one in made.site.cluster.reservations] == ["good"]
 
 
@@ -348,7 +353,7 @@ def test_a_text_that_is_cut_anywhere_takes_nothing_over_that_is_not_whole(tmp_pa
         told = became(made)["r"]
         complete = "Licenses=" in whole[:length]
         assert (told.became == IMPORTED) == complete, whole[:length]
-        assert "cut" in told.why or complete
+        assert "truncated" in told.why or complete
         assert became(made)["first"].became == IMPORTED
 
 
@@ -411,5 +416,5 @@ def test_json_that_is_not_as_slurm_writes_it_is_named(tmp_path: Path) -> None:
     made = import_site("slurm", tmp_path)
     told = became(made)
     assert set(told) == {"x", "y"}
-    assert all("is no time" in one.why for one in told.values())
+    assert all("is not a time" in one.why for one in told.values())
     assert any("2 of its reservations without a name" in note for note in made.site.notes)

@@ -102,7 +102,7 @@ def test_each_is_the_next_of_its_kind_and_none_is_left_out(
         ("NOW", "", LIMIT, NO_EFFECT, "once"),
         ("FORTNIGHTLY", "", LIMIT, NOT_MODELED, "not a period of Slurm; expected none, now, daily"),
         ("DAILY", "", "Cluster|Account|User|GrpJobs|Par Name\nc|root||9|\n", NO_EFFECT, "neither"),
-        ("DAILY", "PriorityType=priority/basic\n", LIMIT, NO_EFFECT, "does not count"),
+        ("DAILY", "PriorityType=priority/basic\n", LIMIT, NO_EFFECT, "counts no usage"),
     ],
 )
 def test_what_else_becomes_of_it_is_said(

@@ -146,12 +146,12 @@ BLOCKS = "\n".join(f"BlockName=b{n} Nodes=n[{2 * n - 1}-{2 * n}]" for n in range
             f"{BLOCKS}\nBlockSizes=2,4,8\n",
             {"b1": "0-1", "b5": "8-9", "b1..b2": ("b1", "b2"), "b5/4": ("b5",),
              "b1..b2..b3..b4": ("b1..b2", "b3..b4"), "b5/4/8": ("b5/4",)},
-            "fewest-switches (of shared nodes) and whole-blocks; Slurm lets a job wait",
+            "fewest-switches (shared nodes) and whole-blocks; a job that fits in no block waits",
         ),
         (f"{BLOCKS}\n", {"b1": "0-1", "b5": "8-9"}, "whole-blocks"),
         (f"{BLOCKS}\nBlockSizes=2,6\n", {}, "not a tree of all nodes: BlockSizes=2,6: each size must be"),
         ("BlockName=b Nodes=n[1-3]\n", {}, "not a tree of all nodes: node n4 is at no switch"),
-        ("SwitchName=s Nodes=n[1-20]\n", {"s": "0-9"}, "fewest-switches (of shared nodes)"),
+        ("SwitchName=s Nodes=n[1-20]\n", {"s": "0-9"}, "fewest-switches (shared nodes)"),
         ("SwitchName=s Nodes=m[1-4]\n", {}, "not a tree of all nodes: s has no available node"),
         (
             "SwitchName=a Nodes=n[1-10]\nSwitchName=t Switches=a\nSwitchName=u Switches=a\n",
@@ -365,10 +365,10 @@ def test_usage_factors_of_qos_become_factors_of_use(tmp_path):
     assert share.factors == {"half": 0.5, "free": 0, "dear": 2.5}
     assert share.safe_factors == ("dear",)
     told = {(one.name, one.value): (one.became, one.why) for one in made.site.settings}
-    assert told["QOS half: UsageFactor", "0.500000"] == ("taken over", "fairshare.factors")
+    assert told["QOS half: UsageFactor", "0.500000"] == ("imported", "fairshare.factors")
     assert told["QOS dear: Flags", "UsageFactorSafe"] == ("taken over", "fairshare.safe_factors")
     assert told["QOS once: Flags", "UsageFactorSafe"] == ("no effect", "usage counts once")
-    assert told["QOS odd: UsageFactor", "2x"][0] == "not modelled"
+    assert told["QOS odd: UsageFactor", "2x"][0] == "not modeled"
     hidden = pseudonyms(made, b"s" * 16).site.cluster.fairshare
     assert sorted(hidden.factors.values()) == [0, 0.5, 2.5]
     assert not {"half", "free", "dear"} & {*hidden.factors, *hidden.safe_factors}
@@ -407,12 +407,10 @@ def test_what_may_be_used_in_all_becomes_limits_as_slurm_counts_it(tmp_path):
         {"account": "root", "user": "ann", "used": {"cores": 5}},
     ]
     told = {one.name: one for one in made.site.settings}
-    assert told["QOS bank: Flags"].became == "taken over"
-    assert "runs on, where Slurm ends it" in told["QOS bank: GrpTRESMins"].why
+    assert told["QOS bank: Flags"].became == "imported"
+    assert "when it is reached, but Slurm ends them" in told["QOS bank: GrpTRESMins"].why
     assert "before the first job" in told["QOS bank: GrpWall"].why
-    assert "license/x=1" in {
-        one.value for one in made.site.settings if one.became == "not modelled"
-    }
+    assert "license/x=1" in {one.value for one in made.site.settings if one.became == "not modeled"}
     made, said = read("safe", words="safe")
     assert all(limit.get("safe", "jobs" in limit) for limit in said)
     assert not any("runs on" in one.why for one in made.site.settings)
@@ -421,7 +419,7 @@ def test_what_may_be_used_in_all_becomes_limits_as_slurm_counts_it(tmp_path):
     made, said = read("basic", conf=conf.replace("multifactor", "basic"))
     assert said == [{"qos": "bank", "jobs": 3}]
     assert (
-        "does not count" in {one.name: one for one in made.site.settings}["QOS free: GrpWall"].why
+        "counts no usage" in {one.name: one for one in made.site.settings}["QOS free: GrpWall"].why
     )
 
 
@@ -460,7 +458,7 @@ def test_limits_that_slurm_does_not_hold_are_not_taken(tmp_path):
     assert made.site.cluster.limits == ()
     assert made.site.cluster.partitions[0].qos is None
     why = {s.name: s.why for s in made.site.settings}
-    assert "does not say limits" in why["QOS high: MaxJobsPU"]
+    assert "does not contain limits" in why["QOS high: MaxJobsPU"]
 
 
 @pytest.mark.parametrize(
@@ -522,8 +520,8 @@ def test_what_the_slurm_backfill_does_not_have_is_named(tmp_path):
         told["SchedulerParameters: bf_max_job_assoc"]
         == "backfill slurm does not support this parameter"
     )
-    assert "switched off there" in told["SchedulerParameters: sched_interval"]
-    assert "its default counts" in told["SchedulerParameters: bf_interval"]
+    assert "switched off in Slurm" in told["SchedulerParameters: sched_interval"]
+    assert "Slurm's default is used" in told["SchedulerParameters: bf_interval"]
     assert not {"SchedulerParameters: bf_continue", "SchedulerParameters: bf_window"} & set(told)
 
 
@@ -549,7 +547,7 @@ def test_lines_go_on_comments_end_and_files_are_included(tmp_path):
 def test_accounting_alone_gives_a_machine_as_large_as_what_ran_at_once(tmp_path):
     made = import_site("slurm", site(tmp_path, ACCOUNTING / "sacct-22.05-selection.txt"))
     assert made.site.cluster.node_count == 8
-    assert "no settings are there" in made.site.notes[0]
+    assert "no settings found" in made.site.notes[0]
     assert len(made.jobs) == 31
 
 
@@ -571,7 +569,7 @@ def test_a_job_without_a_limit_has_its_partition_s(tmp_path):
     )
     made = import_site("slurm", folder)
     assert made.jobs["walltime_s"].to_list() == [7200, 365 * 86400]
-    assert any("the settings do not have" in n and "q (1)" in n for n in made.site.notes)
+    assert any("missing from the settings" in n and "q (1)" in n for n in made.site.notes)
 
 
 @pytest.mark.parametrize(
@@ -605,7 +603,7 @@ PARTITION = "PartitionName=batch Nodes=ALL"
         (("NodeName=n[1-4] CPUs=8 Weight=7", "NodeName=n[5-8] CPUs=8", PARTITION), "weight"),
         ((NODES, PARTITION, "TopologyPlugin=topology/tree"), "first-fit"),
         ((NODES, PARTITION, "TopologyPlugin=topology/none"), "tightest-run"),
-        ((NODES, f"{PARTITION} OverSubscribe=EXCLUSIVE"), "contiguous"),
+        ((NODES, f"{PARTITION} OverSubscribe=EXCLUSIVE"), "contiguous nodes"),
     ],
 )
 def test_jobs_that_share_nodes_go_where_slurm_puts_them(tmp_path, lines, placement):
@@ -624,7 +622,7 @@ def test_jobs_that_share_nodes_go_where_slurm_puts_them(tmp_path, lines, placeme
 
 def test_that_some_partitions_go_by_load_is_named(tmp_path):
     made = slurm(tmp_path, "PartitionName=q Nodes=n1 LLN=YES")
-    assert "tightest run" in not_modelled(made)["q: LLN"]
+    assert "least loaded nodes are chosen only if all partitions" in not_modelled(made)["q: LLN"]
     assert parse_policy(made.site.policy).placement.name == "first-fit"  # no job shares nodes
 
 
@@ -643,16 +641,16 @@ def test_pseudonyms_are_stable_by_their_salt_and_no_name_is_left(tmp_path):
 @pytest.mark.parametrize(
     ("texts", "said"),
     [
-        ({}, "none of its 0 files is recognized; slurm.conf"),
+        ({}, "none of its 0 files is recognized; expected slurm.conf"),
         ({"readme_txt": "hello\n"}, "none of its 1 files is recognized"),
-        ({"gres_conf": "Name=gpu File=/dev/nvidia0\n"}, "no settings are there, and no job"),
+        ({"gres_conf": "Name=gpu File=/dev/nvidia0\n"}, "neither settings nor jobs with a start"),
         (
             {"slurm_conf": "ClusterName=c\nNodeName=n[1-\n"},
-            r"no node is described.*slurm.conf:2: .*not closed",
+            r"no available node is described.*slurm.conf:2: .*not closed",
         ),
         (
             {"sacct_txt": "JobID|Submit|Elapsed\n1|2026-10"},
-            r"no job with a start.*1 × line left out",
+            r"nor jobs with a start.*1 × line left out",
         ),
     ],
 )

@@ -344,7 +344,9 @@ def test_jobs_that_ran_on_nodes_which_are_away_now_are_counted(tmp_path):
     log = line.format(1, "n1/0-3+n3/0") + line.format(2, "n3/0") + line.format(3, "n1/0")
     made = site(tmp_path, a=text_of(NODES), log=log)
     assert [
-        note for note in made.tally.remarks if note.startswith("2 jobs ran on nodes that are not")
+        note
+        for note in made.tally.remarks
+        if note.startswith("2 jobs ran on nodes that are unavailable")
     ]
 
 
@@ -365,9 +367,11 @@ def test_lists_of_jobs_and_queues_of_now_are_named_and_not_used(tmp_path):
     )
     assert made.files["jobs"] == made.files["json"] == "qstat -f, ignored"
     assert made.files["queues"] == "qstat -Qf, ignored"
-    assert said(made, "jobs is what qstat -f prints", "accounting logs")
+    assert said(
+        made, "jobs is ignored: import does not use the output of qstat -f", "accounting logs"
+    )
     assert made.files["broken"] == ""
-    assert said(made, "broken: not JSON", "not read")
+    assert said(made, "broken: expected JSON", "the file is ignored")
 
 
 def test_nodes_of_qmgr_are_read_where_pbsnodes_is_missing(tmp_path):

@@ -46,7 +46,7 @@ def test_a_lease_that_comes_too_late_is_not_called_a_deadline_missed() -> None:
     manager = SlurmManager("emul")
     manager.found = seen("1")
     over = manager.lease({"1": manager.now_s() - 1})["1"]
-    assert (over.result, over.reason) == ("refused", "job 1: the lease is over already")
+    assert (over.result, over.reason) == ("refused", "job 1: the lease has expired")
     manager.found = seen("1", latest_s=manager.now_s() - 5)
     missed = manager.lease({"1": manager.now_s() + 60})["1"]
     assert missed.reason == "job 1: it would miss its deadline"

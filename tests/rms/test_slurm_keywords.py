@@ -191,7 +191,7 @@ def test_priorities_without_their_plugin_are_named(tmp_path: Path) -> None:
     lines = "PriorityWeightAge=5\nPriorityMaxAge=7-0\n"
     made = imported(tmp_path, HEAD + lines)
     why = {s.name: s.why for s in made.site.settings if s.became == NOT_MODELED}
-    assert "write priority/multifactor" in why["PriorityWeightAge"]
+    assert "PriorityType is missing" in why["PriorityWeightAge"]
     made = imported(tmp_path, HEAD + lines + "PriorityType=priority/basic\n")
     assert {s.became for s in made.site.settings if s.name == "PriorityMaxAge"} == {NO_EFFECT}
 

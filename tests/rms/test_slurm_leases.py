@@ -405,7 +405,7 @@ def test_where_jobs_may_have_the_same_cores_the_twin_observes_says_why_and_slurm
             slurm.wait(lambda: twin.status()["waiting"] == 1, 30)
             status = twin.status()
             assert (status["fault"], status["drift"]) == (None, [])
-            assert any("several jobs at once" in note for note in status["not_read"])
+            assert any("shared between jobs" in note for note in status["not_read"])
             assert status["leases"]["jobs"] == 0
             for words in ((waits,), (waits, "--fresh")):
                 said = twin.command("when", *words)
@@ -414,7 +414,7 @@ def test_where_jobs_may_have_the_same_cores_the_twin_observes_says_why_and_slurm
                 [sys.executable, "-m", "hpctwin", "rms", "probe", "--manager-conf", str(slurm.conf)],
                 capture_output=True, text=True, check=True, env={**slurm.env, "COLUMNS": "200"},
             )  # fmt: skip
-            assert "several jobs at once" in said.stdout
+            assert "shared between jobs" in said.stdout
             slurm.say("scancel", *jobs, waits)
         finally:
             twin.end()

@@ -88,7 +88,7 @@ def test_tasks_beyond_the_picture_are_leased_with_the_last_in_it() -> None:
     assert len(found.snapshot.jobs) == 1000
     assert targets(found.mine, found.mine, rest=True) == ["7_[1-5000]"]
     assert targets(["7_1000"], found.mine, rest=False) == ["7_[1000]"]
-    assert any("4000 of its waiting tasks" in note for note in found.notes)
+    assert any("4000 of its pending tasks" in note for note in found.notes)
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_where_jobs_may_have_the_same_cores_the_twin_does_not_act_and_says_so(
         parameters="CR_CORE",
     )  # fmt: skip
     assert bool(found.mine) == acts
-    assert any("several jobs at once" in note for note in found.notes) != acts
+    assert any("shared between jobs" in note for note in found.notes) != acts
 
 
 TIERS = (
@@ -236,9 +236,9 @@ def test_jobs_for_which_slurm_preempts_are_left_to_it(preempt, qos, left, active
     [
         ({"array_job_id": 7, "array_task_string": "1-"}, "array 7 is not controlled"),
         ({"node_count": None}, "number of nodes"),
-        ({"job_id": "x"}, "without a number"),
-        ({"job_state": "RUNNING", "start_time": 0}, "no start time"),
-        ({"dependency": "singleton"}, "not modelled"),
+        ({"job_id": "x"}, "without a job number"),
+        ({"job_state": "RUNNING", "start_time": 0}, "start time is missing"),
+        ({"dependency": "singleton"}, "not modeled"),
     ],
 )
 def test_what_is_left_out_is_said(about, says) -> None:

@@ -293,7 +293,7 @@ def test_who_has_the_nodes_of_a_partition_alone_is_read_in_the_words_of_each_ver
         ({"shared": [], "exclusive": "USER"}, False, 1, ""),
         ({"shared": "none", "exclusive": "NO"}, False, 0, ""),
         ({"thread_spec": 32766, "core_spec": 65534}, False, 0, ""),
-        ({"thread_spec": 2}, False, 0, "specialised threads"),
+        ({"thread_spec": 2}, False, 0, "specialized threads"),
         ({"tasks_per_core": {"set": False, "infinite": True, "number": 0}}, False, 0, ""),
         ({"tasks_per_core": 65535, "tasks_per_socket": 65534, "sockets_per_node": 65534}, False, 0, ""),
         ({"tasks_per_socket": {"set": True, "infinite": False, "number": 1}}, False, 0, "tasks per socket"),
@@ -302,7 +302,7 @@ def test_who_has_the_nodes_of_a_partition_alone_is_read_in_the_words_of_each_ver
         ({"tres_per_task": "cpu=2"}, False, 0, ""),
         ({"tres_per_task": "cpu:2"}, False, 0, ""),
         ({"tres_per_task": "cpu=2,gres/nic=1"}, False, 0, "gres/nic=1"),
-        ({"contiguous": True}, False, 0, "contiguous"),
+        ({"contiguous": True}, False, 0, "contiguous nodes"),
     ],
 )  # fmt: skip
 def test_a_request_is_read_as_each_version_writes_it(about, alone, of_user, left) -> None:

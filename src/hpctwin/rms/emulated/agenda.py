@@ -85,7 +85,7 @@ def _check_company(workload: Workload) -> None:
         row = int(np.argmax(workload.chunks["shared_with"]))
         raise WorkloadError(
             f"job {workload.job_id[row]}: 'shared_with' is not supported by the emulated cluster; "
-            "remove it, or request whole nodes with 'exclusive'"
+            "remove it, or request exclusive nodes with 'exclusive'"
         )
 
 

@@ -208,7 +208,7 @@ def ordering_of(
     fair = sched.is_on("fair_share")
     if text and fair:
         made.left["fair_share"] = (
-            "PBS orders jobs with equal formula values by fair share; here time decides"
+            "PBS orders jobs with equal formula values by fair share, the simulation by time"
         )
     keys = sched.all("job_sort_key")
     if text:

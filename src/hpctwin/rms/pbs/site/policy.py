@@ -143,7 +143,7 @@ def told_of(found: Shares, fairshare: Mapping[str, Any]) -> Setting:
     elif without:
         told = (
             NOT_MODELED,
-            f"{without} have no shares, so their jobs never run in PBS; here they get the smallest share",
+            f"{without} have no shares, so PBS never runs their jobs; simulated, they get the smallest share",
         )
     elif any(parent != _ROOT for parent in found.parents.values()):
         told = (
@@ -403,7 +403,7 @@ def _of_soft_limits(sched: SchedConfig, server: Mapping[str, str]) -> tuple[str,
         return NO_EFFECT, "preempt_prio does not list softlimits, so soft limits change nothing"
     return (
         NOT_MODELED,
-        "PBS orders jobs above a soft limit later and preempts them first; here no job is preempted",
+        "PBS orders jobs above a soft limit later and preempts them first; the simulation does neither",
     )
 
 

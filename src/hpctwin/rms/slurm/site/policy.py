@@ -309,7 +309,7 @@ def _backfill(values: Mapping[str, Row], settings: list[Setting]) -> str:
         elif key == "sched_interval" and value == "-1":
             became, reason = (
                 NOT_MODELED,
-                "switched off in Slurm; here each minute has a full cycle",
+                "switched off in Slurm; the simulation has a full cycle each minute",
             )
         elif key in _UNIT:
             became, reason = NOT_MODELED, "not a valid number; Slurm's default is used"

@@ -22,9 +22,7 @@ PREEMPTION_KEYS = frozenset(
 )
 """Keys of slurm.conf that are reported here."""
 
-_KEEPS_MEMORY = (
-    "suspended jobs keep their memory in Slurm; here other jobs on their nodes ignore it"
-)
+_KEEPS_MEMORY = "suspended jobs keep their memory in Slurm, but not in the simulation"
 _SLICES = (
     "; suspended jobs do not run; Slurm gives time slices to both jobs of one partition, and runs both jobs "
     "of two partitions with equal tiers"

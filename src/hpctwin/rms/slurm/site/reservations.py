@@ -57,15 +57,15 @@ _FLAGS = {
     "USER_DELETE": (NO_EFFECT, "affects only which users may delete it"),
     "IGNORE_JOBS": (
         NOT_MODELED,
-        "Slurm allows it on nodes with running jobs; here it is known from the beginning, and jobs that "
-        "could overlap it do not start",
+        "Slurm allows it on nodes with running jobs; the simulation knows it from the beginning, and does "
+        "not start jobs that could overlap it",
     ),
-    "REPLACE": (NOT_MODELED, "Slurm replaces allocated nodes; here it keeps the listed nodes"),
-    "REPLACE_DOWN": (NOT_MODELED, "Slurm replaces nodes that are down; here it keeps the listed nodes"),
+    "REPLACE": (NOT_MODELED, "Slurm replaces allocated nodes; the simulation keeps the listed nodes"),
+    "REPLACE_DOWN": (NOT_MODELED, "Slurm replaces down nodes; the simulation keeps the listed nodes"),
 }  # fmt: skip
 _FLOATS = (
-    "TIME_FLOAT: its start moves with the current time, so it never starts; jobs that would overlap it may "
-    "use its nodes here"
+    "TIME_FLOAT: its start moves with the current time, so it never starts; in the simulation, jobs that "
+    "would overlap it may use its nodes"
 )
 _YEAR_9999 = 2.5e11
 
@@ -276,7 +276,7 @@ def _what(
         text.append(f"it ends after {one.idle_s:g} s, as no job used it")
     if own:
         text.append(
-            f"{_jobs(own)} of its users ran on its nodes during it, and get other nodes here"
+            f"{_jobs(own)} of its users ran on its nodes during it, but get other nodes in the simulation"
         )
     if others:
         text.append(
