@@ -326,7 +326,7 @@ def forget_use(sim: Arrays) -> None:
 
 @jit
 def apply_events(sim: Arrays) -> None:
-    """Apply all events of the present time, in the order of docs/engine.md."""
+    """Apply all events of the present time, in the order of docs/reference/rules."""
     clock = sim.clock
     if clock.resets_done < len(sim.reset) and sim.reset[clock.resets_done] == clock.now:
         forget_use(sim)

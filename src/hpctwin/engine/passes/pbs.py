@@ -1,7 +1,7 @@
 """OpenPBS's scheduler: cycles through the queues; the top jobs get reservations.
 
 Top jobs are the first jobs that cannot run. Names and defaults are those of sched_config and of the
-server's attributes; the rules are in docs/engine.md.
+server's attributes; the rules are in docs/reference/rules.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Slurm's scheduler: bounded main cycles at events and periodic backfill cycles.
 
 Names and defaults are those of ``SchedulerParameters`` in slurm.conf(5); the rules are in
-docs/engine.md.
+docs/reference/rules.
 """
 
 from __future__ import annotations

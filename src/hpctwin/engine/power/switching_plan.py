@@ -184,7 +184,7 @@ def spare_of(p: int, sim: Arrays) -> int:
 def manage(sim: Arrays) -> None:
     """Wake nodes in time for the plan, and compute how many nodes it can spare.
 
-    The free nodes of the plan, below zero if nodes must be woken, are the demand of docs/engine.md
+    The free nodes of the plan, below zero if nodes must be woken, are the demand of docs/reference/rules
     with the opposite sign. Nodes in maintenance count as on, as an overdue job may still run there.
     """
     if sim.clock.queued == 0:
