@@ -170,7 +170,7 @@ class Kernel:
             raise PolicyError(
                 f"{where}: {self._function.__name__!r} cannot be compiled: {reason}; what the engine "
                 "calls is made of numbers, loops, its own functions and those with @jit above them "
-                "(docs/write-a-backfill.md)"
+                "(docs/how-to/write-a-backfill.md)"
             ) from error
 
     def load(self) -> bool:

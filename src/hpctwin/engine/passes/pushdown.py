@@ -1,6 +1,6 @@
 """PAS: jobs that do not fit are pushed down the queue (Goyal and Pavithra, §III).
 
-docs/adaptive.md lists the points that the paper leaves open, and the choice made for each.
+docs/reference/adaptive-policies.md lists the points that the paper leaves open, and the choice made for each.
 """
 
 from __future__ import annotations

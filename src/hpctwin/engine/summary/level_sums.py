@@ -13,7 +13,7 @@ __all__ = ["HIGH_BITS", "SUMS", "SUM_LEVELS"]
 SUMS = (
     "up", "used", "present", "used_loaded", "present_loaded", "queue", "queued_nodes", "loaded",
 )  # fmt: skip
-"""Sums of levels times ms; see docs/metrics.md."""
+"""Sums of levels times ms; see docs/reference/metrics.md."""
 
 HIGH_BITS = 32
 _LOW = (1 << HIGH_BITS) - 1
