@@ -22,7 +22,7 @@ from hpctwin.simulation.refusals import (
     check_streamed,
     check_together,
 )
-from hpctwin.simulation.refusals.refusal import Refusal
+from hpctwin.simulation.refusals.together import Refusal
 from hpctwin_sizing import refusals as sized
 
 PAGE = Path(__file__).parent.parent / "docs/reference/rules/compatibility.md"

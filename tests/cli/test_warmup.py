@@ -23,7 +23,7 @@ def test_warmup_leaves_every_entry_of_the_engine_on_disk(
     assert kept >= {
         "event_loop.advance", "event_loop.reorder", "easy.pass_easy_whole_nodes",
         "easy.pass_easy_preempting_shared_nodes", "pushdown.pass_pushdown_shared_nodes",
-        "policy_hooks.after_pass_managed", "lookahead._look_ahead", "built_in.wfp",
+        "switching_plan.after_pass_managed", "lookahead._look_ahead", "orderings.wfp",
     }  # fmt: skip
 
 

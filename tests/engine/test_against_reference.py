@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpctwin import Cluster, Simulation, Workload
-from hpctwin.engine.compile.policy_views import JobView
+from hpctwin.engine.compile.policy_modules import JobView
 from hpctwin.engine.state import layout
 from hpctwin.policies import (
     BUILT_IN,

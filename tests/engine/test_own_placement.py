@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpctwin import Cluster, Simulation, Workload, make_policy, parse_policy, simulate
-from hpctwin.engine.compile.policy_views import JobView, NodeView
+from hpctwin.engine.compile.policy_modules import JobView, NodeView
 from hpctwin.errors import PolicyError, UnknownNameError
 from hpctwin.policies import PLACEMENTS, find_placement
 from tests import strategies

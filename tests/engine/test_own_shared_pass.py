@@ -38,7 +38,7 @@ WHOLE = '''
 from hpctwin.engine.capacity.plan import fits_plan, plan_build
 from hpctwin.engine.jobs.transitions import start_now
 from hpctwin.engine.passes import Pass
-from hpctwin.engine.queue.eligibility import is_skipped
+from hpctwin.engine.queue.limits import is_skipped
 from hpctwin.engine.queue.order import order_queue, pop_order, reckon_fairshare
 
 

@@ -13,11 +13,11 @@ from numba import int64
 
 from hpctwin import Cluster, Simulation, Workload
 from hpctwin.engine.compile.jit import Kernel
-from hpctwin.engine.operations.loading import USUAL_S, seconds_left
+from hpctwin.engine.operations.creation import USUAL_S, seconds_left
 
 KERNELS = """
 from numba import int64
-from hpctwin.engine.operations.loading import prepare
+from hpctwin.engine.operations.creation import prepare
 from hpctwin.engine.compile.jit import Kernel
 
 def twice(number):

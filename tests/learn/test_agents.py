@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from hpctwin import compare, errors, generate, simulate
 from hpctwin.cli import main
-from hpctwin.engine.agents.features import seen_of_job
-from hpctwin.engine.compile.policy_views import JobView
+from hpctwin.engine.agents.parallel_steps import seen_of_job
+from hpctwin.engine.compile.policy_modules import JobView
 from hpctwin.learn import Environments, Episodes, JobSelection, PowerManagement
 from hpctwin.learn.baselines import chosen_policies
 from hpctwin.learn.baselines.evaluation import HINDSIGHT, evaluate

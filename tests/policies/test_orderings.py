@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hpctwin.engine.compile.policy_views import JobView
+from hpctwin.engine.compile.policy_modules import JobView
 from hpctwin.errors import ConfigError, PolicyError, UnknownNameError
 from hpctwin.policies import (
     BUILT_IN,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpctwin.simulation.running.interruptible import run_all
+from hpctwin.simulation.running.advance import run_all
 
 WAIT_S = 60
 

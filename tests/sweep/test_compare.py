@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpctwin import Cluster, Simulation, compare, generate, make_policy, ordering
-from hpctwin.engine.compile.policy_views import JobView
+from hpctwin.engine.compile.policy_modules import JobView
 from hpctwin.errors import PolicyError
 
 compare_module = importlib.import_module("hpctwin.sweep.compare")

@@ -161,7 +161,7 @@ def _leave(code: int) -> NoReturn:
 
 
 def _interrupted() -> NoReturn:
-    from hpctwin.simulation.running.interruptible import THREAD_NAME
+    from hpctwin.simulation.running.advance import THREAD_NAME
 
     with suppress(OSError):
         print("hpctwin: interrupted", file=sys.stderr, flush=True)

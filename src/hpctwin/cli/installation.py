@@ -26,7 +26,7 @@ def warmup_command() -> int:
     from hpctwin.engine.compile import jit
     from hpctwin.engine.operations.kernel import all_kernels
     from hpctwin.policies import BUILT_IN
-    from hpctwin.simulation.running.interruptible import run_all
+    from hpctwin.simulation.running.advance import run_all
 
     parts = [
         f"from hpctwin.engine.operations.kernel import all_kernels\n"

@@ -18,7 +18,7 @@ from hpctwin.facility.state import FacilityState
 from hpctwin.facility.strategies import parse_strategy
 from hpctwin.facility.strategy import Strategy
 from hpctwin.model import Workload, to_ms
-from hpctwin.simulation.running.interruptible import run_all
+from hpctwin.simulation.running.advance import run_all
 from hpctwin.simulation.state.arguments import as_workload
 
 __all__ = ["FacilitySimulation", "compare_strategies", "simulate_facility"]

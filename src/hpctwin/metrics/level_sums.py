@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from hpctwin.engine.summary.level_sums import HIGH_BITS, SUM_LEVELS, SUMS
+from hpctwin.engine.summary.job_figures import HIGH_BITS, SUM_LEVELS, SUMS
 from hpctwin.metrics.levels import CHANGES, KIND_BITS, Events, Steps, floats, up_nodes
 from hpctwin.model import MS_PER_S
 

@@ -14,8 +14,14 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from hpctwin.engine.summary.exact_sums import ADD_NUMBERS, INFINITE, LIMB_BITS, LIMBS, NOT_NUMBERS
-from hpctwin.engine.summary.job_figures import ADD_LABELLED
+from hpctwin.engine.summary.job_figures import (
+    ADD_LABELLED,
+    ADD_NUMBERS,
+    INFINITE,
+    LIMB_BITS,
+    LIMBS,
+    NOT_NUMBERS,
+)
 from hpctwin.metrics.levels import Events, events_of, events_of_ms, floor_ms
 from hpctwin.metrics.registry import ServedJobs
 from hpctwin.model import MS_PER_S, Category, State

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hpctwin.engine.compile.policy_views import JobView, NodeView
+from hpctwin.engine.compile.policy_modules import JobView, NodeView
 from hpctwin.policies.backfills import BACKFILLS
 from hpctwin.policies.formulas import formula
 from hpctwin.policies.orderings import (

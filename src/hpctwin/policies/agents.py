@@ -27,7 +27,7 @@ from hpctwin.model.files import cause, write_atomically
 from hpctwin.policies.score import Ordering, ordering
 
 if TYPE_CHECKING:
-    from hpctwin.engine.compile.policy_views import JobView
+    from hpctwin.engine.compile.policy_modules import JobView
 
 __all__ = ["AgentControl", "Network", "agent_control", "agent_ordering", "read_agent"]
 
@@ -206,7 +206,7 @@ def _ordering(text: str, changed: int) -> Ordering:
 
 
 def _scored(w1: Any, b1: Any, w2: Any, b2: Any, w3: Any, b3: Any) -> Any:
-    from hpctwin.engine.agents.features import seen_by_orderings
+    from hpctwin.engine.agents.parallel_steps import seen_by_orderings
 
     first, second = len(b1), len(b2)
 

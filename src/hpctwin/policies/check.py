@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from hpctwin.engine.compile.policy_views import JobView, NodeView
+from hpctwin.engine.compile.policy_modules import JobView, NodeView
 from hpctwin.errors import PolicyError
 from hpctwin.policies.placements import NodeScore
 from hpctwin.policies.score import Ordering, Score

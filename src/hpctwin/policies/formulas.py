@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Any
 
 from hpctwin.engine.compile.compile_errors import syntax_tree
-from hpctwin.engine.compile.policy_views import JobView
+from hpctwin.engine.compile.policy_modules import JobView
 from hpctwin.errors import PolicyError
 from hpctwin.model.arguments import check_arguments
 from hpctwin.policies.score import Ordering, ordering

@@ -10,7 +10,7 @@ from functools import lru_cache, partial
 from importlib import metadata
 from typing import Any
 
-from hpctwin.engine.compile.policy_views import JobView
+from hpctwin.engine.compile.policy_modules import JobView
 from hpctwin.errors import ConfigError, PolicyError, UnknownNameError, in_brief
 from hpctwin.model.arguments import check_arguments
 from hpctwin.model.text import parse_duration_s

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
-from hpctwin.engine.compile.policy_views import JobView, NodeView
+from hpctwin.engine.compile.policy_modules import JobView, NodeView
 from hpctwin.engine.state import layout
 from hpctwin.errors import PolicyError, in_brief
 from hpctwin.policies.bytecode import constants_of, plain_function

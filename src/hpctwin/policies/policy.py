@@ -87,8 +87,8 @@ class Policy:
         Raises:
             PolicyError: Something cannot be compiled.
         """
+        from hpctwin.engine.operations.creation import prepare
         from hpctwin.engine.operations.kernel import kernels_of, reorder
-        from hpctwin.engine.operations.loading import prepare
 
         for score in (self.order, self.candidates, self.placement.score):
             if score is not None:
@@ -104,9 +104,9 @@ class Policy:
         Raises:
             PolicyError: Something cannot be compiled.
         """
+        from hpctwin.engine.operations.creation import prepare
         from hpctwin.engine.operations.initial_jobs import PUT_UNDERWAY
         from hpctwin.engine.operations.kernel import kernels_of, lines, race
-        from hpctwin.engine.operations.loading import prepare
         from hpctwin.engine.placement.node_selection import placing
         from hpctwin.engine.placement.ranking import PLACE_BY_SCORE
         from hpctwin.engine.shared.placements import SHARED_PLACEMENTS

@@ -15,7 +15,7 @@ from functools import cached_property
 from types import CodeType
 from typing import Any, ClassVar
 
-from hpctwin.engine.compile.policy_views import CHANGING, JobView, NodeView
+from hpctwin.engine.compile.policy_modules import CHANGING, JobView, NodeView
 from hpctwin.engine.state.records import Fact
 from hpctwin.errors import PolicyError
 from hpctwin.model.arguments import check_arguments

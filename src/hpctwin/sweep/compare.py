@@ -19,7 +19,7 @@ from hpctwin.model.text import counted, progress_bar
 from hpctwin.policies import Policy, parse_policy
 from hpctwin.simulation import Result, Simulation, Window
 from hpctwin.simulation.refusals import check_together
-from hpctwin.simulation.running.interruptible import run_all
+from hpctwin.simulation.running.advance import run_all
 from hpctwin.simulation.running.simulation import RunOptions, spelled_out
 from hpctwin.simulation.state.arguments import as_cluster, as_workload
 

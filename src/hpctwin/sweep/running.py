@@ -30,7 +30,7 @@ from hpctwin.model import Cluster, Workload
 from hpctwin.model.arguments import check_arguments
 from hpctwin.model.demand import unused
 from hpctwin.policies import Policy, parse_policy
-from hpctwin.simulation.running.interruptible import THREAD_NAME
+from hpctwin.simulation.running.advance import THREAD_NAME
 from hpctwin.simulation.state.arguments import stated_cluster
 from hpctwin.sweep.bench import Bench, Row, about
 from hpctwin.sweep.outcome import Store, SweepResult, check_figures, read_rows, table_of

@@ -81,7 +81,7 @@ def run(experiment: Experiment[Any, Any], progress: Progress | None = None) -> R
 
     if experiment.serial:
         return experiment.results([one(number) for number in range(len(points))])
-    from hpctwin.simulation.running.interruptible import run_all
+    from hpctwin.simulation.running.advance import run_all
 
     threads = os.cpu_count() or 1
     found = run_all(one, range(len(points)), threads=threads, stop=lambda: None)

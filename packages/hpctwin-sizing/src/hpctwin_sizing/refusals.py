@@ -8,7 +8,7 @@ from hpctwin.model import Cluster, Workload
 from hpctwin.policies import Policy
 from hpctwin.policies.backfills import OUTSIDE
 from hpctwin.simulation.lowering.preemption import is_interrupted
-from hpctwin.simulation.refusals.refusal import Refusal, refuse
+from hpctwin.simulation.refusals.together import Refusal, refuse
 
 __all__ = ["check_sized"]
 

@@ -1,6 +1,8 @@
 """Agents that decide about jobs: which one starts next, or ahead of the first one.
 
 They see a window of the queue: its first jobs in the policy's order.
+
+Sums over the queue for agents, recomputed only if the queue has changed.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from hpctwin.engine.agents.agent_record import (
     put_mask,
     put_seen,
 )
-from hpctwin.engine.agents.features import JOB_FEATURES, seen_of_job
+from hpctwin.engine.agents.parallel_steps import JOB_FEATURES, seen_of_job
 from hpctwin.engine.agents.sizes import (
     cluster_size,
     fits,
@@ -45,7 +47,52 @@ __all__ = [
     "SELECT",
     "TO_ADMISSION",
     "TO_SELECTION",
+    "note_queue",
+    "waited_in_queue",
 ]
+
+
+@jit
+def note_queue(address: int, sim: Arrays) -> None:
+    """Update the agent's sums to the present queue."""
+    agent = agent_at(address)
+    # Each change of the queue is a start, or counts in ``moves``.
+    changes = sim.clock.starts + sim.clock.moves
+    if agent.changes == changes:
+        return
+    agent.changes = changes
+    nodes = ZERO
+    walltimes = 0.0
+    submits = ZERO
+    first = NEVER
+    last = -NEVER
+    for i in range(sim.clock.queued):
+        job = sim.job[sim.queue[i]]
+        nodes += job.nodes
+        walltimes += job.limit
+        submit = submitted_at(sim.queue[i], sim)
+        submits += submit
+        first = min(first, submit)
+        last = max(last, submit)
+    agent.asked = nodes
+    agent.walltimes = walltimes
+    agent.submits = submits
+    agent.first = first
+    agent.last = last
+
+
+@jit
+def waited_in_queue(address: int, sim: Arrays) -> tuple[int, int]:
+    """Return the waits of queued jobs since the previous decision, and in total, ms."""
+    note_queue(address, sim)
+    agent = agent_at(address)
+    now = sim.clock.now
+    lately = sim.clock.queued * (now - agent.since)
+    if agent.last > agent.since:
+        for i in range(sim.clock.queued):
+            lately -= max(ZERO, submitted_at(sim.queue[i], sim) - agent.since)
+    return lately, sim.clock.queued * now - agent.submits
+
 
 HOUR_MS, DAY_MS, HALF_DAY_MS = 3_600_000.0, 86_400_000.0, 43_200_000.0
 ALMOST_1 = 1.0 - 1e-5

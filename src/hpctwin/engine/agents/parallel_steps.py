@@ -7,10 +7,15 @@ left, and then waits only for threads at work.
 
 Between two rounds a thread polls for the next one for a while before it sleeps, since waking up
 takes longer than a round.
+
+Episodes played to their end by agents that choose the highest linear score.
+
+Job features for agents and orderings, so that a learned agent can sort a queue.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -21,15 +26,113 @@ from hpctwin.engine.agents.agent_record import (
     GOES_ON,
     OUTCOME,
     agent_at,
+    choice_at,
     chosen_at,
+    fact_at,
     outcome_at,
+    seen_at,
 )
 from hpctwin.engine.agents.step import step
-from hpctwin.engine.compile.jit import Kernel, jit
+from hpctwin.engine.compile.jit import Kernel, jit, part_of_score
 from hpctwin.engine.containers.atomic import add, breathe, put, read, swap_if
 from hpctwin.engine.state.layout import MINUS_ONE, ONE, STEPPED, ZERO
 
-__all__ = ["begin_round", "join_round", "leave", "serve", "table", "wait"]
+__all__ = [
+    "JOB_FEATURES",
+    "begin_round",
+    "join_round",
+    "leave",
+    "play",
+    "seen_by_orderings",
+    "seen_of_job",
+    "serve",
+    "table",
+    "wait",
+]
+
+
+@jit
+def highest(address: int, weights: int, inputs: int) -> int:
+    """Return the available choice with the highest score; ties go to the first.
+
+    The score of a row of the observation is the sum of its numbers times weights. Choices behind
+    the rows have fixed scores.
+
+    Args:
+        address: Address of the agent.
+        weights: Address of the weights: one for each number of a row, then the fixed scores.
+        inputs: Numbers in a row.
+    """
+    agent = agent_at(address)
+    best = ZERO
+    most = -1e300
+    for i in range(agent.shown):
+        if choice_at(agent.mask, i) == 0:
+            continue
+        score = 0.0
+        for k in range(inputs):
+            score += fact_at(weights, k) * seen_at(agent.seen, i * inputs + k)
+        if score > most:
+            most = score
+            best = i
+    for i in range(agent.window, agent.width):
+        if choice_at(agent.mask, i) != 0 and fact_at(weights, inputs + i - agent.window) > most:
+            most = fact_at(weights, inputs + i - agent.window)
+            best = i
+    return best
+
+
+def _play(address: int, weights: int, inputs: int) -> int:
+    agent = agent_at(address)
+    while agent.over == GOES_ON:
+        agent.action = highest(address, weights, inputs)
+        # If the choice is a share, choices are its levels.
+        agent.share = agent.action / max(agent.width - 1.0, 1.0)
+        code = step(address)
+        if code != STEPPED:
+            return code
+        agent.total += agent.earned
+    return STEPPED
+
+
+play = Kernel(_play, int64(int64, int64, int64))
+"""Play an episode to its end: ``(address, weights, numbers of a row) -> code``.
+
+It chooses as `highest`. Rewards are added to `Agent.total`, except for a step without a decision.
+"""
+
+
+JOB_FEATURES = 6
+HOUR_S = 3600.0
+LONG = 14.0  # about the logarithm of two weeks, s
+
+
+@jit
+def seen_of_job(
+    wait: float, walltime: float, nodes: float, machine: float
+) -> tuple[float, float, float, float, float]:
+    """Return the features of a pending job, all from 0 to 1.
+
+    See `learn.environments.job_selection.OBSERVATIONS`.
+
+    Args:
+        wait: Wait so far, s.
+        walltime: Requested limit, s.
+        nodes: Nodes requested.
+        machine: Nodes of the cluster.
+    """
+    return (
+        wait / (wait + HOUR_S),
+        min(math.log(1.0 + walltime) / LONG, 1.0),
+        nodes / machine,
+        math.log(1.0 + nodes) / math.log(1.0 + machine),
+        wait / (wait + walltime + 1.0),
+    )
+
+
+seen_by_orderings = part_of_score(seen_of_job)
+"""The same features, for orderings."""
+
 
 LINE = np.int64(8)
 """Words in one cache line; different threads write to different lines."""

@@ -8,6 +8,8 @@ Jobs can move to earlier times only if capacity became free other than planned. 
 slide: the job in their way has gone, and they begin as early as the nodes before them have been
 free. That costs the rows they pass, usually one or two. Very few jobs move to an earlier hole with
 something left in between; `gap_index` says which jobs must search for one.
+
+Reservations that outlive a pass, for conservative backfilling.
 """
 
 from __future__ import annotations
@@ -23,7 +25,21 @@ from hpctwin.engine.capacity.availability_profile import (
 )
 from hpctwin.engine.capacity.gap_index import bucket_of, leap, note_lengths, note_new, size_of, wake
 from hpctwin.engine.compile.jit import jit
+from hpctwin.engine.compile.numba_types import view
 from hpctwin.engine.state.layout import NEVER, ONE, ZERO, Arrays
+from hpctwin.engine.state.records import Int
+
+__all__ = ["Held", "held"]
+
+
+class Held:
+    """Reservation of a job that outlives a pass."""
+
+    start: Int  # begin of the reservation; -1: there is none
+    first: Int  # row of its reservation on shared nodes
+
+
+held = view(Held)
 
 
 @jit

@@ -7,8 +7,8 @@ grows, a job fits if it fits now.
 from __future__ import annotations
 
 from hpctwin.engine.capacity.blocked_pools import block, block_nothing, hold_blocked
-from hpctwin.engine.capacity.held_reservations import held
 from hpctwin.engine.capacity.maintenance_windows import maintenance_is_over
+from hpctwin.engine.capacity.persistent_reservations import held
 from hpctwin.engine.capacity.plan import (
     choose_pools,
     holds,
@@ -28,7 +28,7 @@ from hpctwin.engine.compile.jit import jit
 from hpctwin.engine.fast_passes.counted_passes import next_passing
 from hpctwin.engine.fast_passes.incremental_order import is_kept
 from hpctwin.engine.jobs.transitions import divide_now, start_job, take_started
-from hpctwin.engine.queue.eligibility import asks_too_much, is_skipped, may_start
+from hpctwin.engine.queue.limits import asks_too_much, is_skipped, may_start
 from hpctwin.engine.queue.order import (
     is_sorted,
     job_at,

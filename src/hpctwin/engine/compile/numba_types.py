@@ -39,7 +39,7 @@ from numba.core.typing.templates import (
 )
 from numba.extending import intrinsic, models, register_model
 
-from hpctwin.engine.compile.policy_views import JobView, NodeView
+from hpctwin.engine.compile.policy_modules import JobView, NodeView
 from hpctwin.engine.state.layout import LAYOUT, record_type
 
 __all__ = [

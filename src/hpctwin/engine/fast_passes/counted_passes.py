@@ -17,7 +17,7 @@ from hpctwin.engine.capacity.plan import plan_nodes_back
 from hpctwin.engine.compile.jit import Kernel, jit
 from hpctwin.engine.compile.numba_types import SIM, move_rows
 from hpctwin.engine.jobs.transitions import start_job
-from hpctwin.engine.queue.eligibility import is_skipped, may_start
+from hpctwin.engine.queue.limits import is_skipped, may_start
 from hpctwin.engine.queue.order import (
     cache_queue_rows,
     drop_started,

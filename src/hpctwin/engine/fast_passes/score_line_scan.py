@@ -22,7 +22,7 @@ from hpctwin.engine.fast_passes.counted_passes import (
     reservation_of,
 )
 from hpctwin.engine.jobs.transitions import start_job
-from hpctwin.engine.queue.eligibility import at_any_limit
+from hpctwin.engine.queue.limits import at_any_limit
 from hpctwin.engine.queue.linear_scores import MARGIN, draw_line, margin_of
 from hpctwin.engine.queue.order import before, cache_queue_rows, dequeue, drop_started, score
 from hpctwin.engine.state.layout import (

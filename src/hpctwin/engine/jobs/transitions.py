@@ -18,8 +18,7 @@ from hpctwin.engine.placement.job_nodes import (
     place_by_score,
     release_nodes,
 )
-from hpctwin.engine.queue.eligibility import at_limit
-from hpctwin.engine.queue.limits import count_submitted, hold
+from hpctwin.engine.queue.limits import at_limit, count_submitted, hold
 from hpctwin.engine.queue.order import decayed, enqueue, note_back, tidy_queue
 from hpctwin.engine.state.layout import (
     AFTER,

@@ -12,8 +12,8 @@ from hpctwin.engine.operations.creation import make_parts, new_sim
 from hpctwin.engine.operations.warm_start import fill_heap
 from hpctwin.engine.passes import Pass
 from hpctwin.engine.powers import PowerPass
+from hpctwin.engine.state.array_allocation import speed_columns
 from hpctwin.engine.state.layout import COMPUTING, DEPTH_STATES, KNOWN, LAYOUT, NEVER
-from hpctwin.engine.state.node_speeds import speed_columns
 from hpctwin.engine.state.sim import Sim
 
 __all__ = [

@@ -20,11 +20,11 @@ from hpctwin.engine.compile.numba_types import SIM
 from hpctwin.engine.fast_passes import counted_passes, score_line_scan
 from hpctwin.engine.jobs import transitions
 from hpctwin.engine.loop import event_loop
-from hpctwin.engine.operations.loading import prepare
+from hpctwin.engine.operations.creation import prepare
 from hpctwin.engine.passes import PASSES, Pass
 from hpctwin.engine.placement.node_selection import PLACING
 from hpctwin.engine.placement.ranking import PLACE_BY_SCORE
-from hpctwin.engine.power import policy_hooks
+from hpctwin.engine.power import switching_plan
 from hpctwin.engine.powers import POWER_PASSES, PowerPass
 from hpctwin.engine.shared.placements import SHARED_PLACEMENTS
 from hpctwin.engine.state.sim import single
@@ -87,7 +87,7 @@ def hooks(
     leaving, later = found.model.kernel("GAVE_BACK"), found.model.kernel("FITS_LATER")
     before, after = 0, 0
     if power is not None:
-        before, after = policy_hooks.BEFORE.address, _after(power, shared).address
+        before, after = switching_plan.BEFORE.address, _after(power, shared).address
     return single(
         "hooks",
         (
@@ -122,26 +122,23 @@ def all_kernels() -> list[Kernel]:
     from hpctwin.engine.agents import (
         agent_record,
         delays,
-        features,
         jobs,
-        linear_agents,
         parallel_steps,
-        power_rewards,
         step,
     )
     from hpctwin.engine.agents import power as agents_power
     from hpctwin.engine.containers import number_table
     from hpctwin.engine.jobs import resizing
     from hpctwin.engine.operations import initial_jobs, job_history, lookahead
-    from hpctwin.engine.summary import exact_sums, job_figures, level_sums
+    from hpctwin.engine.summary import job_figures
 
     found = [race, lines, PLACE_BY_SCORE, *PLACING]
-    found += [reorder, policy_hooks.give_orders, number_table.READ_LINES]
+    found += [reorder, switching_plan.give_orders, number_table.READ_LINES]
     found += [
         resizing.STOP,
         initial_jobs.PUT_UNDERWAY,
-        exact_sums.ADD_NUMBERS,
-        level_sums.SUM_LEVELS,
+        job_figures.ADD_NUMBERS,
+        job_figures.SUM_LEVELS,
     ]
     found += [job_history.TELL_COURSE, *job_figures.KERNELS]
     found += [lookahead.arrive, lookahead.enter, lookahead.withdraw, lookahead.look_ahead]
@@ -161,13 +158,10 @@ def all_kernels() -> list[Kernel]:
             found += kernels_of(one.on(PREEMPTING_SHARED), None, places[0])
     for module in (
         delays,
-        features,
         jobs,
         agents_power,
-        power_rewards,
         agent_record,
         step,
-        linear_agents,
         parallel_steps,
     ):
         found += [value for value in vars(module).values() if isinstance(value, Kernel)]
@@ -191,7 +185,7 @@ def kernels_of(
         planned: Whether the pass itself is needed, in addition to counting.
         counted: Whether counting may decide, if the pass is of that kind.
     """
-    switching = [] if power is None else [policy_hooks.BEFORE, _after(power, shared)]
+    switching = [] if power is None else [switching_plan.BEFORE, _after(power, shared)]
     choosing = [] if shared is None else [shared]
     planning = [plan.BUILD_PLAN, plan.REACH_PLAN] if _plans(power, planned) else []
     passing = filter(
@@ -209,7 +203,7 @@ def kernels_of(
 
 def _plans(power: PowerPass | None, planned: bool) -> bool:
     """Return whether the pass or the power policy may need a plan."""
-    return planned or (power is not None and power.after is not policy_hooks.UNAWARE)
+    return planned or (power is not None and power.after is not switching_plan.UNAWARE)
 
 
 def _after(power: PowerPass, shared: Kernel | None) -> Kernel:

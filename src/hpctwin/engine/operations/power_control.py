@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from hpctwin.engine.operations.creation import index_nodes
 from hpctwin.engine.operations.transfer import started_ms
+from hpctwin.engine.state.array_allocation import speed_columns
 from hpctwin.engine.state.layout import (
     COMPLETED,
     COMPUTING,
@@ -24,7 +25,6 @@ from hpctwin.engine.state.layout import (
     SWITCHING_OFF,
     WALLTIME,
 )
-from hpctwin.engine.state.node_speeds import speed_columns
 from hpctwin.engine.state.sim import Sim
 from hpctwin.model.text import exact
 

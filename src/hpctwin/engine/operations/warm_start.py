@@ -116,8 +116,8 @@ def begin_at(
 @cache
 def _underway() -> Kernel:
     """Return the kernel; only simulations that need it wait for the compiler."""
+    from hpctwin.engine.operations.creation import prepare
     from hpctwin.engine.operations.initial_jobs import PUT_UNDERWAY
-    from hpctwin.engine.operations.loading import prepare
 
     prepare([PUT_UNDERWAY])
     return PUT_UNDERWAY

@@ -6,12 +6,13 @@ from typing import Any
 
 from hpctwin.engine.capacity.availability_profile import is_sound
 from hpctwin.engine.capacity.gap_index import find_holes, forget_holes, note_lengths
-from hpctwin.engine.capacity.held_reservations import Held, held
 from hpctwin.engine.capacity.persistent_reservations import (
+    Held,
     begin_anew,
     drop_past,
     earlier,
     go_on,
+    held,
     new_slot,
     reserve_first,
     take_span,

@@ -16,7 +16,7 @@ from hpctwin.engine.compile.jit import jit
 from hpctwin.engine.compile.numba_types import view
 from hpctwin.engine.jobs.transitions import start_now
 from hpctwin.engine.passes import Pass, kept_of
-from hpctwin.engine.queue.eligibility import is_skipped
+from hpctwin.engine.queue.limits import is_skipped
 from hpctwin.engine.queue.order import heap_order, pop_order
 from hpctwin.engine.state.layout import Arrays, record_type
 from hpctwin.engine.state.records import Int

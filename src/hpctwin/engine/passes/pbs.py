@@ -12,8 +12,7 @@ from hpctwin.engine.capacity.plan import planned_end
 from hpctwin.engine.compile.jit import jit
 from hpctwin.engine.compile.numba_types import view
 from hpctwin.engine.passes import Pass, capacity
-from hpctwin.engine.queue.eligibility import at_any_limit
-from hpctwin.engine.queue.limits import hold
+from hpctwin.engine.queue.limits import at_any_limit, hold
 from hpctwin.engine.queue.order import order_queue, pop_order, reckon_fairshare
 from hpctwin.engine.state.layout import NEVER, RETURN, TAKE, WAITING, ZERO, Arrays
 from hpctwin.engine.state.records import Int, Step, YesNo

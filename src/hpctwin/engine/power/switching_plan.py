@@ -1,6 +1,13 @@
-"""Which nodes to switch on and off, for all power policies."""
+"""Which nodes to switch on and off, for all power policies.
+
+Hooks of power policies, which the event loop calls before and after each pass.
+"""
 
 from __future__ import annotations
+
+from typing import Any
+
+from numba import int64, types
 
 from hpctwin.engine.capacity.plan import (
     active_from,
@@ -13,12 +20,20 @@ from hpctwin.engine.capacity.plan import (
     plan_return,
     plan_take,
 )
-from hpctwin.engine.compile.jit import jit
-from hpctwin.engine.compile.numba_types import call
+from hpctwin.engine.compile.jit import Kernel, jit
+from hpctwin.engine.compile.numba_types import SIM, call, sim_at
 from hpctwin.engine.containers.node_sets import first_in
-from hpctwin.engine.power.node_states import last_over, switch_off, switch_on
+from hpctwin.engine.power.node_states import (
+    end_transitions,
+    last_over,
+    look_again,
+    next_due,
+    note_use,
+    switch_off,
+    switch_on,
+)
 from hpctwin.engine.queue import preemptor_order
-from hpctwin.engine.queue.eligibility import is_skipped
+from hpctwin.engine.queue.limits import is_skipped
 from hpctwin.engine.queue.order import order_queue, pop_order, reckon_fairshare
 from hpctwin.engine.state.layout import (
     ASLEEP_NODES,
@@ -31,6 +46,8 @@ from hpctwin.engine.state.layout import (
     ZERO,
     Arrays,
 )
+
+__all__ = ["BEFORE", "MANAGED", "UNAWARE", "give_orders"]
 
 AHEAD = 256
 """Number of pending jobs that are planned ahead when nodes must be woken for them."""
@@ -254,3 +271,75 @@ def switch_off_due(deeper: bool, sim: Arrays) -> bool:
             sim.spare[p].allowed -= 1
         node = next_to_switch_off(sim)
     return at_once
+
+
+@jit
+def open_all(sim: Arrays) -> int:
+    """Allow switching off all nodes.
+
+    Returns:
+        Time at which the first timeout ends, ms.
+    """
+    first = note_use(sim)
+    sim.clock.wake_at = NEVER
+    for p in range(sim.rules.pools):
+        sim.spare[p].allowed = NEVER
+    return first
+
+
+@jit
+def switch_and_look_again(first: int, deeper: bool, sim: Arrays) -> None:
+    """Switch off nodes whose timeout has ended, and set the timer for the next action.
+
+    Args:
+        first: Time at which the first timeout ends, ms.
+        deeper: Whether sleeping nodes may go to deeper sleep.
+        sim: Simulation.
+    """
+    at_once = False
+    if first <= sim.clock.now:
+        at_once = switch_off_due(deeper, sim)
+    # Transitions that take no time end at once.
+    end_transitions(sim)
+    note_use(sim)
+    look_again(sim.clock.now if at_once else next_due(sim), sim)
+
+
+def before_pass(sim: Arrays) -> None:
+    """End transitions that are due."""
+    end_transitions(sim)
+
+
+def after_pass_unaware(sim: Arrays) -> None:
+    """Switch off nodes that were idle for their timeout; wake nodes given to jobs."""
+    switch_and_look_again(open_all(sim), True, sim)
+
+
+def after_pass_managed(sim: Arrays) -> None:
+    """Wake nodes in time for the plan, and keep nodes on that it needs soon."""
+    first = open_all(sim)
+    manage(sim)
+    # A pending job could need a sleeping node sooner than it would be back from a deeper sleep.
+    switch_and_look_again(first, sim.clock.queued == 0, sim)
+
+
+BEFORE = Kernel(before_pass, types.void(SIM), unrolled=False)
+UNAWARE = Kernel(after_pass_unaware, types.void(SIM), unrolled=False)
+MANAGED = Kernel(after_pass_managed, types.void(SIM), unrolled=False)
+
+
+def _give_orders(address: int, nodes: Any, on: int) -> None:
+    sim = sim_at(address)
+    for i in range(len(nodes)):
+        if on == 1:
+            switch_on(nodes[i], sim)
+        else:
+            switch_off(nodes[i], ZERO, sim)
+    end_transitions(sim)
+    if sim.clock.switching > 0:
+        sim.clock.timer = min(sim.clock.timer, sim.switching[0].time)
+    sim.clock.pass_due = 1
+
+
+give_orders = Kernel(_give_orders, types.void(int64, types.Array(int64, 1, "C"), int64))
+"""Switch nodes on (1) or off (0) now; request a pass: ``(address, nodes, on)``."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hpctwin.engine.power.policy_hooks import MANAGED
+from hpctwin.engine.power.switching_plan import MANAGED
 from hpctwin.engine.powers import PowerPass
 from hpctwin.engine.shared.power_management import MANAGED_SHARED
 from hpctwin.engine.state.layout import ONLY_ACTIVE

@@ -3,6 +3,8 @@
 All jobs of one user, account, QOS and partition share the same limits, which are stored once for
 all of them (`Bound`). The cost of a start or an end grows only with the number of limits of that
 job.
+
+Jobs that a pass skips: they are at a limit, or too few nodes are up.
 """
 
 from __future__ import annotations
@@ -13,13 +15,25 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.engine.compile.jit import jit
+from hpctwin.engine.queue.order import cache_queue_rows
 from hpctwin.engine.state.layout import NEVER, ONE, PENDING, RUNNING, WAITING, Arrays
 from hpctwin.engine.state.sim import Sim
 
 __all__ = [
-    "LOOK_MS", "begin_used", "count_held", "count_submitted", "forget_used", "hold", "is_over",
-    "learn_least", "next_decay", "next_look", "reached", "room_of", "too_many_submitted",
-]  # fmt: skip
+    "LOOK_MS",
+    "begin_used",
+    "count_held",
+    "count_submitted",
+    "forget_used",
+    "hold",
+    "is_over",
+    "learn_least",
+    "next_decay",
+    "next_look",
+    "reached",
+    "room_of",
+    "too_many_submitted",
+]
 
 SECOND_MS = 1000
 LOOK_MS = 60_000
@@ -339,3 +353,54 @@ def _pairs(
     # Position in ``bound`` minus position in the result, for each pair.
     start = np.repeat(first - (np.cumsum(count) - count), count)
     return np.repeat(rows, count), sim["bound"][start + np.arange(count.sum())]
+
+
+@jit
+def at_limit(partition: int, user: int, sim: Arrays) -> bool:
+    """Return whether a user has reached the limit of running jobs in a partition."""
+    limit = sim.user_limit[partition]
+    return limit > 0 and user > 0 and sim.user_running[partition, user] >= limit
+
+
+@jit
+def at_any_limit(j: int, sim: Arrays) -> bool:
+    """Return whether a limit keeps a job from starting."""
+    if sim.user_running.width > 0:
+        if at_limit(sim.partition[sim.job[j].kind], sim.job[j].user, sim):
+            return True
+    return len(sim.held) > 0 and is_over(j, sim)
+
+
+@jit
+def asks_too_much(j: int, sim: Arrays) -> bool:
+    """Return whether a job requests more nodes than are up."""
+    kind = sim.job[j].kind
+    up = 0
+    for p in range(sim.rules.pools):
+        if sim.eligible[kind, p] != 0:
+            up += sim.amount[p] - sim.stock[p].down
+    return up < sim.job[j].nodes
+
+
+@jit
+def is_skipped(j: int, sim: Arrays) -> bool:
+    """Return whether the pass skips a job: too few nodes are up, or it is at a limit."""
+    return asks_too_much(j, sim) or at_any_limit(j, sim)
+
+
+@jit
+def may_start(sim: Arrays) -> bool:
+    """Return whether any pending job is small enough for the free nodes."""
+    if sim.rules.pools == 1:
+        cache_queue_rows(sim)
+        return sim.walk.fewest <= sim.stock[0].free
+    free = 0
+    for p in range(sim.rules.pools):
+        if sim.stock[p].free > 0:
+            free += sim.stock[p].free
+    if free == 0:
+        return False
+    for i in range(sim.clock.queued):
+        if sim.job[sim.queue[i]].nodes <= free:
+            return True
+    return False

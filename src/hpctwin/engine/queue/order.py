@@ -6,7 +6,7 @@ import math
 
 from hpctwin.engine.compile.jit import jit
 from hpctwin.engine.compile.numba_types import call_with_job, move_rows, scored_by
-from hpctwin.engine.compile.policy_views import JobView
+from hpctwin.engine.compile.policy_modules import JobView
 from hpctwin.engine.state.layout import NEVER, UNRACED, WAITING, ZERO, Arrays
 
 

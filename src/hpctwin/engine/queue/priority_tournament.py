@@ -31,8 +31,7 @@ from typing import Any
 import numpy as np
 
 from hpctwin.engine.compile.jit import jit
-from hpctwin.engine.queue.eligibility import at_limit
-from hpctwin.engine.queue.limits import is_over, learn_least, room_of
+from hpctwin.engine.queue.limits import at_limit, is_over, learn_least, room_of
 from hpctwin.engine.queue.linear_scores import MARGIN, draw_line, margin_of, value_of, wins
 from hpctwin.engine.queue.order import before, drop_started, heap_order, pop_order, score, score_at
 from hpctwin.engine.state.layout import NEVER, ONE, RACED, WAITING, ZERO, Arrays

@@ -7,7 +7,7 @@ import numpy as np
 from hpctwin.engine.capacity.maintenance_windows import window_left, windows_before
 from hpctwin.engine.capacity.plan import active_from, plan_reach, planned_end
 from hpctwin.engine.compile.jit import jit
-from hpctwin.engine.queue.eligibility import at_any_limit
+from hpctwin.engine.queue.limits import at_any_limit
 from hpctwin.engine.shared.fit_cache import (
     close_block,
     close_node,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hpctwin.engine.capacity.held_reservations import held
+from hpctwin.engine.capacity.persistent_reservations import held
 from hpctwin.engine.capacity.plan import active_from, plan_build, plan_reach
 from hpctwin.engine.compile.jit import jit
 from hpctwin.engine.shared.allocation import start_shared, take_from_promises, take_resources

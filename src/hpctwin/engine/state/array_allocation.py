@@ -1,9 +1,12 @@
-"""Allocation of a simulation's arrays in memory."""
+"""Allocation of a simulation's arrays in memory.
+
+Speeds of nodes in the engine's form.
+"""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache
 from math import prod
 from typing import Any
@@ -24,11 +27,35 @@ from hpctwin.engine.state.layout import (
     STATE,
     WORDS,
 )
+from hpctwin.model.text import exact
 
 __all__ = [
-    "COUNTED", "DERIVED_END", "NUMBER", "Piece", "Shapes", "address_of", "address_of_own", "copied",
-    "in_bytes", "in_rows", "piece_of", "scratch_piece",
-]  # fmt: skip
+    "COUNTED",
+    "DERIVED_END",
+    "NUMBER",
+    "Piece",
+    "Shapes",
+    "address_of",
+    "address_of_own",
+    "copied",
+    "in_bytes",
+    "in_rows",
+    "piece_of",
+    "scratch_piece",
+    "speed_columns",
+]
+
+
+def speed_columns(speeds: Iterable[float]) -> dict[str, list[float]]:
+    """Return speeds of pools as fields of `records.Pool`: float and exact fraction."""
+    found = [float(speed) for speed in speeds]
+    fractions = [exact(speed) for speed in found]
+    return {
+        "speed": found,
+        "top": [fraction.numerator for fraction in fractions],
+        "bottom": [fraction.denominator for fraction in fractions],
+    }
+
 
 IntArray = npt.NDArray[np.int64]
 Shapes = Mapping[str, tuple[int, ...]]

@@ -1,4 +1,9 @@
-"""Inputs of summaries from job times in whole milliseconds, in one loop."""
+"""Inputs of summaries from job times in whole milliseconds, in one loop.
+
+Exact sums of floating-point numbers, independent of their order and grouping.
+
+Sums over time of levels that hold between events, in whole ms without rounding.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +12,253 @@ import numpy.typing as npt
 from numba import int64, types
 
 from hpctwin.engine.compile.jit import Kernel, jit
-from hpctwin.engine.summary.exact_sums import LIMBS, UNTIL_CARRIED, add_one, carry_limbs
 
 __all__ = [
-    "ADD_LABELLED", "COUNT_LEADING", "ELIGIBLE", "END", "EVENT_KEYS", "KERNELS", "LEADING_BITS", "LEFT",
-    "START", "START_UNQUEUED", "TAKE_LEADING",
-]  # fmt: skip
+    "ADD_LABELLED",
+    "ADD_NUMBERS",
+    "COUNT_LEADING",
+    "ELIGIBLE",
+    "END",
+    "EVENT_KEYS",
+    "HIGH_BITS",
+    "INFINITE",
+    "KERNELS",
+    "LEADING_BITS",
+    "LEFT",
+    "LIMBS",
+    "LIMB_BITS",
+    "NOT_NUMBERS",
+    "START",
+    "START_UNQUEUED",
+    "SUMS",
+    "SUM_LEVELS",
+    "TAKE_LEADING",
+    "UNTIL_CARRIED",
+    "add_one",
+    "carry_limbs",
+]
+
+_Ints = npt.NDArray[np.int64]
+
+LIMB_BITS = 32
+LOW = (1 << LIMB_BITS) - 1
+_SIZE = (1 << 63) - 1
+INFINITE, NOT_NUMBERS = 67, 68
+LIMBS = 69
+"""Number of whole numbers of a sum.
+
+The first 67 are limbs, each worth 2^32 times the one before it; the first counts units of the least
+double (2^-1074). After them follow the sum of the signs of infinite numbers, and the number of
+NaNs.
+"""
+
+UNTIL_CARRIED = 1 << 9
+"""Number of additions before a carry.
+
+A number adds less than 2^53 to each of its limbs, so this many fit 62 bits.
+"""
+
+
+@jit
+def add_at(place: int, value: int, limbs: npt.NDArray[np.int64], base: int) -> None:
+    """Add a whole number below 2^62 to a sum, shifted left by ``place`` bits."""
+    limb, shift = base + (place >> 5), place & 31
+    limbs[limb] += (value & LOW) << shift
+    limbs[limb + 1] += (value >> LIMB_BITS) << shift
+
+
+@jit
+def add_one(one: int, limbs: npt.NDArray[np.int64], base: int) -> None:
+    """Add a number of any size to a sum."""
+    exponent = (one >> 52) & 0x7FF
+    mantissa = one & 0xFFFFFFFFFFFFF
+    sign = 1 | (one >> 63)
+    if exponent == 0x7FF:
+        if mantissa == 0:
+            limbs[base + INFINITE] += sign
+        else:
+            limbs[base + NOT_NUMBERS] += 1
+        return
+    if exponent == 0:
+        exponent += 1
+    else:
+        mantissa |= 1 << 52
+    limb, shift = base + ((exponent - 1) >> 5), (exponent - 1) & 31
+    limbs[limb] += sign * ((mantissa << shift) & LOW)
+    limbs[limb + 1] += sign * (mantissa >> (32 - shift))
+
+
+@jit
+def carry_limbs(limbs: npt.NDArray[np.int64], base: int) -> None:
+    """Carry, so that each limb of a sum is below 2^32."""
+    for limb in range(base, base + INFINITE - 1):
+        limbs[limb + 1] += limbs[limb] >> LIMB_BITS
+        limbs[limb] &= LOW
+
+
+def add_numbers(
+    bits: npt.NDArray[np.int64],
+    begins: npt.NDArray[np.int64],
+    ends: npt.NDArray[np.int64],
+    limbs: npt.NDArray[np.int64],
+) -> None:
+    """Add numbers to sums, each exactly.
+
+    This is the small superaccumulator of Neal (2015, arXiv:1505.05571). If the numbers of a block
+    differ by less than 2^63 in size, three limbs from the least one take them, without a branch for
+    each.
+
+    Args:
+        bits: Bits of the numbers [numbers].
+        begins: Index of the first number of each sum [sums].
+        ends: Index after the last number of each sum [sums].
+        limbs: The sums, one after the other [sums * LIMBS].
+    """
+    for row in range(len(ends)):
+        begin, base = begins[row], row * LIMBS
+        while begin < ends[row]:
+            until = min(ends[row], begin + UNTIL_CARRIED)
+            block = bits[begin:until]
+            least, most = 0x7FF, 1
+            for at in range(len(block)):
+                exponent = (block[at] >> 52) & 0x7FF
+                least = min(least, exponent if (block[at] & _SIZE) != 0 else 0x7FF)
+                most = max(most, exponent)
+            if least > 0 and most < 0x7FF and most - least <= 62:
+                first, second, third = int64(0), int64(0), int64(0)
+                for at in range(len(block)):
+                    one = block[at]
+                    exponent = (one >> 52) & 0x7FF
+                    mantissa = (one & 0xFFFFFFFFFFFFF) | (1 << 52)
+                    # Only 0 is below the least.
+                    mantissa = mantissa if exponent > 0 else int64(0)
+                    place = exponent - least if exponent > 0 else int64(0)
+                    shift, above = place & 31, -(place >> 5)
+                    low = (mantissa << shift) & LOW
+                    high = mantissa >> (32 - shift)
+                    minus = one >> 63
+                    low, high = (low ^ minus) - minus, (high ^ minus) - minus
+                    first += low & ~above
+                    second += (high & ~above) + (low & above)
+                    third += high & above
+                add_at(least - 1, first, limbs, base)
+                add_at(least + 31, second, limbs, base)
+                add_at(least + 63, third, limbs, base)
+            else:
+                for at in range(len(block)):
+                    add_one(block[at], limbs, base)
+            carry_limbs(limbs, base)
+            begin = until
+
+
+_NUMBERS = types.Array(int64, 1, "C")
+
+ADD_NUMBERS = Kernel(add_numbers, types.void(_NUMBERS, _NUMBERS, _NUMBERS, _NUMBERS))
+
+
+SUMS = (
+    "up", "used", "present", "used_loaded", "present_loaded", "queue", "queued_nodes", "loaded",
+)  # fmt: skip
+"""Sums of levels times ms; see docs/reference/metrics.md."""
+
+HIGH_BITS = 32
+_LOW = (1 << HIGH_BITS) - 1
+_MOST = 1 << 62
+
+
+@jit
+def carry_over(part: _Ints, sums: _Ints) -> None:
+    """Add partial sums to the totals, each of two numbers."""
+    for i in range(len(part)):
+        sums[2 * i] += part[i] >> HIGH_BITS
+        sums[2 * i + 1] += part[i] & _LOW
+        part[i] = 0
+
+
+@jit
+def add_span(width: int, up: int, queue: int, used: int, queued_nodes: int, part: _Ints) -> None:
+    """Add the levels of one interval."""
+    present = max(up, used)
+    part[0] += width * up
+    part[1] += width * used
+    part[2] += width * present
+    part[5] += width * queue
+    part[6] += width * queued_nodes
+    if queue > 0:
+        part[3] += width * used
+        part[4] += width * present
+        part[7] += width
+
+
+def sum_levels(
+    key: _Ints,
+    bits: _Ints,
+    changes: _Ints,
+    up_from: _Ints,
+    up_nodes: _Ints,
+    within: _Ints,
+    held: _Ints,
+    part: _Ints,
+    sums: _Ints,
+) -> None:
+    """Sum the levels between each event and the next.
+
+    Args:
+        key: Events in ascending order: time (ms), kind and nodes, each in its bits [events].
+        bits: Number of bits of the nodes, and of the kind [2].
+        changes: Change of the queue and of running jobs by each kind [kinds, 2].
+        up_from: Begin of each step of capacity, ms, ascending; the first holds before it too
+            [steps].
+        up_nodes: Number of nodes that are up [steps].
+        within: Begin and end of the sum, and end of the last event's interval, ms [3].
+        held: Jobs in the queue, their nodes, and nodes used; both input and output. The fourth is
+            an output: the longest queue that lasted for a time [4].
+        part: Zeros before and after the call [sums].
+        sums: Output: `SUMS`, each as two numbers, the first in units of 2^`HIGH_BITS` [2 * sums].
+    """
+    node_bits, kind_bits = bits[0], bits[1]
+    first, last = within[0], within[1]
+    queue, queued_nodes, used, longest = held[0], held[1], held[2], held[3]
+    # No level is ever further from 0, so within ``room`` ms no sum exceeds 62 bits.
+    most = abs(queue) + abs(queued_nodes) + abs(used) + 1
+    for i in range(len(key)):
+        most += 1 + (key[i] & ((1 << node_bits) - 1))
+    for i in range(len(up_nodes)):
+        most = max(most, abs(up_nodes[i]))
+    room = max(_MOST // most, 1)
+    left, step = room, int64(0)
+    shift = node_bits + kind_bits
+    for i in range(len(key)):
+        nodes = key[i] & ((1 << node_bits) - 1)
+        kind = (key[i] >> node_bits) & ((1 << kind_bits) - 1)
+        time = key[i] >> shift
+        queue += changes[kind, 0]
+        queued_nodes += changes[kind, 0] * nodes
+        used += changes[kind, 1] * nodes
+        begin = min(max(time, first), last)
+        until = key[i + 1] >> shift if i + 1 < len(key) else within[2]
+        width = min(max(until, first), last) - begin
+        if width <= 0:
+            continue
+        longest = max(longest, queue)
+        while step + 1 < len(up_from) and up_from[step + 1] <= time:
+            step += 1
+        while width > 0:
+            if left == 0:
+                carry_over(part, sums)
+                left = room
+            now = min(width, left)
+            add_span(now, up_nodes[step], queue, used, queued_nodes, part)
+            width -= now
+            left -= now
+    carry_over(part, sums)
+    held[0], held[1], held[2], held[3] = queue, queued_nodes, used, longest
+
+
+_I = types.Array(int64, 1, "C")
+SUM_LEVELS = Kernel(sum_levels, types.void(_I, _I, types.Array(int64, 2, "C"), *(_I,) * 6))
+"""`sum_levels`, compiled."""
+
 
 ELIGIBLE, START, END, LEFT, START_UNQUEUED = range(5)
 """Kinds of events; see `hpctwin.metrics.levels`."""
@@ -25,8 +271,6 @@ They are the sign, the exponent, and the first two bits of the mantissa.
 
 _SHIFT = 64 - LEADING_BITS
 _BINS = 1 << LEADING_BITS
-
-_Ints = npt.NDArray[np.int64]
 
 
 def event_keys(

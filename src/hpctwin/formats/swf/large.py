@@ -60,7 +60,7 @@ def parse_large(body: bytes | memoryview) -> Records | None:
     """
     # Numba is imported here so that reading a small log does not load it.
     from hpctwin.engine.containers.number_table import NOT_IN_ORDER, READ_LINES
-    from hpctwin.engine.operations.loading import prepare
+    from hpctwin.engine.operations.creation import prepare
 
     prepare([READ_LINES])
     text = np.frombuffer(body, np.uint8)

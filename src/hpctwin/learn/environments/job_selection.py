@@ -18,7 +18,7 @@ from gymnasium import spaces
 from hpctwin.engine.agents import jobs as hooks
 from hpctwin.engine.agents.agent_record import GOES_ON
 from hpctwin.engine.agents.delays import DELAY_FEATURES, OBSERVE_DELAYS
-from hpctwin.engine.agents.features import JOB_FEATURES
+from hpctwin.engine.agents.parallel_steps import JOB_FEATURES
 from hpctwin.errors import ConfigError
 from hpctwin.learn.environments.environment import Environment
 from hpctwin.learn.environments.episodes import Source, episodes_of

@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium import spaces
 
 from hpctwin.engine.agents import power as hooks
-from hpctwin.engine.agents import power_rewards as rewards
+from hpctwin.engine.agents import power as rewards
 from hpctwin.errors import ConfigError
 from hpctwin.learn.environments.environment import Environment
 from hpctwin.learn.environments.episodes import Source, episodes_of

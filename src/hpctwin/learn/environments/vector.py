@@ -15,11 +15,18 @@ import numpy.typing as npt
 
 from hpctwin.engine.agents import agent_record
 from hpctwin.engine.agents.agent_record import AGENT, CHOSEN, OUTCOME, words
-from hpctwin.engine.agents.linear_agents import play
-from hpctwin.engine.agents.parallel_steps import begin_round, join_round, leave, serve, table, wait
+from hpctwin.engine.agents.parallel_steps import (
+    begin_round,
+    join_round,
+    leave,
+    play,
+    serve,
+    table,
+    wait,
+)
 from hpctwin.engine.agents.step import step_one
 from hpctwin.engine.compile.numba_types import described
-from hpctwin.engine.operations.loading import prepare
+from hpctwin.engine.operations.creation import prepare
 from hpctwin.engine.state import layout
 from hpctwin.errors import ConfigError, PolicyError, SimulationError
 from hpctwin.learn.environments.episodes import Drawn, Source, Windows, windows_of

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from hpctwin.engine.state.array_allocation import speed_columns
 from hpctwin.engine.state.layout import AMOUNTS, LAYOUT, NEVER
-from hpctwin.engine.state.node_speeds import speed_columns
 from hpctwin.engine.state.sim import records
 from hpctwin.model import PER_NODE, Cluster, Partition, to_ms
 from hpctwin.model.cluster.cluster import parse_nodes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hpctwin.model import Cluster
 from hpctwin.policies import Policy
-from hpctwin.simulation.refusals.refusal import Refusal, refuse
+from hpctwin.simulation.refusals.together import Refusal, refuse
 
 __all__ = ["check_forecasts"]
 

@@ -9,7 +9,7 @@ from hpctwin.errors import ConfigError
 from hpctwin.model import Cluster, Workload
 from hpctwin.policies import Policy
 from hpctwin.simulation.lowering.preemption import suspends
-from hpctwin.simulation.refusals.refusal import Refusal, refuse
+from hpctwin.simulation.refusals.together import Refusal, refuse
 
 __all__ = ["check_streamed"]
 

@@ -1,6 +1,12 @@
-"""Clusters, policies and workloads that are incompatible."""
+"""Clusters, policies and workloads that are incompatible.
+
+One combination that is rejected, and its error message.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from hpctwin.engine.capacity_models import PREEMPTING_WHOLE, SHARED_NODES, CapacityModel
 from hpctwin.engine.passes import PASSES
@@ -12,9 +18,33 @@ from hpctwin.model.workload.jobs import NODE_W
 from hpctwin.policies import PLACEMENTS, Policy
 from hpctwin.policies.backfills import OUTSIDE
 from hpctwin.simulation.lowering.preemption import is_interrupted, suspends, writes_checkpoints
-from hpctwin.simulation.refusals.refusal import Refusal, refuse
 
-__all__ = ["check_together", "check_usage"]
+__all__ = ["Refusal", "check_together", "check_usage", "refuse"]
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A combination that is not simulated.
+
+    Args:
+        holds: Function that says whether the combination is present.
+        why: Function that returns the reason, and what to use instead.
+    """
+
+    holds: Callable[[Cluster, Policy], bool]
+    why: Callable[[Cluster, Policy], str]
+
+
+def refuse(refusals: Iterable[Refusal], cluster: Cluster, policy: Policy) -> None:
+    """Raise the error of the first combination that is present.
+
+    Raises:
+        ConfigError: A combination is present.
+    """
+    for refusal in refusals:
+        if refusal.holds(cluster, policy):
+            raise ConfigError(refusal.why(cluster, policy))
+
 
 REFUSALS = (
     Refusal(

@@ -32,7 +32,7 @@ __all__ = ["ModeFitting", "advance_controlled", "begin", "put_into_mode", "set_m
 
 def switch(simulation: SimulationBase, *, on: Iterable[int], off: Iterable[int]) -> None:
     """Switch nodes on and off now; see `Simulation.switch`."""
-    from hpctwin.engine.power.policy_hooks import give_orders
+    from hpctwin.engine.power.switching_plan import give_orders
 
     states = node_states(simulation.state, simulation.cluster)
     sleeping = [bool(group.sleep) for group in group_of_node(simulation.cluster)]

@@ -23,7 +23,7 @@ from hpctwin.engine.operations.transfer import transfer_state
 from hpctwin.engine.passes import Pass
 from hpctwin.engine.powers import PowerPass
 from hpctwin.engine.state import layout
-from hpctwin.engine.state.node_speeds import speed_columns
+from hpctwin.engine.state.array_allocation import speed_columns
 from hpctwin.engine.state.sim import Decided, Sim
 from hpctwin.errors import ArgumentError, ConfigError, SimulationError, in_brief
 from hpctwin.model import NEVER_MS, Cluster, Workload, to_ms

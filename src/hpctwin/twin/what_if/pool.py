@@ -189,7 +189,7 @@ class LocalPool:
 
     def _new_threads(self) -> ThreadPoolExecutor:
         # Imported late, so that a query of the status does not load the simulator.
-        from hpctwin.simulation.running.interruptible import THREAD_NAME
+        from hpctwin.simulation.running.advance import THREAD_NAME
 
         return ThreadPoolExecutor(self._size, thread_name_prefix=THREAD_NAME)
 

@@ -7,7 +7,7 @@ from numba import int64, types
 from hpctwin.engine.capacity.plan import active_from
 from hpctwin.engine.compile.jit import Kernel, jit
 from hpctwin.engine.compile.numba_types import SIM, ranked_by
-from hpctwin.engine.compile.policy_views import NodeView
+from hpctwin.engine.compile.policy_modules import NodeView
 from hpctwin.engine.queue.order import decayed, fair_of, seen
 from hpctwin.engine.shared.node_resources import CORES, GPUS, MEMORY
 from hpctwin.engine.shared.placement import give_most
