@@ -208,12 +208,12 @@ def test_what_its_own_jobs_used_is_not_taken_from_them_unless_it_is_maintenance(
     cases = [
         ("SPEC_NODES", "ben", "(null)", (inside,), NOT_MODELED, "1 job of its users"),
         ("SPEC_NODES", "ben", "(null)", (beside,), IMPORTED, "maintenance of 2 nodes"),
-        ("SPEC_NODES", "ben", "(null)", (other,), IMPORTED, "1 job of others started there"),
-        ("SPEC_NODES", "-ben", "(null)", (inside,), IMPORTED, "1 job of others started there"),
-        ("SPEC_NODES", "-ben", "(null)", (other,), NOT_MODELED, "1 job of those"),
-        ("SPEC_NODES", "(null)", "sciences", (inside,), NOT_MODELED, "1 job of those"),
-        ("SPEC_NODES", "(null)", "bio", (inside,), IMPORTED, "1 job of others started there"),
-        ("SPEC_NODES", "ben", "bio", (inside,), IMPORTED, "1 job of others started there"),
+        ("SPEC_NODES", "ben", "(null)", (other,), IMPORTED, "1 job of other users started on its nodes"),
+        ("SPEC_NODES", "-ben", "(null)", (inside,), IMPORTED, "1 job of other users started on its nodes"),
+        ("SPEC_NODES", "-ben", "(null)", (other,), NOT_MODELED, "1 job of its users"),
+        ("SPEC_NODES", "(null)", "sciences", (inside,), NOT_MODELED, "1 job of its users"),
+        ("SPEC_NODES", "(null)", "bio", (inside,), IMPORTED, "1 job of other users started on its nodes"),
+        ("SPEC_NODES", "ben", "bio", (inside,), IMPORTED, "1 job of other users started on its nodes"),
         ("MAINT,SPEC_NODES", "ben", "(null)", (inside,), IMPORTED, "1 job of its users ran on its nodes"),
     ]  # fmt: skip
     tree = "Cluster|Account|ParentName|User|Share\nc|sciences|root||1\nc|chem|sciences||1\nc|bio|root||1\n"
@@ -417,4 +417,6 @@ def test_json_that_is_not_as_slurm_writes_it_is_named(tmp_path: Path) -> None:
     told = became(made)
     assert set(told) == {"x", "y"}
     assert all("is not a time" in one.why for one in told.values())
-    assert any("2 of its reservations without a name" in note for note in made.site.notes)
+    assert any(
+        "2 of its reservations are omitted: without a name" in note for note in made.site.notes
+    )

@@ -366,7 +366,7 @@ def test_usage_factors_of_qos_become_factors_of_use(tmp_path):
     assert share.safe_factors == ("dear",)
     told = {(one.name, one.value): (one.became, one.why) for one in made.site.settings}
     assert told["QOS half: UsageFactor", "0.500000"] == ("imported", "fairshare.factors")
-    assert told["QOS dear: Flags", "UsageFactorSafe"] == ("taken over", "fairshare.safe_factors")
+    assert told["QOS dear: Flags", "UsageFactorSafe"] == ("imported", "fairshare.safe_factors")
     assert told["QOS once: Flags", "UsageFactorSafe"] == ("no effect", "usage counts once")
     assert told["QOS odd: UsageFactor", "2x"][0] == "not modeled"
     hidden = pseudonyms(made, b"s" * 16).site.cluster.fairshare

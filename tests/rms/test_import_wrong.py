@@ -107,11 +107,7 @@ def test_associations_of_several_clusters_need_the_name_of_this_one(tmp_path: Pa
 @pytest.mark.parametrize(
     ("name", "text", "says"),
     [
-        (
-            "assoc_txt",
-            "Account|Share\nphysics|3\nphysics|2\n",
-            "assoc.txt is ignored: column User is missing",
-        ),
+        ("assoc_txt", "Account|Share\nphysics|3\nphysics|2\n", "is ignored: column User is missing"),
         ("assoc_txt", "   Account   Share\n---------- -------\n   physics       3\n", "print it with -P"),
         ("share_txt", "Account    User  RawShares\n------- ------- ---------\nroot\n", "print it with -P"),
         ("qos_txt", "      Name   Priority\n---------- ----------\n      high     10\n", "print it with -P"),
@@ -143,10 +139,7 @@ def test_a_table_of_limits_alone_is_read(tmp_path: Path) -> None:
     ("text", "says"),
     [
         ("Account|User|Share\nphysics||3\noptics||1\n", "the account hierarchy is unknown"),
-        (
-            "Account|ParentName|User|Share\noptics|physics||1\n",
-            "account optics is placed below the root: its parent",
-        ),
+        ("Account|ParentName|User|Share\noptics|physics||1\n", "optics is placed below the root: its parent"),
         ("Account|ParentName|User|Share\noptics|optics||1\n", "or is the account itself"),
         ("Account|ParentName|User|Share\noptics|root||-3\n", "assoc.txt:2 Association account optics: share: "
          "expected a number, 0 or more, or parent"),

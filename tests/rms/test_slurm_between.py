@@ -49,7 +49,7 @@ def test_a_lease_that_comes_too_late_is_not_called_a_deadline_missed() -> None:
     assert (over.result, over.reason) == ("refused", "job 1: the lease has expired")
     manager.found = seen("1", latest_s=manager.now_s() - 5)
     missed = manager.lease({"1": manager.now_s() + 60})["1"]
-    assert missed.reason == "job 1: it would miss its deadline"
+    assert missed.reason == "job 1: the job would miss its deadline"
 
 
 def test_commands_are_counted_while_others_run(tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ def test_a_twin_keeps_its_place_in_the_news_beside_its_journal(tmp_path: Path) -
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="the folder is missing or not readable"):
+    with pytest.raises(ConfigError, match="the folder for the read position is missing"):
         Spool(tmp_path / "no" / "spool")
 
 

@@ -49,7 +49,7 @@ def test_slurm_conf_of_the_environment_is_said_to_be_of_no_use(
     (tmp_path / "squeue").write_text("#!/bin/sh\nexit 1\n")
     (tmp_path / "squeue").chmod(0o755)
     (slurm,) = probe(str(tmp_path))
-    assert "SLURM_CONF=/elsewhere/slurm.conf is not used" in slurm.findings[0].says
+    assert "SLURM_CONF=/elsewhere/slurm.conf is ignored" in slurm.findings[0].says
     # Where the settings name one, that is meant.
     named = TwinConfig.of({"manager": {"kind": "slurm", "conf": "/etc/slurm.conf"}})
     assert "environment" not in found(named)
