@@ -147,7 +147,7 @@ def test_from_a_run_to_its_accounts_to_a_rewarded_run(
     ("arguments", "told"),
     [
         (["--reward", "low-power"], "expected an incentive and a file"),
-        (["--reward", "low-power:nowhere.json"], "nowhere.json: there is no such file"),
+        (["--reward", "low-power:nowhere.json"], "nowhere.json: no such file"),
         (["--reward", "budget=many:a.json"], "budget is 'many'"),
         (["--accounts", "a.csv"], "written as .json or .parquet"),
     ],
