@@ -240,8 +240,8 @@ def test_compare_tells_differences_over_several_traces_from_luck(
     [
         (["{trace}"], "is there twice"),
         (["other.swf", "--html", "r.html"], "--html is a report on one trace"),
-        (["nothing.swf"], "nothing.swf: there is no such file\n"),
-        (["sjf+easy"], "sjf+easy: there is no such file; a policy is given with -p"),
+        (["nothing.swf"], "nothing.swf: no such file\n"),
+        (["sjf+easy"], "sjf+easy: no such file; a policy is given with -p"),
     ],
 )
 def test_what_goes_with_one_trace_alone_is_refused_before_the_work(

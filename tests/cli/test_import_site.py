@@ -36,7 +36,7 @@ def test_from_a_slurm_s_files_to_what_if_in_two_commands(folder, tmp_path, capsy
     told = json.loads(capsys.readouterr().out)
     assert (told["nodes"], told["partitions"], told["jobs"]) == (8, 3, 31)
     assert told["left_out"]["files"] == ["README"]
-    assert told["left_out"]["record left out: the job was cancelled before it started"] == 1
+    assert told["left_out"]["record skipped: the job was cancelled before it started"] == 1
     assert told["read"]["files"]["slurm.conf"] == "slurm.conf"
     assert all(one["why"] for one in told["settings"]["not_modelled"])
     assert {path.name for path in out.iterdir()} == {
@@ -181,4 +181,4 @@ def test_a_check_says_what_of_the_past_the_cluster_does_not_know(tmp_path, capsy
     given = ("import", "slurm", "--from", tmp_path / "site", "--out", tmp_path / "out")
     assert run(*given, "--check", "--json") == 0
     notes = json.loads(capsys.readouterr().out)["notes"]
-    assert notes[-1].startswith("1 jobs name partitions (p), and cluster 'slurm' has none")
+    assert notes[-1].startswith("1 jobs request partitions (p), and cluster 'slurm' has none")

@@ -23,7 +23,7 @@ PARTS = (
     "job_id,submit_s,runtime_s,walltime_s,nodes,partition,user\n"
     "1,0,100,100,4,gpu,ada\n2,0,100,100,4,cpu,ben\n"
 )
-NOTE = "2 jobs name partitions (cpu, gpu), and cluster 'cluster' has none"
+NOTE = "2 jobs request partitions (cpu, gpu), and cluster 'cluster' has none"
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def batsim(path: Path, profile: dict[str, Any], **job: Any) -> Path:
     [
         (
             {"type": "parallel_homogeneous", "cpu": 1e10, "com": 0}, {},
-            "1 × job that computes, on nodes assumed to do 1 Gflop/s",
+            "1 × job with computation, on nodes of 1 Gflop/s",
         ),
         ({"type": "delay", "delay": 9}, {"after": ["0"]}, "1 × field 'after' of a job, not read"),
         ({"type": "delay", "delay": 9, "np": 4}, {}, "1 × field 'np' of a job's profile, not read"),
@@ -124,7 +124,7 @@ def test_fields_of_spars_and_wfcommons_that_are_not_read_are_said(tmp_path: Path
     task = {"name": "a", "runtime": 5, "parents": [], "avgCPU": 50}
     path.write_text(json.dumps({"workflow": {"tasks": [task]}}))
     told = read_workload(path).notes.sentences()
-    assert "fields of tasks that are not read: avgCPU (1)" in told
+    assert "fields of tasks that are ignored: avgCPU (1)" in told
 
 
 @pytest.mark.parametrize(
@@ -132,10 +132,10 @@ def test_fields_of_spars_and_wfcommons_that_are_not_read_are_said(tmp_path: Path
     [
         ("nodes: [{name: a, count: 4, modes: {base: {power_w: 100}}}]", "mode 'base' has no idle_w"),
         ("nodes: [{name: a, count: 4}]\nqos: {high: 1}", "have QOS that the cluster does not list (low)"),
-        ("nodes: [{name: a, count: 4}]", "1 jobs ask for cores of each node, which node groups a do not say"),
+        ("nodes: [{name: a, count: 4}]", "1 jobs request cores per node, which node groups a do not say"),
         (
             "nodes: [{name: a, count: 4}]\nlimits: [{user: eve, jobs: 1}]",
-            "a limit is of user 'eve', and no job says its user",
+            "a limit names user 'eve', but jobs have no user",
         ),
     ],
 )  # fmt: skip
@@ -164,7 +164,7 @@ MIXED: dict[str, Any] = {
     "qos": ["low", None, "high", "odd"],
     "account": ["a", "b", "c", None],
     "per_node": {"cores": [2, 0, 0, 4]},
-    "notes": ReadNotes({"line put right": 3}, ("line 7",), ("the log is cut short",)),
+    "notes": ReadNotes({"line repaired": 3}, ("line 7",), ("the log is cut short",)),
 }
 SMALL: dict[str, Any] = {
     "qos": {"high": 1},
@@ -178,13 +178,14 @@ def test_a_stream_says_what_an_ordinary_run_says(tmp_path: Path) -> None:
     expected = simulate(jobs, cluster, "fcfs+easy").notes
     assert expected == (
         "the log is cut short",
-        "3 × line put right",
+        "3 × line repaired",
         "skipped: line 7",
-        "3 jobs name partitions (cpu, gpu), and cluster 'cluster' has none: the jobs may have any nodes",
-        "2 jobs have QOS that the cluster does not list (low, odd): its weight is taken as 0",
-        "2 jobs have accounts that the cluster does not list (b, c): each has a fair share of 1",
-        "2 jobs ask for cores of each node, which node groups node do not say: any of their nodes will do",
-        "a limit is of user 'eve', and no job says its user: it holds nobody back",
+        "3 jobs request partitions (cpu, gpu), but cluster 'cluster' has none: the jobs can use all nodes",
+        "2 jobs have QOS that the cluster does not list (low, odd): weight 0 is used",
+        "2 jobs have accounts that the cluster does not list (b, c): each gets a fair share of 1",
+        "2 jobs request cores per node, which node groups node do not define: the jobs can use all of "
+        "their nodes",
+        "a limit names user 'eve', but jobs have no user: the limit has no effect",
     )
     for batch in (1, 3, 100):
         out = tmp_path / str(batch)
@@ -197,7 +198,7 @@ def test_a_stream_says_what_an_ordinary_run_says(tmp_path: Path) -> None:
 
 def test_jobs_in_whole_nodes_are_said_by_the_result(tmp_path: Path) -> None:
     jobs = Workload.build(submit_s=[0], runtime_s=[5], nodes=[1], chunks={"tasks": [1]})
-    told = "does not say how many cores its nodes have: each job gets whole nodes"
+    told = "has no 'cores' per node: each job gets whole nodes"
     result = simulate(jobs, 4)
     assert [told in note for note in result.notes] == [True]
     assert [told in note for note in simulate_stream(jobs, 4, out=tmp_path).notes] == [True]
@@ -379,11 +380,12 @@ def test_the_size_in_json_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize(
     ("cluster", "told"),
     [
-        ({}, ["2 jobs have QOS (a, b), and cluster 'cluster' lists none: no weight or limit is theirs"]),
+        ({}, ["2 jobs have QOS (a, b), but cluster 'cluster' lists none: no weight or limit applies "
+              "to them"]),
         ({"limits": [{"qos": "a", "jobs": 1}]}, []),
         (
             {"limits": [{"qos": "a", "jobs": 1}], "fairshare": {"shares": {"ada": 2}}},
-            ["1 jobs have users that the cluster does not list (ben): each has a fair share of 1"],
+            ["1 jobs have users that the cluster does not list (ben): each gets a fair share of 1"],
         ),
     ],
 )  # fmt: skip
@@ -405,7 +407,7 @@ def test_outages_and_what_a_spars_configuration_leaves_open_are_kept(
     (tmp_path / "away.csv").write_text("node,start,end,state\n1,0,9,down\n")
     given = ("-n", 4, "--outages", tmp_path / "away.csv", "--out", tmp_path / "run", "--json")
     assert run("simulate", parts, *given) == 0
-    told = "cluster 'cluster': 1 × time that a node was away"
+    told = "cluster 'cluster': 1 × node outage"
     assert told in json.loads(capsys.readouterr().out)["notes"]
     assert told in json.loads((tmp_path / "run" / "manifest.json").read_text())["assumptions"]
     spars.write_text(spars.read_text().replace("timeout:", "retries: 3\n  timeout:"))

@@ -66,4 +66,4 @@ def test_a_log_of_another_format_is_named_with_what_to_do(
     log = tmp_path / "log.swf"
     log.write_text("1 0 -1 5 1 -1 -1 1 5 -1 1 -1 -1 -1 -1 -1 -1 -1\n")
     assert run("simulate", log, "--stream", "-n", 4, "--out", tmp_path / "run") == 2
-    assert "only Parquet is read piece by piece" in " ".join(capsys.readouterr().err.split())
+    assert "only Parquet can be read piecewise" in " ".join(capsys.readouterr().err.split())

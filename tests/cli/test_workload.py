@@ -27,7 +27,7 @@ def test_convert_tells_what_the_other_format_has_no_place_for(
 ) -> None:
     assert run("workload", "convert", log, tmp_path / "jobs.csv") == 0
     told = capsys.readouterr().err
-    assert "CSV has no place for the header" in told
+    assert "CSV cannot store the header" in told
     assert "SWF's allocated processors" in told
     assert "500.0" in (tmp_path / "jobs.csv").read_text()
 

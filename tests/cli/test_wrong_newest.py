@@ -70,12 +70,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (
             "signal fetch entsoe FR --out folder --from 2026-01-01",
             2,
-            "it is a folder, and should be a file",
+            "it is a folder, but a file is needed",
         ),
         (
             "signal fetch electricitymaps DE --out p.csv --foretold --url localhost:9",
             2,
-            "the URL must begin with http:// or https:// and name a host",
+            "the URL must start with http:// or https:// and name a host",
         ),
         (
             "signal fetch electricitymaps DE --out p.csv --foretold --url http://127.0.0.1:9",

@@ -117,7 +117,7 @@ COMMANDS = {
          "'requeue'? Known: requeue, fail"]),
         (CLUSTER, "nodes:\n  - name: a\n    count: 64\n", "nodes: 64\n", ["line 2, nodes: it must be a list, "
          "not 64"]),
-        (FACILITY, "nodes: 552", "node: 552", ["line 5, clusters.0.node: there is no such field. Did you "
+        (FACILITY, "nodes: 552", "node: 552", ["line 5, clusters.0.node: unknown field. Did you "
          "mean 'nodes'? Known: carbon, factor, kinds, machine, max_queued, "
          "max_queued_per_user, name, node_hour_price, nodes, partition, policy, power_w, price"]),
         (FACILITY, "wfp+easy", "wpf+easy", ["line 6, clusters.0.policy: unknown ordering 'wpf'. Did you mean "
@@ -127,7 +127,7 @@ COMMANDS = {
         (FACILITY, "552", "[552]", ["line 5, clusters.0.nodes: it must be a whole number, not [552]"]),
         (TWIN, "kind: slurm", "kind: slurn", ["line 1, manager: kind 'slurn' is not known. Did you mean "
          "'slurm'? Known: emulated, slurm, pbs"]),
-        (TWIN, "cluster: theta", "timeot: 5", ["line 3, manager.timeot: there is no such field. Did you mean "
+        (TWIN, "cluster: theta", "timeot: 5", ["line 3, manager.timeot: unknown field. Did you mean "
          "'timeout'?"]),
         (TWIN, "mode: observe", "mode: look", ["line 10, act.mode: 'look' is not known. Known: observe, "
          "advise, approve, act"]),
@@ -139,12 +139,12 @@ COMMANDS = {
         (TWIN, RESYNC, METER.replace("kW", "kVA"), ["line 14, meter.unit: 'kVA' is not known."]),
         (TWIN, RESYNC, METER.replace("30s", "2h"), ["line 15, meter.step: it must be 3,600 or less, not "]),
         (TWIN, RESYNC, METER.replace("  path: m.csv\n", ""), ["meter.path: it is missing"]),
-        (TWIN, RESYNC, METER.replace("step", "stpe"), ["line 15, meter.stpe: there is no such field. Did you "
+        (TWIN, RESYNC, METER.replace("step", "stpe"), ["line 15, meter.stpe: unknown field. Did you "
          "mean 'step'? Known: "]),
         (TWIN, RESYNC, "meter: {kind: jsonl, path: m, where: [a]}\n", ["line 11, meter.where: it must be "
          "fields with values, not ['a']"]),
         (TWIN, RESYNC, "meter: {kind: prometheus, url: 'localhost:9090', query: up}\n", ["line 11, "
-         "meter.url: the URL must begin with http:// or https:// and name a host"]),
+         "meter.url: the URL must start with http:// or https:// and name a host"]),
         (TWIN, RESYNC, "meter: {kind: prometheus, url: 'http://h/?token=a', query: up}\n", ["line 11, "
          "meter.url: a password has no place in it; token_env names a variable with a token"]),
         (LIVE, "kind: emulated, ", "", ["line 6, sites.a.manager: kind is missing in it"]),
@@ -155,45 +155,45 @@ COMMANDS = {
         (POWER, "power_w: 9\n", "power_w: -9\n", ["line 6, nodes.0.sleep.0.power_w: it must be 0 or "
          "more, not -9"]),
         (POWER, "        switch_on: {time: 45m, power_w: 190}\n", "", ["nodes.0.sleep.0.switch_on: it is "
-         "missing: a sleep state needs a way in and a way out, with time and power_w"]),
-        (POWER, "idle_w", "idle", ["line 4, nodes.0.modes.base.idle: there is no such field. Did you mean "
+         "missing: a sleep state needs a transition in and a transition out, each with time and power_w"]),
+        (POWER, "idle_w", "idle", ["line 4, nodes.0.modes.base.idle: unknown field. Did you mean "
          "'idle_w'? Known: idle_w, power_w, speed"]),
         (POWER, "    modes: {base: {power_w: 220, idle_w: 95}}\n", "", ["line 2, nodes.0: node group 'a' has "
          "'sleep' but no 'modes'"]),
         (POWER, "30m", "half an hour", ["line 7, nodes.0.sleep.0.switch_off.time: 'half an hour' is not a "
          "duration"]),
         (POWER, "20kW", "20 horses", ["line 9, cap: "]),
-        (LIMITS, "account: phy", "account: phi", ["a limit is of account 'phisics', which is not there. Did "
+        (LIMITS, "account: phy", "account: phi", ["a limit names the unknown account 'phisics'. Did "
          "you mean 'physics'?"]),
         (LIMITS, "per: user", "per: usr", ["line 8, limits.0.per: 'usr' is not known. Did you mean 'user'? "
          "Known: all, user, account, job"]),
-        (LIMITS, "jobs: 10", "job: 10", ["line 8, limits.0.job: there is no such field. Did you mean 'jobs"]),
+        (LIMITS, "jobs: 10", "job: 10", ["line 8, limits.0.job: unknown field. Did you mean 'jobs"]),
         (LIMITS, "jobs: 10", "jobs: ten", ["line 8, limits.0.jobs: it must be a whole number, not 'ten'"]),
-        (LIMITS, "nodes: 64", "minutes: {core: 9}", ["line 9, limits.1.minutes.core: 'core' is not known. "
+        (LIMITS, "nodes: 64", "minutes: {core: 9}", ["line 9, limits.1.minutes.core: 'core' is unknown. "
          "Did you mean 'cores'? Known: nodes, cores, gpus, memory_gb"]),
         (LIMITS, "nodes: 64", "walltime: 1h", ["line 9, limits.1: 'walltime', 'least' and "
-         "'per_node' are of a job alone: give per: job"]),
+         "'per_node' limit a single job: set per: job"]),
         (LIMITS, "{account: physics, nodes: 64}", "physics", ["line 9, limits.1: it must be fields with"]),
         (LIMITS, "share: 3", "share: -3", ["line 5, accounts.0.share: it must be 0 or more"]),
         (LIMITS, "users: {ann: 2}", "users: [ann]", ["line 5, accounts.0.users: it must be fields with"]),
-        (LIMITS, "parent: p", "parent: f", ["account 'lattice': its parent 'fhysics' is not there. Did you "
+        (LIMITS, "parent: p", "parent: f", ["account 'lattice': unknown parent 'fhysics'. Did you "
          "mean 'physics'?"]),
-        (LIMITS, "parent: physics", "parent: lattice", ["account 'lattice' is above itself"]),
-        (LIMITS, "lattice, ", "physics, ", ["account 'physics' is there twice"]),
-        (LIMITS, "kind: tree", "kind: trees", ["line 10, fairshare.kind: 'trees' is not known. Did you mean "
+        (LIMITS, "parent: physics", "parent: lattice", ["account 'lattice' is its own ancestor"]),
+        (LIMITS, "lattice, ", "physics, ", ["account 'physics' is defined twice"]),
+        (LIMITS, "kind: tree", "kind: trees", ["line 10, fairshare.kind: 'trees' is unknown. Did you mean "
          "'tree'? Known: classic, tree"]),
-        (LIMITS, "kind: tree, ", "", ["account 'physics' has shares, which only a tree looks at: give "
+        (LIMITS, "kind: tree, ", "", ["account 'physics' has shares, which only kind: tree reads: set "
          "fairshare: {kind: tree}"]),
-        (LIMITS, "kind: tree", "kind: tree, by: account", ["line 10, fairshare: a tree ranks users, account "
-         "by account; leave 'by' out, or give kind: classic"]),
-        (LIMITS, "kind: tree", "kind: tree, shares: {a: 1}", ["line 10, fairshare: a tree has its shares "
-         "under 'accounts:'"]),
+        (LIMITS, "kind: tree", "kind: tree, by: account", ["line 10, fairshare: kind: tree ranks users "
+         "account by account; remove 'by', or set kind: classic"]),
+        (LIMITS, "kind: tree", "kind: tree, shares: {a: 1}", ["line 10, fairshare: kind: tree reads shares "
+         "from 'accounts:'"]),
         (LIMITS, "14d", "fortnight", ["line 10, fairshare.half_life: 'fortnight' is not a duration"]),
         (WHAT_IFS, "500ms", "soon", ["line 3, what_ifs.deadline: 'soon' is not a duration"]),
         (WHAT_IFS, "500ms", "0", ["line 3, what_ifs.deadline: it must be more than 0, not 0"]),
         (WHAT_IFS, "  deadline: 500ms\n", "", ["line 2, what_ifs: on Dask's workers what-ifs need a "
          "deadline, such as deadline: 500ms"]),
-        (WHAT_IFS, "deadline", "deadlin", ["what_ifs.deadlin: there is no such field. Did you mean 'dead"]),
+        (WHAT_IFS, "deadline", "deadlin", ["what_ifs.deadlin: unknown field. Did you mean 'dead"]),
         (WHAT_IFS, "tcp://host:8786", "8786", ["line 4, what_ifs.dask: it must be text, not 8786"]),
         (WHAT_IFS, "tcp://host:8786", "''", ["line 4, what_ifs.dask: it must be text of 1 or more"]),
         (WHAT_IFS, "8786\n", "8786\n  scheduler_file: s.json\n", ["line 2, what_ifs: give dask "

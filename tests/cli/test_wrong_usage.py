@@ -46,7 +46,7 @@ def trace(tmp_path: Path) -> Path:
         (["-n", "32", "--power", "psus:20m,keep=3"], "not known what its nodes draw"),
         (["-n", "32", "--power", "psis:20m"], "unknown power policy 'psis'. Did you mean 'psus'?"),
         (["-n", "32", "--lower-modes"], "--lower-modes needs a machine of which it is known"),
-        (["-M", "{platform}", "--power", "psus"], "switches no node off without a timeout"),
+        (["-M", "{platform}", "--power", "psus"], "needs a timeout to switch nodes off"),
         (["-M", "{platform}", "--power", "psas-ipm"], "without a timeout"),
         (["-M", "{platform}", "--power", "psus:timeuot=20m"], "Did you mean 'timeout'?"),
         (["-M", "{platform}", "--power", "orders:keep=3"], "keep and deeper need a timeout"),
@@ -128,8 +128,8 @@ def test_a_date_before_the_trace_is_told_with_the_date_it_begins(
 @pytest.mark.parametrize(
     ("group_by", "told"),
     [
-        ("rakc", "2 jobs ask for nodes of one rakc (group_by), and no node group has a feature such as "
-                 "rakc=1: they may have any nodes. Did you mean 'rack'?"),
+        ("rakc", "2 jobs request nodes of one rakc (group_by), but no node group has a feature such as "
+                 "rakc=1: they can use all nodes. Did you mean 'rack'?"),
         ("rack", ""),
     ],
 )  # fmt: skip
@@ -147,10 +147,10 @@ def test_groups_of_which_there_are_none_are_told(
 @pytest.mark.parametrize(
     ("limit", "told"),
     [
-        ("{qos: nromal, jobs: 1}", ["a limit is of QOS 'nromal', which no job has and the cluster "
+        ("{qos: nromal, jobs: 1}", ["a limit names QOS 'nromal', which no job has and the cluster "
                                     "does not list. Did you mean 'normal'?"]),
-        ("{user: nobody, jobs: 1}", ["a limit is of user 'nobody', and no job says its user"]),
-        ("{account: physics, jobs: 1}", ["a limit is of account 'physics', and no job says its acc"]),
+        ("{user: nobody, jobs: 1}", ["a limit names user 'nobody', but jobs have no user"]),
+        ("{account: physics, jobs: 1}", ["a limit names account 'physics', but jobs have no acc"]),
         ("{qos: normal, jobs: 1}", []),
         ("{qos: debug, jobs: 1}", []),
         ("{account: root, jobs: 1}", []),

@@ -162,7 +162,7 @@ def test_towers_that_cannot_be_are_refused() -> None:
     fields = {**PLANT.model_dump(), "design_wet_bulb_c": 31}
     with pytest.raises(ConfigError, match="towers cannot cool water below the wet bulb"):
         Cooling.checked(fields, "plant")
-    with pytest.raises(ConfigError, match="cooling needs to know what nodes are made of"):
+    with pytest.raises(ConfigError, match="cooling needs 'components'"):
         Cluster.checked({"nodes": [{"name": "n", "count": 1}], "cooling": PLANT.model_dump()}, "m")
 
 

@@ -117,7 +117,7 @@ def change(keys: str, value: Any) -> Callable[[Any], None]:
         (change("nodes.0.sleep.0.switch_on", None), ["thin", "sleep.0.switch_on", "way out"]),
         (change("nodes.0.sleep.0.switch_on.time", float("inf")), ["sleep.0.switch_on.time", "inf"]),
         (change("nodes.0.sleep.1.switch_on.time", "soon"), ["sleep.1.switch_on.time", "'soon'"]),
-        (change("nodes.0.sleep.1.switch_on.time", 1), ["thin", "order of the time"]),
+        (change("nodes.0.sleep.1.switch_on.time", 1), ["thin", "sorted by wake-up time"]),
         (change("nodes.0.sleep.1.name", "suspend"), ["thin", "two sleep states"]),
         (change("nodes.0.slep", []), ["thin", "slep"]),
         (change("nodes.1.mode", "turbo"), ["fat", "'turbo'", "base"]),
@@ -142,7 +142,10 @@ def test_a_bad_platform_is_named_by_file_group_and_field(
 @pytest.mark.parametrize(
     ("fault", "says"),
     [
-        (change("states.sleeping.transitions", []), ["states.sleeping", "no way out"]),
+        (
+            change("states.sleeping.transitions", []),
+            ["states.sleeping", "'transitions' is missing or empty"],
+        ),
         (change("states.switching_on.transitions.0.state", "on"), ["states.switching_on", "'on'"]),
         (
             change("states.switching_on.transitions.0.state", "sleeping"),

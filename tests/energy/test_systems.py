@@ -132,26 +132,26 @@ def test_nodes_of_components_compute_at_full_power_and_are_idle_at_idle_power() 
         ({"racks": {"nodes_per_chassis": 4}}, "'racks' but no 'components'"),
         (
             {"components": {"cpu": {"idle_w": 9}}, "racks": {"nodes_per_chassis": 4}},
-            "has 10 nodes, and its racks room for 4",
+            "has 10 nodes, but its racks have 4",
         ),
         ({"components": {"cpu": {"idle_w": 9, "max_w": 3}}}, "max_w is 3, less than idle_w, 9"),
         (
             {"components": {"cpu": {"idle_w": 9}}, "modes": {"base": {"power_w": 10}}},
-            "leave 'modes' out",
+            "remove 'modes'",
         ),
         (
             {
                 "components": {"cpu": {"idle_w": 9}},
                 "racks": {"nodes_per_chassis": 10, "rectifier": {"curve": [[9, 0.5], [9, 0.6]]}},
             },
-            "by rising load, each load once",
+            "increasing loads, each load once",
         ),
         (
             {
                 "components": {"cpu": {"idle_w": 9}},
                 "racks": {"nodes_per_chassis": 10, "missing": [1]},
             },
-            "missing rack 1 is not one of 0 to 0",
+            "missing rack 1 does not exist; racks are 0 to 0",
         ),
         ({"components": {"cpu": {"idle": 9}}}, "Did you mean 'idle_w'?"),
     ],

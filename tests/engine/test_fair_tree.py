@@ -148,12 +148,12 @@ def test_ranks_stay_for_a_period() -> None:
 @pytest.mark.parametrize(
     ("accounts", "fairshare", "said"),
     [
-        ([], {"kind": "tree", "shares": {"a": 1}}, "under 'accounts:'"),
+        ([], {"kind": "tree", "shares": {"a": 1}}, "from 'accounts:'"),
         ([{"name": "a", "share": -1}], {"kind": "tree"}, "accounts"),
         ([{"name": "a", "share": "mother"}], {"kind": "tree"}, "parent"),
         ([{"name": "a", "parent": "c"}], {"kind": "tree"}, "is not there"),
         ([{"name": "root", "share": 2}], {"kind": "tree"}, "above all others"),
-        ([{"name": "a", "users": {"x": 1}}], {}, "only a tree looks at"),
+        ([{"name": "a", "users": {"x": 1}}], {}, "only kind: tree reads"),
     ],
 )
 def test_a_tree_that_is_none_is_told(accounts: Any, fairshare: Any, said: str) -> None:

@@ -174,14 +174,14 @@ def test_a_limit_of_partitions_holds_besides_those_of_qos_and_of_others() -> Non
 @pytest.mark.parametrize(
     ("limit", "says"),
     [
-        ({"partitions": ["lnog"], "jobs": 1}, "partition 'lnog', which is not there. Did you mean 'long'?"),
+        ({"partitions": ["lnog"], "jobs": 1}, "partition 'lnog'. Did you mean 'long'?"),
         ({"partitions": [], "jobs": 1}, "partitions"),
-        ({"partitions": ["long"], "qos": "high", "jobs": 1}, "leave qos out"),
+        ({"partitions": ["long"], "qos": "high", "jobs": 1}, "remove qos"),
         ({"partitions": ["long"], "account": "a", "user": "b", "jobs": 1}, "give one of them"),
         ({"partitions": ["long"], "account": "a", "per": "account", "jobs": 1}, "leave it out"),
-        ({"partitions": ["long"], "account": "a", "per": "user", "jobs": 1}, "leave per: user out"),
-        ({"account": "a", "per": "account", "jobs": 1}, "per: account is for limits of a QOS"),
-        ({"partitions": ["long"]}, "it limits nothing"),
+        ({"partitions": ["long"], "account": "a", "per": "user", "jobs": 1}, "remove per: user"),
+        ({"account": "a", "per": "account", "jobs": 1}, "per: account is only valid for limits of a QOS"),
+        ({"partitions": ["long"]}, "the limit is empty"),
     ],
 )  # fmt: skip
 def test_a_limit_of_partitions_that_cannot_be_is_refused(limit: dict[str, Any], says: str) -> None:
@@ -404,17 +404,17 @@ def test_minutes_that_are_left_go_with_walltimes_that_end_jobs() -> None:
 @pytest.mark.parametrize(
     ("limit", "said"),
     [
-        ({}, "it limits nothing"),
+        ({}, "the limit is empty"),
         ({"qos": "a", "account": "b", "jobs": 1}, "give one of them"),
         ({"account": "phyics", "jobs": 1}, "Did you mean 'physics'?"),
-        ({"qos": "a", "walltime": 60}, "give per: job"),
+        ({"qos": "a", "walltime": 60}, "set per: job"),
         ({"qos": "a", "per": "job", "jobs": 1}, "count several"),
         ({"account": "physics", "user": "ann", "per": "user", "jobs": 1}, "leave it out"),
         ({"account": "physics", "deny": True}, "of a QOS"),
         ({"qos": "a", "jobs": -1}, "0"),
         ({"qos": "a", "minutes": {"cpus": 1}}, "cores"),
-        ({"qos": "a", "per": "user", "used": {"cores": 1}}, "leave per out"),
-        ({"qos": "a", "jobs": 1, "safe": True}, "of what is 'used'"),
+        ({"qos": "a", "per": "user", "used": {"cores": 1}}, "remove per"),
+        ({"qos": "a", "jobs": 1, "safe": True}, "only valid with 'used'"),
         ({"qos": "a", "used": {"cpus": 1}}, "cores"),
     ],
 )
@@ -433,5 +433,5 @@ def test_resets_that_cannot_be_are_told(resets: tuple[Any, ...], said: str) -> N
 
 
 def test_accounts_in_a_circle_are_told() -> None:
-    with pytest.raises(ConfigError, match="above itself"):
+    with pytest.raises(ConfigError, match="own ancestor"):
         Cluster.uniform(2, accounts=[{"name": "a", "parent": "b"}, {"name": "b", "parent": "a"}])

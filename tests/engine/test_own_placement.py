@@ -160,7 +160,7 @@ def test_it_goes_with_forks_and_files(tmp_path: Path) -> None:
         ("return job.size", 2, "a job has no field 'size'"),
         ("return str(node.number)", 2, "it returns Literal[str]"),
         ("import random\n    return random.random()", 2, "imports random"),
-        ("return nowhere(node)", 2, "asks for 'nowhere', which is not there"),
+        ("return nowhere(node)", 2, "asks for 'nowhere', which does not exist"),
     ],
 )
 def test_one_that_cannot_be_used_is_told_in_one_line(
@@ -187,7 +187,10 @@ def test_it_is_checked_at_the_edges_of_what_there_can_be(
     )
     assert run("policy", "check", f"fcfs@{path}:fine") == 0
     assert "fine; scored for every free node when a job starts" in capsys.readouterr().out
-    for name, told in (("nan", "gives NaN"), ("two", "exactly three arguments, (now, job, node)")):
+    for name, told in (
+        ("nan", "returns NaN"),
+        ("two", "exactly three arguments, (now, job, node)"),
+    ):
         assert run("policy", "check", f"fcfs@{path}:{name}") == 2
         assert told in capsys.readouterr().err
     with pytest.raises(UnknownNameError, match=r"Did you mean 'fine'"):

@@ -150,7 +150,7 @@ def test_the_published_rule_is_a_power_policy_by_name_and_says_what_it_goes_with
     for text, told in (
         ("fcfs+easy~spars-ipm:5m", "without backfilling only"),
         ("fcfs+none@spread~spars-ipm:5m", "chooses the nodes itself"),
-        ("fcfs~spars-ipm", "switches no node off without a timeout"),
+        ("fcfs~spars-ipm", "needs a timeout to switch nodes off"),
     ):
         with pytest.raises(ConfigError, match=told):
             simulate(workload, MACHINE, text)

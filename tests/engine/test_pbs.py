@@ -165,7 +165,7 @@ def test_queues_with_a_depth_of_their_own_are_counted_apart(
         ("fcfs+pbs:scheduler_iteration=soon", ConfigError, "soon"),
         ("fcfs+pbs:strict_ordering=maybe", ConfigError, "it must be yes or no"),
         ("fcfs+pbs:by_queue=yes,by_queue=no", ConfigError, "twice"),
-        ("fcfs+pbs/sjf", ConfigError, "candidates go with"),
+        ("fcfs+pbs/sjf", ConfigError, "candidates need"),
         ("pbs:gold*2+pbs", Exception, "there is no 'gold'"),
         ("fcfs+pb", UnknownNameError, "pbs"),
     ],

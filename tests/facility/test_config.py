@@ -64,7 +64,7 @@ def test_a_facility_is_read_with_the_machines_it_names(tmp_path: Path) -> None:
         ('"1": theta', '"1": cori', "cluster 'cori' is not there; known: polaris, theta"),
         ("time: 10m", "time: soon", "'soon' is not a duration"),
         ("carbon: 400", "carbon: [400, 300]", "24 hours"),
-        ("max_queued", "max_waiting", "max_waiting: there is no such field. Did you mean"),
+        ("max_queued", "max_waiting", "max_waiting: unknown field. Did you mean"),
         ("name: alcf", "name: [", "not YAML"),
     ],
 )

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hpctwin.errors import ConfigError, DownloadError, UnknownNameError
-from hpctwin.formats.archive import LICENCE, LOGS, download
+from hpctwin.formats.archive import LICENSE, LOGS, download
 
 NAME = "KTH-SP2-1996-2.1-cln"
 LOG = gzip.compress(b"; MaxProcs: 100\n" + bytes(range(256)) * 2000, mtime=0)
@@ -122,7 +122,7 @@ def test_a_file_that_changed_since_is_found_out(tmp_path: Path, server: Server) 
 def test_a_renewed_log_is_found_out(tmp_path: Path, server: Server) -> None:
     download(NAME, tmp_path, base_url=server.url).unlink()
     server.content = OTHER
-    with pytest.raises(DownloadError, match="if the log was renewed, delete it and its"):
+    with pytest.raises(DownloadError, match="if the log was updated, delete it and its"):
         download(NAME, tmp_path, base_url=server.url)
 
 
@@ -132,14 +132,14 @@ def test_a_file_put_there_by_hand_is_verified_and_recorded(tmp_path: Path) -> No
     assert (tmp_path / f"{NAME}.swf.gz.sha256").exists()
     (tmp_path / f"{NAME}.swf.gz.sha256").unlink()
     (tmp_path / f"{NAME}.swf.gz").write_bytes(LOG[:-3])
-    with pytest.raises(DownloadError, match="is no whole gzip file"):
+    with pytest.raises(DownloadError, match="is not a complete gzip file"):
         download(NAME, tmp_path, base_url="http://127.0.0.1:9")
 
 
 @pytest.mark.parametrize("ranges", [True, False])
 def test_a_cut_connection_is_told_and_resumed(tmp_path: Path, server: Server, ranges: bool) -> None:
     server.cut_after = 1000
-    with pytest.raises(DownloadError, match=r"(cut off after|IncompleteRead|call again)"):
+    with pytest.raises(DownloadError, match=r"(interrupted after|IncompleteRead|call again)"):
         download(NAME, tmp_path, base_url=server.url)
     assert [path.name for path in tmp_path.iterdir()] == [f"{NAME}.swf.gz.part"]
     server.cut_after, server.ranges = None, ranges
@@ -149,7 +149,7 @@ def test_a_cut_connection_is_told_and_resumed(tmp_path: Path, server: Server, ra
 
 def test_a_cut_without_known_length_is_found_by_gzip(tmp_path: Path, server: Server) -> None:
     server.cut_after, server.chunked = 1000, True
-    with pytest.raises(DownloadError, match="is no whole gzip file"):
+    with pytest.raises(DownloadError, match="is not a complete gzip file"):
         download(NAME, tmp_path, base_url=server.url)
 
 
@@ -173,7 +173,9 @@ def test_a_part_longer_than_the_file_is_thrown_away(tmp_path: Path, server: Serv
 def test_an_answer_from_another_place_than_asked_is_refused(tmp_path: Path, server: Server) -> None:
     (tmp_path / f"{NAME}.swf.gz.part").write_bytes(LOG[:500])
     server.wrong_begin = True
-    with pytest.raises(DownloadError, match="the server sent from byte 501, asked was 500"):
+    with pytest.raises(
+        DownloadError, match="the server sent data from byte 501, requested was 500"
+    ):
         download(NAME, tmp_path, base_url=server.url)
 
 
@@ -181,14 +183,14 @@ def test_a_corrupt_file_is_not_kept(tmp_path: Path, server: Server) -> None:
     broken = bytearray(LOG)
     broken[len(LOG) // 2] ^= 255
     server.content = bytes(broken)
-    with pytest.raises(DownloadError, match="is no whole gzip file"):
+    with pytest.raises(DownloadError, match="is not a complete gzip file"):
         download(NAME, tmp_path, base_url=server.url)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_web_page_instead_of_the_log_is_not_kept(tmp_path: Path, server: Server) -> None:
     server.content = b"<html>moved</html>"
-    with pytest.raises(DownloadError, match="is no whole gzip file"):
+    with pytest.raises(DownloadError, match="is not a complete gzip file"):
         download(NAME, tmp_path, base_url=server.url)
     assert list(tmp_path.iterdir()) == []
 
@@ -239,4 +241,4 @@ def test_the_table_of_logs_is_consistent() -> None:
     for log in LOGS.values():
         assert 0 < log.nodes <= log.processors
         assert log.folder.startswith("l_")
-    assert "acknowledge" in LICENCE
+    assert "acknowledge" in LICENSE

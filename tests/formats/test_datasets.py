@@ -183,7 +183,7 @@ def test_philly_s_machines_are_of_the_group_of_their_gpus_and_use_is_that_of_a_j
         "application_3": [pytest.approx((20 + 40 + 30 + 30) / 400)],
         "application_5": [pytest.approx(0.8)],
     }  # fmt: skip
-    assert workload.notes.counts["job of which use_gpu is not known"] == 2
+    assert workload.notes.counts["job whose use_gpu is not known"] == 2
     assert not replay(workload, read_cluster("philly")).conflicts.height
     (tmp_path / "cluster_gpu_util").write_text("time,machine\n")
     with pytest.raises(TraceError, match="field machineId: the column is missing"):
@@ -247,7 +247,7 @@ def test_a_replay_of_a_sample_has_its_starts_ends_nodes_and_energy(
 def test_a_data_set_says_where_it_is_from(name: str) -> None:
     one = DATASETS[name]
     assert one.source
-    assert one.licence
+    assert one.license
     assert one.citation
     assert one.rules
     assert any(column.needed for column in one.main.columns)
@@ -425,7 +425,7 @@ def test_nodes_of_a_job_whose_descriptor_tells_none_are_counted(tmp_path: Path) 
     (path,) = write_sample(DATASETS["frontier-swf"], tmp_path, jobs=JOBS)
     path.write_text(path.read_text().replace("frontier:excl:", "frontier-excl-", 3))
     counts = read_dataset(path, DATASETS["frontier-swf"]).notes.counts
-    assert counts["job whose descriptor tells no nodes, with those of field 5"] == 3
+    assert counts["job whose descriptor has no nodes: field 5 used"] == 3
 
 
 def lines(change: Callable[[str], str], only: int | None = None) -> Callable[[str], str]:
@@ -455,8 +455,8 @@ LACKING = [
     ("google2011", lines(lambda line: f"x{line}", 4), "field time: row 5 has no number"),
     ("philly", log(lambda jobs: jobs[3].pop("submitted_time")), "submitted_time: row 4 has no time"),
     ("philly", log(lambda jobs: jobs[3].update(submitted_time="soon")), "row 4 has no time"),
-    ("philly", lambda text: '{"a": 1}', "is no list of jobs"),
-    ("bluewaters", lines(without("start")), "no job in it can be used: 40 × record left out"),
+    ("philly", lambda text: '{"a": 1}', "is not a list of jobs"),
+    ("bluewaters", lines(without("start")), "it has no usable job: 40 × record skipped"),
 ]  # fmt: skip
 
 
@@ -505,7 +505,7 @@ def test_a_cell_that_is_no_number_is_named_by_row_or_left_out_and_counted(tmp_pa
         read_workload(path)
     workload = read_workload(path, skip_invalid=True)
     assert len(workload) == JOBS - 1
-    assert workload.notes.counts["row left out: no number in column node_num"] == 1
+    assert workload.notes.counts["row skipped: no number in column node_num"] == 1
 
 
 def test_rows_that_are_not_asked_for_are_counted(tmp_path: Path) -> None:
@@ -584,7 +584,7 @@ def test_real_tables_are_read_whole_and_no_row_is_lost_in_silence(file: str, tra
     assert dataset_of(path) is DATASETS[name]
     workload = read_workload(path)
     left_out = sum(
-        n for what, n in workload.notes.counts.items() if what.startswith("record left out")
+        n for what, n in workload.notes.counts.items() if what.startswith("record skipped")
     )
     assert len(workload) + left_out == rows
     assert left_out < 0.02 * rows
@@ -673,7 +673,7 @@ def test_samples_over_time_go_into_csv_as_their_mean_and_it_is_told(tmp_path: Pa
     path = write_sample(DATASETS["marconi100"], tmp_path, jobs=JOBS)[0]
     workload = read_workload(path)
     lost = write_workload(workload, tmp_path / "means.csv")
-    assert "CSV has no place for samples over time: node_w is their mean" in lost
+    assert "CSV cannot store samples over time: node_w is their mean" in lost
     found = read_workload(tmp_path / "means.csv").usage["node_w"].values
     used = workload.usage["node_w"]
     means = [one.mean() for one in np.split(used.values, used.first[1:-1])]

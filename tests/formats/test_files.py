@@ -149,11 +149,11 @@ def test_zst_is_written_if_a_module_is_there(tmp_path: Path) -> None:
         (in_tar("a.swf", "b.swf", "c", "d"), r"tar archive holds 4 files \(a.swf, b.swf, c, …\)"),
         (in_zip(), "zip archive holds 0 files, expected one"),
         (b"7z\xbc\xaf\x27\x1c and more", "7-Zip files are not read; unpack it first"),
-        (PACKED["xz"][:-20], "the compressed file is cut off or corrupt"),
-        (PACKED["bz2"][:-20], "the compressed file is cut off or corrupt"),
-        (PACKED["zst"][:-20], "the compressed file is cut off or corrupt"),
-        (in_zip("a.swf")[:-30], "the compressed file is cut off or corrupt"),
-        (codecs.BOM_UTF16_LE + b"a", "begins as UTF-16 text, and is none"),
+        (PACKED["xz"][:-20], "the compressed file is truncated or corrupt"),
+        (PACKED["bz2"][:-20], "the compressed file is truncated or corrupt"),
+        (PACKED["zst"][:-20], "the compressed file is truncated or corrupt"),
+        (in_zip("a.swf")[:-30], "the compressed file is truncated or corrupt"),
+        (codecs.BOM_UTF16_LE + b"a", "starts like UTF-16 text, but is not valid UTF-16"),
     ],
 )
 @pytest.mark.parametrize("name", ["w.swf", "w"])
@@ -190,7 +190,7 @@ def test_names_that_tell_nothing_leave_it_to_the_content(
 @pytest.mark.parametrize("content", [b"Dear reader\nthis is no trace\n", b"\x89PNG\r\n\0\0,1 2 3"])
 def test_content_that_is_no_workload_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "readme").write_bytes(content)
-    with pytest.raises(TraceError, match="neither the name nor the content tells the format"):
+    with pytest.raises(TraceError, match="the format is not recognized by file name or content"):
         read_workload(tmp_path / "readme")
 
 

@@ -73,7 +73,7 @@ def test_batsim_is_read(tmp_path: Path) -> None:
         ({"reqtime": 0}, "job 2: reqtime is 0, expected a number, 0.001 or more"),
         ({"res": 2.5}, "job 2: res is 2.5, expected a whole number, 1 or more"),
         ({"subtime": 10**400}, "job 2: subtime is 1000"),
-        ({"job_id": 1}, "job 1 is in the file already"),
+        ({"job_id": 1}, "job 1 occurs twice in the file"),
         (
             {"job_id": None},
             r"jobs\[1\]: job_id is missing, expected a whole number or printable text",
@@ -101,7 +101,7 @@ def test_a_faulty_spars_job_is_named_or_skipped(
             {"profile": "m"},
             "profile 'm': type is 'smpi', supported are delay, parallel_homogeneous",
         ),
-        ({"profile": "z"}, "job 2: profile 'z' is none of the file's profiles"),
+        ({"profile": "z"}, "job 2: profile 'z' is not a profile of the file"),
         ({"profile": None}, "job 2: profile is missing"),
         ({"walltime": 0}, "job 2: walltime is 0, expected"),
     ],
@@ -161,12 +161,12 @@ def test_what_spars_and_batsim_cannot_carry_is_told(tmp_path: Path) -> None:
         start_epoch_s=5,
     )
     assert write_spars(w, tmp_path / "w.json") == (
-        "SPARS has no place for start epoch s",
-        "SPARS has no place for ids that are not integers: jobs are numbered",
-        "SPARS has no place for users that are not integers: users are numbered",
+        "SPARS cannot store start epoch s",
+        "SPARS stores only integer ids: jobs are renumbered",
+        "SPARS stores only integer users: users are renumbered",
     )
     assert labels_of(read_workload(tmp_path / "w.json", format="spars").user) == ["1", None]
     assert write_batsim(w, tmp_path / "w.json") == (
-        "Batsim has no place for user",
-        "Batsim has no place for start epoch s",
+        "Batsim cannot store user",
+        "Batsim cannot store start epoch s",
     )

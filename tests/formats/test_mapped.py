@@ -97,7 +97,7 @@ def test_what_cannot_be_read_is_left_out_only_if_asked_and_told(tmp_path: Path) 
         read(tmp_path, MAPPING, text)
     found = read(tmp_path, MAPPING, text, skip_invalid=True)
     assert found.to_frame()["job_id"].to_list() == ["a1", "a3"]
-    assert found.notes.counts["row left out: a cell cannot be read"] == 1
+    assert found.notes.counts["row skipped: a cell cannot be read"] == 1
     assert "half an hour" in found.notes.skipped[0]
 
 
@@ -107,10 +107,10 @@ def test_what_cannot_be_read_is_left_out_only_if_asked_and_told(tmp_path: Path) 
         ("submit", "must be a YAML file, or field=column"),
         ("submit=", "must be a YAML file, or field=column"),
         ("submitted=Queued", "submitted.*did you mean 'submit'"),
-        ("submit=Queued", "say what runtime is, or end and one of start and wait"),
-        ("runtime=Width", "say what submit is, or interval"),
-        ("submit=Queued,end=Over", "say what runtime is"),
-        ("submit=Queued,start=Began,wait=Limit,end=Over", "start is, or wait; not both"),
+        ("submit=Queued", "give runtime, or end with start or wait"),
+        ("runtime=Width", "give either submit or interval"),
+        ("submit=Queued,end=Over", "give runtime"),
+        ("submit=Queued,start=Began,wait=Limit,end=Over", "give start or wait, not both"),
         ("submit=Qeued,runtime=Width", "there is no column 'Qeued'.*Did you mean 'Queued'"),
         ("submit=Queued,runtime=Width*", "neither a column nor an expression"),
         ("submit=Queued,runtime=Width*Scale", "there is no column 'Scale'"),
@@ -135,9 +135,9 @@ def test_a_key_of_a_yaml_mapping_that_is_unknown_is_told_with_its_line(tmp_path:
 
 
 def test_what_a_mapping_has_no_place_for_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="goes without --only"):
+    with pytest.raises(ConfigError, match="without --only"):
         read(tmp_path, MAPPING, only=["Who=ada"])
-    with pytest.raises(ConfigError, match="is for CSV and Parquet"):
+    with pytest.raises(ConfigError, match="is only valid for CSV and Parquet"):
         read(tmp_path, MAPPING, format="swf")
 
 
@@ -195,4 +195,4 @@ def test_a_row_that_has_begun_and_has_no_end_still_ran(tmp_path, running, hours)
     jobs = read(tmp_path, "submit=sub,start=beg,end=fin,walltime=lim", text, running=running)
     assert (jobs.runtime_ms / 3.6e6).tolist() == hours
     assert sum(n for what, n in jobs.notes.counts.items() if "still ran" in what) == 1
-    assert jobs.notes.counts["record left out: how long the job ran is unknown"] == 1
+    assert jobs.notes.counts["record skipped: unknown run time"] == 1

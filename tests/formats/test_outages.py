@@ -52,7 +52,7 @@ def test_slurm_s_events_are_outages_of_the_nodes_that_jobs_are_recorded_on(
     assert found[0][:2] == (0, 14)
     assert found[1:] == [(1, 14, 18), (4, 4, 17)]
     assert cluster.notes.counts == {
-        "event left out: it is of no node": 1, "time that a node was away": 3,
+        "event skipped: it names no node": 1, "node outage": 3,
     }  # fmt: skip
     again = replay(workload, cluster)
     assert not len(again.conflicts)
@@ -78,7 +78,7 @@ def test_a_drained_node_is_away_when_the_job_that_ran_on_it_has_ended_and_a_fail
     assert outages(cluster) == [(1, 100, 150), (2, 60, 90), (3, 20, ten_years)]
     assert (
         cluster.notes.counts[
-            "time away left out: it was over before the trace began, or before the node had drained"
+            "outage skipped: it ended before the trace started, or before the node had drained"
         ]
         == 1
     )
@@ -121,8 +121,11 @@ def test_names_have_the_numbers_that_jobs_nodes_have_and_others_what_is_left() -
     [
         ("", "the file is empty"),
         ("node,begin,end\n1,2,3\n", "field start: the column is missing; found node, begin, end"),
-        ("node,start,end\n1,soon,3\n", "time in column start that cannot be read, such as 'soon'"),
-        ("node,start,end\n1,2,3\n4,9,7\n", "line 3, field 4: it ends at or before its beginning"),
+        (
+            "node,start,end\n1,soon,3\n",
+            "time in column start that cannot be parsed, such as 'soon'",
+        ),
+        ("node,start,end\n1,2,3\n4,9,7\n", "line 3, field 4: it ends at or before its start"),
         ("NodeName|TimeStart|State\nn1|2026-01-01T00:00:00|DOWN\n", "field timeend: the column"),
     ],
 )
@@ -173,7 +176,7 @@ def test_the_commands_take_outages_and_say_how_many(
     jobs, events = map(str, site)
     code, _, err = ran("simulate", jobs, "-n", "8", "--outages", events)
     assert code == 0
-    assert "cluster 'cluster': 3 × time that a node was away" in err
+    assert "cluster 'cluster': 3 × node outage" in err
     code, _, err = ran("replay", jobs, "-n", "8", "--outages", jobs)
     assert code == 2
     assert "sacct.txt, field nodename: the column is missing" in err.splitlines()[-1]

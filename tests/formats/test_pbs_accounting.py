@@ -83,10 +83,10 @@ def test_where_jobs_share_nodes_chunks_of_several_kinds_are_tasks_of_several_kin
     share = pytest.approx(200 / 1024 / 8)
     for job in ("2", "3", "1958"):
         assert found[job] == (8, 8, 1, share, None, None, None, None)
-    assert tally.counts["job of which the select is not understood, taken for equal chunks"] == 1
+    assert tally.counts["job whose select cannot be parsed, treated as equal chunks"] == 1
     whole = Tally()
     assert not {"more_tasks", "group_by"} & set(pbs_jobs([tmp_path / "log"], whole).columns)
-    told = "job that asks for nodes of one group, which is read where nodes are shared"
+    told = "job that requests nodes of one group: ignored, as group_by needs shared nodes"
     assert [n for what, n in whole.counts.items() if what.startswith(told)] == [1]
 
 
@@ -195,7 +195,7 @@ def test_nodes_that_cannot_be_read_are_counted_and_the_job_has_its_exec_host(tmp
     tally = Tally()
     frame = pbs_jobs([tmp_path / "log"], tally)
     assert workload_of(frame, "log", Tally()).to_frame()["cores_per_node"].to_list() == [2] * 5
-    assert [n for what, n in tally.counts.items() if "nodes= cannot be read" in what] == [4]
+    assert [n for what, n in tally.counts.items() if "nodes= cannot be parsed" in what] == [4]
 
 
 def test_where_nodes_are_shared_torque_s_jobs_ask_for_what_they_had_on_each_host(tmp_path):
@@ -246,9 +246,9 @@ def test_runs_of_torque_end_where_a_rerun_a_deletion_or_a_checkpoint_says_so(tmp
     }  # fmt: skip
     assert runs.keys() == {"1", "1r2", "2", "3", "4"}
     counts = workload.notes.counts
-    assert counts["record left out: the job had not started when it was recorded"] == 1
-    assert counts["record left out: the job was cancelled before it started"] == 1
-    assert [n for what, n in counts.items() if "a start that failed" in what] == [1]
+    assert counts["record skipped: the job had not started at the end of the trace"] == 1
+    assert counts["record skipped: the job was cancelled before it started"] == 1
+    assert [n for what, n in counts.items() if "failed start" in what] == [1]
     assert [n for what, n in counts.items() if "of a checkpoint" in what] == [2]
 
 

@@ -10,7 +10,7 @@ from tests.formats.format_strategies import assert_same_jobs
 
 pytestmark = pytest.mark.traces
 
-# Jobs and, where the file says it, the size of the machine.
+# Jobs and, where the file says it, the size of the cluster.
 LOGS = {
     "CEA-Curie-sample-jad": (29998, 93312),
     "HPC2N-2002-2.2-cln-completed-reassembled": (201981, 240),
@@ -76,9 +76,9 @@ def test_wagap_has_two_jobs_without_run_time_and_wide_lines(traces: Path) -> Non
     path = traces / "swf" / "wagap-2013.swf.gz"
     w = read_workload(path)
     assert w.notes.counts == {
-        "job without run time, left out": 2,
-        "preceding job not read: all jobs name the same, one of them itself": 17898,
-        "line with more than 18 fields, the others not read": 17900,
+        "job without run time, skipped": 2,
+        "preceding jobs ignored: all jobs name the same, one of them itself": 17898,
+        "line with more than 18 fields, the others ignored": 17900,
     }
     assert len(read_workload(path, rules=SwfRules(no_runtime="zero"))) == 17900
 

@@ -59,7 +59,7 @@ def test_a_limit_that_is_infinite_and_not_set_is_no_limit(tmp_path: Path):
         found[infinite] = read_workload(path)
     assert len(found[True]) == len(found[False])
     assert not found[True].notes.remarks
-    assert found[False].notes.remarks[0].startswith("no walltime is known")
+    assert found[False].notes.remarks[0].startswith("no walltimes found")
 
 
 def test_real_jobs_are_told_with_what_they_asked_for():
@@ -77,10 +77,10 @@ def test_real_jobs_are_told_with_what_they_asked_for():
 def test_what_is_left_out_of_a_real_dump_is_counted_with_its_reason():
     counts = read_workload(ALL).notes.counts
     lines = gzip.decompress(ALL.read_bytes()).count(b"\n") - 1
-    out = sum(n for why, n in counts.items() if why.startswith("record left out"))
+    out = sum(n for why, n in counts.items() if why.startswith("record skipped"))
     # Each line is a job, a step, a part of another line, or counted as left out.
-    joined = counts["line joined to the one before: a text holds the line's end"]
-    parts = counts["heterogeneous job, its parts taken as one job of all their nodes"]
+    joined = counts["line joined to the previous one: text contains a line break"]
+    parts = counts["heterogeneous job, its parts merged into one job with all their nodes"]
     steps = counts["step, a part of its job"]
     assert lines == len(read_workload(ALL)) + parts + steps + out + joined
 
@@ -97,12 +97,12 @@ def test_dumps_of_two_versions_of_a_real_site_are_read(traces):
     old = read_workload(folder / "ubccr_sacct_dump2101.log", skip_invalid=True)
     assert old.job_id.tolist() == [4822203, 4830973, 4830974, 4830975, 4830976, 4830977]
     assert old.per_node["memory_gb"][0] == pytest.approx(550000 / 1024)
-    assert old.notes.counts["record left out: the job was cancelled before it started"] == 6
+    assert old.notes.counts["record skipped: the job was cancelled before it started"] == 6
     assert len(old.notes.skipped) == 1
     assert "line 16: found 74 cells, expected 107" in old.notes.skipped[0]
     new = read_workload(folder / "ubccr_sacct_dump2110.log")
     assert new.job_id.tolist() == [7957382]
-    assert new.notes.counts["line put right: a text in it holds the separator"] == 5
+    assert new.notes.counts["line repaired: text contains the separator"] == 5
 
 
 def test_a_cut_line_is_an_error_with_its_number_or_counted(tmp_path):
@@ -113,7 +113,7 @@ def test_a_cut_line_is_an_error_with_its_number_or_counted(tmp_path):
         read_workload(path)
     workload = read_workload(path, skip_invalid=True)
     assert workload.job_id.tolist() == [1, 3]
-    assert any(why.startswith("line left out") for why in workload.notes.counts)
+    assert any(why.startswith("line skipped") for why in workload.notes.counts)
 
 
 def test_an_unknown_state_is_named_and_an_unreadable_time_too(tmp_path):
@@ -127,7 +127,7 @@ def test_an_unknown_state_is_named_and_an_unreadable_time_too(tmp_path):
     told = " ".join(workload.notes.counts)
     assert "state DREAMING" in told
     assert "'gestern'" in told
-    assert "its submit time is unknown" in told
+    assert "unknown submit time" in told
 
 
 def test_a_state_that_is_cut_is_the_one_that_begins_so(tmp_path):
@@ -138,7 +138,7 @@ def test_a_state_that_is_cut_is_the_one_that_begins_so(tmp_path):
     jobs = sacct_jobs([dump(tmp_path, *lines)], tally)
     assert jobs.sort("job_id")["fails"].to_list() == [1, 0, 0]
     assert [what for what in tally.counts if "not known" in what] == [
-        "record of state RE+, which is not known, taken for one that ended"
+        "record of state RE+, unknown: treated as ended"
     ]
 
 
@@ -154,7 +154,9 @@ def test_a_job_whose_nodes_are_cleared_has_ended_and_one_that_runs_has_not(tmp_p
     )
     assert jobs.to_frame()["runtime_s"].to_list() == [3600, 3600, 3600]
     assert jobs.to_frame()["walltime_s"].to_list() == [86400, 86400, 86400]
-    told = "job that still ran when it was recorded, taken to end then: it runs longer in reality"
+    told = (
+        "job still running at the end of the trace, treated as ended then (real run time is longer)"
+    )
     assert jobs.notes.counts[told] == 2
 
 
@@ -193,7 +195,7 @@ def test_jobs_that_still_ran_end_with_the_dump_at_their_limit_or_are_left_out(
     assert {n for what, n in counts.items() if "still ran when it was recorded" in what} == {
         "elapsed": {3}, "limit": {4}, "drop": {4}
     }[running]  # fmt: skip
-    closed = "job recorded as running long after its limit, taken to have ended at its limit"
+    closed = "job recorded as running long after its limit, treated as ended at its limit"
     assert counts.get(closed, 0) == (running == "elapsed")
 
 
@@ -225,16 +227,16 @@ def test_dumps_that_overlap_tell_each_job_once_and_the_later_what_became_of_it(t
         jobs = sacct_jobs(paths, tally).sort("job_id")
         assert jobs["job_id"].to_list() == [1, 2, 3]
         assert jobs["runtime_s"].to_list() == [3600.0] * 3
-        told = "record left out: another tells more of the same job and submission"
+        told = "record skipped: another record of the same submission has more data"
         assert tally.counts[told] == 3
 
 
 @pytest.mark.parametrize(
     ("header", "said"),
     [
-        ("1|2026-01-01T10:00:00|x", "neither the name nor the content"),
+        ("1|2026-01-01T10:00:00|x", "the format is not recognized"),
         ("JobID|Start|End", "field Submit"),
-        ("JobID|Submit|Start|State", "how long jobs ran"),
+        ("JobID|Submit|Start|State", "no column has the run time"),
     ],
 )
 def test_a_dump_that_cannot_be_read_says_what_it_lacks(tmp_path, header, said):
@@ -306,7 +308,7 @@ def test_any_order_of_columns_and_any_job_name_give_the_jobs_written(
     path = tmp_path_factory.mktemp("sacct") / "dump"
     path.write_text(text, encoding="utf-8")
     workload = read_workload(path, skip_invalid=True)
-    cut = sum(n for why, n in workload.notes.counts.items() if why.startswith("line left out"))
+    cut = sum(n for why, n in workload.notes.counts.items() if why.startswith("line skipped"))
     read = {row["job_id"]: row for row in workload.to_frame().iter_rows(named=True)}
     told = {
         i: (

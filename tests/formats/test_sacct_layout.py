@@ -99,7 +99,7 @@ OTHER = "jobid,user,state,submit,start,end,timelimit,nnodes,ncpus"
 def test_other_orders_are_read_with_the_format_string_of_sacct(tmp_path, given):
     path = dump(tmp_path, printed(OTHER), "jobs.txt")
     with pytest.raises(
-        TraceError, match=r"no header, and no known order of columns fits; .* --columns JobID"
+        TraceError, match=r"not a header, and no known column order matches; .* --columns JobID"
     ):
         read_workload(path)
     jobs = read_workload(path, **given)
@@ -129,7 +129,7 @@ def test_a_format_string_that_does_not_fit_is_refused_with_both_numbers(tmp_path
 
 def test_an_unknown_column_of_a_format_string_names_the_nearest():
     with pytest.raises(
-        ConfigError, match=r"'Sumbit' is no column of sacct.* Did you mean 'Submit'"
+        ConfigError, match=r"'Sumbit' is not a column of sacct.* Did you mean 'Submit'"
     ):
         named_columns("JobID,Sumbit")
     with pytest.raises(ConfigError, match="ALL: these differ between versions"):
@@ -153,10 +153,10 @@ def test_columns_of_one_width_are_read_and_what_was_cut_off_is_counted(tmp_path)
     assert jobs.recorded_nodes == ("n[01-02]", None)
     counts = jobs.notes.counts
     cut = {
-        what.split()[3]: n for what, n in counts.items() if "cut off at the column's width" in what
+        what.split()[3]: n for what, n in counts.items() if "truncated at the column width" in what
     }
     assert cut == {"User": 1, "NodeList": 1, "JobID": 1}
-    assert counts["record left out: its id is none of a job"] == 1
+    assert counts["record skipped: not a job id"] == 1
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_one_file_of_several_that_breaks_off_is_counted_and_the_others_are_read(
     cut.write_bytes(gzip.compress(text.encode())[:-200])
     tally = Tally()
     assert len(sacct_jobs([cut, whole], tally)) == 499
-    assert tally.counts["file left out from where it cannot be read"] == 1
+    assert tally.counts["rest of a file skipped: cannot be read"] == 1
     assert "cut.gz: the compressed file is cut off" in tally.skipped[0]
     with pytest.raises(TraceError, match="cut off"):
         sacct_jobs([cut], Tally())

@@ -121,7 +121,7 @@ def test_import_takes_it_with_the_settings_and_leaves_another_database_alone(
     [
         ({"Elapsed": "real"}, "field JobID: the column is missing"),
         ({"JobID": "text", "Elapsed": "real"}, "field Submit: the column is missing"),
-        ({"JobID": "text", "Submit": "int"}, "no column tells how long jobs ran"),
+        ({"JobID": "text", "Submit": "int"}, "no column has the run time"),
     ],
 )
 def test_a_table_of_other_columns_is_refused(tmp_path: Path, columns, says) -> None:
@@ -132,7 +132,7 @@ def test_a_table_of_other_columns_is_refused(tmp_path: Path, columns, says) -> N
 def test_other_databases_broken_ones_and_packed_ones_are_told_of(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "other.db")) as made, made:
         made.execute("CREATE TABLE decisions (id int)")
-    with pytest.raises(TraceError, match=r"without the table slurm .* found decisions"):
+    with pytest.raises(TraceError, match=r"has no table 'slurm' .* found decisions"):
         read_workload(tmp_path / "other.db")
     whole = database(tmp_path / "a.db").read_bytes()
     (tmp_path / "cut.db").write_bytes(whole[:5000])

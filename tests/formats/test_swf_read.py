@@ -103,7 +103,7 @@ def test_processors_make_nodes_rounded_up(tmp_path: Path) -> None:
     [
         ("runtime", [10000, 1], "job without requested time, given its run time"),
         (60.0, [60000, 60000], "job without requested time, given 60 s"),
-        ("drop", [], "job without requested time, left out"),
+        ("drop", [], "job without requested time, skipped"),
     ],
 )
 def test_no_walltime(tmp_path: Path, rule: Any, walltime_ms: list[int], counted: str) -> None:
@@ -118,12 +118,12 @@ def test_no_nodes(tmp_path: Path) -> None:
     assert read(tmp_path, *lines).nodes.tolist() == [6, 4]
     w = read(tmp_path, *lines, rules=SwfRules(no_nodes="drop"))
     assert w.job_id.tolist() == [2]
-    assert w.notes.counts == {"job without requested processors, left out": 1}
+    assert w.notes.counts == {"job without requested processors, skipped": 1}
 
 
 def test_no_runtime(tmp_path: Path) -> None:
     lines = [line(run=-1), line(job=2)]
-    assert read(tmp_path, *lines).notes.counts == {"job without run time, left out": 1}
+    assert read(tmp_path, *lines).notes.counts == {"job without run time, skipped": 1}
     w = read(tmp_path, *lines, rules=SwfRules(no_runtime="zero"))
     assert w.runtime_ms.tolist() == [0, 10000]
     assert w.notes.counts == {"job without run time, given 0 s": 1}
@@ -138,7 +138,7 @@ def test_jobs_cancelled_before_they_started(tmp_path: Path) -> None:
     ]
     dropped = read(tmp_path, *lines)
     assert dropped.job_id.tolist() == [3]
-    assert dropped.notes.counts == {"job cancelled before it started, left out": 3}
+    assert dropped.notes.counts == {"job cancelled before it started, skipped": 3}
     kept = read(tmp_path, *lines, rules=SwfRules(cancelled="keep"))
     assert kept.job_id.tolist() == [1, 3, 4]
     assert kept.cancel_ms.tolist() == [30000, -1, 9000]
@@ -146,7 +146,7 @@ def test_jobs_cancelled_before_they_started(tmp_path: Path) -> None:
     assert kept.recorded_start_ms.tolist() == [-1, 3000, -1]
     assert kept.notes.counts == {
         "job cancelled before it started, kept": 2,
-        "job cancelled before it started, left out: when is not known": 1,
+        "job cancelled before it started, skipped: unknown cancel time": 1,
         "job without requested time, given its run time": 1,
     }
 
@@ -171,13 +171,13 @@ def test_a_part_without_a_line_of_its_own_is_a_job(tmp_path: Path) -> None:
 def test_negative_numbers_other_than_minus_one_are_unknown_and_counted(tmp_path: Path) -> None:
     w = read(tmp_path, line(wait=-7))
     assert w.recorded_start_ms.tolist() == [-1]
-    assert w.notes.counts == {"job with a number below 0 other than -1, taken as unknown": 1}
+    assert w.notes.counts == {"job with a negative number other than -1, treated as unknown": 1}
 
 
 def test_dependency_on_a_job_that_is_not_there_is_counted(tmp_path: Path) -> None:
     w = read(tmp_path, line(preceding=5), line(job=2))
     assert len(w.dependencies) == 0
-    assert w.notes.counts == {"job whose preceding job is not there, dependency not read": 1}
+    assert w.notes.counts == {"job with an unknown preceding job, dependency ignored": 1}
 
 
 def test_a_think_time_makes_a_submission_and_none_a_dependency(tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_a_think_time_makes_a_submission_and_none_a_dependency(tmp_path: Path) -
 def test_a_job_that_names_itself_waits_for_none_and_is_counted(tmp_path: Path) -> None:
     w = read(tmp_path, line(), line(job=2, preceding=2, think=5), line(job=3, preceding=1))
     assert w.dependencies.job.tolist() == [2]
-    assert w.notes.counts == {"job that names itself as preceding job, dependency not read": 1}
+    assert w.notes.counts == {"job that names itself as preceding job, dependency ignored": 1}
 
 
 def test_skip_invalid_reads_jobs_of_a_cycle_without_it(tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_skip_invalid_reads_jobs_of_a_cycle_without_it(tmp_path: Path) -> None:
     ]
     w = read(tmp_path, *lines, skip_invalid=True)
     assert w.dependencies.job.tolist() == [3, 4]
-    assert w.notes.counts == {"job in a cycle of preceding jobs, dependency not read": 3}
+    assert w.notes.counts == {"job in a cycle of preceding jobs, dependency ignored": 3}
     assert "1 → 3 → 2 → 1" in w.notes.skipped[0]
 
 
@@ -263,11 +263,11 @@ def test_a_job_with_a_line_of_its_own_is_not_counted_twice(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("header", "hint", "said"),
     [
-        (["; MaxProcs: 8"], 8, "1 of 2 jobs ask for more, job 2 for 64"),
+        (["; MaxProcs: 8"], 8, "1 of 2 jobs request more, job 2 for 64"),
         (["; MaxNodes: 8"], 64, "too few for jobs of up to 64 processors"),
         (["; MaxNodes: 8", "; MaxProcs: 64"], 64, ""),
         (["; MaxNodes: 100"], 100, ""),
-        (["; MaxProcs: 64 (8,56)", "; MaxJobs: 1"], 64, "but the log has 2 lines of jobs"),
+        (["; MaxProcs: 64 (8,56)", "; MaxJobs: 1"], 64, "but the log has 2 job lines"),
         ([], None, ""),
     ],
 )
@@ -293,7 +293,7 @@ def test_a_cycle_of_dependencies_names_file_and_jobs(tmp_path: Path) -> None:
 def test_more_columns_are_counted(tmp_path: Path) -> None:
     w = read(tmp_path, line() + " {1,2} q", line(job=2))
     assert len(w) == 2
-    assert w.notes.counts == {"line with more than 18 fields, the others not read": 1}
+    assert w.notes.counts == {"line with more than 18 fields, the others ignored": 1}
 
 
 def test_comments_are_kept_wherever_they_are(tmp_path: Path) -> None:
@@ -327,7 +327,7 @@ def test_line_ends_of_all_systems(tmp_path: Path, end: bytes) -> None:
             "line 4, field run time: found 'abc', expected a number of seconds",
         ),
         ("2 0 1", "line 4: found 3 columns, expected 18"),
-        (line(job=1), "line 4, field job number: job 1 is in the file already"),
+        (line(job=1), "line 4, field job number: job 1 occurs twice in the file"),
         (line(job=-2), "line 4, field job number: found -2, expected a whole number, 0 or more"),
         (line(job="2.5"), "line 4, field job number: found '2.5', expected a whole number"),
         (line(job=2, submit=-1), "line 4, field submit time: found -1, expected"),

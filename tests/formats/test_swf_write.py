@@ -50,7 +50,7 @@ def test_a_cancelled_job_comes_back_with_its_time(tmp_path: Path) -> None:
 
 def test_cancellations_that_swf_cannot_carry_are_told(tmp_path: Path) -> None:
     started = three_jobs(cancel_s=[-1, 4, -1], recorded_start_s=[-1, 2, -1])
-    assert "cancelled that had started" in write_swf(started, tmp_path / "w.swf")[0]
+    assert "cancel time of started" in write_swf(started, tmp_path / "w.swf")[0]
     longer = three_jobs(cancel_s=[-1, 4, -1], walltime_s=[9, 9, 9])
     assert "run time of cancelled jobs: 1 jobs" in write_swf(longer, tmp_path / "w.swf")[0]
     early = Workload.build(submit_s=[9], runtime_s=[1], nodes=[1], recorded_start_s=[3])
@@ -65,10 +65,10 @@ def test_columns_without_a_place_are_told(tmp_path: Path) -> None:
         resources={"licence": [0, 1, 0]},
     )
     assert write_swf(workload, tmp_path / "w.swf") == (
-        "SWF has no place for qos",
-        "SWF has no place for priority",
-        "SWF has no place for per node",
-        "SWF has no place for resources",
+        "SWF cannot store qos",
+        "SWF cannot store priority",
+        "SWF cannot store per node",
+        "SWF cannot store resources",
     )
 
 

@@ -26,7 +26,7 @@ def test_a_scheduler_that_knows_run_times_for_want_of_walltimes_is_told(
 ) -> None:
     (told,) = read_workload(written(tmp_path, suffix)).notes.remarks
     assert "there is no column walltime_s" in told
-    assert "knows exactly how long each runs" in told
+    assert "the scheduler knows exact run times" in told
     assert "did you mean" not in told
     assert read_workload(written(tmp_path, suffix, walltime_s=[9, 9])).notes.remarks == ()
 

@@ -98,7 +98,7 @@ def test_an_empty_walltime_is_the_run_time_and_counted(tmp_path: Path) -> None:
 
 def test_columns_that_are_none_of_ours_are_counted(tmp_path: Path) -> None:
     w = table(tmp_path, "submit_s,runtime_s,nodes,walltime\n0,5,1,9\n")
-    assert w.notes.counts == {"cell of column 'walltime', which is none of ours, not read": 1}
+    assert w.notes.counts == {"cell of unknown column 'walltime', ignored": 1}
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_a_cut_parquet_is_a_trace_error(tmp_path: Path) -> None:
     path = tmp_path / "w.parquet"
     write_workload(Workload.build(submit_s=[0], runtime_s=[1], nodes=[1]), path)
     path.write_bytes(path.read_bytes()[:-9])
-    with pytest.raises(TraceError, match="not a Parquet file, or cut off"):
+    with pytest.raises(TraceError, match="not a Parquet file, or truncated"):
         read_workload(path)
 
 
@@ -248,7 +248,7 @@ def test_latin_1_is_read_and_said(tmp_path: Path) -> None:
     (tmp_path / "w.csv").write_bytes(f"{HEAD}1,0,1,1,Jürgen\n".encode("latin-1"))
     w = read_workload(tmp_path / "w.csv")
     assert labels_of(w.user) == ["Jürgen"]
-    assert "the text is not UTF-8 (line 2): it was read as Latin-1" in w.notes.remarks
+    assert "the text is not UTF-8 (line 2): read as Latin-1" in w.notes.remarks
 
 
 @pytest.mark.parametrize("text", ["1,0,5,4\n2,1,6,8\n", "1;0;5;4\r\n2;1;6;8\r\n"])

@@ -22,8 +22,8 @@ from hpctwin.formats.tables.mapped import columns_of
 RECORDED = Path(__file__).parent / "recorded"
 HEADER = "JobID|Submit|Start|End|ElapsedRaw|NNodes|State|MaxRSS|NTasks"
 NOW = "2026-01-01T10:00:00|2026-01-01T11:00:00|2026-01-01T12:00:00|3600"
-KNOWN = "job of which it is known how much memory it used"
-LOST = "step whose job is not there, so that the memory it used is not told"
+KNOWN = "job with recorded memory use"
+LOST = "step without its job: its memory use is ignored"
 
 
 def told(path: Path) -> dict[str, float | None]:

@@ -160,7 +160,7 @@ def test_faults_say_which_task_what_and_what_would_be_right(tmp_path: Path) -> N
     says(lambda s, e: e.pop(0), "task m", "runtimeInSeconds is missing")
     says(lambda s, e: e[1].update(runtimeInSeconds=-1), "task s", "a number, 0 or more")
     says(lambda s, e: e[1].update(coreCount="four"), "task s", "'four'")
-    says(lambda s, e: s[1].update(id="s"), "task s is in the file already")
+    says(lambda s, e: s[1].update(id="s"), "task s occurs twice in the file")
     says(lambda s, e: s[1].update(parents="s"), "task a1", "expected a list of tasks")
     says(lambda s, e: s[1].update(id=""), "tasks[1]", "printable text")
     says(lambda s, e: s.append(5), "expected an object")
@@ -184,7 +184,7 @@ def test_faulty_tasks_can_be_left_out_and_are_counted(tmp_path: Path) -> None:
     w = read(tmp_path, document, skip_invalid=True)
     assert edges_of(w) == {("a2", "s"), ("m", "a2")}
     assert "task a1" in w.notes.skipped[0]
-    assert w.notes.counts["dependency on a task that is not there, not read"] == 4
+    assert w.notes.counts["dependency on an unknown task, ignored"] == 4
 
 
 def test_it_is_not_written(tmp_path: Path) -> None:

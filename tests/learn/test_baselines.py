@@ -165,7 +165,7 @@ def test_nothing_is_tuned_on_other_jobs_or_on_those_evaluated(
         ("a.safetensors --metric energy_j", 2, "what the nodes draw is not known"),
         ("other.safetensors", 2, "an agent of Sorting has no baselines: JobSelection,"),
         ("night.safetensors", 2, "what the nodes draw is not known"),
-        ("rowless.safetensors", 2, "scores beside those of rows are no list"),
+        ("rowless.safetensors", 2, "the scores of actions without a row are not a list"),
     ],
 )
 def test_what_cannot_be_evaluated_is_told_in_a_line(

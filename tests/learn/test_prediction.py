@@ -215,7 +215,7 @@ def test_a_file_that_is_no_predictor_of_this_version_is_refused_by_name(
         ({"features": ["runtime"]}, "other features; train it again"),
         (
             {"format": 99, "hpctwin": "9.9", "jobs": "?"},
-            "of format 99, written by hpctwin 9.9; this is",
+            "format 99, written by hpctwin 9.9; this is",
         ),
         ({"sklearn": "0.1"}, "scikit-learn 0.1, here is"),
         ({"method": "bosting"}, "boosting"),

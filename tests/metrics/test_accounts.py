@@ -226,14 +226,14 @@ def test_accounts_of_users_and_of_accounts_do_not_add_up(accounts: Accounts) -> 
 @pytest.mark.parametrize(
     ("name", "text", "told"),
     [
-        ("a.json", None, "no such file; hpctwin simulate --accounts"),
+        ("a.json", None, "no such file; create it with hpctwin simulate --accounts"),
         ("a.json", "[1, 2", "does not hold accounts"),
         ("a.json", "[]", "does not hold accounts"),
         ("a.json", '{"by": "account", "accounts": []}', "does not hold accounts"),
         (
             "a.json",
             '{"format": 99, "by": "account", "there_node_s": 0, "accounts": [{}]}',
-            "a.json: of format 99; this is hpctwin",
+            "a.json: format 99; this is hpctwin",
         ),
         ("a.parquet", "PAR1", "does not hold accounts"),
         ("a.parquet", "", "does not hold accounts"),

@@ -106,5 +106,5 @@ def test_a_workload_on_which_one_has_no_figure_is_no_pair() -> None:
 
 @pytest.mark.parametrize("given", [[], [{}], [{"a": {}, "b": {}}, {"a": {}, "c": {}}]], ids=str)
 def test_differences_are_of_the_same_policies_in_each_run(given: list[dict[str, dict]]) -> None:
-    with pytest.raises(ConfigError, match="between policies, the same ones in each run"):
+    with pytest.raises(ConfigError, match="compare policies; each run must have the same policies"):
         paired_differences(given)

@@ -8,9 +8,11 @@ import pytest
 
 from hpctwin.model.requests.features import check_features, has_features, read_constraint
 
-COUNTED = "constraint on some of the nodes (a*2), left open"
+COUNTED = "constraint on some of the nodes (a*2), ignored"
 BRACKETS = "constraint that counts nodes in brackets ([a*2&b*4]), "
-ONE_FOR_ALL = "constraint to one feature for all nodes ([a|b]), taken as any of them for each"
+ONE_FOR_ALL = (
+    "constraint to one feature for all nodes ([a|b]), treated as any of them for each node"
+)
 
 
 @pytest.mark.parametrize(
@@ -33,9 +35,9 @@ ONE_FOR_ALL = "constraint to one feature for all nodes ([a|b]), taken as any of 
         ("[a|b]", 2, "a|b", ONE_FOR_ALL),
         ("c&[a|b]", 3, "c&(a|b)", ONE_FOR_ALL),
         ("[a*2|b*3]", 4, "", COUNTED),
-        ("[a*2&b*4]", 6, "a|b", BRACKETS + "taken as any of them for each"),
-        ("[a*2&b*4]", 8, "", BRACKETS + "left open"),
-        ("[(a|b)*1&(c)*2]", 3, "a|b|c", BRACKETS + "taken as any of them for each"),
+        ("[a*2&b*4]", 6, "a|b", BRACKETS + "treated as any of them for each node"),
+        ("[a*2&b*4]", 8, "", BRACKETS + "ignored"),
+        ("[(a|b)*1&(c)*2]", 3, "a|b|c", BRACKETS + "treated as any of them for each node"),
         ("[a&b]", 2, "a&b", ""),
     ],
 )
@@ -49,7 +51,7 @@ def test_a_constraint_says_what_every_node_must_have_and_what_is_lost(
     "text", ["a b", "(a", "a)", "a&", "|a", "*2", "a*0", "a*two", "[a|b&c]", "[a", "(" * 2000, "!"]
 )
 def test_a_constraint_that_cannot_be_read_is_left_open_and_counted(text: str) -> None:
-    assert read_constraint(text, 1) == ("", "constraint that cannot be read, left open")
+    assert read_constraint(text, 1) == ("", "constraint that cannot be parsed, ignored")
 
 
 @pytest.mark.parametrize(

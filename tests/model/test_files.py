@@ -125,7 +125,7 @@ def test_what_cannot_be_a_folder_is_told_and_left_alone(tmp_path: Path) -> None:
     for path in (tmp_path / "file", tmp_path / "file" / "run"):
         with pytest.raises(OutputError, match=r"is a file|Not a directory"), write_folder(path):
             pass
-        with pytest.raises(OutputError, match="is a file, and should be a folder"):
+        with pytest.raises(OutputError, match="is a file, but a folder is needed"):
             check_folder(path)
     assert (tmp_path / "file").read_text() == "mine"
 

@@ -162,14 +162,14 @@ def test_what_users_write_is_brought_to_tasks(text: str, asks: Request) -> None:
     [
         ("-n many", "'many', it must be a whole number"),
         ("-N 0", "'0', it must be a whole number above 0"),
-        ("--mem-per-cpu=2X -n 1", "no amount of memory"),
+        ("--mem-per-cpu=2X -n 1", "not an amount of memory"),
         ("8 nodes", "'8' is no option"),
         ("-n", "--ntasks has no value"),
         ("select=2:ncpus=4+", "'' is not name=value"),
         ("select=0:ncpus=4+1:ncpus=2", "asks for 0 chunks"),
         ("select=1:ncpus=four", "'four' is not a number of cores or GPUs"),
-        ("select=1:mem=4xb", "mem=4xb is no size, such as 4gb"),
-        ("select=1:ncpus=4+2:ncpus=0", "a chunk of 2 asks for no cores, memory or GPUs"),
+        ("select=1:mem=4xb", "mem=4xb is not a size, such as 4gb"),
+        ("select=1:ncpus=4+2:ncpus=0", "a chunk of 2 requests no cores, memory or GPUs"),
         ("nodes=0:ppn=2", "nodes=0:ppn=2 asks for 0 nodes"),
         ("nodes=", "nodes= names no nodes; write a number, such as 2:ppn=8"),
         ("procs=many", "procs is 'many', it must be a whole number"),
@@ -181,31 +181,34 @@ def test_what_users_write_is_brought_to_tasks(text: str, asks: Request) -> None:
             "--cpu-per-task=4",
             "--cpu-per-task is no option of sbatch, .* Did you mean 'cpus-per-task'",
         ),
-        ("-N 2 -y", "-y is no option of sbatch, salloc or srun"),
-        ("qsub -y 2", "-y is no option of qsub"),
-        ("--requests=cpu=half", "cpu=half is no number of cores, such as 2, 0.5 or 500m"),
-        ("--requests=memory=2GiB", "memory=2GiB is no amount of memory, such as 512Mi"),
-        ("--limits=nvidia.com/gpu=0.5", "nvidia.com/gpu=0.5: Kubernetes gives whole GPUs only"),
+        ("-N 2 -y", "-y is not an option of sbatch, salloc or srun"),
+        ("qsub -y 2", "-y is not an option of qsub"),
+        ("--requests=cpu=half", "cpu=half is not a number of cores, such as 2, 0.5 or 500m"),
+        ("--requests=memory=2GiB", "memory=2GiB is not an amount of memory, such as 512Mi"),
+        (
+            "--limits=nvidia.com/gpu=0.5",
+            "nvidia.com/gpu=0.5: Kubernetes allocates only whole GPUs only",
+        ),
         (
             "--requests=cpu=1,pods=2",
-            "resource 'pods' of a pod is not modelled; known are cpu, memory, eph",
+            "resource 'pods' of a pod is not modeled; known are cpu, memory, eph",
         ),
         (
             "--requests=ephemeral-storage=2GB",
-            "ephemeral-storage=2GB is no amount of storage, such as",
+            "ephemeral-storage=2GB is not an amount of storage, such as",
         ),
         (
             "--limits=xilinx.com/fpga=500m",
-            "xilinx.com/fpga=500m: Kubernetes gives whole devices only",
+            "xilinx.com/fpga=500m: Kubernetes allocates only whole devices only",
         ),
-        ("-N 1 --gres=fpga:", "--gres=fpga: is no name and number, such as fpga:1"),
-        ("-N 1 --gres=tmp:10X", "'10X' is no amount, such as 2, 100G"),
-        ("-N 1 --gres=4", "--gres=4 is no name and number, such as fpga:1"),
-        ("--requests cpu=1", "'--requests' is not read beside what pods ask; write --requests,"),
-        ("--requests=cpu=1 -n 4", "'-n' is not read beside what pods ask"),
+        ("-N 1 --gres=fpga:", "--gres=fpga: is not a name and number, such as fpga:1"),
+        ("-N 1 --gres=tmp:10X", "'10X' is not an amount, such as 2, 100G"),
+        ("-N 1 --gres=4", "--gres=4 is not a name and number, such as fpga:1"),
+        ("--requests cpu=1", "'--requests' is not supported with --requests; write --requests,"),
+        ("--requests=cpu=1 -n 4", "'-n' is not supported with --requests"),
         ("--replicas=0 --requests=cpu=1", "--replicas is '0', it must be a whole number above 0"),
-        ("--requests=cpu=4 --limits=cpu=2", "a pod requests more cpu than its limit is"),
-        ("--replicas=2", "a pod asks for no cores, memory or GPUs"),
+        ("--requests=cpu=4 --limits=cpu=2", "a pod requests more cpu than its limit"),
+        ("--replicas=2", "a pod requests no cores, memory or GPUs"),
         ("-n 'x", "No closing quotation"),
     ],
 )
@@ -220,17 +223,17 @@ def test_what_cannot_be_understood_is_told(text: str, why: str) -> None:
         ("-N 2 -w n[1-3]", ["--nodelist (the names)"]),
         ("-N 2-4", ["--nodes (the maximum)"]),
         ("-N 1 -p a,b", ["--partition (all but the first)"]),
-        ("-N 1 --exclusive=topo", ["--exclusive=topo (taken as --exclusive)"]),
+        ("-N 1 --exclusive=topo", ["--exclusive=topo (treated as --exclusive)"]),
         ("-N 1 -t UNLIMITED --mem=0", ["--mem=0", "--time"]),
-        ("-N 2 -C 'a*1'", ["--constraint: constraint on some of the nodes (a*2), left open"]),
+        ("-N 2 -C 'a*1'", ["--constraint: constraint on some of the nodes (a*2), ignored"]),
         ("srun -W 60 -l -N 2 ./a.out -n 9", ["--wait", "--label", "script"]),
         ("-W -HQn4 --nice -I60", ["--wait", "--hold", "--quiet", "--nice", "--immediate"]),
         ("--container-image=x --x11=all -N 1", ["--container-image", "--x11"]),
         ("-N 1 -c 8 : -N 2 -C ib", [
-            "heterogeneous parts (taken as tasks of one job, without their constraints)"
+            "heterogeneous parts (merged into one job, without their constraints)"
         ]),
         ("-n 8 --mem=16G", [
-            "--ntasks without --nodes, with amounts of each node (taken as one node)"
+            "--ntasks without --nodes, with per-node amounts (treated as one node)"
         ]),
         ("-l nodes=n1+n2:ppn=2 -j oe -V", ["-j", "-V", "nodes host"]),
         ("qsub -I -l select=1:host=n1:Qlist=b,software=x -W block=true", [
@@ -370,7 +373,7 @@ def test_a_piece_of_a_table_keeps_the_dependencies_of_its_requests(tmp_path: Pat
     ).write_parquet(path)  # fmt: skip
     (whole,) = open_pieces(path, 3).batches
     assert (whole.edges.job.tolist(), whole.edges.on.tolist()) == ([2], [1])
-    with pytest.raises(TraceError, match="not in the same piece of 1 jobs"):
+    with pytest.raises(TraceError, match="outside the piece of 1 jobs"):
         list(open_pieces(path, 1).batches)
 
 

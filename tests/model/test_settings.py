@@ -30,13 +30,13 @@ NODES = [{"name": "a", "count": 3}]
             lambda: Cluster(nodes=[{"name": "a", "cuont": 3}]),
             [
                 "Cluster, nodes.0.count: it is missing (of 'a')",
-                "Cluster, nodes.0.cuont: there is no such field. Did you mean 'count'?",
+                "Cluster, nodes.0.cuont: unknown field. Did you mean 'count'?",
             ],
         ),
         (lambda: Cluster(), ["Cluster, nodes: it is missing"]),
         (
             lambda: Cluster.model_validate({"nodes": NODES, "qoss": 3}),
-            ["Cluster, qoss: there is no such field. Did you mean 'qos'?"],
+            ["Cluster, qoss: unknown field. Did you mean 'qos'?"],
         ),
         (
             lambda: Cluster(
@@ -56,7 +56,7 @@ NODES = [{"name": "a", "count": 3}]
                 "CoreSettings, site_policy: policy fcfs+easy~orders: a control function orders nodes on"
             ],
         ),
-        (lambda: TwinConfig(corr={}), ["there is no such field. Did you mean 'core'?"]),
+        (lambda: TwinConfig(corr={}), ["unknown field. Did you mean 'core'?"]),
     ],
 )
 def test_each_fault_is_one_line_in_our_words(make: Callable[[], Any], told: list[str]) -> None:

@@ -27,5 +27,5 @@ def test_an_address_is_given_back_as_it_is(url: str) -> None:
     ],
 )
 def test_what_is_no_address_is_refused_and_not_repeated(url: str) -> None:
-    with pytest.raises(ConfigError, match="must begin with http:// or https:// and name a host"):
+    with pytest.raises(ConfigError, match="must start with http:// or https:// and name a host"):
         http_address(url)

@@ -28,7 +28,7 @@ READERS = {
 def test_a_key_that_is_there_twice_is_refused_with_both_lines(tmp_path: Path, reader: str) -> None:
     path = tmp_path / "settings.yaml"
     path.write_text("name: a\nnodes:\n  - name: n\n    count: 4\n    count: 40\n")
-    with pytest.raises(ConfigError, match="line 5: 'count' is there twice, first in line 4"):
+    with pytest.raises(ConfigError, match="line 5: 'count' is given twice, first in line 4"):
         READERS[reader](path)
 
 

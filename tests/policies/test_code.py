@@ -65,18 +65,18 @@ WRONG: dict[str, tuple[str, str, int, str]] = {
         "from types import SimpleNamespace\nmy = SimpleNamespace(w=2.0)", "return my.w * job.nodes", 4,
         "reads 'my' from outside, a SimpleNamespace",
     ),
-    "with": ("", "with open('x') as f:\n        return 1.0", 3, "has a `with`: there is nothing to open"),
-    "f-string": ("", "return float(f'{job.nodes}1')", 3, "makes a text (an f-string)"),
+    "with": ("", "with open('x') as f:\n        return 1.0", 3, "has a `with`: a score must not open"),
+    "f-string": ("", "return float(f'{job.nodes}1')", 3, "builds text (an f-string)"),
     "yield": ("", "yield job.nodes", 2, "has a `yield`: it must return one number"),
     "a generator": ("", "return sum(x for x in (job.nodes, 1.0))", 3, "has a generator: write a loop"),
     "try": (
         "", "try:\n        return 1 / job.nodes\n    except ZeroDivisionError:\n        return 0.0", 5,
-        "has a `try`: ask for the condition",
+        "has a `try`: test the condition",
     ),
     "a lambda with a default": ("", "f = lambda x, k=[]: x\n    return f(job.nodes)", 3, "default argument"),
     "nonlocal": (
         "", "n = 0\n    def f():\n        nonlocal n\n        n += 1\n    f()\n    return n", 6,
-        "sets 'n' of the function around it",
+        "sets 'n' of the enclosing function",
     ),
     "a class": ("", "class A:\n        pass\n    return job.nodes", 3, "defines a class"),
     "what is set on it": ("", "job.nodes = 3.0\n    return now", 3, "sets the attribute 'nodes'"),
@@ -97,7 +97,7 @@ WRONG: dict[str, tuple[str, str, int, str]] = {
         "from numba import njit\n@njit(parallel=True)\ndef f(x):\n    return x", "return f(job.nodes)", 6,
         "compiled with parallel=True",
     ),
-    "itself": ("", "return 0.0 if now < 1 else order(now - 1, job)", 3, "calls itself, by 'order'"),
+    "itself": ("", "return 0.0 if now < 1 else order(now - 1, job)", 3, "calls itself as 'order'"),
     "another module": (
         "import json", "return len(json.dumps(job.nodes))", 3, "'json.dumps', which is not compiled",
     ),
@@ -114,7 +114,7 @@ SIGNED = {
     ),
     "a closure over a counter": (
         "def outer():\n    n = 0\n    def order(now, job):\n        nonlocal n\n        n += 1\n"
-        "        return n\n    return order\norder = outer()\n", 5, "'n' of the function around it",
+        "        return n\n    return order\norder = outer()\n", 5, "'n' of the enclosing function",
     ),
 }  # fmt: skip
 COMPILED = {
@@ -122,7 +122,7 @@ COMPILED = {
     "nothing": ("x = job.nodes", 3, "it returns none, not a number"),
     "two numbers": ("return job.nodes, now", 3, "it returns UniTuple(float64 x 2)"),
     "of two kinds": ("x = 1.0\n    if now > 3:\n        x = 'a'\n    return x", 6, "Cannot unify"),
-    "a name that is nowhere": ("return nowhere(job.nodes)", 3, "asks for 'nowhere', which is not there"),
+    "a name that is nowhere": ("return nowhere(job.nodes)", 3, "asks for 'nowhere', which does not exist"),
     "a method that numbers lack": ("return job.nodes.bit_length()", 3, "Unknown attribute 'bit_length'"),
 }  # fmt: skip
 RIGHT: dict[str, tuple[str, str, float]] = {
@@ -241,7 +241,9 @@ def test_a_global_that_was_changed_since_the_ordering_was_made_is_told(tmp_path:
     made = ordering(module.order)
     assert make_policy(made).order.compiled(NOW, job()) == 32
     module.W = 3.0
-    with pytest.raises(PolicyError, match=r"line 2: .*'W' was 2.0 when it was made and is 3.0 now"):
+    with pytest.raises(
+        PolicyError, match=r"line 2: .*'W' was 2.0 when the function was registered and is 3.0 now"
+    ):
         make_policy(made)
     assert find_ordering(module.order).compiled(NOW, job()) == 48
 
@@ -268,7 +270,7 @@ def test_an_object_that_is_called_is_no_ordering() -> None:
 
 def test_a_variable_that_is_not_set_on_every_way_through_is_told(tmp_path: Path) -> None:
     path = write(tmp_path, "", "if job.nodes > 3:\n        x = 1.0\n    return x")
-    with pytest.raises(PolicyError, match=r"'x'.*set it on every way through"):
+    with pytest.raises(PolicyError, match=r"'x'.*set it on every path through"):
         check_ordering(find_ordering(f"{path}:order"))
 
 
@@ -276,7 +278,7 @@ def test_a_variable_that_is_not_set_on_every_way_through_is_told(tmp_path: Path)
     ("text", "told"),
     [
         ("import sys\nsys.exit(3)\n", r"mine\.py fails when it is loaded"),
-        ("def order(now, job:\n", r"mine\.py, line 1: this is not Python: '\(' was never closed"),
+        ("def order(now, job:\n", r"mine\.py, line 1: not valid Python: '\(' was never closed"),
         ("1 / 0\n", r"mine\.py fails when it is loaded"),
     ],
 )

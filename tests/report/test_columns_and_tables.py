@@ -121,4 +121,4 @@ def test_a_summary_has_a_row_for_each_metric() -> None:
     summary = entries()[0].summary
     table = summary_table(summary, title="fcfs")
     assert table.row_count == len(summary)
-    assert "utilization while jobs wait" in printed(table)
+    assert "utilization with pending jobs" in printed(table)

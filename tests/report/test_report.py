@@ -120,7 +120,7 @@ def test_a_run_of_another_version_is_refused_by_its_format(
     (other / "manifest.json").write_text(json.dumps(manifest | {"format": 99, "hpctwin": "9.9"}))
     assert report(other, "--html", tmp_path / "r.html") == 2
     said = capsys.readouterr().err
-    assert "run: of format 99, written by hpctwin 9.9; this is hpctwin" in said
+    assert "run: format 99, written by hpctwin 9.9; this is hpctwin" in said
     assert not (tmp_path / "r.html").exists()
 
 

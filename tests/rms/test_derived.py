@@ -207,7 +207,7 @@ def test_a_dump_of_unknown_columns_ends_the_import_unless_others_can_be_read(tmp
         "ClusterName=c\nNodeName=n[1-4] CPUs=8\nPartitionName=p Nodes=ALL\n"
     )
     with pytest.raises(
-        ConfigError, match=r"old.txt, line 1: found '7\|ada.*no known order.*--columns"
+        ConfigError, match=r"old.txt, line 1: found '7\|ada.*no known column order.*--columns"
     ):
         import_site("slurm", folder)
     told = import_site("slurm", folder, columns=header.replace("|", ","))

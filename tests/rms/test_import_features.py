@@ -43,8 +43,8 @@ def test_jobs_of_the_past_start_on_nodes_that_have_what_they_asked_for(site: Pat
     )  # fmt: skip
     asked = made.jobs["features"].cast(str).to_list()
     assert asked == ["v100&ib", "a100|v100", None, None, None]
-    assert made.tally.counts["features that no node is known to have, left open (job 4: gone)"] == 1
-    counted = "constraint on some of the nodes (a*2), left open (job 5: a100*1&v100*1)"
+    assert made.tally.counts["job with features that no node has: ignored (job 4: gone)"] == 1
+    counted = "constraint on some of the nodes (a*2), ignored (job 5: a100*1&v100*1)"
     assert made.tally.counts[counted] == 1
     made.jobs.write_parquet(site / "jobs.parquet")
     found = simulate(read_workload(site / "jobs.parquet"), made.site.cluster, "fcfs+easy")
@@ -73,7 +73,7 @@ def test_features_of_more_groups_than_a_simulation_can_bear_are_left_out(tmp_pat
 def test_without_a_site_s_nodes_features_are_left_open(site: Path) -> None:
     found = read_workload(site / "sacct.txt")
     assert not found.features.labels
-    unknown = "features that no node is known to have, left open (job 1: v100&ib)"
+    unknown = "job with features that no node has: ignored (job 1: v100&ib)"
     assert found.notes.counts[unknown] == 3
 
 

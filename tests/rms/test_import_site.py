@@ -223,7 +223,7 @@ def test_jobs_ask_for_the_licences_that_they_held_and_others_are_counted(tmp_pat
     assert made.jobs.sort("job_id").select("res_matlab", "res_fluent").rows() == [
         (2, 0), (0, 1), (0, 0), (0, 0),
     ]  # fmt: skip
-    why = "job that held the licence old, which the settings do not have, taken without"
+    why = "job with license old, which the settings do not have: request ignored"
     assert made.tally.counts[why] == 1
 
 

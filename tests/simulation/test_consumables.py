@@ -120,9 +120,9 @@ def test_what_no_node_has_is_told_and_what_is_too_much_is_rejected(
     ("group", "why"),
     [
         ("consumables: {fpga: -1}", "it must be 0 or more, not -1"),
-        ("consumables: {fpga: lots}", "'lots' is no amount, such as 2, 100G or 100gb"),
+        ("consumables: {fpga: lots}", "'lots' is not an amount, such as 2, 100G or 100gb"),
         ("consumables: {cores: 4}", "consumable 'cores': that is something else"),
-        ("consumables: {'my disk': 4}", "consumable 'my disk': that is no name"),
+        ("consumables: {'my disk': 4}", "consumable 'my disk': the name is not valid"),
         ("consumables: {tmp: 1.0e+30}", "consumables.tmp: it must be .* or less, not 1e"),
         ("consumable: {tmp: 1}", "consumable"),
     ],
@@ -139,10 +139,10 @@ def test_wrong_consumables_of_nodes_are_refused(tmp_path: Path, group: str, why:
     [
         ("consumable_fpga", "-1", "found '-1', expected a number, 0 or more, up to 1e"),
         ("consumable_fpga", "many", "found 'many', expected a number"),
-        ("consumable_", "1", "consumable '': that is no name"),
+        ("consumable_", "1", "consumable '': the name is not valid"),
         ("consumable_cores", "1", "consumable 'cores': that is something else"),
-        ("more_tasks", "1:fpga=x", "is no kind of tasks"),
-        ("more_tasks", "1:fpga=1:cores=2", "is no kind of tasks"),
+        ("more_tasks", "1:fpga=x", "is not a valid group of tasks"),
+        ("more_tasks", "1:fpga=1:cores=2", "is not a valid group of tasks"),
     ],
 )
 def test_wrong_columns_are_refused(tmp_path: Path, column: str, cell: str, why: str) -> None:
@@ -156,5 +156,5 @@ def test_a_task_may_ask_for_a_consumable_alone() -> None:
     asks = {"submit_s": [0], "runtime_s": [10], "nodes": [1]}
     nothing = {"tasks": [1], "cores_per_task": [0]}
     Workload.build(**asks, chunks=nothing, consumables={"fpga": [1]})
-    with pytest.raises(WorkloadError, match="ask for no cores, memory or GPUs"):
+    with pytest.raises(WorkloadError, match="request no cores, memory or GPUs"):
         Workload.build(**asks, chunks=nothing, consumables={"fpga": [0]})

@@ -215,14 +215,14 @@ def test_gpus_of_other_types_are_of_no_use() -> None:
 @pytest.mark.parametrize(
     ("group", "why"),
     [
-        ({"gpus": {"a100": 1.5}}, "has 1.5 of gpu/a100; of a type there are whole GPUs only"),
-        ({"gpus": {"a100": "two"}}, "gpus of type 'a100' must be a number of them, such as 2"),
+        ({"gpus": {"a100": 1.5}}, "has 1.5 of gpu/a100; a GPU type needs a whole number"),
+        ({"gpus": {"a100": "two"}}, "gpus of type 'a100' must be a number, such as 2"),
         ({"gpus": {"a100": -1}}, "gpus: it must be 0 or more, not -1"),
         ({"gpus": {"a100": -1, "t4": 2}}, "gpus: it must be 0 or more, not -1 of type 'a100'"),
-        ({"gpus": {"a 100": 1}}, "consumable 'gpu/a 100': that is no name"),
+        ({"gpus": {"a 100": 1}}, "consumable 'gpu/a 100': the name is not valid"),
         (
             {"gpus": 1, "consumables": {"gpu/t4": 2}},
-            "has 2 GPUs by type, and gpus is 1: say how many of each type alone",
+            "has 2 GPUs by type, but gpus is 1: give only the number of each type",
         ),
     ],
 )
@@ -243,11 +243,11 @@ def test_a_machine_is_written_as_it_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("gpus", "types", "more", "why"),
     [
-        (3, {"gpu/a100": 2}, None, "a task asks for 3 GPUs, and by type for 2: write how many of each"),
-        (0, {"gpu/a100": 0.5, "gpu/t4": 1}, None, "parts of GPUs of several types"),
-        (0, {}, "1:gpus=3:gpu/t4=1", "a task asks for 3 GPUs, and by type for 1"),
-        (0, {}, "1:gpu/t4=1:gpu/a100=0.5", "parts of GPUs of several types"),
-        (0, {"gpu/a 1": 1}, None, "that is no name"),
+        (3, {"gpu/a100": 2}, None, "a task requests 3 GPUs, but 2 by type: give either the number of each"),
+        (0, {"gpu/a100": 0.5, "gpu/t4": 1}, None, "fractions of GPUs of several types"),
+        (0, {}, "1:gpus=3:gpu/t4=1", "a task requests 3 GPUs, but 1 by type"),
+        (0, {}, "1:gpu/t4=1:gpu/a100=0.5", "fractions of GPUs of several types"),
+        (0, {"gpu/a 1": 1}, None, "the name is not valid"),
     ],
 )  # fmt: skip
 def test_requests_that_do_not_add_up_are_refused(
@@ -268,5 +268,5 @@ def test_a_type_that_no_node_has_is_refused_by_name() -> None:
 
 
 def test_a_request_for_some_of_a_type_and_some_of_any_is_refused() -> None:
-    with pytest.raises(WorkloadError, match="some of its GPUs are of a type, and others of any"):
+    with pytest.raises(WorkloadError, match="some of its GPUs have a type and others do not"):
         asking("-N1 --gres=gpu:a100:1,gpu:1")

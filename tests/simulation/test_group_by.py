@@ -66,14 +66,14 @@ def test_tables_hold_it_a_replay_goes_by_it_and_whole_nodes_refuse_it(tmp_path: 
     replayed = replay(again.replace(recorded_start_ms=np.array([0])), MACHINE).result.placements
     assert replayed is not None
     assert replayed["node"].to_list() == [3, 4]
-    with pytest.raises(WorkloadError, match="group_by is 'rack', and it asks for whole nodes"):
+    with pytest.raises(WorkloadError, match="group_by is 'rack', but it requests whole nodes"):
         Workload.build(**asks)
 
 
 @pytest.mark.parametrize("name", ["rack=r1", "7", "my rack"])
 def test_what_is_no_name_of_groups_is_refused_with_one_that_is(name: str) -> None:
     asks = {"submit_s": [0], "runtime_s": [10], "nodes": [1], "chunks": {"tasks": [2]}}
-    with pytest.raises(WorkloadError, match=f"group_by is '{name}'; .*, such as rack where"):
+    with pytest.raises(WorkloadError, match=f"group_by is '{name}'; .*, such as rack if"):
         Workload.build(**asks, group_by=Category.of([name]))
 
 

@@ -61,13 +61,13 @@ def test_without_preemption_nothing_is_said_of_it():
 @pytest.mark.parametrize(
     ("preemption", "says"),
     [
-        ({}, "by 'partitions' or by 'qos'"),
+        ({}, "either 'partitions' or 'qos'"),
         ({"partitions": {"hihg": {"tier": 2}}}, "Did you mean 'high'?"),
         ({"partitions": {"urgent": {"tier": 2}}}, "not there; known: low, high."),
         ({"partitions": {"low": {"tier": 1}}}, "all partitions have tier 1"),
-        ({**OF_TIERS, "mode": "gang"}, "jobs have no time slices; take suspend"),
+        ({**OF_TIERS, "mode": "gang"}, "is not supported; use suspend"),
         ({"qos": {"a": {"preempts": ["b"]}, "b": {"preempts": ["a"]}}}, "a preempts b preempts a"),
-        ({"qos": {"a": {"preempts": ["b"]}}}, "QOS 'a' preempts 'b', which is named neither"),
+        ({"qos": {"a": {"preempts": ["b"]}}}, "QOS 'a' preempts 'b', which is listed neither"),
         ({"qos": {"a": {}}}, "no QOS preempts another"),
         ({**OF_TIERS, "grace": -1}, "grace"),
     ],

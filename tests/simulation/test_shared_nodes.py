@@ -239,7 +239,7 @@ def test_a_table_of_tasks_is_read_simulated_and_written_again(tmp_path: Path) ->
     [
         ({"tasks": [-1]}, "tasks is -1"),
         ({"tasks": [1.5]}, "tasks is 1.5, it must be a whole number"),
-        ({"tasks": [1], "cores_per_task": [0]}, "its tasks ask for no cores, memory or GPUs"),
+        ({"tasks": [1], "cores_per_task": [0]}, "its tasks request no cores, memory or GPUs"),
         ({"tasks": [1], "exclusive": [2]}, "exclusive is 2, it must be 0 or 1"),
         ({"tasks": [1], "shared_with": [3]}, "shared_with is 3, it must be 0 .anyone., 1 .user."),
         ({"tasks": [1], "spread_job": [2]}, "spread_job is 2, it must be 0 or 1"),

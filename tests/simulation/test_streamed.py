@@ -175,7 +175,7 @@ def test_a_stream_on_shared_nodes_is_job_by_job_and_node_by_node_as_in_memory(
 @settings(max_examples=examples(12))
 @given(data=st.data())
 def test_a_stream_on_shared_nodes_under_limits_is_as_in_memory(data: st.DataObject) -> None:
-    """What is in use under a limit is of parts of nodes, too."""
+    """What is in use under a limit names parts of nodes, too."""
     cluster = data.draw(limited(shared_clusters(cleanup=True)))
     several = data.draw(st.booleans())
     workload = data.draw(shared_workloads(cluster, max_jobs=25, several=several))

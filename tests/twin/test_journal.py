@@ -170,7 +170,7 @@ def test_a_file_that_is_no_journal_is_named(tmp_path: Path) -> None:
     other.close()
     before = (tmp_path / "other").read_bytes()
     for read_only in (True, False):
-        with pytest.raises(JournalError, match=r"of format 99; .* reads format 2: use the version"):
+        with pytest.raises(JournalError, match=r"format 99; .* reads format 2: use the version"):
             Journal(tmp_path / "other", read_only=read_only)
     assert (tmp_path / "other").read_bytes() == before
     assert {path.name for path in tmp_path.iterdir()} == {"text", "other"}

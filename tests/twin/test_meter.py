@@ -179,7 +179,7 @@ def test_prometheus_is_asked_and_what_it_says_is_told(
         ({"kind": "csv", "path": "a", "least_w": 5, "most_w": 5}, "least_w must be less"),
         ({"kind": "csv", "path": "a", "ahead": "10s"}, "step, ahead and past must ascend"),
         ({"kind": "csv", "path": "a", "step": "1s"}, "make steps longer"),
-        ({"kind": "prometheus", "url": "host:1", "query": "w"}, "must begin with http"),
+        ({"kind": "prometheus", "url": "host:1", "query": "w"}, "must start with http"),
         ({"kind": "prometheus", "url": "http://u:p@h", "query": "w"}, "a password has no place"),
     ],
 )

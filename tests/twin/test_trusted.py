@@ -174,7 +174,7 @@ def test_python_that_others_may_write_is_refused_before_it_runs(settings: Path, 
     code.write_text(f"open({str(ran)!r}, 'w')\ndef cost(outlook):\n    return 1\n")
     code.chmod(0o666)
     settings.write_text(settings.read_text() + core + "\n")
-    with pytest.raises(ConfigError, match=r"code\.py: what it says runs as code, and others"):
+    with pytest.raises(ConfigError, match=r"code\.py: its content runs as code, but others"):
         TwinConfig.from_yaml(settings)
     assert not ran.exists()
 

@@ -70,8 +70,8 @@ def test_what_does_not_go_together_is_told(
     ("cells", "why"),
     [
         ("2,1,4,amdahl:5,true,0", "serial share must be from 0 to 1"),
-        ("2,3,4,linear,true,0", "must lie between its min_nodes, 3, and its max_nodes, 4"),
-        ("2,1,4,1/1.9,true,0", "its speedup '1/1.9' is of 2 nodes at most"),
+        ("2,3,4,linear,true,0", "must be between its min_nodes, 3, and its max_nodes, 4"),
+        ("2,1,4,1/1.9,true,0", "its speedup '1/1.9' is defined for at most 2 nodes"),
         ("2,1,4,fast,true,0", "speedup 'fast' must be linear"),
         ("2,1,4,linear,maybe,0", "suspendable"),
         ("2,0,4,linear,true,0", "min_nodes"),

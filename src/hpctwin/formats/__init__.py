@@ -129,8 +129,8 @@ def read_workload(
 
         if only or format not in (None, "sacct"):
             raise ConfigError(
-                f"--columns {columns[:40]!r} names columns of sacct; it works with --format sacct, not with "
-                "another format or --only"
+                f"--columns {columns[:40]!r} names columns of sacct; use it with --format sacct "
+                "and without --only"
             )
         return read_sacct(
             path, skip_invalid=skip_invalid, timezone=timezone, columns=columns, running=running
@@ -142,7 +142,7 @@ def read_workload(
 
         if only or format not in (None, "csv", "parquet"):
             raise ConfigError(
-                "a mapping of columns is for CSV and Parquet, and goes without --only"
+                "a mapping of columns (--columns) is only valid for CSV and Parquet, without --only"
             )
         return read_mapped(
             path, columns, timezone=timezone, skip_invalid=skip_invalid, running=running
@@ -156,7 +156,9 @@ def read_workload(
             path, published, use=use, only=only, skip_invalid=skip_invalid, timezone=timezone
         )
     if only:
-        raise ConfigError(f"--only is for published data sets, and {path} is none that is known")
+        raise ConfigError(
+            f"--only is only valid for published data sets, and {path} is not a known one"
+        )
     if path != STANDARD_INPUT and not path.exists():
         raise TraceError(path, "No such file or directory")
     kind = _format_of(path, format)
@@ -165,8 +167,8 @@ def read_workload(
 
         if kind != "sacct" and not (kind == "json" and is_sacct_document(read_json(path))):
             raise ConfigError(
-                f"--timezone is for dates that name no zone, in Slurm's accounting, data sets and --columns; "
-                f"times in {path} need none"
+                "--timezone is only valid for dates without a zone (Slurm accounting, data "
+                f"sets, --columns); times in {path} need no zone"
             )
     if kind == "swf":
         from hpctwin.formats.swf.reader import read_swf
@@ -244,10 +246,10 @@ def write_workload(
     path = Path(path)
     kind = _known(format) or _told_by_name(path)
     if kind is None:
-        raise _unknown(path, "the name does not tell the format")
+        raise _unknown(path, "the file name has no known suffix")
     if kind in ("pbs", "sacct", "wfcommons"):
         raise WorkloadError(
-            f"{kind} is read only; write csv or parquet, which hold dependencies too"
+            f"{kind} can only be read; write csv or parquet, which also store dependencies"
         )
     if kind == "swf":
         from hpctwin.formats.swf.writer import write_swf
@@ -308,7 +310,7 @@ def _format_of(path: Path, name: str | None) -> str:
     if kind is None:
         if not content:
             check_readable(path)
-        raise _unknown(path, "neither the name nor the content tells the format")
+        raise _unknown(path, "the format is not recognized by file name or content")
     return kind
 
 

@@ -24,16 +24,16 @@ from hpctwin._version import __version__
 from hpctwin.errors import ConfigError, DownloadError, UnknownNameError
 from hpctwin.model import write_atomically
 
-__all__ = ["BASE_URL", "LICENCE", "LOGS", "Log", "download"]
+__all__ = ["BASE_URL", "LICENSE", "LOGS", "Log", "download"]
 
 BASE_URL = "https://www.cs.huji.ac.il/labs/parallel/workload/"
 """The archive; the environment variable ``HPCTWIN_ARCHIVE_URL`` overrides it."""
 
-LICENCE = """\
-The logs are free for research. The archive asks whoever publishes work based on them to
+LICENSE = """\
+The logs are free for research. If you publish work based on them, the archive asks you to
 acknowledge the Parallel Workloads Archive (https://www.cs.huji.ac.il/labs/parallel/workload/) and
-the people who provided the log; the comment lines at the head of each log name them. hpctwin
-contains none of the logs: they come to you from the archive, on these terms.
+the people who provided the log; the comment lines at the top of each log name them. hpctwin
+contains none of the logs: you download them from the archive, on these terms.
 """
 
 _CHUNK = 1 << 16
@@ -185,7 +185,9 @@ def _fetch(
         with _open(url, have, timeout_s) as response:
             begin, total = _extent(response, have)
             if begin not in (0, have):
-                raise DownloadError(url, f"the server sent from byte {begin}, asked was {have}")
+                raise DownloadError(
+                    url, f"the server sent data from byte {begin}, requested was {have}"
+                )
             done = begin
             with part.open("ab" if begin else "wb") as file:
                 while chunk := response.read(_CHUNK):
@@ -207,10 +209,10 @@ def _fetch(
         if isinstance(error, DownloadError):
             raise
         cause = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
-        raise DownloadError(url, f"{cause}; call again to go on from what has come") from error
+        raise DownloadError(url, f"{cause}; run the command again to resume") from error
     if total is not None and done < total:
         raise DownloadError(
-            url, f"cut off after {done:,} of {total:,} bytes; call again to go on from there"
+            url, f"interrupted after {done:,} of {total:,} bytes; run the command again to resume"
         )
 
 
@@ -252,15 +254,15 @@ def _verify(url: str, path: Path, expected: str | None) -> str:
     if expected is not None and found != expected:
         raise DownloadError(
             url,
-            f"{path.name} has the SHA-256 {found}, expected {expected}; if the log was renewed, "
-            "delete it and its .sha256 and call again",
+            f"{path.name} has the SHA-256 {found}, expected {expected}; if the log was updated, "
+            "delete it and its .sha256 and run the command again",
         )
     try:
         with gzip.open(path) as content:
             while content.read(_CHUNK):
                 pass
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DownloadError(url, f"{path.name} is no whole gzip file ({error})") from error
+        raise DownloadError(url, f"{path.name} is not a complete gzip file ({error})") from error
     return found
 
 
@@ -272,5 +274,5 @@ def _recorded(url: str, sidecar: Path) -> str | None:
         return None
     match = re.match(r"[0-9a-f]{64}\b", text)
     if not match:
-        raise DownloadError(url, f"{sidecar} holds no SHA-256; delete it and call again")
+        raise DownloadError(url, f"{sidecar} holds no SHA-256; delete it and run the command again")
     return match[0]

@@ -46,8 +46,9 @@ def alibaba_nodes(path: Path, text: str, counts: dict[str, int]) -> dict[str, An
     rows = csv.DictReader(io.StringIO(text))
     if missing := [name for name in _COLUMNS if name not in (rows.fieldnames or ())]:
         raise ConfigError(
-            f"{path}, line 1: no column {', '.join(missing)}; of lists of nodes in CSV Alibaba's of its GPU "
-            f"cluster of 2023 are read, with columns {', '.join(_COLUMNS)}; else write the machine as YAML"
+            f"{path}, line 1: no column {', '.join(missing)}; the only supported node list in "
+            f"CSV is Alibaba's GPU cluster of 2023, with columns {', '.join(_COLUMNS)}; "
+            "otherwise write the cluster as YAML"
         )
     kinds: Counter[tuple[int, int, int, str]] = Counter()
     for row in rows:
@@ -55,7 +56,7 @@ def alibaba_nodes(path: Path, text: str, counts: dict[str, int]) -> dict[str, An
         milli, mib, gpus = (_whole(row[name], name, where) for name in _COLUMNS[1:4])
         kinds[milli, mib, gpus, (row["model"] or "").strip()] += 1
     if not kinds:
-        raise ConfigError(f"{path}: no node in it")
+        raise ConfigError(f"{path}: contains no nodes")
     nodes = [
         {
             "name": f"{model or 'cpu'}-{number}",
@@ -145,8 +146,8 @@ def _spars(path: Path, text: str, counts: dict[str, int]) -> dict[str, Any]:
             raise ConfigError(f"{where}: {machine!r} is not an object")
         if machine.get("id") != number:
             raise ConfigError(
-                f"{where}: its id is {machine.get('id')!r}, it must be {number}: machines are numbered "
-                "from 0 in the order of the list"
+                f"{where}: its id is {machine.get('id')!r}, it must be {number}: ids count from "
+                "0 in list order"
             )
         group = _spars_machine(machine, where)
         if groups and {**groups[-1], "count": 1, "name": ""} == {**group, "name": ""}:
@@ -230,12 +231,12 @@ def _exit_time(states: dict[str, Any], name: str, where: str) -> float:
     where = f"{where}, states.{name}"
     transitions = states[name].get("transitions") if isinstance(states[name], dict) else None
     if not isinstance(transitions, list) or not transitions:
-        raise ConfigError(f"{where}: no way out: 'transitions' is missing or empty")
+        raise ConfigError(f"{where}: 'transitions' is missing or empty")
     for transition in transitions:
         target = transition.get("state") if isinstance(transition, dict) else None
         if target not in states:
             raise ConfigError(
-                f"{where}: a transition leads to {target!r}, which is no state of this machine"
+                f"{where}: a transition leads to {target!r}, which is not a state of this machine"
             )
         if target == _FOLLOWS[name]:
             return _number(transition, "transition_time", f"{where}.transitions")
@@ -303,7 +304,7 @@ def _batsim(path: Path, text: str, counts: dict[str, int]) -> dict[str, Any]:
         speeds = [_flops(speed, where) for speed in element.get("speed", "").split(",")]
         first = int(element.get("pstate", "0"))
         if not 0 <= first < len(speeds):
-            raise ConfigError(f"{where}: pstate is {first}, there are {len(speeds)} speeds")
+            raise ConfigError(f"{where}: pstate is {first}, but there are {len(speeds)} speeds")
         reference = reference or speeds[first]
         group = _batsim_host(properties, speeds, first, reference, where)
         hosts.append(JsonRecord(path, where, element.attrib))
@@ -345,7 +346,8 @@ def _batsim_host(
         for number in (asleep, off, on):
             if not 0 <= number < len(speeds):
                 raise ConfigError(
-                    f"{where}: sleep_pstates names power state {number}, there are {len(speeds)}"
+                    f"{where}: sleep_pstates names power state {number}, but there are "
+                    f"{len(speeds)}"
                 )
         for number in (off, on):
             if speeds[number] <= 0:

@@ -85,7 +85,7 @@ def read_away(path: str | Path, *, timezone: str | None = None) -> tuple[pl.Data
     frame = tally.drop(
         frame.with_row_index("row", 2),
         pl.col("nodes").is_null() | (pl.col("nodes").str.strip_chars() == ""),
-        "event left out: it is of no node",
+        "event skipped: it names no node",
     )
     times = Tally()
     frame = frame.with_columns(moments(frame[name], zone, times) for name in ("start", "end"))
@@ -95,7 +95,7 @@ def read_away(path: str | Path, *, timezone: str | None = None) -> tuple[pl.Data
     if len(backwards):
         row = backwards.row(0, named=True)
         raise TraceError(
-            path, "it ends at or before its beginning", line=row["row"], field=str(row["nodes"])
+            path, "it ends at or before its start", line=row["row"], field=str(row["nodes"])
         )
     state = frame["state"].str.to_uppercase() if "state" in frame.columns else None
     drained = (
@@ -125,7 +125,7 @@ def with_outages(cluster: Cluster, away: pl.DataFrame, workload: Workload, tally
     if (away["start"].fill_null(0) > _EPOCH).any() or (away["end"].fill_null(0) > _EPOCH).any():
         if workload.start_epoch_s is None:
             raise TraceError(
-                workload.name, "has no date, so that outages with dates cannot be laid beside it"
+                workload.name, "has no start date, so outages with dates cannot be matched to it"
             )
         zero = workload.start_epoch_s
     numbers = named_nodes(away["nodes"].to_list(), workload.recorded_nodes, cluster.node_count)
@@ -149,12 +149,12 @@ def with_outages(cluster: Cluster, away: pl.DataFrame, workload: Workload, tally
                 before += 1
                 continue
             made.append(Outage(node=node, start=since_s, duration=end_s - since_s))
-    tally.add("event left out: its node is none of the machine's", nowhere)
+    tally.add("event skipped: its node is not in the cluster", nowhere)
     tally.add(
-        "time away left out: it was over before the trace began, or before the node had drained",
+        "outage skipped: it ended before the trace started, or before the node had drained",
         before,
     )
-    tally.add("time that a node was away", len(made))
+    tally.add("node outage", len(made))
     failures = cluster.failures
     failures = failures.model_copy(update={"outages": (*failures.outages, *made)})
     return cluster.model_copy(update={"failures": failures}).noted(tally.notes())

@@ -56,7 +56,7 @@ def open_pieces(path: Path, size: int) -> Pieces:
     if path.is_file() and path.suffix.lower() != ".parquet":
         raise TraceError(
             path,
-            "only Parquet is read piece by piece; make it of the log: hpctwin workload convert",
+            "only Parquet can be read piecewise; convert the log first: hpctwin workload convert",
         )
     scan = pl.scan_parquet(path / "*.parquet" if path.is_dir() else path)
     try:
@@ -135,8 +135,8 @@ def _pieces(
         if NOT_THERE in workload.notes.counts:
             raise TraceError(
                 path,
-                f"rows from {first + 1:,} on: a request or the column dependency names a job that is not in "
-                f"the same piece of {size:,} jobs; write the column depends",
+                f"rows from {first + 1:,} on: a request or the column dependency names a job "
+                f"outside the piece of {size:,} jobs; write the column depends",
             )
         ids = whole_or_text(frame["job_id"]).to_numpy()
         if texts:

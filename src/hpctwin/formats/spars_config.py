@@ -76,7 +76,7 @@ def read_spars_config(path: str | Path) -> SparsRun:
     if algorithm not in ALGORITHMS:
         wrong = "is not known"
         if algorithm.endswith("_normal"):
-            wrong = "never wakes a node by itself, so jobs may wait for ever"
+            wrong = "never wakes a node, so jobs may never start"
         raise ConfigError(
             f"{at(('run', 'algorithm'))}: {algorithm!r} {wrong}.{near(algorithm, ALGORITHMS)} "
             f"Known: {', '.join(ALGORITHMS)}"
@@ -104,13 +104,13 @@ def read_spars_config(path: str | Path) -> SparsRun:
         ]
     sound = backfill != "none" or len(cluster.nodes) > 1
     if sound:
-        notes.append(f"{algorithm}: by the sound rule, not by SPARS's")
+        notes.append(f"{algorithm}: the exact rule is used, not SPARS's")
     rl = content.get("rl")
     if isinstance(rl, dict) and rl.get("enabled"):
-        notes.append("rl.enabled: the agent is left out; the algorithm runs alone")
+        notes.append("rl.enabled: the agent is ignored; only the algorithm runs")
     if kind == "psus" and timeout == 0:
         timeout = None  # as SPARS takes it
-        notes.append("run.timeout 0: SPARS's PSUS takes it for never")
+        notes.append("run.timeout 0: SPARS's PSUS treats it as never")
     start = _start_epoch_s(run.get("start_time", 0), at(("run", "start_time")))
     output = paths.get("output")
     return SparsRun(
@@ -138,7 +138,7 @@ def _file(config: Path, name: str, field: str) -> Path:
         for found in (folder / name, folder / f"{name}.json"):
             if found.is_file():
                 return found
-    raise ConfigError(f"{config}: {field}: there is no file {name}")
+    raise ConfigError(f"{config}: {field}: no such file {name}")
 
 
 def _start_epoch_s(value: Any, at: str) -> float | None:

@@ -162,7 +162,7 @@ class Accounts:
         """
         path = Path(path)
         if path.suffix not in (".json", ".parquet"):
-            raise ConfigError(f"{path}: accounts are written as .json or .parquet")
+            raise ConfigError(f"{path}: accounts are stored as .json or .parquet")
         with write_atomically(path) as file:
             if path.suffix == ".parquet":
                 about = (
@@ -188,7 +188,7 @@ def read_accounts(path: str | os.PathLike[str]) -> Accounts:
     path = Path(path)
     if not path.is_file():
         raise ConfigError(
-            f"{path}: there is no such file; hpctwin simulate --accounts {path} makes it"
+            f"{path}: no such file; create it with hpctwin simulate --accounts {path}"
         )
     try:
         if path.suffix == ".parquet":
@@ -214,12 +214,12 @@ def read_accounts(path: str | os.PathLike[str]) -> Accounts:
         OSError, ValueError, LookupError, TypeError, pl.exceptions.PolarsError,
     ) as error:  # fmt: skip
         raise ConfigError(
-            f"{path} does not hold accounts, as hpctwin simulate --accounts writes them: {error}"
+            f"{path} is not an accounts file of hpctwin simulate --accounts: {error}"
         ) from error
     if by not in get_args(AccountsBy):
         raise ConfigError(f"{path}: accounts are by {by!r}, it must be account or user")
     if sums["name"].null_count() or sums["name"].n_unique() != len(sums):
-        raise ConfigError(f"{path}: each account must have a name, and be there once")
+        raise ConfigError(f"{path}: each account must have a name and occur only once")
     return Accounts(by, there, sums)
 
 

@@ -61,7 +61,7 @@ def min_sample_size(level: float = 0.95) -> int:
     """
     if not 0 < level < 1:
         raise ConfigError(
-            f"the level of an interval lies between 0 and 1, such as 0.95; not {level}"
+            f"the level of an interval must be between 0 and 1, such as 0.95; not {level}"
         )
     return 1 + math.ceil(-math.log2(1 - level))
 
@@ -92,7 +92,7 @@ def mean_interval(
     # The last digit of sums depends on the order, and so do the resamples.
     data = np.sort(np.asarray(values, np.float64).ravel())
     if not len(data) or not np.isfinite(data).all():
-        raise ConfigError("an interval is of one finite value at least, and of finite values only")
+        raise ConfigError("an interval needs at least one value, and only finite values")
     mean, count = float(data.mean()), len(data)
     if count < min_sample_size(level):
         return MeanInterval(mean, None, None)
@@ -154,7 +154,7 @@ def paired_differences(
     """
     names = list(runs[0]) if runs else []
     if not names or any(list(run) != names for run in runs):
-        raise ConfigError("differences are between policies, the same ones in each run")
+        raise ConfigError("differences compare policies; each run must have the same policies")
     asked = _numbers(runs) if metrics is None else list(metrics)
     rows = []
     for name in names[1:]:

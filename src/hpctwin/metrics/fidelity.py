@@ -73,7 +73,7 @@ def fidelity(workload: Workload, jobs: pl.DataFrame) -> Fidelity:
     )
     if np.isnan(recorded).all():
         raise WorkloadError(
-            f"no job of {workload.name} has a recorded start, with which simulated ones could be compared"
+            f"no job of {workload.name} has a recorded start to compare simulated starts with"
         )
     submitted = workload.submit_ms / MS_PER_S
     past = pl.DataFrame(

@@ -201,7 +201,7 @@ def classed(jobs: pl.DataFrame, by: By, edges: Sequence[float] | None = None) ->
 def _checked(edges: Sequence[float]) -> list[float]:
     ends = [float(edge) for edge in edges]
     if not ends or ends != sorted(set(ends)):
-        raise ConfigError(f"edges {list(edges)} must be one or more rising numbers")
+        raise ConfigError(f"edges {list(edges)} must be one or more increasing numbers")
     return ends
 
 

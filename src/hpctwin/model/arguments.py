@@ -88,7 +88,7 @@ def column(name: str, values: object) -> FloatArray:
         if made.dtype.kind == "m":
             return made / np.timedelta64(1, "s")
         if made.dtype.kind in "MSV":
-            raise TypeError("dates and bytes are no numbers")
+            raise TypeError("dates and bytes are not numbers")
         found = made.astype(np.float64) if made.dtype.kind != "c" else None
     except (TypeError, ValueError, OverflowError):
         found = None

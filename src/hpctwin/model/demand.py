@@ -106,8 +106,8 @@ def in_whole_nodes(workload: Workload, cluster: Cluster) -> Workload:
     if not nodes_alone:
         return workload
     said = (
-        f"jobs ask for a number of nodes, and cluster {cluster.name!r} does not say how many cores its "
-        "nodes have: each job gets whole nodes"
+        f"jobs request nodes, and cluster {cluster.name!r} has no 'cores' per node: each job "
+        "gets whole nodes"
     )
     notes = workload.notes.joined(ReadNotes(remarks=(said,)))
     return workload.replace(chunks={}, nodes=nodes.astype(np.int64), notes=notes)
@@ -221,15 +221,16 @@ class Mismatches:
         yield from self._remarks
         if jobs["partition"] and not cluster.partitions:
             yield (
-                f"{jobs['partition'].total():,} jobs name partitions ({_list(jobs['partition'])}), and "
-                f"cluster {cluster.name!r} has none: the jobs may have any nodes"
+                f"{jobs['partition'].total():,} jobs request partitions "
+                f"({_list(jobs['partition'])}), but cluster {cluster.name!r} has none: the jobs "
+                "can use all nodes"
             )
         listed = {*cluster.qos, *(one.qos for one in cluster.partitions if one.qos is not None)}
         limited = {one.qos for one in cluster.limits if one.qos is not None}
         if jobs["qos"] and not {*listed, *limited, *cluster.fairshare.factors}:
             yield (
-                f"{jobs['qos'].total():,} jobs have QOS ({_list(jobs['qos'])}), and cluster "
-                f"{cluster.name!r} lists none: no weight or limit is theirs"
+                f"{jobs['qos'].total():,} jobs have QOS ({_list(jobs['qos'])}), but cluster "
+                f"{cluster.name!r} lists none: no weight or limit applies to them"
             )
         shares, tree = cluster.fairshare.shares, [one.name for one in cluster.accounts]
         by = "account" if tree else cluster.fairshare.by
@@ -237,12 +238,12 @@ class Mismatches:
             (
                 "qos",
                 cluster.qos,
-                "QOS that the cluster does not list ({}): its weight is taken as 0",
+                "QOS that the cluster does not list ({}): weight 0 is used",
             ),
             (
                 by,
                 tree or shares,
-                f"{by}s that the cluster does not list ({{}}): each has a fair share of 1",
+                f"{by}s that the cluster does not list ({{}}): each gets a fair share of 1",
             ),
         ):
             strange = [name for name in jobs[kind] if name not in known] if known else []
@@ -253,8 +254,8 @@ class Mismatches:
             unknown = [group.name for group in cluster.nodes if getattr(group, name) is None]
             if count and unknown:
                 yield (
-                    f"{count:,} jobs ask for {name} of each node, which node groups {_list(unknown)} do not "
-                    "say: any of their nodes will do"
+                    f"{count:,} jobs request {name} per node, which node groups {_list(unknown)} "
+                    "do not define: the jobs can use all of their nodes"
                 )
         features = {feature for group in cluster.nodes for feature in group.all_features}
         yield from idle_limits(cluster.limits, cluster.fairshare.factors, jobs, listed)
@@ -263,8 +264,8 @@ class Mismatches:
             for mode, drawn in group.modes.items():
                 if drawn.idle_w is None:
                     yield (
-                        f"node group {group.name!r}: mode {mode!r} has no idle_w, so idle nodes are assumed "
-                        f"to draw {drawn.power_w:g} W, as busy ones do"
+                        f"node group {group.name!r}: mode {mode!r} has no idle_w, so idle nodes "
+                        f"draw {drawn.power_w:g} W, as busy nodes do"
                     )
 
 

@@ -75,7 +75,7 @@ class FileLock:
                 os.pwrite(self._file, me, 0)
                 return None
             self.release()
-        return f"{self.path}: is deleted again and again"
+        return f"{self.path}: another process keeps deleting the file"
 
     def held(self) -> bool:
         """Return whether this object has the lock, and the file is still at its path."""
@@ -184,7 +184,7 @@ def write_folder(folder: str | Path) -> Iterator[Path]:
     try:
         there = target.exists()
         if there and not target.is_dir():
-            raise OutputError(target, "it is a file, and should be a folder")
+            raise OutputError(target, "it is a file, but a folder is needed")
         made = _make_parents(target.parent)
         temporary = target / f".{secrets.token_hex(4)}" if there else _beside(target)
         temporary.mkdir()
@@ -221,7 +221,7 @@ def check_file(path: str | Path) -> None:
     target = Path(path)
     try:
         if target.is_dir():
-            raise OutputError(target, "it is a folder, and should be a file")
+            raise OutputError(target, "it is a folder, but a file is needed")
         if not target.parent.is_dir():
             reason = "is a file" if target.parent.exists() else "is not there"
             raise OutputError(target, f"the folder {target.parent} {reason}")
@@ -248,7 +248,7 @@ def check_folder(path: str | Path) -> None:
             near = near.parent
         if not near.is_dir():
             at = "it" if near == target else str(near)
-            raise OutputError(target, f"{at} is a file, and should be a folder")
+            raise OutputError(target, f"{at} is a file, but a folder is needed")
         if not os.access(near, os.W_OK | os.X_OK):
             raise OutputError(target, f"permission denied in {near}")
     except HpctwinError:
@@ -297,8 +297,8 @@ def other_format(path: Path, found: object, reads: int, writer: object = None) -
     """
     by = "" if writer is None else f", written by hpctwin {writer}"
     return (
-        f"{path}: of format {found}{by}; this is hpctwin {__version__}, which reads format {reads}: use the "
-        "version that wrote it, or make it anew"
+        f"{path}: format {found}{by}; this is hpctwin {__version__}, which reads format {reads}: "
+        "use the version that wrote it, or create it again"
     )
 
 
@@ -318,7 +318,7 @@ class Parts:
         self.folder = folder
         there = next(folder.glob("*/part-*.parquet"), None)
         if there is not None:
-            raise OutputError(there, "it is of another run; take another folder, or remove it")
+            raise OutputError(there, "it belongs to another run; use another folder, or remove it")
         check_folder(folder)
         self.written: dict[str, int] = {}
         self._thread = ThreadPoolExecutor(1, "hpctwin-parts")

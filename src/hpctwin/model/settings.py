@@ -179,7 +179,8 @@ class _Loader(yaml.SafeLoader):
             if (key.tag, key.value) in lines:
                 first = lines[key.tag, key.value]
                 raise ConfigError(
-                    f"{self.where}, line {line}: {key.value!r} is there twice, first in line {first}"
+                    f"{self.where}, line {line}: {key.value!r} is given twice, first in "
+                    f"line {first}"
                 )
             lines[key.tag, key.value] = line
         return super().construct_mapping(node, deep)
@@ -358,18 +359,18 @@ def _words(fault: Any, model: type[BaseModel], place: Place) -> str:
     if kind == "extra_forbidden":
         known = sorted({name for one in _models_at(model, place[:-1]) for name in one.model_fields})
         listed = f"{near(str(place[-1]), known)} Known: {', '.join(known)}" if known else ""
-        return f"there is no such field.{listed}"
+        return f"unknown field.{listed}"
     if kind == "literal_error":
         known = re.findall(r"'([^']*)'", about["expected"])
-        return f"{in_brief(given)} is not known.{near(str(given), known)} Known: {', '.join(known)}"
+        return f"{in_brief(given)} is unknown.{near(str(given), known)} Known: {', '.join(known)}"
     if kind == "union_tag_invalid":
         known = re.findall(r"'([^']*)'", about["expected_tags"])
         tag = f"{about['discriminator']} {in_brief(about['tag'])}".replace("'", "", 2)
-        return f"{tag} is not known.{near(about['tag'], known)} Known: {', '.join(known)}"
+        return f"{tag} is unknown.{near(about['tag'], known)} Known: {', '.join(known)}"
     if kind == "union_tag_not_found":
-        return f"{about['discriminator']} is missing in it".replace("'", "")
+        return f"{about['discriminator']} is missing".replace("'", "")
     if kind == "string_type" and isinstance(given, Mapping):
-        return f"it must be text, in quotes where it has a colon or a brace, not {in_brief(given)}"
+        return f"it must be text (quote it if it has a colon or a brace), not {in_brief(given)}"
     bounds = {k: f"{v:,.12g}" if isinstance(v, int | float) else v for k, v in about.items()}
     must = _MUST.get(kind) or fault["msg"].removeprefix("Input should ").removeprefix("be ")
     return f"it must be {must.format(**bounds)}, not {in_brief(given)}"

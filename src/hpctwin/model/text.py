@@ -66,7 +66,7 @@ def parse_nodes(text: str, count: int) -> list[int]:
         first = int(match[1])
         last = int(match[2] or match[1])
         if last < first or last >= count:
-            raise ValueError(f"nodes {text!r}: {part.strip()} is not within 0 to {count - 1}")
+            raise ValueError(f"nodes {text!r}: {part.strip()} is not in 0 to {count - 1}")
         numbers.update(range(first, last + 1))
     return sorted(numbers)
 
@@ -376,7 +376,7 @@ def _zone_of(name: str) -> dt.tzinfo:
     try:
         return zoneinfo.ZoneInfo(name)
     except (zoneinfo.ZoneInfoNotFoundError, OSError) as error:
-        raise ValueError(f"time zone {name!r} is not known") from error
+        raise ValueError(f"unknown time zone {name!r}") from error
 
 
 def _written(match: re.Match[str], day_first: bool | None) -> dt.datetime:
@@ -388,13 +388,13 @@ def _written(match: re.Match[str], day_first: bool | None) -> dt.datetime:
     else:
         year, day, month = int(last), int(first), int(middle)
         if mark != "." and day <= 12 and month <= 12 and day != month and day_first is None:
-            raise ValueError("day and month cannot be told apart")
+            raise ValueError("day and month are ambiguous")
         if mark != "." and (month > 12 or (day <= 12 and day_first is False)):
             day, month = month, day
     hours = int(hour or 0)
     if half:
         if not 1 <= hours <= 12:
-            raise ValueError(f"there is no {hours} {half}")
+            raise ValueError(f"{hours} {half} is not a time")
         hours = hours % 12 + (12 if half.upper() == "PM" else 0)
     micro = round(float(fraction or 0) * 1e6)
     made = dt.datetime(year, month, day, hours, int(minute or 0), int(second or 0))
@@ -424,8 +424,8 @@ def parse_moment(value: object) -> Moment:
         return parse_duration_s(value)  # type: ignore[arg-type]
     except ConfigError as error:
         raise ConfigError(
-            f"{in_brief(value)} is not a duration, nor a date{f' ({why})' if why else ''}; write seconds, "
-            "30d, 1-12:00:00, or 2024-01-31T13:00 (UTC unless it names a zone)"
+            f"{in_brief(value)} is not a duration or a date{f' ({why})' if why else ''}; write "
+            "seconds, 30d, 1-12:00:00, or 2024-01-31T13:00 (UTC unless it names a zone)"
         ) from error
 
 
@@ -445,8 +445,8 @@ def since(moment: Moment, start_epoch_s: float | None, name: str) -> float:
     if isinstance(moment, dt.datetime):
         if start_epoch_s is None:
             raise ConfigError(
-                f"{moment_text(moment)}: {name} does not say its date; give a time since it begins, such "
-                "as 30d or seconds"
+                f"{moment_text(moment)}: {name} has no start date; give a time since its start, "
+                "such as 30d or seconds"
             )
         return moment.timestamp() - start_epoch_s
     if start_epoch_s is not None and moment >= max(FIRST_UNIX_S, start_epoch_s):

@@ -48,7 +48,7 @@ def load_module(name: str) -> ModuleType:
             return import_module(name)
         spec = spec_from_file_location(f"hpctwin_user_{path.stem}", path)
         if not path.is_file() or spec is None or spec.loader is None:
-            raise PolicyError(f"{path}: there is no such file")
+            raise PolicyError(f"{path}: no such file")
         module = module_from_spec(spec)
         sys.modules[spec.name] = module
         spec.loader.exec_module(module)
@@ -56,16 +56,16 @@ def load_module(name: str) -> ModuleType:
         raise
     except SyntaxError as error:
         where = name if error.lineno is None else f"{error.filename or name}, line {error.lineno}"
-        raise PolicyError(f"{where}: this is not Python: {error.msg}") from error
+        raise PolicyError(f"{where}: not valid Python: {error.msg}") from error
     except ModuleNotFoundError as error:
         lacking = (
-            "there is no such module"
+            "no such module"
             if error.name == name
             else f"it imports {error.name!r}, which is not installed"
         )
         raise PolicyError(f"{name}: {lacking}") from error
     except (Exception, SystemExit) as error:  # any error of a user's code when it is loaded
-        raise PolicyError(f"{name} fails when it is loaded: {error!r}") from error
+        raise PolicyError(f"{name} fails to load: {error!r}") from error
     return module
 
 
@@ -180,7 +180,7 @@ def _walk(named: Path, owners: set[int]) -> None:
             continue
         links += 1
         if links > MOST_LINKS:
-            raise ConfigError(f"{named}: too many symbolic links lead to it")
+            raise ConfigError(f"{named}: too many symbolic links")
         to = Path(os.readlink(here))
         left = [*to.parts[1 if to.is_absolute() else 0 :], *left]
         here = Path(to.root) if to.is_absolute() else here.parent
@@ -198,8 +198,8 @@ def _check(named: Path, here: Path, about: os.stat_result, owners: set[int]) -> 
     what = "it" if here == Path(os.path.abspath(named)) else str(here)
     if about.st_uid not in owners and not _unmapped_root(here, about.st_uid):
         raise ConfigError(
-            f"{named}: what it says runs as code, and {what} belongs to {_user(about.st_uid)}: it must be "
-            "yours or root's; run as that user, or change the owner (chown)"
+            f"{named}: its content runs as code, but {what} belongs to {_user(about.st_uid)}: "
+            "run as that user, or change the owner to yourself or root (chown)"
         )
     if stat.S_ISLNK(about.st_mode):
         return  # its own mode means nothing; a user who may change the folder may change the link
@@ -211,7 +211,7 @@ def _check(named: Path, here: Path, about: os.stat_result, owners: set[int]) -> 
             continue
         remedy = f"chmod {'o' if bit == stat.S_IWOTH else 'g'}-w {here}"
         raise ConfigError(
-            f"{named}: what it says runs as code, and {who} may write {what}; mend it by: {remedy}"
+            f"{named}: its content runs as code, but {who} can write {what}; to fix this: {remedy}"
         )
 
 

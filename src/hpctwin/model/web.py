@@ -30,7 +30,7 @@ def http_address(url: str) -> str:
         fine = False
     if not fine or any(letter.isspace() for letter in url):
         # It may contain a password, and so is not repeated.
-        raise ConfigError("the URL must begin with http:// or https:// and name a host")
+        raise ConfigError("the URL must start with http:// or https:// and name a host")
     return url
 
 

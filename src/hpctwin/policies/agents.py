@@ -106,24 +106,26 @@ class Network:
         path = Path(path)
         try:
             if path.stat().st_size > MOST_BYTES:
-                raise PolicyError(f"{path} is larger than an agent is ({MOST_BYTES >> 20} MB)")
+                raise PolicyError(
+                    f"{path} is too large for an agent (at most {MOST_BYTES >> 20} MB)"
+                )
             data = path.read_bytes()
         except OSError as error:
             raise PolicyError(
-                f"{path}: {cause(error)}; an agent is made by hpctwin agent train"
+                f"{path}: {cause(error)}; train an agent with hpctwin agent train"
             ) from error
         try:
             return cls._of(data)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise PolicyError(
-                f"{path} holds no agent ({error}); hpctwin agent train makes one"
+                f"{path} is not an agent file ({error}); train an agent with hpctwin agent train"
             ) from error
 
     @classmethod
     def _of(cls, data: bytes) -> Network:
         size = int.from_bytes(data[:8], "little")
         if len(data) < 8 or size > len(data) - 8:
-            raise ValueError("it is cut off")
+            raise ValueError("the file is truncated")
         header = json.loads(data[8 : 8 + size])
         card = json.loads(header["__metadata__"][CARD])
         by_row = bool(card.pop("by_row"))
@@ -134,15 +136,15 @@ class Network:
             weight, bias = pair
             inputs = weight.shape[1] if not layers else len(layers[-1][1])
             if weight.shape != (len(bias), inputs) or bias.ndim != 1:
-                raise ValueError(f"layer {number} does not go with the one before")
+                raise ValueError(f"the shape of layer {number} does not match the layer before")
             layers.append((weight, bias))
         if not layers or (by_row and len(layers[-1][1]) != 1):
-            raise ValueError("its layers give no score")
+            raise ValueError("its layers do not return a single score")
         if ROWLESS not in header:
             return cls(tuple(layers), by_row, card)
         rowless = _array(data[8 + size :], header[ROWLESS])
         if rowless.ndim != 1 or not by_row:
-            raise ValueError("scores beside those of rows are no list")
+            raise ValueError("the scores of actions without a row are not a list")
         return cls(tuple(layers), by_row, card, rowless)
 
 
@@ -150,10 +152,10 @@ def _array(data: bytes, about: dict[str, Any]) -> FloatArray:
     first, last = about["data_offsets"]
     shape = tuple(about["shape"])
     if about["dtype"] != "F32" or not 0 <= first <= last <= len(data):
-        raise ValueError("its numbers are of another kind, or cut off")
+        raise ValueError("its weights are not 32-bit floats, or are truncated")
     found = np.frombuffer(data[first:last], "<f4").astype(np.float32).reshape(shape)
     if not np.isfinite(found).all():
-        raise ValueError("some of its numbers are not finite")
+        raise ValueError("some of its weights are not finite")
     found.flags.writeable = False
     return found
 
@@ -173,7 +175,8 @@ def read_agent(text: str, kind: str) -> Network:
     if made != kind:
         use = {ORDERS: "an ordering", "PowerManagement": "a power policy"}
         raise PolicyError(
-            f"{text} is an agent of {made}, it can be {use.get(str(made), 'no part of a policy')}"
+            f"{text} is an agent of environment {made}, which works as "
+            f"{use.get(str(made), 'no policy')}"
         )
     return network
 
@@ -196,7 +199,7 @@ def _ordering(text: str, changed: int) -> Ordering:
     seen = network.card.get("options", {}).get("observation")
     if seen != SEEN or len(network.layers) != 3:
         raise PolicyError(
-            f"{text} sees {seen!r}, of which orderings know nothing; train it with observation {SEEN!r}"
+            f"{text} sees {seen!r}, which orderings do not have; train it with observation {SEEN!r}"
         )
     arrays = [np.array(one, np.float64) for layer in network.layers for one in layer]
     for array in arrays:
@@ -262,7 +265,8 @@ class AgentControl:
         seen, every_s = options.get("observation", "shares"), options.get("every_s", 1800.0)
         if seen not in SEEN_BY_CONTROL or not every_s or options.get("levels", 0) < 2:
             raise PolicyError(
-                f"{name} does not choose from shares of nodes at fixed times; as a policy it must"
+                f"{name} must choose a share of nodes at fixed times; train it with "
+                "every_s and levels"
             )
         self.__name__ = name
         self.network, self.every_s = network, float(every_s)

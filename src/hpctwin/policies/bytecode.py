@@ -47,34 +47,34 @@ _WHY_NOT = {
     "io": _SYSTEM,
 }
 _FUNCTIONS = {
-    ("builtins", "id"): "is a place in memory, so each run would differ",
-    ("builtins", "hash"): "of a text differs from run to run, and of a number it is no order",
+    ("builtins", "id"): "is a memory address, so each run would differ",
+    ("builtins", "hash"): "differs from run to run for text, and does not order numbers",
     ("builtins", "print"): "is called millions of times inside the engine",
     ("builtins", "input"): _SYSTEM,
     ("builtins", "open"): _SYSTEM,
     ("io", "open"): _SYSTEM,
     **{
-        ("builtins", name): "runs code that nothing here can look at"
+        ("builtins", name): "runs code that cannot be checked"
         for name in ("eval", "exec", "compile", "__import__", "getattr", "setattr", "delattr")
     },
     **{
-        ("builtins", name): "looks at names, not at the job"
+        ("builtins", name): "reads variable names, not the job"
         for name in ("globals", "locals", "vars", "dir")
     },
-    ("numpy", "empty"): "gives what was in memory before, so each run could differ; take np.zeros",
-    ("numpy", "empty_like"): "gives what was in memory before, so each run could differ; take np.zeros",
+    ("numpy", "empty"): "returns uninitialized memory, so each run could differ; use np.zeros",
+    ("numpy", "empty_like"): "returns uninitialized memory, so each run could differ; use np.zeros",
 }  # fmt: skip
 _STEPS = {
     "IMPORT_NAME": "imports {0}: put the import at the top of the file",
-    "STORE_GLOBAL": "sets the global {0!r}: it must give the same again, whoever was scored before",
-    "DELETE_GLOBAL": "deletes the global {0!r}: it must give the same again",
-    "STORE_ATTR": "sets the attribute {0!r}: it may change nothing",
-    "DELETE_ATTR": "deletes the attribute {0!r}: it may change nothing",
+    "STORE_GLOBAL": "sets the global {0!r}: a score must not depend on the jobs scored before",
+    "DELETE_GLOBAL": "deletes the global {0!r}: a score must not depend on earlier calls",
+    "STORE_ATTR": "sets the attribute {0!r}: a score must not change objects",
+    "DELETE_ATTR": "deletes the attribute {0!r}: a score must not change objects",
     "LOAD_BUILD_CLASS": "defines a class",
-    "BEFORE_WITH": "has a `with`: there is nothing to open or to lock in it",
-    "LOAD_SPECIAL": "has a `with`: there is nothing to open or to lock in it",
-    "BUILD_STRING": "makes a text (an f-string): a score is a number",
-    "PUSH_EXC_INFO": "has a `try`: ask for the condition with `if` instead",
+    "BEFORE_WITH": "has a `with`: a score must not open or lock anything",
+    "LOAD_SPECIAL": "has a `with`: a score must not open or lock anything",
+    "BUILD_STRING": "builds text (an f-string): a score is a number",
+    "PUSH_EXC_INFO": "has a `try`: test the condition with `if` instead",
 }
 """Bytecode steps that no score may have, with the error; {0} is the argument."""
 
@@ -118,7 +118,10 @@ def changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> str | None:
         now = after.get(key, value)
         if now is not value and not (type(now) is type(value) and _equal(now, value)):
             name = key.partition(": ")[2]
-            return f"the global {name!r} was {value!r} when it was made and is {now!r} now"
+            return (
+                f"the global {name!r} was {value!r} when the function was registered and is "
+                f"{now!r} now"
+            )
     return None
 
 
@@ -157,7 +160,9 @@ class _Reader:
         code = function.__code__
         defaults = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
         if defaults and (code is self.top or not _is_constant(defaults)):
-            raise self.refuse(code, None, "has an argument with a default, which is made only once")
+            raise self.refuse(
+                code, None, "has an argument with a default, which is evaluated only once"
+            )
         closure = {}
         for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
             with contextlib.suppress(ValueError):  # set after the function was made, or never
@@ -192,7 +197,7 @@ class _Reader:
 
     def _kind(self, code: CodeType) -> None:
         if code.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
-            raise self.refuse(code, None, "is an `async def`: nothing waits for it; write `def`")
+            raise self.refuse(code, None, "is an `async def`; write `def`")
         if code.co_flags & inspect.CO_GENERATOR:
             if code.co_name == "<genexpr>":
                 raise self.refuse(code, None, "has a generator: write a loop, or a list in [ ]")
@@ -203,7 +208,7 @@ class _Reader:
         name, argument = step.opname, step.arg or 0
         what = _STEPS.get("BUILD_STRING" if name.startswith("FORMAT_") else name)
         if name == "STORE_DEREF" and step.argval in code.co_freevars:
-            what = "sets {0!r} of the function around it (nonlocal)"
+            what = "sets {0!r} of the enclosing function (nonlocal)"
         elif name in ("MAKE_FUNCTION", "SET_FUNCTION_ATTRIBUTE") and argument & 0x03:
             what = "has a lambda or a function with a default argument: write the value where it is used"
         if what is not None:
@@ -220,7 +225,7 @@ class _Reader:
         """Check a global, or a variable of the enclosing function, and its use."""
         if not found:
             if self.complete:
-                raise self.refuse(code, line, f"asks for {name!r}, which is not there")
+                raise self.refuse(code, line, f"uses {name!r}, which is not defined")
             return
         value, path, why = found[0], name, None
         for step in following:
@@ -229,7 +234,7 @@ class _Reader:
             why = why or _WHY_NOT.get(value.__name__)
             path = f"{path}.{step.argval}"
             if not hasattr(value, step.argval):
-                raise self.refuse(code, line, f"asks for {path}, which is not there")
+                raise self.refuse(code, line, f"uses {path}, which does not exist")
             value = getattr(value, step.argval)
         why = why or _why_not(value, path)
         if why is not None:
@@ -237,7 +242,10 @@ class _Reader:
         if _is_constant(value):
             self.constants[f"{code.co_qualname}: {path}"] = value
         elif not callable(value):
-            what = f"reads {path!r} from outside, a {type(value).__name__}, which may change"
+            what = (
+                f"reads {path!r} from outside the function, a {type(value).__name__}, which "
+                "may change"
+            )
             hint = ": make it a tuple" if hasattr(value, "__len__") else ""
             raise self.refuse(code, line, what + hint)
         elif isinstance(plain_function(value), FunctionType) and not _is_numpys(value):
@@ -252,15 +260,16 @@ class _Reader:
             return
         what = f"calls {path!r}, which is not compiled: put `@njit` above it (from numba import njit), or "
         if plain.__code__ is self.top:
-            raise self.refuse(code, line, f"calls itself, by {path!r}: write a loop")
-        raise self.refuse(code, line, what + "write what it does into the function itself")
+            raise self.refuse(code, line, f"calls itself as {path!r}: write a loop")
+        raise self.refuse(code, line, what + "move its code into the score function")
 
     def options(self, value: Any, code: CodeType, line: int | None) -> None:
         """Check that a compiled function returns the same on every host."""
         for name in ("parallel", "fastmath"):
             if getattr(value, "targetoptions", {}).get(name):
                 what = (
-                    f"is, or calls, what is compiled with {name}=True: its sums differ by machine"
+                    f"is, or calls, a function compiled with {name}=True: its sums "
+                    "differ between computers"
                 )
                 raise self.refuse(code, line, what)
 
@@ -289,12 +298,10 @@ def _why_not(value: Any, path: str) -> str | None:
     if isinstance(value, ModuleType):
         home = value.__name__
         if home.partition(".")[0] in _MODULES and home not in _WHY_NOT:
-            return "is a module: name the function you need of it"
-        return _WHY_NOT.get(home, "is a module that nothing is known of: take math or NumPy")
+            return "is a module: name the function that you need"
+        return _WHY_NOT.get(home, "is an unsupported module: use math or NumPy")
     if hasattr(value, "compiled") and type(value).__module__.startswith("hpctwin.policies."):
-        return (
-            f"is {type(value).__name__.lower()!r}: what two share goes into a function with `@njit`"
-        )
+        return f"is {type(value).__name__.lower()!r}: move shared code into a function with `@njit`"
     if not callable(value):
         return None
     home = _home(value)
@@ -308,7 +315,7 @@ def _why_not(value: Any, path: str) -> str | None:
         return None
     if root in _MODULES or (isinstance(value, type) and issubclass(value, (tuple, enum.Enum))):
         return None
-    return f"comes from {home}, which is not known here"
+    return f"comes from {home}, which is not supported"
 
 
 def _home(value: Any) -> str:

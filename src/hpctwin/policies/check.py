@@ -28,7 +28,7 @@ def check_ordering(order: Ordering) -> str:
     """
     took = _tried(order, [(now, job) for job, now in _edge_cases()])
     kept = (
-        "scored in every pass"
+        "scored in every scheduling pass"
         if order.changes
         else "does not change with time: the queue stays sorted"
     )
@@ -55,10 +55,10 @@ def _tried(score: Score, cases: Sequence[tuple[Any, ...]]) -> float:
         except Exception as error:
             raise PolicyError(f"{score.label} fails {where}: {error!r}") from error
         if math.isnan(found):
-            raise PolicyError(f"{score.label} gives NaN {where}")
+            raise PolicyError(f"{score.label} returns NaN {where}")
         if again != found:
             raise PolicyError(
-                f"{score.label} gives {found!r} and then {again!r} for the same, {where}"
+                f"{score.label} returns {found!r} and then {again!r} for the same job, {where}"
             )
         _all_set(score, where, now, *seen)
     return took
@@ -69,7 +69,9 @@ def _all_set(score: Score, where: str, *given: Any) -> None:
     try:
         score(*given)
     except NameError as error:
-        raise PolicyError(f"{score.label} {where}: {error}; set it on every way through") from error
+        raise PolicyError(
+            f"{score.label} {where}: {error}; set it on every path through the code"
+        ) from error
     except (ArithmeticError, ValueError):
         pass  # by NumPy's rules, which apply here, these are infinite or NaN
 

@@ -202,13 +202,13 @@ def _check(node: ast.AST, body: str) -> None:
         not isinstance(node.func, ast.Name) or node.func.id not in FUNCTIONS or node.keywords
     ):
         raise PolicyError(
-            f"formula {body!r}: {ast.unparse(node.func)!r} is not a function here; "
-            f"there are {', '.join(FUNCTIONS)}"
+            f"formula {body!r}: {ast.unparse(node.func)!r} is not a supported function; use one "
+            f"of {', '.join(FUNCTIONS)}"
         )
     names = {*JobView._fields, *PBS_NAMES, *FUNCTIONS, "now"}
     if isinstance(node, ast.Name) and node.id not in names:
         fields = ", ".join((*JobView._fields, "now", *PBS_NAMES))
-        raise PolicyError(f"formula {body!r}: there is no {node.id!r}; there are {fields}")
+        raise PolicyError(f"formula {body!r}: unknown field {node.id!r}; use one of {fields}")
 
 
 def _check_constant(node: ast.AST, body: str) -> None:

@@ -419,7 +419,7 @@ def _plugin(point: metadata.EntryPoint) -> Ordering:
         raise
     except (Exception, SystemExit) as error:
         raise PolicyError(
-            f"plug-in {point.name!r} ({point.value}) fails when it is loaded: {error!r}"
+            f"plug-in {point.name!r} ({point.value}) fails to load: {error!r}"
         ) from error
     return _usable(found, point.name)
 

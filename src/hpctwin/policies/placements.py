@@ -82,23 +82,23 @@ PLACEMENTS: Registry[Placement] = Registry("placement")
 """Placements by name."""
 
 for _name, _number, _help in (
-    ("first-fit", layout.FIRST_FIT, "as many as possible of each pool in turn, the lowest free numbers"),
-    ("best-fit", layout.BEST_FIT, "the pool with the fewest sufficient free nodes, the lowest free numbers"),
+    ("first-fit", layout.FIRST_FIT, "pool by pool, the free nodes with the lowest numbers"),
+    ("best-fit", layout.BEST_FIT, "the smallest pool of free nodes that fits, the lowest numbers first"),
     ("contiguous", layout.CONTIGUOUS,
-     "the shortest sufficient run of free numbers; slurm then reserves particular nodes"),
-    ("random", layout.RANDOM, "free nodes drawn with the seed"),
-    ("spread", layout.SPREAD, "one by one from the pool with most left, evenly over its free nodes"),
+     "the shortest run of free node numbers that fits; slurm then reserves particular nodes"),
+    ("random", layout.RANDOM, "random free nodes, drawn with the seed"),
+    ("spread", layout.SPREAD, "node by node from the pool with most free nodes, evenly spread"),
     ("whole-blocks", layout.WHOLE_BLOCKS,
-     "the block with the least room that suffices, else block by block those with most room"),
+     "the fullest block that fits, else block by block those with most free nodes"),
 ):  # fmt: skip
     PLACEMENTS.register(Entry(_name, _help, partial(Placement, _name, int(_number), summary=_help)))
 
 for _name, _help in (
     ("weight", "shared nodes by the weight of their group, the smallest first"),
-    ("round-robin", "shared nodes in turn, after the last that a job started on"),
-    ("fewest-switches", "shared nodes below the lowest switch with room, on as few switches as possible"),
-    ("tightest-run", "the run of shared nodes with the fewest cores free that suffices, as in Slurm"),
-    ("fragmentation", "task by task where the GPUs that jobs of the workload cannot use grow least"),
+    ("round-robin", "shared nodes in turn, after the node that the last job started on"),
+    ("fewest-switches", "shared nodes below the lowest switch that fits, on as few switches as possible"),
+    ("tightest-run", "the run of shared nodes with the fewest free cores that fits, as in Slurm"),
+    ("fragmentation", "task by task where the GPUs unusable for the workload's jobs grow least"),
 ):  # fmt: skip
     PLACEMENTS.register(Entry(_name, _help, partial(Placement, _name, summary=_help, whole=False)))
 

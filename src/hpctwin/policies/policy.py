@@ -220,7 +220,7 @@ def make_policy(
     if reservations is not None or candidates is not None:
         if made.backfill != CANDIDATES and (reservations != 1 or candidates is not None):
             raise ConfigError(
-                f"reservations and candidates go with backfill {CANDIDATES!r}, not {made.backfill!r}"
+                f"reservations and candidates need backfill {CANDIDATES!r}, not {made.backfill!r}"
             )
         if made.backfill == CANDIDATES:
             given = {} if reservations is None else {"reservations": reservations}
@@ -229,8 +229,8 @@ def make_policy(
             made = dataclasses.replace(made, settings=chosen, candidates=other)
     if made.backfill == "pushdown" and (made.order.changes or made.order.chain):
         raise ConfigError(
-            f"pushdown gives each job its priority once, when it enters the queue; the scores of "
-            f"{made.order.name!r} change while jobs wait"
+            "pushdown sets the priority of a job once, when the job enters the queue; the "
+            f"scores of {made.order.name!r} change while jobs wait"
         )
     return made
 
@@ -240,9 +240,7 @@ def _backfill(text: str) -> dict[str, Any]:
     head, slash, candidates = ("", "", "") if is_file(text) else text.partition("/")
     name, settings = find_backfill(head or text)
     if slash and name != CANDIDATES:
-        raise ConfigError(
-            f"reservations and candidates go with backfill {CANDIDATES!r}, not {name!r}"
-        )
+        raise ConfigError(f"reservations and candidates need backfill {CANDIDATES!r}, not {name!r}")
     return {
         "backfill": name,
         "settings": _settings(name, settings),
@@ -279,7 +277,7 @@ def parse_policy(text: str) -> Policy:
         ConfigError: See `make_policy`; or the text is empty.
     """
     if not text.strip():
-        raise ConfigError("the policy is an empty text; write ORDER+BACKFILL, such as wfp+easy")
+        raise ConfigError("the policy is empty; write ORDER+BACKFILL, such as wfp+easy")
     return make_policy(text)
 
 

@@ -65,8 +65,8 @@ class PowerPolicy:
             raise ConfigError(f"keep of a power policy is {self.keep}, it must be 0 or more")
         if self.control is not None and self.kind != "orders":
             raise ConfigError(
-                f"a control function needs power policy 'orders', not {self.kind!r}: else two would "
-                "switch the same nodes"
+                f"a control function needs power policy 'orders', not {self.kind!r}: two "
+                "policies cannot switch the same nodes"
             )
 
     @property
@@ -97,9 +97,9 @@ class PowerPolicy:
 
 
 _COMMON = (
-    Parameter("timeout", "timeout", help="idle so long, a node is switched off"),
-    Parameter("deeper", "durations", (), help="so long in each sleep state, then to the next: 1h/4h"),
-    Parameter("keep", "whole", 0, help="so many idle nodes of each group stay on"),
+    Parameter("timeout", "timeout", help="idle time before a node is switched off"),
+    Parameter("deeper", "durations", (), help="time in each sleep state before the next deeper one: 1h/4h"),
+    Parameter("keep", "whole", 0, help="idle nodes of each group that stay on"),
 )  # fmt: skip
 
 
@@ -166,12 +166,12 @@ def find_power(what: str | PowerPolicy | Callable[[Any], Any] | None) -> PowerPo
     made = _read(name.strip(), details)
     if made.timeout_s is None and needs_timeout(made.kind) and "never" not in details:
         raise ConfigError(
-            f"power policy {name!r} switches no node off without a timeout: give one, such as "
-            f"{name}:20m, or take none to leave all nodes on"
+            f"power policy {name!r} needs a timeout to switch nodes off; write {name}:20m, or "
+            "use none to leave all nodes on"
         )
     if made.timeout_s is None and (made.keep or made.deeper_s) and made.kind == "orders":
         raise ConfigError(
-            f"{name}: keep and deeper need a timeout: without one no node is switched off"
+            f"{name}: keep and deeper need a timeout; without it no node is switched off"
         )
     return made
 

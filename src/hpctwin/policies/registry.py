@@ -70,7 +70,9 @@ def load_function(text: str, kind: type, what: str, default: str = "") -> tuple[
         name = found[0]
     if not name:
         there = ", ".join(sorted({*found, *functions_in(module)}))
-        raise PolicyError(f"{file}: name the {what}, as in {file}:NAME; it has {there or 'none'}")
+        raise PolicyError(
+            f"{file}: no {what} is named; write {file}:NAME (the file defines {there or 'none'})"
+        )
     return f"{file}:{name}", named_in(module, name, file, found)
 
 
@@ -140,7 +142,7 @@ class Parameter:
             if given.isdigit():
                 return int(given)
             raise ConfigError(
-                f"{of}: {in_brief(given)} is not a number of {self.name}; it must be {self._must()}"
+                f"{of}: {in_brief(given)} is not a valid {self.name}; it must be {self._must()}"
             )
         if self.kind == "number" and isinstance(given, str):
             try:
@@ -237,7 +239,7 @@ class Entry(Generic[T]):
             ConfigError: A value is not valid, or given twice.
         """
         if text and not self.parameters:
-            raise ConfigError(f"{self.name!r} has no settings; it is written without {text!r}")
+            raise ConfigError(f"{self.name!r} has no settings; omit {text!r}")
         by_name = {one.name: one for one in self.parameters}
         given: dict[str, Any] = {}
         for number, part in enumerate(filter(None, text.split(","))):

@@ -72,7 +72,8 @@ class Score(ABC):
         if what is not None:
             where = place(plain_function(self.function).__code__)
             raise PolicyError(
-                f"{where}: {self.label}: {what}; what it reads is a constant of it: make it anew"
+                f"{where}: {self.label}: {what}; the values that a score reads are "
+                "compiled as constants: define the score again"
             )
 
     @cached_property
@@ -131,7 +132,7 @@ def uses(function: Any, label: str, views: Mapping[str, Any]) -> dict[str, set[s
     if code.co_argcount != len(views) or code.co_kwonlyargcount or code.co_flags & 0x0C:
         count = {2: "two", 3: "three"}[len(views)]
         raise PolicyError(
-            f"{place(code)}: {label} must take exactly {count} arguments, {arguments}"
+            f"{place(code)}: {label} must have exactly {count} arguments, {arguments}"
         )
     own = dict(zip(code.co_varnames, views, strict=False))
     found: dict[str, set[str]] = {argument: set() for argument in views}

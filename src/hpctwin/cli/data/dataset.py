@@ -53,7 +53,7 @@ def describe(name: str, /, *, json: bool = False) -> int:
         return 0
     console = screen(highlight=False)
     console.print(f"[bold]{found.name}[/]  {found.title}", markup=True)
-    for head in ("source", "licence", "citation", "system", "zone"):
+    for head in ("source", "license", "citation", "system", "zone"):
         value = getattr(found, head)
         if value is not None:
             console.print(f"{head}: {value}", markup=False)
@@ -145,7 +145,7 @@ def sample(
 
 
 def _about(found: DataSet) -> dict[str, Any]:
-    heads = ("name", "title", "source", "licence", "citation", "system", "zone", "rules")
+    heads = ("name", "title", "source", "license", "citation", "system", "zone", "rules")
     columns = ("name", "kind", "needed", "meaning")
     return {head: getattr(found, head) for head in heads} | {
         "files": [

@@ -315,7 +315,7 @@ def _write_report(made: Imported, checked: Checked | None, path: Path) -> None:
 def _counts(made: Imported) -> tuple[dict[str, int], dict[str, int]]:
     """Return the counts of excluded items, and all other counts."""
     counts = made.tally.counts
-    out = {why: n for why, n in counts.items() if "left out" in why}
+    out = {why: n for why, n in counts.items() if "skipped" in why}
     return out, {why: n for why, n in counts.items() if why not in out}
 
 

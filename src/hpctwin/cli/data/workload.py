@@ -256,7 +256,7 @@ def download(
             print(f"{log.name:35} {log.machine}")
         return 0
     target = out or Path(os.environ.get("HPCTWIN_TRACES") or "traces")
-    print(archive.LICENCE, file=sys.stderr if json else sys.stdout)
+    print(archive.LICENSE, file=sys.stderr if json else sys.stdout)
     with progress_bar(name) as progress:
 
         def share(done: int, total: int | None) -> None:

@@ -41,7 +41,7 @@ def had_of(frame: pl.DataFrame, names: Collection[str]) -> tuple[list[pl.Expr], 
         found.append(each.alias(f"{COLUMN}{name}"))
     # The type of a GPU needs no remark if the cluster has only one type.
     others = {name: jobs for name, jobs in others.items() if not name.startswith(GPU_TYPE)}
-    why = "job that had {}, of which no node is said to have any, taken without"
+    why = "job with {}, which no node has: request ignored"
     return found, {why.format(name): jobs for name, jobs in others.items()}
 
 
@@ -49,15 +49,15 @@ def held_of(frame: pl.DataFrame, names: Collection[str]) -> tuple[list[pl.Expr],
     """Return the cluster's licenses that each job held, as columns of its resources.
 
     Args:
-        frame: Column ``licences``, as in `RECORD`.
+        frame: Column ``licenses``, as in `RECORD`.
         names: Licenses that the cluster has.
 
     Returns:
         The columns, and the number of jobs that held other licenses, by the remark to report.
     """
-    of_jobs, others = _amounts(frame["licences"], names)
+    of_jobs, others = _amounts(frame["licenses"], names)
     found = [pl.lit(held.cast(pl.Int64)).alias(f"res_{name}") for name, held in of_jobs.items()]
-    why = "job that held the licence {}, which the settings do not have, taken without"
+    why = "job with license {}, which the settings do not have: request ignored"
     return found, {why.format(name): jobs for name, jobs in others.items()}
 
 
@@ -142,7 +142,7 @@ def in_our_columns(frame: pl.DataFrame, tally: Tally, machine: Machine) -> pl.Da
     )
     sized = pl.col("nodes") >= 1
     tally.add(
-        "job of which the number of nodes is unknown, given one",
+        "job with an unknown number of nodes, given one node",
         count_of(frame, ~sized.fill_null(False)),
     )
     nodes = pl.when(sized).then(pl.col("nodes").ceil()).otherwise(1.0)
@@ -171,18 +171,17 @@ def in_our_columns(frame: pl.DataFrame, tally: Tally, machine: Machine) -> pl.Da
             columns.append(pl.col("group_by"))
     else:
         tally.add(
-            "job that asks for nodes of one group, which is read where nodes are shared, taken for one that "
-            "may have any",
+            "job that requests nodes of one group: ignored, as group_by needs shared nodes",
             frame["group_by"].count(),
         )
-    held, others = held_of(frame, machine.licences)
+    held, others = held_of(frame, machine.licenses)
     columns += held
     for why, count in others.items():
         tally.add(why, count)
     if frame["start"].count():
         columns.append(pl.col("start").alias("recorded_start_s"))
     if measured := frame["used_memory_gb"].count():
-        tally.add("job of which it is known how much memory it used", measured)
+        tally.add("job with recorded memory use", measured)
         columns.append(pl.col("used_memory_gb"))
     if count_of(frame, failed):
         columns.append(failed.fill_null(False).cast(pl.Int8).alias("fails"))

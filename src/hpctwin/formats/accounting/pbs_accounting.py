@@ -202,20 +202,20 @@ def _events(
         error = TraceError(path, reason, line=number)
         if strict:
             raise error
-        tally.add("line left out: it is no record, as one that is cut off")
+        tally.add("line skipped: not a record (perhaps truncated)")
         tally.skip(str(error))
     frame = frame.filter(pl.col("kind").is_not_null())
     goes_on = (pl.col("kind") == "C") & ~pl.col("about").str.contains("held", literal=True)
     again = pl.col("kind") == "T"
     frame = tally.drop(
-        frame, goes_on | again, "record of a checkpoint, after which the job runs on"
+        frame, goes_on | again, "record of a checkpoint, after which the job continues"
     )
     other = ~pl.col("kind").is_in(_OF_JOBS)
     frame = tally.drop(
-        frame, other, "record of no job: licenses, reservations, alterations, the server"
+        frame, other, "record not about a job: licenses, reservations, alterations, the server"
     )
     parent = pl.col("job_id").str.contains("[]", literal=True)
-    frame = tally.drop(frame, parent, "record of an array as a whole; its subjobs are the jobs")
+    frame = tally.drop(frame, parent, "record of a whole array; its subjobs are the jobs")
     frame = with_exec_vnode(
         frame.with_columns(
             *(_value(name).alias(name) for name in ("exec_vnode", "exec_host")),
@@ -229,11 +229,12 @@ def _events(
         )
     )
     tally.add(
-        "record of a job that asks for nodes with different properties, which are not modeled: any nodes",
+        "record of a job that requests nodes with different properties, not modeled: any "
+        "nodes used",
         frame.select((pl.col("mixed") & pl.col("kind").is_in(["E", "R"])).sum()).item(),
     )
     tally.add(
-        "record whose nodes= cannot be read, taken by what else it says",
+        "record whose nodes= cannot be parsed: other fields used",
         frame.select(
             (pl.col("nodes").is_not_null() & pl.col("asked_nodes").is_null()).sum()
         ).item(),
@@ -387,11 +388,11 @@ def _runs(events: pl.DataFrame, tally: Tally) -> pl.DataFrame:
     )
     earlier = pl.col("end").shift(1).over("job_id", "submit")
     tally.add(
-        "run after a rerun, taken as submitted when the one before ended",
+        "run after a rerun, treated as submitted when the previous run ended",
         runs.select(earlier.count()).item(),
     )
     unknown = runs.select(((pl.col("used").fill_null(0) < 1) & ~nowhere).sum()).item()
-    tally.add("job of which the nodes are not recorded, taken for one a chunk", unknown)
+    tally.add("job without recorded nodes, treated as one node per chunk", unknown)
     nodes = pl.when(pl.col("used") >= 1).then("used").otherwise("chunks")
     runs = _with_kinds(runs, tally)
     used = pl.col("used_memory_gb") / nodes  # the record has the sum over all nodes
@@ -436,7 +437,7 @@ def _stopped(started: pl.DataFrame, events: pl.DataFrame, tally: Tally) -> pl.Da
     runs = tally.drop(
         runs,
         pl.col("later").is_not_null() & ~ends,
-        "record left out: a start that failed, as the job started again without a rerun",
+        "record skipped: failed start (the job started again without a rerun)",
     )
     return runs.with_columns(
         end=pl.when(ends).then("stop_s").otherwise("end"),
@@ -455,7 +456,7 @@ def _with_kinds(runs: pl.DataFrame, tally: Tally) -> pl.DataFrame:
             lie = [word for word in (place or "").split(":") if not word.startswith("group=")]
             request = parse_request(f"select={select} place={':'.join(lie) or 'free'}")
         except WorkloadError:
-            tally.add("job of which the select is not understood, taken for equal chunks", jobs)
+            tally.add("job whose select cannot be parsed, treated as equal chunks", jobs)
             continue
         first = (request.tasks, request.cores, request.memory_gb, request.gpus)
         kinds = (Tasks(*first, request.consumables), *request.more)

@@ -101,7 +101,7 @@ def slurm2sql_rows(path: Path, tally: Tally) -> Iterator[pl.DataFrame]:
                 names = ", ".join(name for (name,) in tables) or "none"
                 raise TraceError(
                     path,
-                    f"an SQLite file without the table slurm that slurm2sql makes; found {names}",
+                    f"SQLite file has no table 'slurm', as slurm2sql writes it; found {names}",
                 )
             listed = ", ".join(f"CAST({how} AS TEXT)" for how in wanted.values())
             rows = database.execute(f"SELECT {listed} FROM slurm")
@@ -111,7 +111,7 @@ def slurm2sql_rows(path: Path, tally: Tally) -> Iterator[pl.DataFrame]:
     except sqlite3.Error as error:
         raise TraceError(
             path,
-            f"cannot be read as an SQLite file ({error}); give it unpacked, as slurm2sql wrote it",
+            f"cannot be read as an SQLite file ({error}); give the unpacked file of slurm2sql",
         ) from error
 
 
@@ -221,7 +221,7 @@ def sacct_table(
                 failed += 1
                 if not skip_invalid or failed == len(paths):
                     raise
-                tally.add("file left out from where it cannot be read")
+                tally.add("rest of a file skipped: cannot be read")
                 tally.skip(str(error))
 
     return job_table(records(), tally, machine or Machine(features=()))
@@ -279,7 +279,7 @@ def _tell(layout: Layout, tally: Tally) -> None:
     remarks = []
     if layout.order:
         remarks.append(
-            f"sacct's output has no header; its values fit the columns of {layout.order}: "
+            f"sacct's output has no header; its values match the columns of {layout.order}: "
             f"{','.join(layout.names)}"
         )
     out = [name for name in layout.names if name in NOT_MODELED or name not in FIELDS]

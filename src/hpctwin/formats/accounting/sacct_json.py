@@ -154,7 +154,7 @@ def _folded(rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
 def _told(rows: pl.DataFrame, tally: Tally) -> pl.DataFrame:
     """Return the jobs; lost steps that have a memory value are counted."""
     lost = rows.filter("_step")["used_memory_gb"].count()
-    tally.add("step whose job is not there, so that the memory it used is not told", lost)
+    tally.add("step without its job: its memory use is ignored", lost)
     return rows.filter(~pl.col("_step")).drop("_step", "_whose", "_age")
 
 
@@ -181,7 +181,7 @@ def json_rows(path: Path, document: Any, tally: Tally) -> Iterator[pl.DataFrame]
     if not isinstance(jobs, list):
         raise TraceError(path, "found no list 'jobs', expected what sacct --json writes")
     fine = [job for job in jobs if isinstance(job, dict)]
-    tally.add("record left out: it is no object", len(jobs) - len(fine))
+    tally.add("record skipped: not an object", len(jobs) - len(fine))
     tally.add("record read", len(fine))
     for begin in range(0, len(fine), _ROWS):
         rows = [row for job in fine[begin : begin + _ROWS] for row in _rows(job)]

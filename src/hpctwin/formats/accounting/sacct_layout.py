@@ -167,8 +167,8 @@ class Layout:
                 if cut and name in COLUMNS and name != "State" and "." not in cells[0]:
                     kept = name in _LABELS
                     tally.add(
-                        f"cell of column {name} that sacct cut off at the column's width, "
-                        + ("taken as it is" if kept else "taken as far as it is certain"),
+                        f"cell of column {name} that sacct truncated at the column width, "
+                        + ("read unchanged" if kept else "read up to the truncation"),
                     )
                     cells[i] = cells[i] if kept else _certain(name, cells[i])
             lines.append(_ONE_BYTE.decode().join(cells))
@@ -219,8 +219,9 @@ def layout_of(path: Path, head: bytes, columns: str | None = None) -> Layout:
     if found is None:
         raise TraceError(
             path,
-            f"found {lines[0][:60]!r}, which is no header, and no known order of columns fits; write it "
-            "with sacct -P without -n, or give the --format of that sacct: --columns JobID,Submit,Start,…",
+            f"found {lines[0][:60]!r}, which is not a header, and no known column order matches; "
+            "write the file with sacct -P without -n, or give the --format of that sacct: "
+            "--columns JobID,Submit,Start,…",
             line=1,
         )
     return found
@@ -241,7 +242,9 @@ def named_columns(text: str) -> tuple[str, ...]:
             )
         full = _full(name)
         if full is None:
-            raise ConfigError(f"--columns: {name!r} is no column of sacct(1).{near(name, FIELDS)}")
+            raise ConfigError(
+                f"--columns: {name!r} is not a column of sacct(1).{near(name, FIELDS)}"
+            )
         names.append(full)
     return tuple(names)
 
@@ -257,15 +260,15 @@ def check_columns(path: Path, names: Sequence[str], *, line: int | None = None) 
         if not there & set(needed):
             raise TraceError(
                 path,
-                "the column is missing; needed are JobID, Submit and ElapsedRaw or Start and End, as of "
-                f"sacct -a -D -P -o ALL; found {', '.join(names)[:200]}",
+                "the column is missing; required are JobID, Submit and ElapsedRaw or Start and "
+                f"End, as in sacct -a -D -P -o ALL; found {', '.join(names)[:200]}",
                 line=line,
                 field=needed[0],
             )
     if not there & {"ElapsedRaw", "Elapsed"} and not {"Start", "End"} <= there:
         raise TraceError(
             path,
-            "no column tells how long jobs ran: ElapsedRaw, Elapsed, or Start and End",
+            "no column has the run time: ElapsedRaw, Elapsed, or Start and End are required",
             line=line,
         )
 
@@ -326,8 +329,8 @@ def _as_told(path: Path, lines: Sequence[str], names: tuple[str, ...]) -> Layout
     found = lines[0].count(separator or "|") + 1
     raise TraceError(
         path,
-        f"found {found} cells in {lines[0][:60]!r}, and --columns names {len(names)}, or a cell does not fit "
-        "its column; give the --format that sacct was called with",
+        f"found {found} cells in {lines[0][:60]!r}, but --columns names {len(names)}, or a cell "
+        "does not fit its column; give the --format of the sacct call",
         line=1,
     )
 

@@ -54,7 +54,7 @@ def records_of(text: pl.DataFrame, zone: str | None, tally: Tally) -> pl.DataFra
     frame = _fields(text, tally).with_columns(_state(text, tally), used)
     odd = ~frame["job_id"].str.contains(r"^\d+(?:_\d+|_\[.*\]|\+\d+)?$").fill_null(False)
     if odd.any():
-        tally.add("record left out: its id is none of a job", int(odd.sum()))
+        tally.add("record skipped: not a job id", int(odd.sum()))
         frame = frame.filter(~odd)
     return _told_by_elapsed(frame, zone, tally)
 
@@ -110,7 +110,7 @@ def _fields(text: pl.DataFrame, tally: Tally) -> pl.DataFrame:
         ),
         "gpus": first(("AllocTRES", _gpus), ("ReqTRES", _gpus)),
         "consumables": first(("AllocTRES", _consumables), ("ReqTRES", _consumables)),
-        "licences": first(("AllocTRES", _licences), ("ReqTRES", _licences)),
+        "licenses": first(("AllocTRES", _licenses), ("ReqTRES", _licenses)),
         "priority": first(("Priority", amount)),
         "user": first(("User", as_written)),
         "account": first(("Account", as_written)),
@@ -221,9 +221,9 @@ def _consumables(said: pl.Series) -> pl.Series:
     return _told_by("gres/", said, _consumables_of)
 
 
-def _licences(said: pl.Series) -> pl.Series:
+def _licenses(said: pl.Series) -> pl.Series:
     """Return licenses, as ``matlab=2``; a license server's name is removed."""
-    return _told_by("license/", said, _licences_of)
+    return _told_by("license/", said, _licenses_of)
 
 
 def _told_by(
@@ -240,7 +240,7 @@ def _told_by(
     return said.replace_strict(found, default=None, return_dtype=dtype)
 
 
-def _licences_of(said: str) -> str | None:
+def _licenses_of(said: str) -> str | None:
     held = re.findall(r"license/([\w.-]+)(?:@[^=,]*)?=(\d+)", said)
     return ",".join(f"{name}={count}" for name, count in held) or None
 
@@ -281,7 +281,7 @@ def _state(text: pl.DataFrame, tally: Tally) -> pl.Series:
     if strange.any():
         for name, count in word.filter(strange).value_counts().iter_rows():
             tally.add(
-                f"record of state {str(name)[:40]}, which is not known, taken for one that ended",
+                f"record of state {str(name)[:40]}, unknown: treated as ended",
                 count,
             )
         state = state.fill_null("completed")
@@ -308,13 +308,11 @@ def _told_by_elapsed(frame: pl.DataFrame, zone: str | None, tally: Tally) -> pl.
     counts = frame.select((late | early).fill_null(False).sum()).item()
     if zone is None:
         tally.add(
-            "job that ran over a change of the clock: without --timezone its wait may be an hour off",
+            "job that ran across a clock change: without --timezone its wait may be an hour off",
             counts,
         )
         return frame
-    tally.add(
-        "time in the hour that the clock went through twice, told by how long the job ran", counts
-    )
+    tally.add("time in the repeated hour of a clock change, resolved by the run time", counts)
     return frame.with_columns(
         start=pl.when(late).then(pl.col("start") + _HOUR_S).otherwise("start"),
         end=pl.when(early).then(pl.col("end") + _HOUR_S).otherwise("end"),

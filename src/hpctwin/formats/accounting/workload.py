@@ -77,15 +77,13 @@ def job_table(
         made.add(in_our_columns(frame, tally, machine))
     if not made.size:
         made.add(in_our_columns(empty_records(), tally, machine))
-    tally.add("job without an id, given one", made.unnamed)
+    tally.add("job without an id, given a new id", made.unnamed)
     table = made.table()
-    tally.add(
-        "further run of a job under an id that was there before, named as in 12r2", made.repeats
-    )
+    tally.add("further run under the same job id, renamed as in 12r2", made.repeats)
     if not limited and len(table):
         tally.remarks.append(
-            "no walltime is known: every job gets its run time, so that the scheduler knows exactly how "
-            "long each runs"
+            "no walltimes found: each job gets its run time as walltime, so the scheduler knows "
+            "exact run times"
         )
     else:
         tally.add("job without walltime, given its run time", len(table) - limited)
@@ -109,7 +107,7 @@ def _with_features(frame: pl.DataFrame, machine: Machine, tally: Tally) -> pl.Da
     if open_.any():
         row = int(open_.arg_max() or 0)
         example = f"job {frame['job_id'][row]}: {asked[row]}"
-        tally.add("features that no node is known to have, left open", int(open_.sum()), example)
+        tally.add("job with features that no node has: ignored", int(open_.sum()), example)
     return frame.with_columns(features=asked.set(open_, None).cast(pl.Categorical()))
 
 
@@ -130,7 +128,7 @@ def _with_submission(
         recorded.at_s = max(
             recorded.at_s, *(time for time in times if time is not None and time < _LONGEST_S), 0.0
         )
-        yield tally.drop(frame, unknown, "record left out: its submit time is unknown")
+        yield tally.drop(frame, unknown, "record skipped: unknown submit time")
 
 
 def workload_of(
@@ -182,7 +180,8 @@ def _once(frame: pl.DataFrame, tally: Tally) -> pl.DataFrame:
         .drop("_known")
     )
     tally.add(
-        "record left out: another tells more of the same job and submission", len(twice) - len(best)
+        "record skipped: another record of the same submission has more data",
+        len(twice) - len(best),
     )
     return pl.concat([frame.filter(~repeated), best])
 
@@ -218,7 +217,7 @@ def _heterogeneous(frame: pl.DataFrame, tally: Tally) -> pl.DataFrame:
                 "request",
                 "group_by",
                 "consumables",
-                "licences",
+                "licenses",
                 "row",
             ).first(),
             pl.when(pl.col("recorded_nodes").count() > 0)
@@ -227,7 +226,7 @@ def _heterogeneous(frame: pl.DataFrame, tally: Tally) -> pl.DataFrame:
         )
         .select(list(RECORD))
     )
-    tally.add("heterogeneous job, its parts taken as one job of all their nodes", len(whole))
+    tally.add("heterogeneous job, its parts merged into one job with all their nodes", len(whole))
     return pl.concat([frame.filter(~is_part), whole])
 
 
@@ -242,12 +241,14 @@ def _running(frame: pl.DataFrame, tally: Tally, treated: Running, at_s: float) -
     """
     running = (pl.col("state").cast(pl.String) == "running").fill_null(False)
     if treated == "drop":
-        return tally.drop(frame, running, "record left out: the job still ran when it was recorded")
+        return tally.drop(
+            frame, running, "record skipped: the job was still running at the end of the trace"
+        )
     elapsed = pl.col("runtime").fill_null((at_s - pl.col("start")).clip(lower_bound=0))
     limit = pl.col("walltime")
     if treated == "limit":
         runtime = pl.max_horizontal(limit, elapsed)
-        what = "job that still ran when it was recorded, taken to run to its limit"
+        what = "job still running at the end of the trace, treated as running to its limit"
         tally.add(what, count_of(frame, running & runtime.is_not_null()))
     else:
         # Slurm and PBS end a job at its limit: such a record was never closed.
@@ -255,11 +256,12 @@ def _running(frame: pl.DataFrame, tally: Tally, treated: Running, at_s: float) -
         runtime = pl.when(open_).then(limit).otherwise(elapsed)
         for what, which in (
             (
-                "job recorded as running long after its limit, taken to have ended at its limit",
+                "job recorded as running long after its limit, treated as ended at its limit",
                 open_,
             ),
             (
-                "job that still ran when it was recorded, taken to end then: it runs longer in reality",
+                "job still running at the end of the trace, treated as ended then (real "
+                "run time is longer)",
                 elapsed.is_not_null() & ~open_.fill_null(False),
             ),
         ):
@@ -271,7 +273,7 @@ def _that_ran(frame: pl.DataFrame, tally: Tally) -> pl.DataFrame:
     """Return the records of jobs with a known run time."""
     state = pl.col("state").cast(pl.String)
     frame = tally.drop(
-        frame, state == "waiting", "record left out: the job had not started when it was recorded"
+        frame, state == "waiting", "record skipped: the job had not started at the end of the trace"
     )
     span = pl.col("end") - pl.col("start") - pl.col("suspended").fill_null(0)
     frame = frame.with_columns(runtime=pl.col("runtime").fill_null(span))
@@ -280,27 +282,25 @@ def _that_ran(frame: pl.DataFrame, tally: Tally) -> pl.DataFrame:
         start.is_null() & start.is_not_null().any()
     )  # without a column of starts, use run times
     never = (state == "cancelled") & (nowhere | (pl.col("runtime").fill_null(0) <= 0))
-    frame = tally.drop(frame, never, "record left out: the job was cancelled before it started")
+    frame = tally.drop(frame, never, "record skipped: the job was cancelled before it started")
+    frame = tally.drop(frame, pl.col("runtime").is_null(), "record skipped: unknown run time")
     frame = tally.drop(
-        frame, pl.col("runtime").is_null(), "record left out: how long the job ran is unknown"
-    )
-    frame = tally.drop(
-        frame, pl.col("runtime") < 0, "record left out: the job ended before it began"
+        frame, pl.col("runtime") < 0, "record skipped: the job ended before it started"
     )
     too_long = (pl.col("runtime") > _LONGEST_S) | ~pl.col("submit").is_between(0, _LONGEST_S)
-    frame = tally.drop(frame, too_long, "record left out: a time in it cannot be right")
+    frame = tally.drop(frame, too_long, "record skipped: implausible time")
     frame = tally.drop(
         frame,
         pl.col("start") < pl.col("submit") - 1,
-        "record left out: the job started before it was submitted",
+        "record skipped: the job started before its submission",
     )
     tally.add(
-        "job that was suspended for a while, taken to have run without the pause",
+        "suspended job, treated as running without the pause",
         count_of(frame, pl.col("suspended") > 0),
     )
     for word, what in (
-        ("requeued", "run of a job that was requeued or preempted, taken as a job of its own"),
-        ("node failure", "job ended by the failure of a node, taken to have run so long as it did"),
+        ("requeued", "run of a requeued or preempted job, treated as a separate job"),
+        ("node failure", "job ended by a node failure, with its recorded run time"),
     ):
         tally.add(what, count_of(frame, state == word))
     return frame

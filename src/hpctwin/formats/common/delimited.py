@@ -171,7 +171,7 @@ def _mended(
     while at < len(lines):
         number, line = lines[at]
         if table.header and line == table.header:
-            tally.add("line that repeats the header, left out")
+            tally.add("line skipped: repeated header")
             at += 1
             continue
         if not line.strip():
@@ -186,8 +186,8 @@ def _mended(
         if row is not None:
             rows.append(row)
             if joined == 1:
-                tally.add("line put right: a text in it holds the separator")
-            tally.add("line joined to the one before: a text holds the line's end", joined - 1)
+                tally.add("line repaired: text contains the separator")
+            tally.add("line joined to the previous one: text contains a line break", joined - 1)
             at += joined
         elif end is not None and number + len(together) > end and len(together) < _MOST_JOINED:
             return rows, lines[at:]
@@ -220,10 +220,10 @@ def _refuse(number: int, line: bytes, table: Table, tally: Tally) -> None:
     )
     if table.strict:
         raise error
-    why = "fewer cells than the header, as one that is cut off"
+    why = "fewer cells than the header (perhaps truncated)"
     if found >= table.cells:
-        why = "more cells than the header, and which text holds the separator cannot be told"
-    tally.add(f"line left out: it has {why}")
+        why = "more cells than the header, and the text with the separator is ambiguous"
+    tally.add(f"line skipped: it has {why}")
     tally.skip(str(error))
 
 

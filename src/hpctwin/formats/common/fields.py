@@ -97,7 +97,7 @@ def zone_of(name: str | None) -> str | None:
         zoneinfo.ZoneInfo(name)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as error:
         raise ConfigError(
-            f"time zone {name!r} is not known; write it as in Europe/Berlin or UTC"
+            f"unknown time zone {name!r}; write it as in Europe/Berlin or UTC"
         ) from error
     return name
 
@@ -140,7 +140,7 @@ def moments(
         if strange.any():
             example = str(text.filter(strange)[0])[:40]
             tally.add(
-                f"time in column {column.name} that cannot be read, such as {example!r}",
+                f"time in column {column.name} that cannot be parsed, such as {example!r}",
                 int(strange.sum()),
             )
     return seconds.alias(column.name)
@@ -165,7 +165,8 @@ def unix_s(number: pl.Series, tally: Tally) -> pl.Series:
         scale = pl.when(pl.col("n").abs() > least).then(per_s[least]).otherwise(scale)
     table = pl.DataFrame({"n": number.cast(pl.Float64)}).with_columns(scale=scale)
     tally.add(
-        f"time in column {number.name} taken for milliseconds or finer, as it is no number of seconds",
+        f"time in column {number.name} read as milliseconds or finer, as it is too large "
+        "for seconds",
         int((table["scale"] > 1).sum()),
     )
     return (table["n"] / table["scale"]).alias(number.name)
@@ -201,11 +202,11 @@ def _epoch(local: pl.Series, zone: str | None, tally: Tally) -> pl.Series:
     first = local.dt.replace_time_zone(zone, ambiguous="earliest", non_existent="null")
     later = local.dt.replace_time_zone(zone, ambiguous="latest", non_existent="null")
     tally.add(
-        f"time in column {local.name} in the hour that the clock went through twice, taken for the first",
+        f"time in column {local.name} in the repeated hour of a clock change, read as the first",
         int((first != later).sum()),
     )
     tally.add(
-        f"time in column {local.name} in the hour that the clock left out, taken as unknown",
+        f"time in column {local.name} in the skipped hour of a clock change, treated as unknown",
         int((first.is_null() & local.is_not_null()).sum()),
     )
     return first.dt.epoch("ms") / 1000

@@ -150,7 +150,7 @@ def _from_utf16(path: Path, source: Any) -> BinaryIO:
 def _refused(what: str, command: str) -> Packing:
     def refuse(path: Path, source: Any) -> BinaryIO:
         raise TraceError(
-            path, f"{what} files are not read; unpack it first ({command} {path.name})"
+            path, f"{what} files are not supported; unpack the file first ({command} {path.name})"
         )
 
     return refuse
@@ -168,8 +168,8 @@ def _only(path: Path, kind: str, names: list[str]) -> str:
     some = ", ".join(files[:3]) + (", …" if len(files) > 3 else "")
     raise TraceError(
         path,
-        f"the {kind} archive holds {len(files):,} files{f' ({some})' if files else ''}, expected one; unpack "
-        "it and give the file, or for a published data set the folder",
+        f"the {kind} archive holds {len(files):,} files{f' ({some})' if files else ''}, expected "
+        "one; unpack the archive and give the file, or the folder for a published data set",
     )
 
 
@@ -225,12 +225,14 @@ ValueError: a path with a NUL in it; RuntimeError: a zip with a password.
 def unreadable(path: Path, error: Exception) -> TraceError:
     """Return the error that says why a file cannot be read, given one of `READING`."""
     if isinstance(error, UnicodeDecodeError):
-        return TraceError(path, f"it begins as UTF-16 text, and is none ({error.reason})")
+        return TraceError(
+            path, f"it starts like UTF-16 text, but is not valid UTF-16 ({error.reason})"
+        )
     if isinstance(error, TraceError):
         return error
     damaged = isinstance(error, EOFError) or not isinstance(error, (OSError, ValueError))
     if damaged or isinstance(error, gzip.BadGzipFile) or getattr(error, "errno", 0) is None:
-        return TraceError(path, f"the compressed file is cut off or corrupt ({error})")
+        return TraceError(path, f"the compressed file is truncated or corrupt ({error})")
     return TraceError(path, cause(error))
 
 
@@ -315,7 +317,7 @@ def write_bytes(path: Path, content: bytes) -> None:
         module = _zstd()
         if module is None:
             raise OutputError(
-                path, f"writing .zst needs {_ZSTD_NEEDED}; .gz, .bz2 and .xz need nothing"
+                path, f"writing .zst needs {_ZSTD_NEEDED}; .gz, .bz2 and .xz work without it"
             )
         content = module.compress(content)
     with write_atomically(path) as target:

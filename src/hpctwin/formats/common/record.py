@@ -74,7 +74,7 @@ def lost_by(format_name: str, workload: Workload, carried: Set[str]) -> tuple[st
     }
     return (
         *(
-            f"{format_name} has no place for {column.replace('_', ' ')}"
+            f"{format_name} cannot store {column.replace('_', ' ')}"
             for column, used in in_use.items()
             if used and column not in carried
         ),
@@ -91,7 +91,7 @@ def swf_fields_lost(format_name: str, workload: Workload) -> tuple[str, ...]:
     ]
     if format_name == "SWF" or not fields:
         return ()
-    return (f"{format_name} has no place for SWF's {', '.join(fields)}",)
+    return (f"{format_name} cannot store SWF's {', '.join(fields)}",)
 
 
 LABELS = ("user", "account", "partition", "qos")
@@ -118,7 +118,7 @@ RECORD: dict[str, pl.DataType] = {
     "request": pl.String(),
     "group_by": pl.String(),
     "consumables": pl.String(),
-    "licences": pl.String(),
+    "licenses": pl.String(),
     "row": pl.Int64(),
 }
 """Fields of a record; null if unknown.
@@ -131,7 +131,7 @@ RECORD: dict[str, pl.DataType] = {
   ``tasks_per_node`` is the largest number of them on a node.
 - ``group_by`` is the resource or feature whose value is the same on all its nodes.
 - ``consumables`` are what the whole job had, such as ``fpga=2,tmp=400``.
-- ``licences`` are the cluster's licenses that it held, such as ``matlab=2``.
+- ``licenses`` are the cluster's licenses that it held, such as ``matlab=2``.
 - ``row`` serves to find a job's record again.
 """
 
@@ -205,7 +205,7 @@ class Machine:
             share of cores, GPUs and memory; or what its tasks of several kinds request.
         memory: Whether memory is allocated to jobs too.
         consumables: Names of the nodes' consumables.
-        licences: Names of the cluster's licenses.
+        licenses: Names of the cluster's licenses.
         features: Feature sets of the nodes; None to accept all requested features.
         running: How to read jobs that still ran when they were recorded.
     """
@@ -214,7 +214,7 @@ class Machine:
     shared: bool = False
     memory: bool = True
     consumables: tuple[str, ...] = ()
-    licences: tuple[str, ...] = ()
+    licenses: tuple[str, ...] = ()
     features: Collection[tuple[str, ...]] | None = None
     running: Running = "elapsed"
 

@@ -73,16 +73,16 @@ def _records(given: Given) -> pl.LazyFrame:
 
 ALCF = DataSet(
     name="alcf",
-    title="Job logs of Polaris, Aurora, Theta and Mira (Argonne), a file a machine and year",
+    title="Job logs of Polaris, Aurora, Theta and Mira (Argonne), one file per cluster and year",
     source="https://reports.alcf.anl.gov/data (ANL-ALCF-DJC-MACHINE_FROM_TO.csv.gz)",
-    licence="published by ALCF for research; acknowledge Argonne",
+    license="published by ALCF for research; acknowledge Argonne",
     citation="Data were generated from resources of the Argonne Leadership Computing Facility "
     "(DE-AC02-06CH11357)",
     files=(File("ANL-ALCF-DJC.csv", ("ANL-ALCF-DJC-*.csv", "ANL-ALCF-DJC-*.csv.gz"), _COLUMNS),),
     records=_records,
     rules=(
-        "nodes used; where there are none, nodes requested",
-        "times are taken for UTC unless --timezone says otherwise",
-        "nothing is known of power: components count as in full use; which machine it is, --cluster must say",
+        "nodes used; if missing, nodes requested",
+        "times are UTC unless --timezone is given",
+        "no power data: components count as fully used; --cluster must name the cluster",
     ),
 )

@@ -37,7 +37,7 @@ def _columns(zone: str | None, *, adastra: bool) -> tuple[Column, ...]:
     limit = (
         Column(
             "time_limit",
-            "as published a Unix time in many rows, else min",
+            "minutes; in many published rows a Unix time",
             made=pl.col("start") + pl.col("walltime"),
         )
         if adastra
@@ -161,28 +161,28 @@ def _adastra(given: Given) -> pl.LazyFrame:
 
 
 _PARTS = (
-    "components: the GPUs' power is what is left of the node's after CPUs, memory, network and "
-    "NVMe (idle powers of the machine's "
-    "file); a use below 0 or above 1 is held to it; lists of different length are cut to the shortest"
+    "components: GPU power is node power minus CPUs, memory, network and NVMe (idle powers of "
+    "the cluster file); use is clipped to 0 to 1; lists of different length are cut to the "
+    "shortest"
 )
 MARCONI100 = DataSet(
     name="marconi100",
     title="PM100: 231,238 exclusive jobs of Marconi100 (CINECA), May to October 2020, with power every 20 s",
     source="https://doi.org/10.5281/zenodo.10127767 (job_table.parquet)",
-    licence="CC BY 4.0",
+    license="CC BY 4.0",
     citation="F. Antici et al.: PM100: A Job Power Consumption Dataset of a Large-scale "
     "Production HPC System, SC-W 2023",
     files=(File("job_table.parquet", ("job_table*.parquet",), _columns("UTC", adastra=False)),),
     records=_marconi100,
     system="marconi100",
-    rules=("power of all nodes is divided by their number", _PARTS),
+    rules=("power of all nodes is divided by the number of nodes", _PARTS),
     told=lambda columns: getattr(columns["submit_time"], "time_zone", None) is not None,
 )
 ADASTRA = DataSet(
     name="adastra",
     title="15 days (15,285 jobs) of Adastra's MI250X nodes (CINES), September 2024, with energy by job",
     source="https://doi.org/10.5281/zenodo.14007065 (AdastaJobsMI250_15days.parquet)",
-    licence="not known here: see the Zenodo record",
+    license="unknown: see the Zenodo record",
     citation="CINES: Adastra MI250 jobs, 15 days, Zenodo 14007065, 2024",
     files=(
         File(
@@ -194,8 +194,8 @@ ADASTRA = DataSet(
     records=_adastra,
     system="adastraMI250",
     rules=(
-        "energy of the job is divided by its run time and its number of nodes",
-        "a time_limit that is a Unix time is no limit: the job's run time is taken",
+        "job energy is divided by run time and number of nodes",
+        "a time_limit that is a Unix time is ignored: the run time is used",
         _PARTS,
     ),
     told=lambda columns: getattr(columns["submit_time"], "time_zone", None) is None,

@@ -14,7 +14,7 @@ _TASKS = (
     Column("time", "µs since 600 s before the trace begins", needed=True, made=pl.col("at")),
     Column("missing", "", "text"),
     Column("job", "", "text", needed=True, made=pl.col("number")),
-    Column("index", "of the task in the job", needed=True, made=pl.col("task")),
+    Column("index", "index of the task in the job", needed=True, made=pl.col("task")),
     Column("machine", "", "text", made=pl.col("task")),
     Column(
         "event",
@@ -25,8 +25,8 @@ _TASKS = (
     Column("user", "", "text", made=pl.col("user")),
     Column("class", "scheduling class", made=pl.lit(1)),
     Column("priority", "", made=pl.lit(9)),
-    Column("cpu", "share of the largest machine", made=pl.lit(0.5)),
-    Column("ram", "share of the largest machine", made=pl.lit(0.25)),
+    Column("cpu", "fraction of the largest machine", made=pl.lit(0.5)),
+    Column("ram", "fraction of the largest machine", made=pl.lit(0.25)),
     Column("disk", "", made=pl.lit(0.0)),
     Column("different_machine", "", "text", made=pl.lit(0)),
 )
@@ -48,14 +48,16 @@ def _events(made: pl.DataFrame) -> pl.DataFrame:
 _PERIOD_S = 300
 _USED = (
     Column(
-        "start", "of the period of measurement, µs, as of tasks", needed=True, made=pl.col("at")
+        "start", "start of the measurement period, µs, as for tasks", needed=True, made=pl.col("at")
     ),
     Column("end", "of it, µs", needed=True, made=pl.col("until")),
     Column("job", "", "text", needed=True, made=pl.col("number")),
-    Column("index", "of the task in the job", made=pl.col("task")),
+    Column("index", "index of the task in the job", made=pl.col("task")),
     Column("machine", "", "text", made=pl.col("task")),
-    Column("cpu", "mean rate, share of the largest machine", needed=True, made=0.5 * pl.col("cpu")),
-    Column("memory", "share of the largest machine", made=pl.lit(0.1)),
+    Column(
+        "cpu", "mean rate, fraction of the largest machine", needed=True, made=0.5 * pl.col("cpu")
+    ),
+    Column("memory", "fraction of the largest machine", made=pl.lit(0.1)),
     Column("assigned_memory", made=pl.lit(0.1)),
     Column("unmapped_cache", made=pl.lit(0.0)),
     Column("cache", made=pl.lit(0.0)),
@@ -98,12 +100,12 @@ Null for events after the trace, which have the time 2^63 - 1.
 """
 
 _MACHINES = (
-    Column("time", "µs, as of tasks", needed=True, made=pl.col("at")),
+    Column("time", "µs, as for tasks", needed=True, made=pl.col("at")),
     Column("machine", "", "text", needed=True, made=pl.col("machine")),
     Column("event", "0 add, 1 remove, 2 update", needed=True, made=pl.col("what")),
     Column("platform", "", "text", made=pl.lit("p")),
-    Column("cpu", "share of the largest machine", made=pl.lit(0.5)),
-    Column("memory", "share of the largest machine", made=pl.lit(0.25)),
+    Column("cpu", "fraction of the largest machine", made=pl.lit(0.5)),
+    Column("memory", "fraction of the largest machine", made=pl.lit(0.25)),
 )
 _ADD, _REMOVE = 0, 1
 
@@ -175,7 +177,7 @@ GOOGLE = DataSet(
     name="google2011",
     title="Google's cluster of May 2011, version 2: 12,500 machines, 29 days (part-*-of-*.csv.gz)",
     source="gs://clusterdata-2011-2 (task_events), https://github.com/google/cluster-data",
-    licence="CC BY 4.0",
+    license="CC BY 4.0",
     citation="J. Wilkes, C. Reiss: Google cluster-usage traces: format + schema, 2011",
     files=(
         File(
@@ -216,15 +218,15 @@ GOOGLE = DataSet(
     system="gcloudv2",
     away=("machine_events", _machines_away),
     rules=(
-        "a machine is away from when it is removed until it is added again, and before it is first added; "
-        "machines are numbered in their order, tasks' machines are not read",
-        "a job runs from when its first task was scheduled until its last one ended for the last "
-        "time; one of which a task had not ended is left out",
-        f"its machines are the sum of its tasks' requests of CPU, or of memory if that is more, "
-        f"over {_CAPACITY:g}, which most machines have of the largest one's",
-        "use of CPU is what all tasks used (task_usage: rate times length of each period) over what the "
-        "job's machines have of it in its run time; held to 1",
-        "there are no limits: the run time is taken",
+        "a machine is down before it is first added and between removal and re-adding; machines "
+        "are numbered in order of appearance; the machines of tasks are not read",
+        "a job runs from the first scheduling of a task until the last end of a task; jobs with "
+        "unfinished tasks are skipped",
+        "its number of machines is the sum of its tasks' requests (CPU or memory, the larger) "
+        f"divided by {_CAPACITY:g}, the size of most machines relative to the largest",
+        "CPU use is the use of all tasks (task_usage: rate times period) divided by the capacity "
+        "of the job's machines over its run time; at most 1",
+        "there are no limits: the run time is used",
     ),
 )
 
@@ -234,7 +236,7 @@ _PODS = (
     Column("memory_mib", "MiB", made=pl.lit(16384)),
     Column("num_gpu", "", needed=True, made=pl.lit(1)),
     Column("gpu_milli", "thousandths of each GPU", needed=True, made=pl.lit(460)),
-    Column("gpu_spec", "models of GPUs that will do, A|B", "text", made=pl.lit("V100M16|V100M32")),
+    Column("gpu_spec", "allowed GPU models, A|B", "text", made=pl.lit("V100M16|V100M32")),
     Column("qos", "LS, BE, Burstable or Guaranteed", "text", made=pl.lit("LS")),
     Column(
         "pod_phase",
@@ -244,7 +246,7 @@ _PODS = (
     ),
     Column("creation_time", "s", needed=True, made=pl.col("submit")),
     Column("deletion_time", "s", needed=True, made=pl.col("end")),
-    Column("scheduled_time", "s; nothing if it never was", made=pl.col("start")),
+    Column("scheduled_time", "s; empty if never scheduled", made=pl.col("start")),
 )
 
 
@@ -270,20 +272,21 @@ def _pod_records(given: Given) -> pl.LazyFrame:
 
 ALIBABA_GPU = DataSet(
     name="alibaba-gpu",
-    title="Alibaba's GPU cluster of 2023: 8,152 pods, many of a part of a GPU",
+    title="Alibaba's GPU cluster of 2023: 8,152 pods, many with a fraction of a GPU",
     source="https://github.com/alibaba/clusterdata (cluster-trace-gpu-v2023)",
-    licence="none is given",
+    license="none is given",
     citation="Q. Weng et al.: Beware of Fragmentation: Scheduling GPU-Sharing Workloads with "
     "Fragmentation Gradient Descent, USENIX ATC 2023",
     files=(File("openb_pod_list.csv", ("*openb_pod_list*.csv", "*pod_list*.csv"), _PODS),),
     records=_pod_records,
     shared=True,
     rules=(
-        "a pod is a job of one task: its cores (whole ones if more than one), memory, and GPUs times their "
-        "thousandths; it may use nodes with one of the models of GPUs it asks for as a feature",
-        "it runs from when it was scheduled until it was deleted; one that never was scheduled is left out",
-        "there are no limits: the run time is taken",
-        "its nodes are read as a machine: --cluster openb_node_list_all_node.csv, with the models of GPUs as "
-        "features of node groups",
+        "a pod is a job of one task: its cores (whole ones if more than one), memory, and GPUs "
+        "times their thousandths; it can use nodes with one of its requested GPU models as a "
+        "feature",
+        "it runs from scheduling until deletion; pods that were never scheduled are skipped",
+        "there are no limits: the run time is used",
+        "its node list is a cluster file: --cluster openb_node_list_all_node.csv, with GPU "
+        "models as features of node groups",
     ),
 )

@@ -108,7 +108,7 @@ MADE = {
     "runtime": "seconds, as is walltime",
     "walltime": "",
     "nodes": "",
-    "first_node": "number of the first of them, from 0; the others follow",
+    "first_node": "number of the first node, from 0; the others follow",
     "user": "1, 2, …",
     "failed": "whether",
     "cpu": "mean use, 0 to 1, as is gpu",
@@ -176,7 +176,7 @@ class DataSet:
         name: Short name.
         title: Its content, cluster and size.
         source: Place of publication.
-        licence: License of the data, as published.
+        license: License of the data, as published.
         citation: Reference that its authors request.
         files: Its files; the first has the jobs.
         records: Returns the fields of `formats.common.record.RECORD`, and of use (``use_cpu``,
@@ -195,7 +195,7 @@ class DataSet:
     name: str
     title: str
     source: str
-    licence: str
+    license: str
     citation: str
     files: tuple[File, ...]
     records: Callable[[Given], pl.LazyFrame]

@@ -121,7 +121,7 @@ FRONTIER = DataSet(
     title="Telemetry of Frontier (ORNL) as ExaDigiT reads it: jobs (joblive) and their power "
     "every 15 s (jobprofile)",
     source="not public; layout as of https://code.ornl.gov/exadigit, RAPS 6c142bf",
-    licence="not public",
+    license="not public",
     citation="W. Brewer et al.: A Digital Twin Framework for Liquid-cooled Supercomputers as "
     "Demonstrated at Exascale, SC24",
     files=(
@@ -141,12 +141,11 @@ FRONTIER = DataSet(
     records=_telemetry,
     system="frontier",
     rules=(
-        "of several rows of a job the last counts",
-        "samples stand at their time in the job; where one is missing the one before it holds, at "
-        "its beginning the first",
-        "components: the sums of CPU and GPU power over the number of nodes; a use below 0 or "
-        "above 1 is held to it",
-        "nodes are numbered from their names, 128 to a rack and twelve racks to a row",
+        "if a job has several rows, the last counts",
+        "samples are placed at their time in the job; gaps use the previous sample, a gap at the "
+        "start the first one",
+        "components: CPU and GPU power divided by the number of nodes; use is clipped to 0 to 1",
+        "nodes are numbered by their names, 128 per rack and twelve racks per row",
     ),
 )
 
@@ -163,7 +162,7 @@ _FIELDS = (
     Column("run", "s", needed=True, made=pl.col("runtime")),
     Column(
         "allocated",
-        "nodes or cores: not read where the descriptor tells",
+        "nodes or cores: ignored if the descriptor has them",
         made=112 * pl.col("nodes"),
     ),
     Column("cpu_time", made=_NONE),
@@ -194,7 +193,7 @@ _FIELDS = (
 def _swf(given: Given) -> pl.LazyFrame:
     told = pl.col("descriptor").str.extract(r":(\d+)x\d+$", 1).cast(pl.Float64)
     without = given.main.select(told.is_null().sum()).collect().item()
-    given.tally.add("job whose descriptor tells no nodes, with those of field 5", without)
+    given.tally.add("job whose descriptor has no nodes: field 5 used", without)
     fields = {
         "job_id": pl.col("job_id"),
         "submit": pl.col("submit"),
@@ -217,14 +216,14 @@ FRONTIER_SWF = DataSet(
     name="frontier-swf",
     title="Public SWF log of Frontier (ORNL), 2024 and 2025, about 2.2 million jobs, with 21 fields",
     source="JSSPP 2026: frontier-2024.swf, frontier-2025.swf",
-    licence="not known here: see the paper",
+    license="unknown: see the paper",
     citation="the paper at JSSPP 2026 that publishes the log",
     files=(File("frontier-YYYY.swf", ("frontier-20[0-9][0-9]*.swf*",), _FIELDS, form="swf"),),
     records=_swf,
     system="frontier",
     rules=(
-        "nodes as the descriptor says; where it says none, field 5",
-        "nothing is known of power: components count as in full use",
+        "nodes of the descriptor; if missing, field 5",
+        "no power data: components count as fully used",
     ),
     content=r"^[^;\n]\S*(?:[ \t]+\S+){19}[ \t]+\w+:\w*:\d+x\d+[ \t]*$",
 )

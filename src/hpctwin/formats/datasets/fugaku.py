@@ -94,17 +94,18 @@ def _records(given: Given) -> pl.LazyFrame:
 
 FUGAKU = DataSet(
     name="fugaku",
-    title="F-DATA: about 24 million jobs of Fugaku (RIKEN), March 2021 to April 2024, a file a month",
+    title="F-DATA: about 24 million jobs of Fugaku (RIKEN), March 2021 to April 2024, one file "
+    "per month",
     source="https://doi.org/10.5281/zenodo.11467483 (YY_MM.parquet)",
-    licence="CC BY 4.0",
+    license="CC BY 4.0",
     citation="F. Antici et al.: F-DATA: A Fugaku Workload Dataset for Job-centric Predictive "
     "Modelling in HPC Systems, 2024",
     files=(File("YY_MM.parquet", ("[0-9][0-9]_[0-9][0-9].parquet",), _COLUMNS),),
     records=_records,
     system="fugaku",
     rules=(
-        "nodes allocated; where there are none, nodes requested",
-        "avgpcon is the power of a node in W (no unit is published); 0 is not known",
+        "nodes allocated; if missing, nodes requested",
+        "avgpcon is the power of a node in W (no unit is published); 0 is unknown",
         "components: use of the CPU is cycles / (cycles + sleep cycles)",
     ),
 )

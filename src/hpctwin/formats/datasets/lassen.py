@@ -119,7 +119,7 @@ LASSEN = DataSet(
     name="lassen",
     title="LAST: 1.47 million allocations of Lassen (LLNL), 819 days, with energy by node",
     source="https://github.com/LLNL/LAST (Lassen-Supercomputer-Job-Dataset)",
-    licence="CC BY 4.0",
+    license="CC BY 4.0",
     citation="T. Patki et al.: The LLNL Archive of Supercomputer Traces (LAST), Lassen "
     "Supercomputer Job Dataset",
     files=(
@@ -139,10 +139,11 @@ LASSEN = DataSet(
     records=_records,
     system="lassen",
     rules=(
-        "without the node history nothing is known of use and of nodes",
-        "energies and CPU times below 0 count as none; power is energy over nodes and run time, 0 "
-        "is not known",
-        f"components: CPU time over {_CORES} cores, however many threads ran on one; GPUs by their energy",
-        "nodes are called by the number in their name, from 1",
+        "without the node history, use and nodes are unknown",
+        "energies and CPU times below 0 are ignored; power is energy divided by nodes and run "
+        "time, 0 is unknown",
+        f"components: CPU time divided by {_CORES} cores, regardless of threads per "
+        "core; GPUs by their energy",
+        "nodes are numbered by their names, from 1",
     ),
 )

@@ -44,7 +44,7 @@ _ATTEMPTS = (
     Column("last_start", "of the last attempt", "time", made=pl.col("start"), dtype=pl.String()),
     Column(
         "ips",
-        "of the last attempt's nodes",
+        "nodes of the last attempt",
         "text",
         made=pl.int_ranges("first_node", pl.col("first_node") + pl.col("nodes"))
         .list.eval(pl.format("m{}", pl.element()))
@@ -52,7 +52,7 @@ _ATTEMPTS = (
     ),
     Column(
         "held",
-        "numbers of the GPUs that it had on each of them",
+        "numbers of its GPUs on each node",
         "text",
         made=pl.lit("0 1 2 3 4 5 6 7").repeat_by("nodes").list.join(","),
     ),
@@ -63,13 +63,16 @@ def _read(path: Path) -> pl.DataFrame:
     """Return a row for each job, from its attempts."""
     document: Any = read_json(path)
     if not isinstance(document, list) or not all(isinstance(job, dict) for job in document):
-        raise TraceError(path, "is no list of jobs; is it the cluster_job_log?")
+        raise TraceError(path, "is not a list of jobs; is it the cluster_job_log?")
     rows = []
     for number, job in enumerate(document, start=1):
         try:
             rows.append(_job(job))
         except (TypeError, ValueError, AttributeError, KeyError, IndexError) as error:
-            reason = f"job {number} ({str(job.get('jobid'))[:40]}) has attempts in no known form ({error!r})"
+            reason = (
+                f"job {number} ({str(job.get('jobid'))[:40]}) has attempts of an unknown "
+                f"form ({error!r})"
+            )
             raise TraceError(path, reason) from error
     schema = dict.fromkeys([column.name for column in _ATTEMPTS], pl.String)
     return pl.DataFrame(rows, schema=schema, orient="row")
@@ -132,7 +135,7 @@ _USE = (
     Column("time", "every minute", "time", needed=True, made=pl.col("at"), dtype=pl.String()),
     Column("machineId", "", "text", needed=True, made=pl.col("ip")),
     *(
-        Column(f"gpu{gpu}_util", "%; NA is not known", made=100 * pl.col("gpu"))
+        Column(f"gpu{gpu}_util", "%; NA is unknown", made=100 * pl.col("gpu"))
         for gpu in range(_GPUS)
     ),
 )
@@ -279,7 +282,7 @@ PHILLY = DataSet(
     name="philly",
     title="Microsoft's Philly: some 117,000 jobs of deep learning, 2017",
     source="https://github.com/msr-fiddle/philly-traces (cluster_job_log)",
-    licence="CC BY 4.0",
+    license="CC BY 4.0",
     citation="M. Jeon et al.: Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training "
     "Workloads, USENIX ATC 2019",
     files=(
@@ -319,15 +322,14 @@ PHILLY = DataSet(
     zone="America/Los_Angeles",
     shared=True,
     rules=(
-        "a job runs from its first attempt's start to its last one's end, on the last one's nodes",
+        "a job runs from the start of its first attempt to the end of its last attempt, "
+        "on the nodes of the last attempt",
         "there are no limits: the run time is taken",
-        "jobs share nodes, each asks for its GPUs; a machine with more than two GPUs, by "
-        "cluster_machine_list or by the numbers of GPUs that jobs had on it, is of node group 8-gpu, "
-        "another of 2-gpu, where they are numbered in the order of their names; a job is of the partition of "
-        "its first machine",
-        "use of GPUs is the mean over all that a job had in its last attempt and all minutes in which "
-        "something is told of them (cluster_gpu_util); use of processors (cluster_cpu_util) is of the whole "
-        "machine, and not read",
+        "jobs share nodes and request GPUs; machines with more than two GPUs (by "
+        "cluster_machine_list or by the GPU numbers of jobs) form node group 8-gpu, others "
+        "2-gpu, numbered by name; a job's partition is that of its first machine",
+        "GPU use is the mean over all GPUs of the last attempt and all recorded minutes "
+        "(cluster_gpu_util); CPU use (cluster_cpu_util) is per machine and not read",
     ),
     content=r'"attempts"\s*:',
 )

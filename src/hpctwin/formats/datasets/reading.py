@@ -84,7 +84,7 @@ def columns_in(path: Path, file: File) -> dict[str, pl.DataType]:
         names = pl.read_csv(head, n_rows=0).columns
     except (pl.exceptions.PolarsError, OSError) as error:
         raise TraceError(
-            path, f"its first line is no head of CSV: {_why(error)}", line=1
+            path, f"its first line is not a CSV header: {_why(error)}", line=1
         ) from error
     return {name: pl.String() for name in names}
 
@@ -144,9 +144,9 @@ def read_dataset(
             table = _scan(there[file.name], file, use, zone, tally)
             tables[file.name] = table if file is dataset.main else _counted(table, file, tally)
         elif file.needed:
-            raise TraceError(path, f"there is no {file.name} of data set {dataset.name} in it")
+            raise TraceError(path, f"it has no {file.name} of data set {dataset.name}")
         else:
-            tally.remarks.append(f"there is no {file.name} beside it")
+            tally.remarks.append(f"there is no {file.name} next to it")
     rows = _rows(there[dataset.main.name][0], tables.pop(dataset.main.name), dataset, only, tally)
     main = _sound(there[dataset.main.name][0], rows, dataset, tally, skip_invalid=skip_invalid)
     parts = (
@@ -212,7 +212,8 @@ def _scan(paths: Sequence[Path], file: File, use: Use, zone: str, tally: Tally) 
     extra = [name for name in schema if name not in {column.name for column in file.columns}]
     if extra:
         tally.remarks.append(
-            f"{paths[0].name}: not read, since the published file has no such columns: {', '.join(extra)}"
+            f"{paths[0].name}: columns ignored, as the published file does not have "
+            f"them: {', '.join(extra)}"
         )
     return frame.select(
         _read_as(column, schema.get(column.name) if use in column.read_for else None, zone, tally)
@@ -229,7 +230,7 @@ def _counted(table: pl.LazyFrame, file: File, tally: Tally) -> pl.LazyFrame:
 
     def count(kind: str, cells: pl.Series) -> pl.Series:
         with lock:  # Polars reads with several threads
-            what = f"cell of {file.name} that has no {kind} in column {cells.name}"
+            what = f"cell of {file.name} without a valid {kind} in column {cells.name}"
             tally.add(what, cells.null_count())
         return cells
 
@@ -374,11 +375,9 @@ def _rows(
         raise TraceError(path, f"cannot be read: {_why(error)}") from error
     if len(rows) == 0 and counts["len"][0]:
         texts = " and ".join(text for text, _ in wanted)
-        raise TraceError(path, f"none of its {counts['len'][0]:,} rows has {texts}, as --only asks")
+        raise TraceError(path, f"none of its {counts['len'][0]:,} rows matches --only {texts}")
     for i, (text, _) in enumerate(wanted):
-        tally.add(
-            f"row left out, since --only asks for {text}", counts["len"][0] - counts[str(i)][0]
-        )
+        tally.add(f"row skipped by --only {text}", counts["len"][0] - counts[str(i)][0])
     return rows
 
 
@@ -392,19 +391,22 @@ def _sound(
             numbers of a column are in another unit.
     """
     if not len(frame):
-        raise TraceError(path, "there are no jobs in it")
+        raise TraceError(path, "it has no jobs")
     good = pl.repeat(True, len(frame), eager=True)
     for column in dataset.main.columns:
         values = frame[column.name]
         if column.needed and column.kind in ("number", "time") and values.null_count():
             row = int(values.is_null().arg_max() or 0)
-            why = f"row {row + 1} has no {column.kind} that can be read; --skip-invalid leaves such rows out"
+            why = (
+                f"row {row + 1} has no {column.kind} that can be read; --skip-invalid skips "
+                "such rows"
+            )
             error = TraceError(path, why, field=column.name)
             if not skip_invalid:
                 raise error
             bad = values.is_null() & good
             good &= values.is_not_null()
-            tally.add(f"row left out: no {column.kind} in column {column.name}", int(bad.sum()))
+            tally.add(f"row skipped: no {column.kind} in column {column.name}", int(bad.sum()))
             tally.skip(str(error))
         between = _UNIX if column.kind == "time" else column.median
         if between is not None:
@@ -424,7 +426,7 @@ def _check_unit(
     raise TraceError(
         path,
         f"the median is {middle:,.6g}, expected {between[0]:,.6g} to {between[1]:,.6g} "
-        f"({column.meaning or 'seconds since the epoch'}): these are in another unit",
+        f"({column.meaning or 'seconds since the epoch'}): the column has another unit",
         field=column.name,
     )
 
@@ -444,7 +446,7 @@ def _check_lengths(path: Path, records: pl.DataFrame) -> None:
         if ratio is not None and not 0.2 <= ratio <= 5:
             raise TraceError(
                 path,
-                f"run times are {ratio:,.4g} times what lies between start and end: they are in another unit",
+                f"run times are {ratio:,.4g} times end minus start: the column has another unit",
             )
     known = (limit > 0) & (ran > 0)
     longer = int((known & (ran > _MUCH_LONGER * limit)).sum())
@@ -452,7 +454,7 @@ def _check_lengths(path: Path, records: pl.DataFrame) -> None:
         raise TraceError(
             path,
             f"{longer:,} of {int(known.sum()):,} jobs ran more than {_MUCH_LONGER:g} times their "
-            "limit: limits are in another unit than they should be",
+            "limit: the limits have another unit",
         )
 
 
@@ -468,7 +470,7 @@ def _workload(
     jobs = jobs_of([records], tally, Machine(shared=dataset.shared))
     if not len(jobs):
         why = ", ".join(f"{count:,} × {what}" for what, count in tally.notes().counts.items())
-        raise TraceError(path, f"no job in it can be used: {why or 'it has none'}")
+        raise TraceError(path, f"it has no usable job: {why or 'it has none'}")
     rows = jobs["row"].to_numpy()
     for name in used:
         jobs = jobs.with_columns(records[name].gather(rows).alias(name))
@@ -483,12 +485,12 @@ def _tell_of_use(name: str, jobs: pl.DataFrame, tally: Tally) -> None:
     """Count the jobs whose use is unknown, or not known to their end."""
     column = jobs[name]
     if not isinstance(column.dtype, pl.List):
-        tally.add(f"job of which {name} is not known", int(column.is_null().sum()))
+        tally.add(f"job with unknown {name}", int(column.is_null().sum()))
         return
     count = column.list.len().fill_null(0)
-    tally.add(f"job of which {name} is not known", int((count == 0).sum()))
+    tally.add(f"job with unknown {name}", int((count == 0).sum()))
     short = (count > 1) & ((count + 1) * jobs[name + USE_STEP] < jobs["runtime_s"])
-    tally.add(f"job of which {name} ends before it does: the last sample holds", int(short.sum()))
+    tally.add(f"job whose {name} ends early: the last sample is kept", int(short.sum()))
 
 
 def _check_power(path: Path, power: pl.Series, parts: Mapping[str, NodeGroup]) -> None:
@@ -503,6 +505,6 @@ def _check_power(path: Path, power: pl.Series, parts: Mapping[str, NodeGroup]) -
     if mean is not None and full and not 0.2 * idle <= mean <= 2 * full:
         raise TraceError(
             path,
-            f"the median power of a node comes to {mean:,.4g} W, and nodes of this machine draw "
-            f"{idle:,.4g} to {full:,.4g} W: power or numbers of nodes are in another unit",
+            f"the median power of a node is {mean:,.4g} W, but nodes of this cluster draw "
+            f"{idle:,.4g} to {full:,.4g} W: power or node counts have another unit",
         )

@@ -81,7 +81,7 @@ def _with_job(path: Path) -> pl.DataFrame:
 
 
 _CPU = (
-    Column("job", "the number that the file's name begins with", "text", made=pl.col("number")),
+    Column("job", "the number at the start of the file name", "text", made=pl.col("number")),
     Column("Step", "", "text", made=pl.lit(-1)),
     Column("Node", "", "text"),
     Column("Series", "", "text", made=pl.lit(0)),
@@ -101,7 +101,7 @@ _CPU = (
     Column("WriteMB", made=pl.lit(0)),
 )
 _GPU = (
-    Column("job", "the number that the file's name begins with", "text", made=pl.col("number")),
+    Column("job", "the number at the start of the file name", "text", made=pl.col("number")),
     Column(
         "timestamp", "s since the epoch", "time", needed=True, made=pl.col("start") + pl.col("at")
     ),
@@ -170,7 +170,7 @@ SUPERCLOUD = DataSet(
     name="supercloud",
     title="MIT SuperCloud: some 400,000 jobs of 2021, with samples of processors (10 s) and GPUs (100 ms)",
     source="https://dcc.mit.edu (s3://mit-supercloud-dataset/datacenter-challenge/202201)",
-    licence="not known here: see https://dcc.mit.edu; its authors ask to be cited",
+    license="unknown: see https://dcc.mit.edu; the authors ask to be cited",
     citation="S. Samsi et al.: The MIT Supercloud Dataset, HPEC 2021",
     files=(
         File("slurm-log.csv", ("slurm-log*.csv",), _LOG),
@@ -199,10 +199,9 @@ SUPERCLOUD = DataSet(
     system="mit_supercloud",
     shared=True,
     rules=(
-        "jobs share nodes: each asks its nodes for a task of its share of cores and GPUs",
-        "a job with GPUs (TRES 1001 or 1002) is in partition part-gpu, another in part-cpu",
-        "use is the mean of all series (of processors: over the cores it has; of GPUs: of its "
-        "devices) in each 10 s; a sample counts "
-        "at its time in the job, where one is missing the one before it holds",
+        "jobs share nodes: each requests one task per node with its share of cores and GPUs",
+        "a job with GPUs (TRES 1001 or 1002) is in partition part-gpu, others in part-cpu",
+        "use is the mean of all series in each 10 s (CPU: over the job's cores; GPU: over its "
+        "devices); samples are placed at their time in the job, gaps use the previous sample",
     ),
 )

@@ -75,9 +75,9 @@ def _records(given: Given) -> pl.LazyFrame:
 
 BLUE_WATERS = DataSet(
     name="bluewaters",
-    title="Day's logs of Torque on Blue Waters (NCSA)",
+    title="Daily Torque logs of Blue Waters (NCSA)",
     source="https://bluewaters.ncsa.illinois.edu/data-sets (torque_logs/YYYYMMDD)",
-    licence="public and anonymised; terms: see the page",
+    license="public and anonymized; terms: see the page",
     citation="Blue Waters sustained-petascale computing project (NSF OCI-0725070, ACI-1238993)",
     files=(
         File(
@@ -92,8 +92,9 @@ BLUE_WATERS = DataSet(
     records=_records,
     system="bluewaters",
     rules=(
-        "read like accounting of PBS and Torque (docs/reference/traces.md); nodes and cores are of exec_host",
-        "nothing is known of power (energy_used is 0): components count as in full use",
+        "read like accounting of PBS and Torque (docs/reference/traces.md); nodes and "
+        "cores come from exec_host",
+        "no power data (energy_used is 0): components count as fully used",
     ),
     content=r"^\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;[A-Z];\d+(?:\[\d*\])?\.bw;",
 )
@@ -135,8 +136,8 @@ def _kestrel(given: Given) -> pl.LazyFrame:
 KESTREL = DataSet(
     name="kestrel",
     title="Jobs of Kestrel (NREL) with the mean power of their nodes, as ExaDigiT reads them",
-    source="not public in this shape; OEDI submission 8643 has the jobs with Slurm's names",
-    licence="not public in this shape; see OEDI submission 8643",
+    source="not public in this form; OEDI submission 8643 has the jobs with Slurm's names",
+    license="not public in this form; see OEDI submission 8643",
     citation="National Laboratory of the Rockies: Kestrel jobs, OEDI 8643",
     files=(
         File(
@@ -158,7 +159,7 @@ KESTREL = DataSet(
     records=_kestrel,
     system="kestrel",
     zone="America/Denver",
-    rules=("power_per_node is the mean of one node; 0 is not known",),
+    rules=("power_per_node is the mean of one node; 0 is unknown",),
 )
 
 
@@ -182,7 +183,7 @@ EAGLE = DataSet(
     name="eagle",
     title="Jobs of Eagle (NREL), some 11 million, 2018 to 2023",
     source="https://data.openei.org/submissions/5860; 1,000 of them in github.com/NREL/eagle-jobs",
-    licence="CC BY 4.0",
+    license="CC BY 4.0",
     citation="D. Duplyakin, K. Menear: NREL Eagle Supercomputer Jobs, OEDI 5860, 2023",
     files=(
         File(
@@ -213,8 +214,8 @@ EAGLE = DataSet(
     records=_eagle,
     zone="America/Denver",
     rules=(
-        "rows under one id are tasks of an array, each a job: 12_0, 12_1, …",
-        "nothing is known of power; which machine it is, --cluster must say",
+        "rows with the same id are tasks of an array, each a job: 12_0, 12_1, …",
+        "no power data; --cluster must name the cluster",
     ),
 )
 
@@ -253,10 +254,10 @@ def _lisa(given: Given) -> pl.LazyFrame:
 
 LISA = DataSet(
     name="lisa",
-    title="A week of a part of Lisa (SURF), October 2022, as OpenDT ships it: 7,850 jobs and "
-    "their use every 30 s",
+    title="One week of part of Lisa (SURF), October 2022, as OpenDT ships it: 7,850 jobs, use "
+            "every 30 s",
     source="https://github.com/atlarge-research/opendt (workload/SURF: tasks.parquet, fragments.parquet)",
-    licence="no licence is given for the data",
+    license="the data have no license",
     citation="atlarge-research: OpenDT",
     files=(
         File(
@@ -273,7 +274,7 @@ LISA = DataSet(
                     made=(1000 * pl.col("runtime")).cast(pl.Int64),
                 ),
                 Column("cpu_count", "cores", needed=True, made=pl.lit(16)),
-                Column("cpu_capacity", "MHz of all of them", needed=True, made=pl.lit(_LISA_MHZ)),
+                Column("cpu_capacity", "MHz of all cores", needed=True, made=pl.lit(_LISA_MHZ)),
                 Column("mem_capacity", "MB", made=pl.lit(100_000)),
             ),
         ),
@@ -282,7 +283,7 @@ LISA = DataSet(
             ("*fragments.parquet",),
             (
                 Column("id", "", "text", needed=True, made=pl.col("number").cast(pl.String)),
-                Column("duration", "ms, one for all of a job", needed=True, made=pl.lit(1000 * _LISA_STEP_S)),
+                Column("duration", "ms, the same for a whole job", needed=True, made=pl.lit(1000 * _LISA_STEP_S)),
                 Column("cpu_count", "", made=pl.lit(16)),
                 Column("cpu_usage", "MHz", needed=True, made=_LISA_MHZ * pl.col("cpu")),
             ),
@@ -293,9 +294,9 @@ LISA = DataSet(
     records=_lisa,
     system="surf_lisa",
     rules=(
-        "when a job was submitted is not known, only when it began: that is taken for both",
+        "submit times are unknown: the start time is used for both",
         "each job has one host; its limit is its run time",
-        "where a fragment has no number the one before it holds",
+        "fragments without a number use the previous one",
     ),
 )  # fmt: skip
 
@@ -319,7 +320,7 @@ LUMOS = DataSet(
     name="lumos",
     title="Tables of Mira, Theta and ThetaGPU (Argonne) in the form of DIR-LAB's Lumos",
     source="https://github.com/DIR-LAB/lumos (lumos-site/data)",
-    licence="MIT (repository); data from ALCF",
+    license="MIT (repository); data from ALCF",
     citation="DIR-LAB: Lumos; Argonne Leadership Computing Facility (DE-AC02-06CH11357)",
     files=(
         File(
@@ -328,8 +329,8 @@ LUMOS = DataSet(
             (
                 Column("", "row", made=pl.col("number") - 1),
                 Column("job", "", "text", needed=True, made=pl.col("number")),
-                Column("user", "0 is not known", "text", made=pl.col("user")),
-                Column("project", "0 is not known", "text", made=pl.col("user")),
+                Column("user", "0 is unknown", "text", made=pl.col("user")),
+                Column("project", "0 is unknown", "text", made=pl.col("user")),
                 Column("state", made=pl.lit(0)),
                 Column("gpu_num", made=pl.lit(0)),
                 Column("cpu_num", made=64.0 * pl.col("nodes")),
@@ -344,5 +345,5 @@ LUMOS = DataSet(
         ),
     ),
     records=_lumos,
-    rules=("nothing is known of power; which machine it is, --cluster must say",),
+    rules=("no power data; --cluster must name the cluster",),
 )  # fmt: skip

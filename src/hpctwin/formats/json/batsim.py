@@ -88,7 +88,7 @@ def read_batsim(path: Path, document: Any, *, flops_per_s: float, skip_invalid: 
     used = [one if isinstance(one, dict) else {} for one in named]
     computing = sum(one.get("type") == "parallel_homogeneous" for one in used)
     if computing and flops_per_s == ASSUMED_FLOPS_PER_S:
-        counts[f"job that computes, on nodes assumed to do {flops_per_s / 1e9:g} Gflop/s"] = (
+        counts[f"job with computation, on nodes of {flops_per_s / 1e9:g} Gflop/s (assumed)"] = (
             computing
         )
     of_profiles = [JsonRecord(path, "profile", one) for one in used]
@@ -145,8 +145,8 @@ def write_batsim(workload: Workload, path: str | Path) -> tuple[str, ...]:
 def _runtime_s(job: JsonRecord, profiles: Mapping[str, Any], flops_per_s: float) -> float:
     name = job.values.get("profile")
     if not isinstance(name, str) or name not in profiles:
-        found = "is missing" if name is None else f"{name!r:.40} is none of the file's profiles"
-        raise job.fault("profile", f"{found}, expected the name of one")
+        found = "is missing" if name is None else f"{name!r:.40} is not a profile of the file"
+        raise job.fault("profile", f"{found}, expected the name of a profile")
     values = profiles[name]
     if not isinstance(values, dict):
         raise job.fault("profile", f"{name!r} is {values!r:.40}, expected an object")

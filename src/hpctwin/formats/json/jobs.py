@@ -110,7 +110,7 @@ def read_jobs(
                 raise TraceError(path, f"jobs[{position}] is {job!r:.40}, expected an object")
             job_id = _job_id(JsonRecord(path, f"jobs[{position}]", job), id_key)
             if job_id in ids:
-                raise TraceError(path, f"job {job_id} is in the file already", field=id_key)
+                raise TraceError(path, f"job {job_id} occurs twice in the file", field=id_key)
             one = read_one(JsonRecord(path, f"job {job_id}", job))
         except TraceError as error:
             if not skip_invalid:
@@ -134,7 +134,7 @@ def not_read(
     """
     counts = Counter(key for record in records for key in record.unread(known))
     for key, count in counts.items():
-        yield f"field {key[:40]!r} of {what}, not read", count
+        yield f"field {key[:40]!r} of {what}, ignored", count
 
 
 def job_ids(ids: list[int | str]) -> npt.NDArray[Any]:

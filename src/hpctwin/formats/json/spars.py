@@ -116,14 +116,14 @@ def write_spars(workload: Workload, path: str | Path) -> tuple[str, ...]:
     lost = list(lost_by("SPARS", workload, _CARRIED))
     ids = workload.job_id.tolist()
     if workload.job_id.dtype.kind != "i":
-        lost.append("SPARS has no place for ids that are not integers: jobs are numbered")
+        lost.append("SPARS stores only integer ids: jobs are renumbered")
         ids = list(range(1, len(ids) + 1))
     labels = workload.user.labels
     users = [*range(1, len(labels) + 1), None]
     if all(label.isascii() and label.isdigit() and str(int(label)) == label for label in labels):
         users = [*(int(label) for label in labels), None]
     else:
-        lost.append("SPARS has no place for users that are not integers: users are numbered")
+        lost.append("SPARS stores only integer users: users are renumbered")
     jobs = []
     for row, job_id in enumerate(ids):
         job: dict[str, Any] = {

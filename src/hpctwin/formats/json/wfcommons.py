@@ -84,7 +84,7 @@ def read_wfcommons(
     for name, task in zip(names, specified, strict=True):
         try:
             if name in read:
-                raise TraceError(path, f"task {name} is in the file already", field="id")
+                raise TraceError(path, f"task {name} occurs twice in the file", field="id")
             read[name] = _read_one(JsonRecord(path, f"task {name}", {**task, **ran.get(name, {})}))
         except TraceError as error:
             if not skip_invalid:
@@ -94,13 +94,13 @@ def read_wfcommons(
     size = len(read)
     counts = {"job without walltime, given its run time": size}
     if dropped:
-        counts["dependency on a task that is not there, not read"] = dropped
+        counts["dependency on an unknown task, ignored"] = dropped
     records = [
         JsonRecord(path, "", {**task, **ran.get(name, {})})
         for name, task in zip(names, specified, strict=True)
     ]
     unread = [f"{what} ({count:,})" for what, count in _unread(records)]
-    remarks = (f"fields of tasks that are not read: {', '.join(unread)}",) if unread else ()
+    remarks = (f"fields of tasks that are ignored: {', '.join(unread)}",) if unread else ()
     cores = np.array([task.cores for task in read.values()])
     memory = np.array([task.memory_gb for task in read.values()])
     asked = {"cores": cores, "memory_gb": memory}
@@ -233,8 +233,8 @@ def _edges(
             chain = chain_text(waiting_chain(waits, on))
             raise TraceError(
                 path,
-                f"task {name}: {key} names {missing!r}, which is not there "
-                f"(chain {chain}; each waits for the next)",
+                f"task {name}: {key} names {missing!r}, which does not exist (chain {chain}; "
+                "each waits for the next)",
                 field=key,
             )
     return Dependencies.of([(*edge, DependencyKind.AFTEROK, 0) for edge in edges]), dropped

@@ -279,8 +279,8 @@ def _parse_line(path: Path, line: int, tokens: list[bytes]) -> tuple[list[float]
         raise TraceError(
             path,
             f"found {len(tokens)} columns, expected {len(FIELDS)}; the line starts with "
-            f"{_text(b' '.join(tokens))[:40]!r}. Fields that are not known are -1; a table with a header "
-            "row is read as CSV with --columns",
+            f"{_text(b' '.join(tokens))[:40]!r}. Write unknown fields as -1; read a table with a "
+            "header row as CSV with --columns",
             line=line,
         )
     values = []

@@ -56,25 +56,25 @@ def write_swf(workload: Workload, path: str | Path) -> tuple[str, ...]:
     delayed = int(((edges.kind == DependencyKind.AFTERANY) & (edges.delay_ms > 0)).sum())
     if delayed:
         lost.append(
-            f"SWF has think times only: {delayed} jobs with a delay after another job count as submitted "
-            "when it is over"
+            f"SWF has only think times: {delayed} jobs with a delay after another job count as "
+            "submitted when the delay ends"
         )
     started = workload.recorded_start_ms >= 0
     wait_ms = np.where(started, workload.recorded_start_ms - workload.submit_ms, -1)
     early = started & (wait_ms < 0)
     if early.any():
-        lost.append(f"SWF cannot carry a start before the submission: {early.sum()} jobs")
+        lost.append(f"SWF cannot store a start before the submission: {early.sum()} jobs")
     wait_ms[early] = -1
     cancelled = workload.cancel_ms >= 0
     unstarted = cancelled & ~started & (workload.cancel_ms >= workload.submit_ms)
     if (cancelled & ~unstarted).any():
         lost.append(
-            "SWF cannot carry when a job was cancelled that had started or was not submitted: "
+            "SWF cannot store the cancel time of started or unsubmitted jobs: "
             f"{(cancelled & ~unstarted).sum()} jobs"
         )
     shorter = unstarted & (np.maximum(workload.runtime_ms, 1) != workload.walltime_ms)
     if shorter.any():
-        lost.append(f"SWF cannot carry the run time of cancelled jobs: {shorter.sum()} jobs")
+        lost.append(f"SWF cannot store the run time of cancelled jobs: {shorter.sum()} jobs")
     wait_ms[unstarted] = (workload.cancel_ms - workload.submit_ms)[unstarted]
     partition = _label_numbers("partition", workload.partition, key)
     status = np.where(unstarted, _CANCELLED, -1)
@@ -245,14 +245,15 @@ def _preceding(workload: Workload, numbers: IntArray) -> tuple[IntArray, IntArra
     if len(other):
         kind = DependencyKind(int(edges.kind[other[0]])).name.lower()
         raise WorkloadError(
-            f"job {workload.job_id[edges.job[other[0]]]} has a dependency {kind}; "
-            "SWF can only express think and afterany"
+            f"job {workload.job_id[edges.job[other[0]]]} has a dependency {kind}; SWF supports "
+            "only think and afterany"
         )
     rows, times = np.unique(edges.job, return_counts=True)
     if (times > 1).any():
         row = rows[times > 1][0]
         raise WorkloadError(
-            f"job {workload.job_id[row]} depends on {times[times > 1][0]} jobs; SWF can only express one"
+            f"job {workload.job_id[row]} depends on {times[times > 1][0]} jobs; SWF "
+            "supports only one"
         )
     preceding[edges.job] = numbers[edges.on]
     # Without a think time a job waits in the queue for the other one.

@@ -35,7 +35,7 @@ def read_system(name: str) -> Cluster:
     if group not in groups:
         raise UnknownNameError(f"node group of {cluster.name}", group, groups)
     if len(groups) == 1:
-        raise ConfigError(f"{cluster.name} has one node group only; write {cluster.name}")
+        raise ConfigError(f"{cluster.name} has only one node group; write {cluster.name}")
     path = f"nodes.{group}"
     return cluster.model_copy(
         update={

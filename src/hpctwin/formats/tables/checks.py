@@ -149,8 +149,8 @@ def remarks_of(columns: list[str]) -> tuple[str, ...]:
     remarks = []
     if "walltime_s" not in columns:
         remarks.append(
-            "there is no column walltime_s: every job gets its run time as walltime, so that the scheduler "
-            f"knows exactly how long each runs{perhaps('walltime_s', columns)}"
+            "there is no column walltime_s: each job gets its run time as walltime, so the "
+            f"scheduler knows exact run times{perhaps('walltime_s', columns)}"
         )
     for name in (*TEXTS, *_OPTIONAL, "depends"):
         if name not in columns and name != "walltime_s":

@@ -102,12 +102,12 @@ class Columns(Settings):
             ConfigError: They cannot.
         """
         if (self.submit is None) == (self.interval is None):
-            raise ConfigError("columns: say what submit is, or interval; one of the two")
+            raise ConfigError("columns: give either submit or interval")
         if self.start is not None and self.wait is not None:
-            raise ConfigError("columns: say what start is, or wait; not both")
+            raise ConfigError("columns: give start or wait, not both")
         begins = self.start is not None or self.wait is not None
         if self.runtime is None and (self.end is None or not begins):
-            raise ConfigError("columns: say what runtime is, or end and one of start and wait")
+            raise ConfigError("columns: give runtime, or end with start or wait")
 
 
 def columns_of(texts: Sequence[str]) -> Columns:
@@ -206,11 +206,11 @@ def read_mapped(
     }
     others = [name for name in cells.frame.columns if name not in used]
     if others:
-        tally.remarks.append(f"columns not read: {', '.join(others)[:300]}")
-    tally.add("row left out: a cell cannot be read", int((~good).sum()))
+        tally.remarks.append(f"columns ignored: {', '.join(others)[:300]}")
+    tally.add("row skipped: a cell cannot be read", int((~good).sum()))
     records = pl.DataFrame(fields).filter(good) if fields else pl.DataFrame()
     if not len(records):
-        raise TraceError(path, "there are no jobs in it")
+        raise TraceError(path, "it has no jobs")
     machine = Machine(shared=columns.shared, running=running)
     jobs = jobs_of([_derived(records, tally)], tally, machine)
     return workload_of(jobs.drop("row", strict=False), stem(path), tally)
@@ -324,7 +324,7 @@ def _state(text: pl.Series, zone: str | None, tally: Tally) -> pl.Series:
     known = known.fill_null(first.replace_strict(words, default=None, return_dtype=pl.String))
     strange = known.is_null() & said.is_not_null()
     for word, count in said.filter(strange).value_counts().iter_rows():
-        tally.add(f"job of state {word[:40]}, which is not known, taken for one that ended", count)
+        tally.add(f"job of state {word[:40]}, unknown: treated as ended", count)
     return known.set(strange, "completed")
 
 
@@ -363,6 +363,6 @@ def _derived(records: pl.DataFrame, tally: Tally) -> pl.DataFrame:
     # Often these are tasks of an array: each row is a job.
     task = pl.int_range(pl.len()).over("job_id", "submit").alias("_task")
     numbers = records.select("job_id", "submit", task)["_task"]
-    tally.add("job under an id that was there before, named as in 12_1", int((numbers > 0).sum()))
+    tally.add("job with a repeated id, renamed as in 12_1", int((numbers > 0).sum()))
     name = pl.concat_str("job_id", pl.lit("_"), numbers.cast(pl.String))
     return records.with_columns(job_id=pl.when(numbers > 0).then(name).otherwise("job_id"))

@@ -144,7 +144,7 @@ def read_cells(path: Path, *, skip_invalid: bool = False) -> Cells:
 
 def _parquet(path: Path, content: bytes) -> pl.DataFrame:
     if not (content.startswith(_PARQUET_MAGIC) and content.endswith(_PARQUET_MAGIC)):
-        raise TraceError(path, "not a Parquet file, or cut off")
+        raise TraceError(path, "not a Parquet file, or truncated")
     try:
         return pl.read_parquet(io.BytesIO(content))
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
@@ -181,7 +181,7 @@ def write_csv(workload: Workload, path: str | Path) -> tuple[str, ...]:
     frame = frame.with_columns(pl.col(lists).list.mean()).drop(name + USE_STEP for name in lists)
     mark = "\t" if without_packing(Path(path).name).endswith(".tsv") else ","
     write_bytes(Path(path), frame.write_csv(separator=mark).encode())
-    means = [f"CSV has no place for samples over time: {name} is their mean" for name in lists]
+    means = [f"CSV cannot store samples over time: {name} is their mean" for name in lists]
     return (*_lost("CSV", workload), *means)
 
 
@@ -223,7 +223,7 @@ def _lost(format_name: str, workload: Workload) -> tuple[str, ...]:
         "machine size": workload.nodes_hint is not None,
     }
     return (
-        *(f"{format_name} has no place for the {k}" for k, used in in_use.items() if used),
+        *(f"{format_name} cannot store the {k}" for k, used in in_use.items() if used),
         *swf_fields_lost(format_name, workload),
     )
 
@@ -259,7 +259,7 @@ class _Text:
                 decode(path, content)
             line = content.count(b"\n", 0, error.start) + 1
             text = content.decode("latin-1")
-            remarks = (f"the text is not UTF-8 (line {line:,}): it was read as Latin-1",)
+            remarks = (f"the text is not UTF-8 (line {line:,}): read as Latin-1",)
         unquoted = re.sub(r'"[^"]*"', "", _first_line(text))
         return cls(text, max(",;\t|", key=unquoted.count), remarks)
 
@@ -375,8 +375,8 @@ def _checked(path: Path, table: Cells, skip_invalid: bool) -> Workload:
             raise TraceError(
                 path,
                 f"the column is missing; required are {', '.join(REQUIRED)}, found "
-                f"{', '.join(table.frame.columns)[:200]}{perhaps(name, table.frame.columns)}; a mapping "
-                "(--columns) reads tables of other columns",
+                f"{', '.join(table.frame.columns)[:200]}{perhaps(name, table.frame.columns)}; "
+                "use --columns to map other column names",
                 field=name,
             )
     check_types(path, table.frame)
@@ -414,7 +414,7 @@ def _workload(path: Path, table: Cells) -> Workload:
         frame = frame.with_columns(pl.col("walltime_s").fill_null(instead))
     for name in frame.columns:
         if not is_ours(name):
-            counts[f"cell of column {name!r}, which is none of ours, not read"] = len(frame)
+            counts[f"cell of unknown column {name!r}, ignored"] = len(frame)
     notes = ReadNotes(
         {why: n for why, n in counts.items() if n},
         table.skipped,
@@ -480,7 +480,7 @@ def _prepared(path: Path, table: Cells) -> Cells:
     if "submit_s" not in dated:
         raise TraceError(
             path,
-            "the column has dates, and submit_s has none: give both or neither",
+            "the column has dates, but submit_s does not: use dates in both or in neither",
             field=dated[0],
         )
     tally = Tally()
@@ -496,7 +496,10 @@ def _prepared(path: Path, table: Cells) -> Cells:
         if name != "submit_s":
             unknown = text.cast(pl.Float64, strict=False) < 0
             frame = frame.with_columns(frame[name].set(unknown.fill_null(False), None))
-    said = f"{', '.join(dated)}: dates, in UTC if they name no zone; --columns with --timezone reads others"
+    said = (
+        f"{', '.join(dated)}: dates, in UTC if they name no zone; use --columns with "
+        "--timezone for another zone"
+    )
     return dataclasses.replace(
         table, frame=frame, start_epoch_s=zero, remarks=(*table.remarks, said)
     )

@@ -161,7 +161,7 @@ class Failures(Settings):
     @model_validator(mode="after")
     def _complete(self) -> Self:
         if (self.mtbf is None) != (self.mttr is None):
-            raise ValueError("mtbf and mttr belong together: give both or neither")
+            raise ValueError("mtbf and mttr are only valid together: give both or neither")
         return self
 
 
@@ -203,12 +203,14 @@ class FairShare(Settings):
                     f"safe_factors: QOS {name!r} has no factor under 'factors'.{near(name, self.factors)}"
                 )
         if any(_is_after(sooner, later) for sooner, later in pairwise(self.resets)):
-            raise ValueError("resets: each is later than the one before, by a millisecond at least")
+            raise ValueError(
+                "resets: each time must be at least a millisecond later than the one before"
+            )
         if self.kind == "tree" and self.shares:
-            raise ValueError("a tree has its shares under 'accounts:', not here")
+            raise ValueError("kind: tree reads shares from 'accounts:'; move them there")
         if self.kind == "tree" and self.by == "account":
             raise ValueError(
-                "a tree ranks users, account by account; leave 'by' out, or give kind: classic"
+                "kind: tree ranks users account by account; remove 'by', or set kind: classic"
             )
         return self
 
@@ -310,7 +312,7 @@ class Cluster(Shown, Settings):
             off_w: Power draw while switching off, in W.
             on_s: Time to switch on, in seconds.
             on_w: Power draw while switching on, in W.
-            about: Further fields of the cluster, for example ``resources={"licence": 10}``.
+            about: Further fields of the cluster, for example ``resources={"license": 10}``.
 
         Raises:
             ConfigError: A value is not valid.
@@ -428,7 +430,7 @@ class Cluster(Shown, Settings):
     def _consistent(self) -> Self:
         if self.node_count > MOST_NODES:
             raise ValueError(
-                f"{self.node_count:,} nodes are too many, at most {MOST_NODES:,} can be"
+                f"{self.node_count:,} nodes are too many; the maximum is {MOST_NODES:,}"
             )
         groups = [group.name for group in self.nodes]
         _distinct("node group", groups)
@@ -438,8 +440,8 @@ class Cluster(Shown, Settings):
         shared = [one.name for one in self.accounts if one.share != 1 or one.users]
         if shared and self.fairshare.kind == "classic":
             raise ValueError(
-                f"account {shared[0]!r} has shares, which only a tree looks at: give fairshare: "
-                "{kind: tree}, or the shares under 'fairshare:'"
+                f"account {shared[0]!r} has shares, which only kind: tree reads: set fairshare: "
+                "{kind: tree}, or move the shares to 'fairshare:'"
             )
         check_limits(self.limits, self.accounts, [one.name for one in self.partitions])
         if self.preemption is not None:
@@ -451,13 +453,11 @@ class Cluster(Shown, Settings):
                 for name in owner.groups or ():
                     if name not in groups:
                         raise ValueError(
-                            f"{kind} {owner.name!r}: node group {name!r} is not there; "
-                            f"known: {', '.join(groups)}"
+                            f"{kind} {owner.name!r}: unknown node group {name!r}; known: "
+                            f"{', '.join(groups)}"
                         )
         if self.cooling is not None and not all(group.components for group in self.nodes):
-            raise ValueError(
-                "cooling needs to know what nodes are made of: give 'components' in each node group"
-            )
+            raise ValueError("cooling needs 'components' in each node group")
         if sum(partition.default for partition in self.partitions) > 1:
             raise ValueError("more than one partition is the default")
         for reservation in self.reservations:
@@ -466,7 +466,7 @@ class Cluster(Shown, Settings):
         for outage in self.failures.outages:
             if outage.node >= self.node_count:
                 raise ValueError(
-                    f"failures: node {outage.node} is not there; nodes are 0 to {self.node_count - 1}"
+                    f"failures: unknown node {outage.node}; nodes are 0 to {self.node_count - 1}"
                 )
         return self
 
@@ -474,7 +474,7 @@ class Cluster(Shown, Settings):
 def _distinct(kind: str, names: list[str]) -> None:
     for name in names:
         if names.count(name) > 1:
-            raise ValueError(f"{kind} {name!r} is there twice")
+            raise ValueError(f"{kind} {name!r} is defined twice")
 
 
 def _power_of_all(cluster: Cluster) -> None:
@@ -482,11 +482,11 @@ def _power_of_all(cluster: Cluster) -> None:
     without = [group.name for group in cluster.nodes if not group.modes]
     if without and len(without) < len(cluster.nodes):
         raise ValueError(
-            f"node group {without[0]!r} has no 'modes', and others have: say what nodes draw of all "
-            "groups, or of none"
+            f"node group {without[0]!r} has no 'modes', but other groups do: add 'modes' to all "
+            "node groups or to none"
         )
     for name in ("cap", "price", "carbon"):
         if without and getattr(cluster, name) is not None:
             raise ValueError(
-                f"{name} needs to know what nodes draw; node group {without[0]!r} has no 'modes'"
+                f"{name} needs a power model; add 'modes' to node group {without[0]!r}"
             )

@@ -114,54 +114,55 @@ class Limit(Settings):
     @model_validator(mode="after")
     def _one_thing(self) -> Self:
         if self.qos is not None and (self.account is not None or self.user is not None):
-            raise ValueError("a limit is of a QOS, or of an account or user: give one of them")
-        if self.partitions is not None and self.qos is not None:
             raise ValueError(
-                "a limit of partitions is of their jobs whatever their QOS: leave qos out"
+                "a limit applies to a QOS, an account or a user: give only one of them"
             )
+        if self.partitions is not None and self.qos is not None:
+            raise ValueError("a limit of partitions applies to jobs of every QOS: remove qos")
         if self.partitions is not None and self.account is not None and self.user is not None:
             raise ValueError(
-                "a limit of partitions is of a user's jobs or of an account's: give one of them"
+                "a limit of partitions applies to a user or an account: give only one of them"
             )
         if self.qos is None and self.partitions is None and self.per == "account":
-            raise ValueError(
-                "per: account is for limits of a QOS or of partitions; each account has limits of its own"
-            )
+            raise ValueError("per: account is only valid for limits of a QOS or of partitions")
         if self.account is not None and self.per == "account":
             raise ValueError(
-                f"per: account has no meaning for account {self.account!r} alone; leave it out"
+                f"per: account has no effect on a limit of account {self.account!r}; remove it"
             )
         if self.partitions is not None and self.account is not None and self.per == "user":
             raise ValueError(
-                "a limit of an account in partitions is of all its jobs or of each alone: leave per: user out"
+                "a limit of an account in partitions applies to all its jobs or to each "
+                "job: remove per: user"
             )
         if self.user is not None and self.per == "user":
-            raise ValueError(f"per: user has no meaning for user {self.user!r} alone; leave it out")
+            raise ValueError(f"per: user has no effect on a limit of user {self.user!r}; remove it")
         if self.per == "job" and (self.jobs is not None or self.submitted is not None):
-            raise ValueError("per: job is one job; 'jobs' and 'submitted' count several")
+            raise ValueError(
+                "per: job limits a single job; 'jobs' and 'submitted' count several: remove them"
+            )
         if self.per != "job" and (self.walltime is not None or self.least or self.per_node):
-            raise ValueError("'walltime', 'least' and 'per_node' are of a job alone: give per: job")
+            raise ValueError("'walltime', 'least' and 'per_node' limit a single job: set per: job")
         if self.per in ("user", "account") and self.minutes:
             raise ValueError(
-                "'minutes' are of all jobs together or of each job, not of each user or account"
+                "'minutes' limits all jobs together or each job, not each user or account"
             )
         if self.per != "all" and self.used:
-            raise ValueError("'used' is what all jobs together have used: leave per out")
+            raise ValueError("'used' limits the usage of all jobs together: remove per")
         if not self.used and (self.safe or not self.decays):
-            raise ValueError("'safe' and 'decays' are of what is 'used'")
+            raise ValueError("'safe' and 'decays' are only valid with 'used'")
         if self.qos is None and self.partitions is None and self.per == "user" and self.amounts:
             raise ValueError(
-                f"{', '.join(self.amounts)} of each user are limits of a QOS or of partitions; else name the "
-                "user"
+                f"{', '.join(self.amounts)} per user is only valid for a QOS or partitions; "
+                "otherwise name the user"
             )
         if self.deny and self.qos is None:
-            raise ValueError("'deny' is of a QOS")
+            raise ValueError("'deny' is only valid for a QOS")
         numbers = (self.jobs, self.submitted, self.walltime)
         amounts = self.amounts or self.minutes or self.used or self.least or self.per_node
         if not (self.deny or amounts) and numbers == (None,) * 3:
             raise ValueError(
-                "it limits nothing: give jobs, submitted, nodes, cores, gpus, memory_gb, minutes, used, "
-                "walltime, least or per_node"
+                "the limit is empty: give jobs, submitted, nodes, cores, gpus, memory_gb, "
+                "minutes, used, walltime, least or per_node"
             )
         return self
 
@@ -188,18 +189,18 @@ def check_accounts(accounts: Iterable[Account]) -> None:
     accounts = list(accounts)
     parents = {account.name: account.parent for account in accounts}
     if any(a.name == ROOT and (a.parent != ROOT or a.share != 1) for a in accounts):
-        raise ValueError(f"account {ROOT!r} is above all others, and has users only")
+        raise ValueError(f"account {ROOT!r} is the root of all accounts and must have only users")
     for name, parent in parents.items():
         if name == ROOT:
             continue
         if parent != ROOT and parent not in parents:
-            raise ValueError(
-                f"account {name!r}: its parent {parent!r} is not there.{near(parent, parents)}"
-            )
+            raise ValueError(f"account {name!r}: unknown parent {parent!r}.{near(parent, parents)}")
         seen = [name]
         while (above := parents[seen[-1]]) != ROOT:
             if above in seen:
-                raise ValueError(f"account {name!r} is above itself: {' in '.join([*seen, above])}")
+                raise ValueError(
+                    f"account {name!r} is its own ancestor: {' in '.join([*seen, above])}"
+                )
             seen.append(above)
 
 
@@ -215,11 +216,11 @@ def check_limits(
     for limit in limits:
         if limit.account not in (None, ROOT, *names) and names:
             hint = near(str(limit.account), names)
-            raise ValueError(f"a limit is of account {limit.account!r}, which is not there.{hint}")
+            raise ValueError(f"a limit names the unknown account {limit.account!r}.{hint}")
         for name in () if limit.partitions in (None, "all") else limit.partitions or ():
             if name not in partitions:
                 hint = near(name, partitions)
-                raise ValueError(f"a limit is of partition {name!r}, which is not there.{hint}")
+                raise ValueError(f"a limit names the unknown partition {name!r}.{hint}")
 
 
 def idle_limits(
@@ -243,11 +244,16 @@ def idle_limits(
     known = {*labels["qos"], *listed_qos}
     for name in sorted(named["qos"] - known):
         hint = near(name, known)
-        yield f"a limit is of QOS {name!r}, which no job has and the cluster does not list.{hint}"
+        yield f"a limit names QOS {name!r}, which no job has and the cluster does not list.{hint}"
     for name in sorted({*factors} - known):
         hint = near(name, known)
-        yield f"a factor of use is of QOS {name!r}, which no job has and the cluster does not list.{hint}"
+        yield (
+            f"a usage factor names QOS {name!r}, which no job has and the cluster does not "
+            f"list.{hint}"
+        )
     for kind in ("account", "user"):
         if named[kind] and not labels[kind]:
             first = min(named[kind])
-            yield f"a limit is of {kind} {first!r}, and no job says its {kind}: it holds nobody back"
+            yield (
+                f"a limit names {kind} {first!r}, but jobs have no {kind}: the limit has no effect"
+            )

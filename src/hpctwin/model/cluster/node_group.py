@@ -159,7 +159,7 @@ Gpus = Annotated[
 ]
 """Number of GPUs, or the number of each type."""
 
-_BOTH_WAYS = "a sleep state needs a way in and a way out, with time and power_w"
+_BOTH_WAYS = "a sleep state needs a transition in and a transition out, each with time and power_w"
 
 
 class Sleep(Settings):
@@ -253,7 +253,7 @@ class NodeGroup(Settings):
             return content
         for name, count in by_type.items():
             if isinstance(count, bool) or not isinstance(count, int | float):
-                raise ValueError(f"gpus of type {name!r} must be a number of them, such as 2")
+                raise ValueError(f"gpus of type {name!r} must be a number, such as 2")
             if count < 0:
                 raise ValueError(f"gpus: it must be 0 or more, not {count:g} of type {name!r}")
         types = {f"{GPU_TYPE}{name}": count for name, count in by_type.items()}
@@ -267,12 +267,14 @@ class NodeGroup(Settings):
         for name, count in types.items():
             if count != int(count):
                 raise ValueError(
-                    f"node group {self.name!r} has {count:g} of {name}; of a type there are whole GPUs only"
+                    f"node group {self.name!r} has {count:g} of {name}; a GPU type needs "
+                    "a whole number"
                 )
         if types and sum(types.values()) > (self.gpus or 0):
             raise ValueError(
-                f"node group {self.name!r} has {sum(types.values()):g} GPUs by type, and gpus is "
-                f"{self.gpus or 0:g}: say how many of each type alone, such as gpus: {{a100: 2, t4: 4}}"
+                f"node group {self.name!r} has {sum(types.values()):g} GPUs by type, but gpus is "
+                f"{self.gpus or 0:g}: give only the number of each type, such as gpus: {{a100: "
+                "2, t4: 4}"
             )
         return self
 
@@ -283,8 +285,8 @@ class NodeGroup(Settings):
             most = math.prod(number or 1 for number in lying)
             if self.cores > most:
                 raise ValueError(
-                    f"node group {self.name!r} has {self.cores:g} cores, more than its sockets, "
-                    f"cores_per_socket and threads_per_core come to ({most:,})"
+                    f"node group {self.name!r} has {self.cores:g} cores, more than sockets × "
+                    f"cores_per_socket × threads_per_core ({most:,})"
                 )
         return self
 
@@ -294,20 +296,20 @@ class NodeGroup(Settings):
             base = Mode(power_w=node_w(self.components, 1.0), idle_w=node_w(self.components, 0.0))
             if self.modes not in ({}, {"base": base}):
                 raise ValueError(
-                    f"node group {self.name!r} has 'components' and 'modes': what a node draws follows from "
-                    "its components, so leave 'modes' out"
+                    f"node group {self.name!r} has 'components' and 'modes': the components "
+                    "define the power draw, so remove 'modes'"
                 )
             object.__setattr__(self, "modes", {"base": base})
         if self.racks is not None:
             if not self.components:
                 raise ValueError(
-                    f"node group {self.name!r} has 'racks' but no 'components': say what a node is made of, "
+                    f"node group {self.name!r} has 'racks' but no 'components': add components, "
                     "such as components: {cpu: {count: 2, idle_w: 50, max_w: 250}}"
                 )
             if self.racks.places < self.count:
                 raise ValueError(
-                    f"node group {self.name!r} has {self.count:,} nodes, and its racks room for "
-                    f"{self.racks.places:,}"
+                    f"node group {self.name!r} has {self.count:,} nodes, but its racks have "
+                    f"{self.racks.places:,} places"
                 )
         return self
 
@@ -316,21 +318,22 @@ class NodeGroup(Settings):
         if not self.modes and (self.mode or self.sleep):
             given = "sleep" if self.sleep else "mode"
             raise ValueError(
-                f"node group {self.name!r} has {given!r} but no 'modes': say what a node draws on, "
-                "such as modes: {base: {power_w: 220, idle_w: 95}}"
+                f"node group {self.name!r} has {given!r} but no 'modes': add the power draw of a "
+                "node, such as modes: {base: {power_w: 220, idle_w: 95}}"
             )
         if self.mode and self.mode not in self.modes:
             raise ValueError(
-                f"node group {self.name!r}: mode {self.mode!r} is not there; known: {', '.join(self.modes)}"
+                f"node group {self.name!r}: unknown mode {self.mode!r}; known: "
+                f"{', '.join(self.modes)}"
             )
         names = [state.name for state in self.sleep]
         if len(set(names)) < len(names):
-            raise ValueError(f"node group {self.name!r}: two sleep states have one name")
+            raise ValueError(f"node group {self.name!r}: two sleep states have the same name")
         wakes = [state.switch_on.time for state in self.sleep]
         if wakes != sorted(wakes):
             raise ValueError(
-                f"node group {self.name!r}: sleep states must be in the order of the time it takes to "
-                "wake from them, the quickest first"
+                f"node group {self.name!r}: sleep states must be sorted by wake-up time, the "
+                "shortest first"
             )
         return self
 

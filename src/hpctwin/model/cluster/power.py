@@ -224,7 +224,7 @@ class Converter(Settings):
     def _rising(self) -> Self:
         loads = [load for load, _ in self.curve]
         if loads != sorted(set(loads)):
-            raise ValueError("curve must be by rising load, each load once")
+            raise ValueError("curve must have increasing loads, each load once")
         if self.curve and self.efficiency != 1:
             raise ValueError("give efficiency or curve, not both")
         return self
@@ -285,7 +285,7 @@ class Racks(Settings):
         places = self.cdus * self.racks_per_cdu
         for rack in self.missing:
             if rack >= places:
-                raise ValueError(f"missing rack {rack} is not one of 0 to {places - 1}")
+                raise ValueError(f"missing rack {rack} does not exist; racks are 0 to {places - 1}")
         return self
 
     @property

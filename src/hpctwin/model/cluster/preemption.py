@@ -17,7 +17,7 @@ def _known_mode(value: object) -> object:
     if value is False:
         return "off"  # YAML reads it so
     if value == "gang":
-        raise ValueError("mode 'gang' is not simulated: jobs have no time slices; take suspend")
+        raise ValueError("mode 'gang' (time slicing) is not supported; use suspend")
     return value
 
 
@@ -88,11 +88,11 @@ class Preemption(Settings):
     def _one_kind(self) -> Self:
         if bool(self.partitions) == bool(self.qos):
             raise ValueError(
-                "preemption is by 'partitions' or by 'qos': give one of them, as in "
+                "preemption needs either 'partitions' or 'qos': give one of them, as in "
                 "partitions: {urgent: {tier: 2}}"
             )
         if self.qos and not any(one.preempts for one in self.qos.values()):
-            raise ValueError("no QOS preempts another: say which, as in high: {preempts: [low]}")
+            raise ValueError("no QOS preempts another: add one, as in high: {preempts: [low]}")
         for name in self.qos:
             self._line(name, ())
         return self
@@ -107,7 +107,7 @@ class Preemption(Settings):
         """Check all QOS that a QOS preempts, directly or not, for cycles."""
         if name in above:
             said = " preempts ".join([*above[above.index(name) :], name])
-            raise ValueError(f"QOS preempt each other, which comes to no end: {said}")
+            raise ValueError(f"QOS preempt each other in a cycle: {said}")
         for other in self.qos[name].preempts if name in self.qos else ():
             self._line(other, (*above, name))
 
@@ -128,22 +128,22 @@ def check_preemption(
     for name in preemption.partitions:
         if name not in partitions:
             raise ValueError(
-                f"preemption: partition {name!r} is not there; known: {', '.join(partitions)}."
-                f"{near(name, partitions)}"
+                f"preemption: unknown partition {name!r}; known: "
+                f"{', '.join(partitions)}.{near(name, partitions)}"
             )
     tiers = {
         name: preemption.partitions.get(name, PreemptedPartition()).tier for name in partitions
     }
     if preemption.partitions and len(set(tiers.values())) == 1:
         raise ValueError(
-            f"preemption: all partitions have tier {next(iter(tiers.values()))}, so that no job preempts "
-            "another; give one a higher or lower tier"
+            f"preemption: all partitions have tier {next(iter(tiers.values()))}, so no job "
+            "preempts another; give one partition another tier"
         )
     known = {*preemption.qos, *qos}
     for name, one in preemption.qos.items():
         for other in one.preempts:
             if other not in known:
                 raise ValueError(
-                    f"preemption: QOS {name!r} preempts {other!r}, which is named neither there nor under "
-                    f"'qos:'.{near(other, known)}"
+                    f"preemption: QOS {name!r} preempts {other!r}, which is listed neither there "
+                    f"nor under 'qos:'.{near(other, known)}"
                 )

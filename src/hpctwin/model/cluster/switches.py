@@ -33,7 +33,7 @@ class Switch(Settings):
     @model_validator(mode="after")
     def _either(self) -> Self:
         if (self.nodes is None) == (not self.switches):
-            raise ValueError(f"switch {self.name!r} needs 'nodes' or 'switches', one of them")
+            raise ValueError(f"switch {self.name!r} needs either 'nodes' or 'switches'")
         return self
 
 
@@ -58,21 +58,23 @@ def check_switches(
     at: dict[int, str] = {}
     for switch in switches:
         if names.count(switch.name) > 1:
-            raise ValueError(f"switch {switch.name!r} is there twice")
+            raise ValueError(f"switch {switch.name!r} is defined twice")
         for below in switch.switches:
             if below not in names:
                 raise ValueError(
-                    f"switch {switch.name!r}: switch {below!r} is not there; known: {', '.join(names)}"
+                    f"switch {switch.name!r}: unknown switch {below!r}; known: {', '.join(names)}"
                 )
             if below in above:
                 raise ValueError(
-                    f"switch {below!r} is below {above[below]!r} and {switch.name!r}; it may be below one"
+                    f"switch {below!r} is below {above[below]!r} and {switch.name!r}; a "
+                    "switch can have only one parent"
                 )
             above[below] = switch.name
         for node in parse_nodes(switch.nodes, count) if switch.nodes is not None else ():
             if node in at:
                 raise ValueError(
-                    f"node {named[node]} is at switch {at[node]!r} and at {switch.name!r}; it may be at one"
+                    f"node {named[node]} is at switch {at[node]!r} and at "
+                    f"{switch.name!r}; a node can be at only one switch"
                 )
             at[node] = switch.name
     for name in names:
@@ -83,7 +85,7 @@ def check_switches(
                 raise ValueError(f"switch {name!r} is below itself: {' < '.join(way)}")
     left = [node for node in range(count) if node not in at]
     if left:
-        raise ValueError(f"node {named[left[0]]} is at no switch; each node must be at one")
+        raise ValueError(f"node {named[left[0]]} is at no switch; assign each node to one switch")
 
 
 def switch_tree(switches: Sequence[Switch], count: int) -> tuple[IntArray, IntArray, IntArray]:

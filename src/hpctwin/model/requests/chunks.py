@@ -129,8 +129,9 @@ def read_more_tasks(text: str) -> tuple[Tasks, ...]:
         asked = np.array([*kind.each, *(amount for _, amount in kind.consumables)])
         if not kind.tasks or not asked.any() or not np.isfinite(asked).all() or (asked < 0).any():
             raise WorkloadError(
-                f"more_tasks {text!r}: {part!r} is no kind of tasks; write how many and what each asks, in "
-                "this order, such as 1:cores=32:memory_gb=64:gpus=4:fpga=1, and a plus sign between kinds"
+                f"more_tasks {text!r}: {part!r} is not a valid group of tasks; write the number "
+                "of tasks and their requests in this order, such as "
+                "1:cores=32:memory_gb=64:gpus=4:fpga=1, and separate groups by a plus sign"
             )
         types = {n: amount for n, amount in kind.consumables if n.startswith(GPU_TYPE)}
         try:
@@ -172,23 +173,23 @@ def check_more_tasks(
         several & (tasks == 0),
         ids,
         lambda row: (
-            f"more_tasks is {more.labels[more.codes[row]]!r}, but tasks, of the first kind, is 0"
+            f"more_tasks is {more.labels[more.codes[row]]!r}, but tasks (of the first group) is 0"
         ),
     )
     _refuse(
         several & (nodes > 1),
         ids,
         lambda row: (
-            f"its tasks are of several kinds, and it asks for {nodes[row]:g} nodes at least: with "
-            "several kinds that is not modelled; leave nodes out, or say tasks_per_node"
+            f"its tasks differ, and it requests at least {nodes[row]:g} nodes: this combination "
+            "is not modeled; remove nodes, or set tasks_per_node"
         ),
     )
     _refuse(
         several & (chunks["spread_job"] > 0 if chunks else False),
         ids,
         lambda row: (
-            "its tasks are of several kinds, and it is to be spread (spread_job): with several kinds that is "
-            "not modelled; say tasks_per_node"
+            "its tasks differ, and it sets spread_job: this combination is not modeled; set "
+            "tasks_per_node"
         ),
     )
 
@@ -209,11 +210,13 @@ def gpus_of_types(gpus: float, types: Mapping[str, float]) -> float:
         return gpus
     if gpus not in (0.0, sum(asked)):
         raise WorkloadError(
-            f"a task asks for {gpus:g} GPUs, and by type for {sum(asked):g}: write how many of each type, or "
-            "how many of any"
+            f"a task requests {gpus:g} GPUs, but {sum(asked):g} by type: give either the number "
+            "of each type or the total"
         )
     if len(asked) > 1 and any(amount % 1 for amount in asked):
-        raise WorkloadError("a task asks for parts of GPUs of several types: of one type it may")
+        raise WorkloadError(
+            "a task requests fractions of GPUs of several types: only one type is supported"
+        )
     return sum(asked)
 
 
@@ -274,8 +277,8 @@ def check_group_by(
         np.array([*no_name, False])[group_by.codes],
         ids,
         lambda row: (
-            f"group_by is {group_by.labels[group_by.codes[row]]!r}; it must be a name alone, such as rack "
-            "where features of node groups are rack=r1 and rack=r2"
+            f"group_by is {group_by.labels[group_by.codes[row]]!r}; it must be a name without a "
+            "value, such as rack if node groups have the features rack=r1 and rack=r2"
         ),
     )
     tasks = chunks["tasks"] if chunks else np.zeros(len(ids))
@@ -283,8 +286,8 @@ def check_group_by(
         (group_by.codes >= 0) & (tasks == 0),
         ids,
         lambda row: (
-            f"group_by is {group_by.labels[group_by.codes[row]]!r}, and it asks for whole nodes; that is "
-            "modelled where it asks for tasks, such as exclusive ones of all cores of a node"
+            f"group_by is {group_by.labels[group_by.codes[row]]!r}, but it requests whole nodes; "
+            "group_by is modeled only for tasks, such as exclusive tasks of all cores of a node"
         ),
     )
 
@@ -333,11 +336,11 @@ def checked_chunks(
     columns["gpus_per_task"] = _gpus_of_types(columns["gpus_per_task"], types, ids)
     amounts = [*(columns[name] for name in PER_TASK.values()), *consumables.values()]
     nothing = asks & np.all([amount == 0 for amount in amounts], axis=0)
-    _refuse(nothing, ids, lambda row: "its tasks ask for no cores, memory or GPUs")
+    _refuse(nothing, ids, lambda row: "its tasks request no cores, memory or GPUs")
     _refuse(
         asks & (nodes > tasks),
         ids,
-        lambda row: f"it asks for {nodes[row]:g} nodes at least, but has {tasks[row]:g} tasks",
+        lambda row: f"it requests at least {nodes[row]:g} nodes, but has {tasks[row]:g} tasks",
     )
     return {name: columns[name] for name in CHUNKS}
 

@@ -70,13 +70,13 @@ def check_features(texts: Iterable[str]) -> None:
     for text in texts:
         if re.search(r"\|[^()&]*&|&[^()&]*\|", text):
             raise WorkloadError(
-                f"features {text!r}: say by parentheses what '&' and '|' go with, such as (a100|v100)&ib"
+                f"features {text!r}: group '&' and '|' by parentheses, such as (a100|v100)&ib"
             )
         for name in (name for some in alternatives(text) for name in some):
             if not re.fullmatch(f"!?{_NAME}", name):
                 raise WorkloadError(
-                    f"features {text!r}: {name!r} is no name of a feature; write a name, such as a100, "
-                    "a100|v100, avx512&ib, !gpu or (a100|v100)&ib"
+                    f"features {text!r}: {name!r} is not a valid feature name; write a name, "
+                    "such as a100, a100|v100, avx512&ib, !gpu or (a100|v100)&ib"
                 )
 
 
@@ -105,7 +105,7 @@ def read_constraint(text: str, nodes: float | None = None) -> Constraint:
         reading = _Reading(text, nodes)
         return Constraint(_written(reading.all()), reading.lost)
     except (ValueError, RecursionError):
-        return Constraint("", "constraint that cannot be read, left open")
+        return Constraint("", "constraint that cannot be parsed, ignored")
 
 
 @dataclass
@@ -176,7 +176,7 @@ class _Reading:
         """Return the conditions of a term on each node."""
         if not term.count or (self.nodes is not None and term.count >= self.nodes):
             return term.clauses
-        self.lost = "constraint on some of the nodes (a*2), left open"
+        self.lost = "constraint on some of the nodes (a*2), ignored"
         return []
 
     def _bracket(self) -> Clauses:
@@ -196,13 +196,14 @@ class _Reading:
         if "&" in operators:
             every = self.nodes is not None and sum(term.count for term in terms) >= self.nodes
             each = [term.clauses if every else [] for term in terms]
-            taken = "taken as any of them for each" if every else "left open"
+            taken = "treated as any of them for each node" if every else "ignored"
             self.lost = f"constraint that counts nodes in brackets ([a*2&b*4]), {taken}"
         else:
             each = [self._on_all(term) for term in terms]
             if len(terms) > 1 and self.nodes != 1:
                 self.lost = self.lost or (
-                    "constraint to one feature for all nodes ([a|b]), taken as any of them for each"
+                    "constraint to one feature for all nodes ([a|b]), treated as any of "
+                    "them for each node"
                 )
         found = each[0]
         for other in each[1:]:
@@ -260,6 +261,6 @@ def without_groups(asked: Mapping[str, int], features: Collection[str]) -> Itera
     for name, jobs in asked.items():
         if name not in known:
             yield (
-                f"{jobs:,} jobs ask for nodes of one {name} (group_by), and no node group has a feature such "
-                f"as {name}=1: they may have any nodes.{near(name, known)}"
+                f"{jobs:,} jobs request nodes of one {name} (group_by), but no node group has a "
+                f"feature such as {name}=1: they can use all nodes.{near(name, known)}"
             )

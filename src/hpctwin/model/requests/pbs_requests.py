@@ -114,7 +114,7 @@ def _chunk(count: int, pairs: Iterable[str]) -> Chunk:
     asked = dict(pair.partition("=")[::2] for pair in pairs)
     memory = memory_gb(asked.get("mem", "0"))
     if memory is None:
-        raise ValueError(f"mem={asked['mem'][:30]} is no size, such as 4gb")
+        raise ValueError(f"mem={asked['mem'][:30]} is not a size, such as 4gb")
     return Chunk(
         count,
         _count(asked.get("ncpus", asked.get("mpiprocs", "1"))),

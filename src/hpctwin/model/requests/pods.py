@@ -44,7 +44,8 @@ def parse_pods(words: Sequence[str]) -> Tasks:
         name, given, value = word.partition("=")
         if name not in _OPTIONS or not given:
             raise ValueError(
-                f"{word!r} is not read beside what pods ask; write {', '.join(_OPTIONS)}, each with ="
+                f"{word!r} is not supported with --requests; write "
+                f"{', '.join(_OPTIONS)}, each with ="
             )
         said[name] = value
     replicas = said.get("--replicas", "1")
@@ -53,13 +54,13 @@ def parse_pods(words: Sequence[str]) -> Tasks:
     limits, requests = _amounts(said.get("--limits", "")), _amounts(said.get("--requests", ""))
     for name, amount in requests.items():
         if amount > limits.get(name, amount):
-            raise ValueError(f"a pod requests more {name} than its limit is")
+            raise ValueError(f"a pod requests more {name} than its limit")
     asked = {**limits, **requests}
     gpus = sum(amount for name, amount in asked.items() if name.endswith("/gpu"))
     cores, memory_gb = asked.get("cpu", 0.0), asked.get("memory", 0.0)
     others = {name: amount for name, amount in asked.items() if not _is_common(name)}
     if not (cores or memory_gb or gpus or any(others.values())):
-        raise ValueError("a pod asks for no cores, memory or GPUs, so it may lie anywhere")
+        raise ValueError("a pod requests no cores, memory or GPUs")
     return Tasks(int(replicas), cores, memory_gb, gpus, tuple(others.items()))
 
 
@@ -79,8 +80,9 @@ def _amounts(text: str) -> dict[str, float]:
             found[name] = _devices(name, quantity)
         else:
             raise ValueError(
-                f"resource {name!r} of a pod is not modelled; known are cpu, memory, ephemeral-storage, "
-                "hugepages-… and what vendors call domain/name, such as nvidia.com/gpu"
+                f"resource {name!r} of a pod is not modeled; known are cpu, memory, "
+                "ephemeral-storage, hugepages-… and vendor resources domain/name, such as "
+                "nvidia.com/gpu"
             )
     return found
 
@@ -88,7 +90,7 @@ def _amounts(text: str) -> dict[str, float]:
 def _cores(quantity: str) -> float:
     match = re.fullmatch(_NUMBER + "(m?)", quantity)
     if not match:
-        raise ValueError(f"cpu={quantity} is no number of cores, such as 2, 0.5 or 500m")
+        raise ValueError(f"cpu={quantity} is not a number of cores, such as 2, 0.5 or 500m")
     return float(match[1]) / (1000 if match[2] else 1)
 
 
@@ -96,12 +98,12 @@ def _gigabytes(name: str, quantity: str) -> float:
     match = re.fullmatch(_NUMBER + "([A-Za-z]*)", quantity)
     if not match or match[2] not in _BYTES:
         kind = "storage" if "storage" in name else "memory"
-        raise ValueError(f"{name}={quantity} is no amount of {kind}, such as 512Mi, 2Gi or 1G")
+        raise ValueError(f"{name}={quantity} is not an amount of {kind}, such as 512Mi, 2Gi or 1G")
     return float(match[1]) * _BYTES[match[2]] / _GB
 
 
 def _devices(name: str, quantity: str) -> float:
     if not re.fullmatch(r"\d{1,9}", quantity):
         kind = "GPUs" if name.endswith("/gpu") else "devices"
-        raise ValueError(f"{name}={quantity}: Kubernetes gives whole {kind} only, such as 1")
+        raise ValueError(f"{name}={quantity}: Kubernetes allocates only whole {kind}, such as 1")
     return float(quantity)

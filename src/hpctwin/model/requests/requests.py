@@ -191,7 +191,7 @@ def _together(first: Request, others: Sequence[Request], ignored: list[str]) -> 
     ]
     alike = len({(one.features, one.exclusive) for one in (first, *others)}) == 1
     ignored.append(
-        f"heterogeneous parts (taken as tasks of one job{'' if alike else ', without their constraints'})"
+        f"heterogeneous parts (merged into one job{'' if alike else ', without their constraints'})"
     )
     return replace(
         first,
@@ -274,9 +274,7 @@ def _part(asked: dict[str, str], ignored: list[str]) -> Request:
     if "nodes" not in asked:
         nodes = -(-tasks // per_node) if per_node else 1
         if tasks > 1 and not per_node:
-            ignored.append(
-                "--ntasks without --nodes, with amounts of each node (taken as one node)"
-            )
+            ignored.append("--ntasks without --nodes, with per-node amounts (treated as one node)")
     here, further = divmod(tasks, nodes)
 
     def on_one_node(tasks_here: int, count: int) -> Tasks:
@@ -346,7 +344,9 @@ def _generic(text: str) -> _Generic:
     for part in filter(None, text.removeprefix("none").split(",")):
         one = next(parse_gres(part), None)
         if one is None or part.endswith(":") or not re.fullmatch(r"[\w.-]*", one.kind):
-            raise ValueError(f"--gres={part} is no name and number, such as fpga:1 or gpu:a100:2")
+            raise ValueError(
+                f"--gres={part} is not a name and number, such as fpga:1 or gpu:a100:2"
+            )
         if one.name == "gpu":
             found.gpus[one.kind] = found.gpus.get(one.kind, 0.0) + one.amount
         else:
@@ -365,7 +365,7 @@ def _exclusive(asked: Mapping[str, str], ignored: list[str]) -> tuple[int, int]:
         return 0, 0
     with_whom = {"user": (0, 1), "mcs": (0, 2)}
     if asked["exclusive"] not in ("", *with_whom):
-        ignored.append(f"--exclusive={asked['exclusive']} (taken as --exclusive)")
+        ignored.append(f"--exclusive={asked['exclusive']} (treated as --exclusive)")
     return with_whom.get(asked["exclusive"], (1, 0))
 
 
@@ -479,7 +479,7 @@ def _size(said: str | None) -> float:
     """Return the GB of a PBS size; 0 if none is given."""
     found = memory_gb(said or "0")
     if found is None:
-        raise ValueError(f"{said!r} is no amount of memory, such as 4000, 16G or 16gb")
+        raise ValueError(f"{said!r} is not an amount of memory, such as 4000, 16G or 16gb")
     return found
 
 
@@ -494,7 +494,7 @@ def _placed(chunks: Iterable[Chunk], place: set[str], ignored: list[str]) -> Req
     ]
     for kind in kinds:
         if not any((*kind.each, *(amount for _, amount in kind.consumables))):
-            raise ValueError(f"a chunk of {kind.tasks} asks for no cores, memory or GPUs")
+            raise ValueError(f"a chunk of {kind.tasks} requests no cores, memory or GPUs")
     most = int("scatter" in place)
     if place & {"pack", "group=host", "group=vnode"}:
         kinds, most = [together(kinds)], 0
@@ -529,7 +529,7 @@ def _gpus(text: str) -> dict[str, float]:
     for part in text.split(","):
         one = next(parse_gres(f"gpu:{part.removeprefix('gpu:')}"), None) if part else None
         if one is None or not re.fullmatch(r"[\w.-]*", one.kind):
-            raise ValueError(f"{part!r} is no number of GPUs; write 2, a100:2 or gpu:a100:2")
+            raise ValueError(f"{part!r} is not a number of GPUs; write 2, a100:2 or gpu:a100:2")
         found[one.kind] = found.get(one.kind, 0.0) + one.amount
     return found
 
@@ -542,9 +542,7 @@ def _of_types(gpus: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
     """
     types = {model: count for model, count in gpus.items() if count}
     if "" in types and len(types) > 1:
-        raise ValueError(
-            "some of its GPUs are of a type, and others of any: give all of them a type"
-        )
+        raise ValueError("some of its GPUs have a type and others do not: give all of them a type")
     return tuple((f"{GPU_TYPE}{model}", count) for model, count in types.items() if model)
 
 
@@ -553,5 +551,5 @@ def _memory(text: str, units: Mapping[str, float]) -> float:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([A-Za-z]*)", text)
     unit = match[2].lower() if match else "?"
     if match is None or unit not in units:
-        raise ValueError(f"{text!r} is no amount of memory, such as 4000, 16G or 16gb")
+        raise ValueError(f"{text!r} is not an amount of memory, such as 4000, 16G or 16gb")
     return float(match[1]) * units[unit]

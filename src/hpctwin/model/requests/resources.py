@@ -77,7 +77,7 @@ def amount_of(text: str) -> float:
     match = re.fullmatch(r"(\d{1,18}(?:\.\d{1,9})?)([A-Za-z]*)", text.strip())
     unit = match[2].lower() if match else "?"
     if match is None or unit not in {**_POWERS, **_SIZES}:
-        raise ValueError(f"{text!r} is no amount, such as 2, 100G or 100gb")
+        raise ValueError(f"{text!r} is not an amount, such as 2, 100G or 100gb")
     return float(match[1]) * (_SIZES[unit] if unit in _SIZES else _POWERS[unit])
 
 
@@ -89,9 +89,9 @@ def check_names(names: Iterable[str]) -> None:
     """
     for name in names:
         if name in _TAKEN or not re.fullmatch(NAME, name):
-            why = "that is something else" if name in _TAKEN else "that is no name"
+            why = "the name is reserved" if name in _TAKEN else "the name is not valid"
             raise ValueError(
-                f"consumable {name!r}: {why}; write a name of its own, such as fpga or scratch_gb"
+                f"consumable {name!r}: {why}; write another name, such as fpga or scratch_gb"
             )
 
 

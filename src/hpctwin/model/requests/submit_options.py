@@ -97,7 +97,7 @@ def read_slurm(words: Sequence[str], *, srun: bool = False) -> list[Options]:
             found += _letters(word, left, srun)
         elif not (found or parts[1:]):
             raise ValueError(
-                f"{word!r} is no option of Slurm's, nor select= of PBS, nor --requests= of Kubernetes"
+                f"{word!r} is not an option of Slurm, select= of PBS or --requests= of Kubernetes"
             )
         else:
             found.append(("script", word))
@@ -115,7 +115,7 @@ def _letters(word: str, left: list[str], srun: bool) -> Options:
     while rest:
         letter, rest = rest[0], rest[1:]
         if letter not in _SHORT:
-            raise ValueError(f"-{letter} is no option of sbatch, salloc or srun")
+            raise ValueError(f"-{letter} is not an option of sbatch, salloc or srun")
         name = _SHORT[letter]
         if name in _VALUED or (name == "wait" and srun):
             value = rest.removeprefix("=") if rest else _next(left, f"--{name}")
@@ -140,7 +140,7 @@ def _long(name: str) -> str:
         raise ValueError(
             f"--{name} is ambiguous: write {' or '.join(f'--{one}' for one in fits[:6])}"
         )
-    raise ValueError(f"--{name} is no option of sbatch, salloc or srun.{near(name, known)}")
+    raise ValueError(f"--{name} is not an option of sbatch, salloc or srun.{near(name, known)}")
 
 
 def _next(left: list[str], option: str) -> str:
@@ -178,7 +178,7 @@ def read_qsub(words: Sequence[str]) -> Options:
             elif letter in _QSUB_VALUED:
                 found.append((letter, rest.removeprefix("=") or _next(left, f"-{letter}")))
             else:
-                raise ValueError(f"-{letter} is no option of qsub")
+                raise ValueError(f"-{letter} is not an option of qsub")
         elif re.match(r"[A-Za-z]\w*=", word):
             found.append(("l", word))
         else:

@@ -71,7 +71,7 @@ _OTHERS = ("singleton", "expand", "on", "synccount", "syncwith", "runone")
 _LOST = {
     "notok": "taken as afterany",
     "burstbuffer": "taken as afterany",
-    "corr": "taken as afterok on the whole array",
+    "corr": "treated as afterok on the whole array",
 }
 
 
@@ -98,7 +98,7 @@ def parse_dependencies(text: str, *, known: Callable[[str], bool] = lambda _: Fa
         word = word.lower()
         match = _WORD.fullmatch(word)
         if match is None and word not in (*_OTHERS, "think"):
-            raise ValueError(f"{part.strip()[:50]!r} is no dependency")
+            raise ValueError(f"{part.strip()[:50]!r} is not a dependency")
         if match is None and word != "think":
             lost = "" if word in ("singleton", "on") else "ignored"
             found.append(Said(word, rest, 0.0, None, False, lost))
@@ -116,7 +116,7 @@ def parse_dependencies(text: str, *, known: Callable[[str], bool] = lambda _: Fa
     if one_of and len(found) > 1:
         kind, lost = (
             DependencyKind.AFTERANY,
-            "one of several ('?'), taken as afterany on all of them",
+            "one of several ('?'), treated as afterany on all of them",
         )
         found = [one._replace(kind=one.kind and kind, lost=lost) for one in found]
     return found

@@ -108,7 +108,7 @@ _LABELS = ("user", "account", "partition", "qos", "features", "more_tasks", "gro
 _EDGE = re.compile(r"(after(?:any|ok)?|think):([^+;]+)(?:\+(\d+(?:\.\d+)?))?")
 _MINUTE_S = 60.0
 
-NOT_THERE = "dependency on a job that is not there: taken as ended"
+NOT_THERE = "dependency on an unknown job: treated as ended"
 
 Counts = dict[str, int]
 """Number of jobs, by what a reader changed."""
@@ -182,7 +182,7 @@ def as_frame(given: Any) -> pl.DataFrame:
             return pl.DataFrame({str(one): np.asarray(given[one]) for one in names}, strict=False)
     except Exception as error:  # of Polars, which has many kinds
         raise ArgumentError(
-            f"frame is {in_brief(given)}, which is no table: {in_brief(error)}"
+            f"frame is {in_brief(given)}, which is not a table: {in_brief(error)}"
         ) from error
     raise ArgumentError(
         f"frame is {in_brief(given)}, it must be a table: a Polars frame, or a dict of columns"
@@ -296,7 +296,7 @@ def _usage(frame: pl.DataFrame, ids: npt.NDArray[Any]) -> dict[str, Usage]:
             step = head + USE_STEP
             if step not in frame.columns:
                 raise WorkloadError(
-                    f"{head} has lists; a column {step} must say how many seconds samples are apart"
+                    f"{head} has lists; a column {step} must give the seconds between samples"
                 )
             seconds = _numbers(frame, step, ids, 0)
             short = (count > 1) & ~(seconds * MS_PER_S >= 1)
@@ -503,8 +503,8 @@ def named_edges(
     for row, said in _said(depends, ids):
         if said.kind is None or said.waits or said.lost:
             raise WorkloadError(
-                f"job {ids[row]}: depends is {said.word!r}, which is not read piece by piece; write after, "
-                "afterany, afterok or think"
+                f"job {ids[row]}: depends is {said.word!r}, which is not supported for piecewise "
+                "reading; write after, afterany, afterok or think"
             )
         edges.append((row, said.on, said.kind, to_ms(said.delay)))
     return edges
@@ -563,8 +563,8 @@ def _dependencies(frame: pl.DataFrame, ids: npt.NDArray[Any], counts: Counts) ->
             elif not on:
                 chain = chain_text(waiting_chain(_waits(frame["depends"], ids), said.on))
                 raise WorkloadError(
-                    f"job {ids[row]}: depends on job {said.on}, which is not there "
-                    f"(chain {chain}; each waits for the next)"
+                    f"job {ids[row]}: depends on job {said.on}, which does not exist (chain "
+                    f"{chain}; each waits for the next)"
                 )
             delay = to_ms(said.delay * unit)
             pairs = ((one, row) if said.waits else (row, one) for one in on)

@@ -221,7 +221,7 @@ def submit_for_load(
     later = _since_first(submit_ms)
     span_s = later.max(initial=0) / MS_PER_S
     if span_s <= 0:
-        raise WorkloadError("the jobs come all at once, so their load has no scale")
+        raise WorkloadError("all jobs have the same submit time, so their load cannot be scaled")
     offered = float(np.dot(runtime_ms / MS_PER_S, nodes)) / (machine * span_s)
     found: IntArray = submit_ms - later + np.rint(later * (offered / load)).astype(np.int64)
     return found

@@ -217,6 +217,6 @@ def edges_of(depends: pl.Series, ids: npt.NDArray[Any]) -> NamedEdges:
 def _number(name: str, job: object) -> int:
     if not name.removeprefix("-").isdigit() or str(int(name)) != name:
         raise WorkloadError(
-            f"job {job}: depends on job {name}, which cannot be there, for ids are whole numbers"
+            f"job {job}: depends on job {name}, which cannot exist, since job ids are whole numbers"
         )
     return int(name)

@@ -65,7 +65,7 @@ class Speedup:
             return nodes / (1 + self.serial * (nodes - 1))
         if nodes > len(self.table):
             raise WorkloadError(
-                f"speedup {self.name!r} is of {len(self.table)} nodes at most, not of {nodes}"
+                f"speedup {self.name!r} is defined for at most {len(self.table)} nodes, not {nodes}"
             )
         return self.table[nodes - 1]
 
@@ -95,7 +95,8 @@ def parse_speedup(text: str) -> Speedup:
     falls = any(after < before for before, after in pairwise(numbers))
     if numbers[0] <= 0 or falls:
         raise WorkloadError(
-            f"speedup {text!r}: the numbers for 1, 2, … nodes must be above 0, none below the one before"
+            f"speedup {text!r}: the numbers for 1, 2, … nodes must be above 0, and must "
+            "not decrease"
         )
     return Speedup(name, table=tuple(number / numbers[0] for number in numbers))
 
@@ -186,7 +187,7 @@ def checked_malleable(
     for name in found:
         if name not in MALLEABLE:
             raise WorkloadError(
-                f"column {name!r} of malleable jobs is none of {', '.join(MALLEABLE)}"
+                f"column {name!r} of malleable jobs is unknown; known: {', '.join(MALLEABLE)}"
             )
     if not found:
         return None
@@ -239,8 +240,8 @@ def _check_sizes(made: Malleable, ids: npt.NDArray[Any], nodes: IntArray) -> Non
     if wrong.any():
         row = int(np.argmax(wrong))
         raise WorkloadError(
-            f"job {ids[row]}: it asks for {nodes[row]} nodes, which must lie between its min_nodes, "
-            f"{made.min_nodes[row]}, and its max_nodes, {made.max_nodes[row]}"
+            f"job {ids[row]}: it requests {nodes[row]} nodes, which must be between its "
+            f"min_nodes, {made.min_nodes[row]}, and its max_nodes, {made.max_nodes[row]}"
         )
     curves = [parse_speedup(text) for text in made.speedup.labels]
     for code, curve in enumerate(curves):
@@ -248,8 +249,8 @@ def _check_sizes(made: Malleable, ids: npt.NDArray[Any], nodes: IntArray) -> Non
         if short.any():
             row = int(np.argmax(short))
             raise WorkloadError(
-                f"job {ids[row]}: its max_nodes is {made.max_nodes[row]}, and its speedup {curve.name!r} is "
-                f"of {curve.most} nodes at most"
+                f"job {ids[row]}: its max_nodes is {made.max_nodes[row]}, but its speedup "
+                f"{curve.name!r} is defined for at most {curve.most} nodes"
             )
 
 

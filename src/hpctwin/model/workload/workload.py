@@ -219,7 +219,7 @@ class Workload(Shown):
         unknown = sorted(set(per) - set(PER_NODE))
         if unknown:
             raise WorkloadError(
-                f"per-node resource {unknown[0]!r} is none of {', '.join(PER_NODE)}"
+                f"per-node resource {unknown[0]!r} is unknown; known: {', '.join(PER_NODE)}"
             )
         if set(foretold) - set(PREDICTED):
             raise UnknownNameError("prediction", min(set(foretold) - set(PREDICTED)), PREDICTED)
@@ -268,7 +268,7 @@ class Workload(Shown):
             if not isinstance(found, Usage):
                 raise ArgumentError(f"usage {kind} is {in_brief(found)}, it must be a Usage")
             if len(found) != size:
-                raise WorkloadError(f"usage {kind} is of {len(found)} jobs, expected {size}")
+                raise WorkloadError(f"usage {kind} has {len(found)} jobs, expected {size}")
             found.check(kind, ids)
         used_up = checked_consumables(used_up, ids)
         asked = checked_chunks(parts, ids, nodes_f, used_up)
@@ -342,7 +342,7 @@ class Workload(Shown):
             "users": f"{len(self.user.labels):,}",
             "partitions": ", ".join(self.partition.labels) or "–",
             "dependencies": f"{len(self.dependencies):,}",
-            "nodes of its machine": "–" if self.nodes_hint is None else f"{self.nodes_hint:,}",
+            "nodes of its cluster": "–" if self.nodes_hint is None else f"{self.nodes_hint:,}",
         }
         if len(self):
             facts["median runtime"] = format_duration(float(np.median(self.runtime_ms)) / MS_PER_S)
@@ -373,8 +373,7 @@ class Workload(Shown):
         machine = nodes if nodes is not None else self.nodes_hint
         if machine is None:
             raise ConfigError(
-                f"{self.name} does not say how large its machine was; give nodes, as in "
-                "scale(load=0.9, nodes=128)"
+                f"{self.name} has no cluster size; give nodes, as in scale(load=0.9, nodes=128)"
             )
         submit = submit_for_load(self.submit_ms, self.runtime_ms, self.nodes, load, machine)
         cancel = np.where(self.cancel_ms < 0, UNKNOWN, self.cancel_ms + submit - self.submit_ms)
@@ -450,7 +449,8 @@ class Workload(Shown):
             return self.in_order(np.flatnonzero(given))
         if given.ndim != 1 or given.dtype.kind not in "iu" or not every(_within(given, size)):
             raise ArgumentError(
-                f"rows is {in_brief(rows)}; it must be indices of the {size:,} jobs, or a mask of as many"
+                f"rows is {in_brief(rows)}; it must be indices of the {size:,} jobs, or "
+                "a boolean mask of that length"
             )
         return self.in_order(np.sort(given % size if size else given))
 
@@ -474,7 +474,7 @@ class Workload(Shown):
         size = len(made.get("nodes", self.nodes))
         for name, given in made.items():
             if isinstance(given, (np.ndarray, Category)) and len(given) != size:
-                raise ArgumentError(f"{name} is of {len(given):,} jobs, it must be of {size:,}")
+                raise ArgumentError(f"{name} has {len(given):,} jobs, it must have {size:,}")
         return dataclasses.replace(self, **made)
 
     def _as_column(self, name: str, given: Any) -> Any:

@@ -221,7 +221,7 @@ def _of_unknown_size(
     """
     site = found.site(assumed=derived.nodes if derived else equal_nodes(1, ()))
     if site is None and derived is None:
-        out = [f"{count:,} × {why}" for why, count in tally.counts.items() if "left out" in why]
+        out = [f"{count:,} × {why}" for why, count in tally.counts.items() if "skipped" in why]
         raise ConfigError(
             "the size of the cluster is unknown: the folder has neither settings nor jobs with a start; "
             "add either" + (f" ({', '.join(out)})" if out else "")
