@@ -310,7 +310,9 @@ def test_messages_on_switches_name_nodes(tmp_path: Path) -> None:
     conf = f"{HEAD}NodeName=cn[01-04] CPUs=4\n{PARTITION}"
     made = imported(tmp_path, slurm_conf=conf, topology_conf="SwitchName=s1 Nodes=cn[01-03]\n")
     (why,) = [s.why for s in made.site.settings if s.name == "topology.conf"]
-    assert why == "not a tree of all nodes: node cn04 is at no switch; assign each node to one switch"
+    assert (
+        why == "not a tree of all nodes: node cn04 is at no switch; assign each node to one switch"
+    )
 
 
 def test_switches_of_nodes_that_are_down_do_not_end_the_tree(tmp_path: Path) -> None:

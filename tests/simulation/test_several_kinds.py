@@ -134,7 +134,7 @@ def test_what_is_no_kind_of_tasks_is_told_with_what_would_be(text: str) -> None:
 
 
 def test_further_kinds_without_a_first_and_with_least_nodes_are_refused() -> None:
-    with pytest.raises(WorkloadError, match="job 1: more_tasks is '1', but tasks .of the first"):
+    with pytest.raises(WorkloadError, match=r"job 1: more_tasks is '1', but tasks .of the first"):
         built("1", chunks={"tasks": [0]})
     with pytest.raises(WorkloadError, match="its tasks differ, and it requests at least 2 nodes"):
         built("1", chunks={"tasks": [2]}, nodes=[2])
