@@ -128,7 +128,7 @@ def test_a_salt_keeps_pseudonyms_the_same_and_its_file_private(folder, tmp_path)
         (["slurm", "--from", "GONE", "--out", "OUT"], 2, "expected a folder with the site's files"),
         (["slurm", "--from", "EMPTY", "--out", "OUT"], 2, "none of its 0 files is recognized"),
         (["slurm", "--from", "SITE", "--out", "OUT", "--salt", "x"], 2, "--salt goes with --anonymise"),
-        (["slurm", "--from", "SITE", "--out", "OUT", "--timezone", "Moon"], 2, "'Moon' is not known"),
+        (["slurm", "--from", "SITE", "--out", "OUT", "--timezone", "Moon"], 2, "unknown time zone 'Moon'"),
         (["torque", "--from", "SITE", "--out", "OUT"], 2, "torque"),
     ],
 )  # fmt: skip

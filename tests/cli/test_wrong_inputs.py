@@ -92,11 +92,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("t.swf -M list.yaml", 2, "list.yaml: expected fields such as 'nodes:', found [1]"),
         ("t.swf -M key.yaml", 2, "line 1, nodez: unknown field. Did you mean 'nodes'?"),
         ("t.swf -M negative.yaml", 2, "line 1, nodes.0.count: it must be 1 or more, not -4"),
-        ("t.swf -M twice.yaml", 2, "twice.yaml: node group 'a' is there twice"),
+        ("t.swf -M twice.yaml", 2, "twice.yaml: node group 'a' is defined twice"),
         ("t.swf -M field.yaml", 2, "line 2, partitions.0.nodes: unknown field. Did you"),
         ("t.swf -M fronteir", 2, "unknown file or system 'fronteir'. Did you mean 'frontier'?"),
         ("t.swf -n 8 -o wfpp", 2, "unknown ordering 'wfpp'. Did you mean 'wfp'?"),
-        ("t.swf -n 8 -o wait+nodez", 2, "formula 'wait+nodez': there is no 'nodez'"),
+        ("t.swf -n 8 -o wait+nodez", 2, "formula 'wait+nodez': unknown field 'nodez'"),
         ("t.swf -n 8 -o wait/", 2, "formula 'wait/' cannot be read"),
         ("t.swf -n 8 -o syntax.py:f", 2, "syntax.py, line 2: not valid Python: expected ':'"),
         (
@@ -124,7 +124,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ),
         ("t.swf -n 8 --placement bestfit", 2, "placement 'bestfit'. Did you mean 'best-fit'?"),
         ("t.swf -n 8 --candidates sfj", 2, "unknown ordering 'sfj'. Did you mean 'sjf'?"),
-        ("t.swf -n 8 -p wfp+easy+easy", 2, "formula 'wfp+easy': there is no 'wfp'"),
+        ("t.swf -n 8 -p wfp+easy+easy", 2, "formula 'wfp+easy': unknown field 'wfp'"),
         ("t.swf -n 8 --reservations 0", 2, "easy: reservations is 0, it must be a whole number"),
         (
             "t.swf -n 8 --overrun stop",

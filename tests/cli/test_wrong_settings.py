@@ -113,7 +113,7 @@ COMMANDS = {
         (CLUSTER, "64", "0", ["line 4, nodes.0.count: it must be 1 or more, not 0"]),
         (CLUSTER, "24h", "a day", ["line 7, partitions.0.max_walltime: 'a day' is not a duration; write "
          "seconds, '15m', '1d 12h', '2:30:00' or '1-12:00:00'"]),
-        (CLUSTER, "requeue", "requeu", ["line 9, failures.then: 'requeu' is not known. Did you mean "
+        (CLUSTER, "requeue", "requeu", ["line 9, failures.then: 'requeu' is unknown. Did you mean "
          "'requeue'? Known: requeue, fail"]),
         (CLUSTER, "nodes:\n  - name: a\n    count: 64\n", "nodes: 64\n", ["line 2, nodes: it must be a list, "
          "not 64"]),
@@ -125,18 +125,18 @@ COMMANDS = {
         (FACILITY, "cpu: 2", "cpu: 0", ["line 7, clusters.0.factor.cpu: it must be more than 0, not 0"]),
         (FACILITY, "10m", "soon", ["line 2, staging: 'soon' is not a duration"]),
         (FACILITY, "552", "[552]", ["line 5, clusters.0.nodes: it must be a whole number, not [552]"]),
-        (TWIN, "kind: slurm", "kind: slurn", ["line 1, manager: kind 'slurn' is not known. Did you mean "
+        (TWIN, "kind: slurm", "kind: slurn", ["line 1, manager: kind 'slurn' is unknown. Did you mean "
          "'slurm'? Known: emulated, slurm, pbs"]),
         (TWIN, "cluster: theta", "timeot: 5", ["line 3, manager.timeot: unknown field. Did you mean "
          "'timeout'?"]),
-        (TWIN, "mode: observe", "mode: look", ["line 10, act.mode: 'look' is not known. Known: observe, "
+        (TWIN, "mode: observe", "mode: look", ["line 10, act.mode: 'look' is unknown. Known: observe, "
          "advise, approve, act"]),
         (TWIN, "[wfp+easy]", "wfp+easy", ["line 6, core.pool: it must be a list, not 'wfp+easy'"]),
         (TWIN, "manager:\n  kind: slurm\n  cluster: theta\n  news: {spool: /tmp/spool}\n", "",
          ["twin.yaml, manager: it is missing"]),
-        (TWIN, RESYNC, METER.replace("csv", "csvv", 1), ["line 11, meter: kind 'csvv' is not known. Did "
+        (TWIN, RESYNC, METER.replace("csv", "csvv", 1), ["line 11, meter: kind 'csvv' is unknown. Did "
          "you mean 'csv'? Known: csv, jsonl, prometheus"]),
-        (TWIN, RESYNC, METER.replace("kW", "kVA"), ["line 14, meter.unit: 'kVA' is not known."]),
+        (TWIN, RESYNC, METER.replace("kW", "kVA"), ["line 14, meter.unit: 'kVA' is unknown."]),
         (TWIN, RESYNC, METER.replace("30s", "2h"), ["line 15, meter.step: it must be 3,600 or less, not "]),
         (TWIN, RESYNC, METER.replace("  path: m.csv\n", ""), ["meter.path: it is missing"]),
         (TWIN, RESYNC, METER.replace("step", "stpe"), ["line 15, meter.stpe: unknown field. Did you "
@@ -165,7 +165,7 @@ COMMANDS = {
         (POWER, "20kW", "20 horses", ["line 9, cap: "]),
         (LIMITS, "account: phy", "account: phi", ["a limit names the unknown account 'phisics'. Did "
          "you mean 'physics'?"]),
-        (LIMITS, "per: user", "per: usr", ["line 8, limits.0.per: 'usr' is not known. Did you mean 'user'? "
+        (LIMITS, "per: user", "per: usr", ["line 8, limits.0.per: 'usr' is unknown. Did you mean 'user'? "
          "Known: all, user, account, job"]),
         (LIMITS, "jobs: 10", "job: 10", ["line 8, limits.0.job: unknown field. Did you mean 'jobs"]),
         (LIMITS, "jobs: 10", "jobs: ten", ["line 8, limits.0.jobs: it must be a whole number, not 'ten'"]),
@@ -198,7 +198,7 @@ COMMANDS = {
         (WHAT_IFS, "tcp://host:8786", "''", ["line 4, what_ifs.dask: it must be text of 1 or more"]),
         (WHAT_IFS, "8786\n", "8786\n  scheduler_file: s.json\n", ["line 2, what_ifs: give dask "
          "or scheduler_file, one of the two"]),
-        (SPARS, "fcfs_psus", "fcfs_pssu", ["line 5, run.algorithm: 'fcfs_pssu' is not known. Did you mean "
+        (SPARS, "fcfs_psus", "fcfs_pssu", ["line 5, run.algorithm: 'fcfs_pssu' is unknown. Did you mean "
          "'fcfs_psus'? Known: "]),
         (SPARS, "600", "soon", ["line 6, run.timeout: it must be seconds or null, not 'soon'"]),
         (SPARS, "terminate", "kill", ["line 7, run.overrun_policy: it must be terminate or continue, not "

@@ -160,7 +160,7 @@ def test_it_goes_with_forks_and_files(tmp_path: Path) -> None:
         ("return job.size", 2, "a job has no field 'size'"),
         ("return str(node.number)", 2, "it returns Literal[str]"),
         ("import random\n    return random.random()", 2, "imports random"),
-        ("return nowhere(node)", 2, "asks for 'nowhere', which does not exist"),
+        ("return nowhere(node)", 2, "uses 'nowhere', which is not defined"),
     ],
 )
 def test_one_that_cannot_be_used_is_told_in_one_line(

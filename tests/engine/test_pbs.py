@@ -166,7 +166,7 @@ def test_queues_with_a_depth_of_their_own_are_counted_apart(
         ("fcfs+pbs:strict_ordering=maybe", ConfigError, "it must be yes or no"),
         ("fcfs+pbs:by_queue=yes,by_queue=no", ConfigError, "twice"),
         ("fcfs+pbs/sjf", ConfigError, "candidates need"),
-        ("pbs:gold*2+pbs", Exception, "there is no 'gold'"),
+        ("pbs:gold*2+pbs", Exception, "unknown field 'gold'"),
         ("fcfs+pb", UnknownNameError, "pbs"),
     ],
 )

@@ -183,7 +183,7 @@ def test_philly_s_machines_are_of_the_group_of_their_gpus_and_use_is_that_of_a_j
         "application_3": [pytest.approx((20 + 40 + 30 + 30) / 400)],
         "application_5": [pytest.approx(0.8)],
     }  # fmt: skip
-    assert workload.notes.counts["job whose use_gpu is not known"] == 2
+    assert workload.notes.counts["job with unknown use_gpu"] == 2
     assert not replay(workload, read_cluster("philly")).conflicts.height
     (tmp_path / "cluster_gpu_util").write_text("time,machine\n")
     with pytest.raises(TraceError, match="field machineId: the column is missing"):
@@ -518,7 +518,7 @@ def test_rows_that_are_not_asked_for_are_counted(tmp_path: Path) -> None:
     assert workload.notes.counts[why] == JOBS - failed
     with pytest.raises(UnknownNameError, match=r"job_stat.*Did you mean 'job_state'"):
         read_workload(path, only=("job_stat=FAILED",))
-    with pytest.raises(TraceError, match=f"none of its {JOBS} rows has job_state=NONE, as --only"):
+    with pytest.raises(TraceError, match=f"none of its {JOBS} rows matches --only job_state=NONE"):
         read_workload(path, only=("job_state=NONE",))
     with pytest.raises(ConfigError, match="must be column=value"):
         read_workload(path, only=("FAILED",))

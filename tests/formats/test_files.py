@@ -148,7 +148,7 @@ def test_zst_is_written_if_a_module_is_there(tmp_path: Path) -> None:
         (in_zip("a.swf", "b.swf"), r"zip archive holds 2 files \(a.swf, b.swf\), expected one"),
         (in_tar("a.swf", "b.swf", "c", "d"), r"tar archive holds 4 files \(a.swf, b.swf, c, …\)"),
         (in_zip(), "zip archive holds 0 files, expected one"),
-        (b"7z\xbc\xaf\x27\x1c and more", "7-Zip files are not read; unpack it first"),
+        (b"7z\xbc\xaf\x27\x1c and more", "7-Zip files are not supported; unpack the file first"),
         (PACKED["xz"][:-20], "the compressed file is truncated or corrupt"),
         (PACKED["bz2"][:-20], "the compressed file is truncated or corrupt"),
         (PACKED["zst"][:-20], "the compressed file is truncated or corrupt"),

@@ -194,5 +194,5 @@ def test_a_row_that_has_begun_and_has_no_end_still_ran(tmp_path, running, hours)
     )
     jobs = read(tmp_path, "submit=sub,start=beg,end=fin,walltime=lim", text, running=running)
     assert (jobs.runtime_ms / 3.6e6).tolist() == hours
-    assert sum(n for what, n in jobs.notes.counts.items() if "still ran" in what) == 1
+    assert sum(n for what, n in jobs.notes.counts.items() if "still running" in what) == 1
     assert jobs.notes.counts["record skipped: unknown run time"] == 1

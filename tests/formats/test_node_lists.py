@@ -32,8 +32,11 @@ def test_nodes_of_alibaba_that_are_alike_are_a_group(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "line 1: no column sn, cpu_milli, memory_mib, gpu, model; of lists of nodes in CSV"),
-        ("sn,cpu_milli,memory_mib,gpu\n", "line 1: no column model; of lists"),
+        (
+            "",
+            "line 1: no column sn, cpu_milli, memory_mib, gpu, model; the only supported node list in CSV",
+        ),
+        ("sn,cpu_milli,memory_mib,gpu\n", "line 1: no column model; the only supported node list"),
         (HEAD, "contains no nodes"),
         (HEAD + "n,1000,1024,two,T4\n", "line 2, column gpu: 'two' must be a whole number"),
         (HEAD + "n,1000,1024,1,T4\nm,1000\n", "line 3, column memory_mib: None must be a whole"),

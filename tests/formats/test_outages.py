@@ -138,7 +138,7 @@ def test_what_cannot_be_read_is_named(text: str, said: str) -> None:
 def test_dates_beside_a_trace_without_are_refused(site: tuple[Path, Path]) -> None:
     workload = Workload.build(submit_s=[0], runtime_s=[1], nodes=[1])
     away, tally = read_away(site[1])
-    with pytest.raises(TraceError, match="has no date"):
+    with pytest.raises(TraceError, match="has no start date"):
         with_outages(Cluster.uniform(8), away, workload, tally)
 
 

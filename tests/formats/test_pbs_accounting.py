@@ -285,4 +285,4 @@ def test_a_job_without_a_record_of_its_end_still_ran_when_the_log_ended(tmp_path
     )
     jobs = read_workload(path, running=running)
     assert (jobs.runtime_ms / 3.6e6).tolist() == hours
-    assert sum(n for what, n in jobs.notes.counts.items() if "still ran" in what) == 1
+    assert sum(n for what, n in jobs.notes.counts.items() if "still running" in what) == 1

@@ -75,7 +75,7 @@ def test_column_orders_of_open_xdmod_are_known_without_a_header(tmp_path, order,
     assert (jobs.user.labels, jobs.partition.labels) == (("ada",), ("batch",))
     assert jobs.per_node["cores"].tolist() == [32] * 4
     assert jobs.recorded_nodes == ("n[01-02]",) * 4
-    assert "no header; its values fit the columns of Open XDMoD" in jobs.notes.remarks[0]
+    assert "no header; its values match the columns of Open XDMoD" in jobs.notes.remarks[0]
 
 
 def test_gres_and_tres_in_one_place_of_an_order_are_told_apart_by_their_values(tmp_path):
@@ -174,7 +174,7 @@ def test_columns_of_one_width_are_read_and_what_was_cut_off_is_counted(tmp_path)
 )
 def test_default_outputs_of_sacct_are_recognized_and_refused_for_what_they_lack(tmp_path, head):
     assert is_sacct(head.encode())
-    with pytest.raises(TraceError, match="field Submit: the column is missing; needed are"):
+    with pytest.raises(TraceError, match="field Submit: the column is missing; required are"):
         read_workload(dump(tmp_path, head, "jobs.txt"))
 
 
@@ -229,6 +229,6 @@ def test_one_file_of_several_that_breaks_off_is_counted_and_the_others_are_read(
     tally = Tally()
     assert len(sacct_jobs([cut, whole], tally)) == 499
     assert tally.counts["rest of a file skipped: cannot be read"] == 1
-    assert "cut.gz: the compressed file is cut off" in tally.skipped[0]
-    with pytest.raises(TraceError, match="cut off"):
+    assert "cut.gz: the compressed file is truncated" in tally.skipped[0]
+    with pytest.raises(TraceError, match="truncated"):
         sacct_jobs([cut], Tally())

@@ -188,7 +188,7 @@ def test_faulty_tasks_can_be_left_out_and_are_counted(tmp_path: Path) -> None:
 
 
 def test_it_is_not_written(tmp_path: Path) -> None:
-    with pytest.raises(WorkloadError, match="read only"):
+    with pytest.raises(WorkloadError, match="can only be read"):
         write_workload(read(tmp_path, diamond()), tmp_path / "o.json", format="wfcommons")
     write_workload(read(tmp_path, diamond()), tmp_path / "o.csv")
     assert edges_of(read_workload(tmp_path / "o.csv")) == DIAMOND

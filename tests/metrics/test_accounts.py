@@ -227,16 +227,16 @@ def test_accounts_of_users_and_of_accounts_do_not_add_up(accounts: Accounts) -> 
     ("name", "text", "told"),
     [
         ("a.json", None, "no such file; create it with hpctwin simulate --accounts"),
-        ("a.json", "[1, 2", "does not hold accounts"),
-        ("a.json", "[]", "does not hold accounts"),
-        ("a.json", '{"by": "account", "accounts": []}', "does not hold accounts"),
+        ("a.json", "[1, 2", "is not an accounts file"),
+        ("a.json", "[]", "is not an accounts file"),
+        ("a.json", '{"by": "account", "accounts": []}', "is not an accounts file"),
         (
             "a.json",
             '{"format": 99, "by": "account", "there_node_s": 0, "accounts": [{}]}',
             "a.json: format 99; this is hpctwin",
         ),
-        ("a.parquet", "PAR1", "does not hold accounts"),
-        ("a.parquet", "", "does not hold accounts"),
+        ("a.parquet", "PAR1", "is not an accounts file"),
+        ("a.parquet", "", "is not an accounts file"),
     ],
 )
 def test_a_file_that_holds_no_accounts_is_refused_by_name(

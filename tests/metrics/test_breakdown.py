@@ -72,7 +72,7 @@ def test_what_is_not_known_is_named() -> None:
 
 @pytest.mark.parametrize("edges", [[], [2, 1], [1, 1]])
 def test_edges_must_rise(edges: list[float]) -> None:
-    with pytest.raises(ConfigError, match="rising"):
+    with pytest.raises(ConfigError, match="increasing"):
         breakdown(frame(), "size", edges)
 
 

@@ -163,7 +163,7 @@ def test_what_users_write_is_brought_to_tasks(text: str, asks: Request) -> None:
         ("-n many", "'many', it must be a whole number"),
         ("-N 0", "'0', it must be a whole number above 0"),
         ("--mem-per-cpu=2X -n 1", "not an amount of memory"),
-        ("8 nodes", "'8' is no option"),
+        ("8 nodes", "'8' is not an option"),
         ("-n", "--ntasks has no value"),
         ("select=2:ncpus=4+", "'' is not name=value"),
         ("select=0:ncpus=4+1:ncpus=2", "asks for 0 chunks"),
@@ -179,7 +179,7 @@ def test_what_users_write_is_brought_to_tasks(text: str, asks: Request) -> None:
         ),
         (
             "--cpu-per-task=4",
-            "--cpu-per-task is no option of sbatch, .* Did you mean 'cpus-per-task'",
+            "--cpu-per-task is not an option of sbatch, .* Did you mean 'cpus-per-task'",
         ),
         ("-N 2 -y", "-y is not an option of sbatch, salloc or srun"),
         ("qsub -y 2", "-y is not an option of qsub"),
@@ -187,7 +187,7 @@ def test_what_users_write_is_brought_to_tasks(text: str, asks: Request) -> None:
         ("--requests=memory=2GiB", "memory=2GiB is not an amount of memory, such as 512Mi"),
         (
             "--limits=nvidia.com/gpu=0.5",
-            "nvidia.com/gpu=0.5: Kubernetes allocates only whole GPUs only",
+            "nvidia.com/gpu=0.5: Kubernetes allocates only whole GPUs",
         ),
         (
             "--requests=cpu=1,pods=2",
@@ -199,7 +199,7 @@ def test_what_users_write_is_brought_to_tasks(text: str, asks: Request) -> None:
         ),
         (
             "--limits=xilinx.com/fpga=500m",
-            "xilinx.com/fpga=500m: Kubernetes allocates only whole devices only",
+            "xilinx.com/fpga=500m: Kubernetes allocates only whole devices",
         ),
         ("-N 1 --gres=fpga:", "--gres=fpga: is not a name and number, such as fpga:1"),
         ("-N 1 --gres=tmp:10X", "'10X' is not an amount, such as 2, 100G"),
@@ -343,7 +343,7 @@ DEPENDENCIES = [
     ("expand:1", "9", set(), "expand"),
     ("syncwith:1", "9", set(), "syncwith"),
     ("synccount:2", "9", set(), "synccount"),
-    ("afterok:77", "9", set(), "not there"),
+    ("afterok:77", "9", set(), "on an unknown job"),
     ("on:1", "9", set(), ""),
 ]
 

@@ -42,7 +42,7 @@ NODES = [{"name": "a", "count": 3}]
             lambda: Cluster(
                 nodes=[NodeGroup(name="a", count=3)], partitions=[Partition(name="x", groups=["b"])]
             ),
-            ["Cluster: partition 'x': node group 'b' is not there; known: a"],
+            ["Cluster: partition 'x': unknown node group 'b'; known: a"],
         ),
         (
             lambda: CoreSettings(pool=("fcfs+easy@spread",)),

@@ -63,7 +63,7 @@ def test_what_cannot_be_scaled_is_told() -> None:
         made().replace(nodes_hint=None).scale(0.9)
     with pytest.raises(ConfigError, match="load is 0; it must be above 0"):
         made().scale(0)
-    with pytest.raises(WorkloadError, match="all at once"):
+    with pytest.raises(WorkloadError, match="the same submit time"):
         made(1).scale(0.9)
 
 

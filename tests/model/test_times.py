@@ -130,7 +130,7 @@ def test_a_date_in_a_cluster_needs_a_workload_with_a_date(
     for command in ("simulate", "compare"):
         assert run(command, tmp_path / "jobs.csv", "-M", machine) == 2
         told = capsys.readouterr().err.splitlines()[-1]
-        assert "cluster 'm', reservations: 2022-12-31T00:00:00Z: jobs does not say its date" in told
+        assert "cluster 'm', reservations: 2022-12-31T00:00:00Z: jobs has no start date" in told
 
 
 def test_times_of_a_cluster_are_resolved_in_one_place_and_written_as_given(machine: Path) -> None:

@@ -33,7 +33,7 @@ WRONG: dict[str, tuple[str, str, int, str]] = {
     ),
     "a generator of NumPy": (
         "import numpy as np\nrng = np.random.default_rng(1)", "return job.nodes + rng.random()", 4,
-        "reads 'rng' from outside, a Generator",
+        "reads 'rng' from outside the function, a Generator",
     ),
     "time": ("import time", "return job.submit + time.time()", 3, "time.time, which reads the clock"),
     "a clock by its name": (
@@ -43,10 +43,10 @@ WRONG: dict[str, tuple[str, str, int, str]] = {
         "from datetime import datetime", "return datetime.now().timestamp()", 3, "reads the clock",
     ),
     "os": ("import os", "return job.nodes if os.getpid() > 9 else 0.0", 3, "asks the operating"),
-    "id": ("", "return id(job) + job.nodes", 3, "id, which is a place in memory"),
-    "hash": ("", "return hash(job.nodes)", 3, "hash, which of a text differs"),
+    "id": ("", "return id(job) + job.nodes", 3, "id, which is a memory address"),
+    "hash": ("", "return hash(job.nodes)", 3, "hash, which differs from run to run for text"),
     "memory as it was": (
-        "import numpy as np", "return np.empty(1)[0] + job.nodes", 3, "np.empty, which gives what was",
+        "import numpy as np", "return np.empty(1)[0] + job.nodes", 3, "np.empty, which returns uninitialized memory",
     ),
     "import": ("", "import math\n    return math.sqrt(job.nodes)", 3, "imports math: put the import"),
     "global": (
@@ -59,11 +59,11 @@ WRONG: dict[str, tuple[str, str, int, str]] = {
     ),
     "a list outside": ("weights = [1.0, 2.0]", "return weights[0] * job.nodes", 3, "make it a tuple"),
     "an array outside": (
-        "import numpy as np\nw = np.ones(3)", "return w[0] * job.nodes", 4, "'w' from outside, a ndarray",
+        "import numpy as np\nw = np.ones(3)", "return w[0] * job.nodes", 4, "'w' from outside the function, a ndarray",
     ),
     "an object outside": (
         "from types import SimpleNamespace\nmy = SimpleNamespace(w=2.0)", "return my.w * job.nodes", 4,
-        "reads 'my' from outside, a SimpleNamespace",
+        "reads 'my' from outside the function, a SimpleNamespace",
     ),
     "with": ("", "with open('x') as f:\n        return 1.0", 3, "has a `with`: a score must not open"),
     "f-string": ("", "return float(f'{job.nodes}1')", 3, "builds text (an f-string)"),
@@ -101,7 +101,7 @@ WRONG: dict[str, tuple[str, str, int, str]] = {
     "another module": (
         "import json", "return len(json.dumps(job.nodes))", 3, "'json.dumps', which is not compiled",
     ),
-    "what NumPy lacks": ("import numpy as np", "return np.sqrroot(job.nodes)", 3, "np.sqrroot, which is not"),
+    "what NumPy lacks": ("import numpy as np", "return np.sqrroot(job.nodes)", 3, "np.sqrroot, which does not exist"),
     "a field that is not there": ("", "x = 1\n    return job.size * x", 4, "a job has no field 'size'"),
 }  # fmt: skip
 SIGNED = {
@@ -110,7 +110,7 @@ SIGNED = {
     "three arguments": ("def order(now, job, k):\n    return k\n", 1, "exactly two arguments"),
     "a closure over a list": (
         "def outer():\n    seen = []\n    def order(now, job):\n        return len(seen)\n"
-        "    return order\norder = outer()\n", 4, "reads 'seen' from outside, a list",
+        "    return order\norder = outer()\n", 4, "reads 'seen' from outside the function, a list",
     ),
     "a closure over a counter": (
         "def outer():\n    n = 0\n    def order(now, job):\n        nonlocal n\n        n += 1\n"
@@ -122,7 +122,7 @@ COMPILED = {
     "nothing": ("x = job.nodes", 3, "it returns none, not a number"),
     "two numbers": ("return job.nodes, now", 3, "it returns UniTuple(float64 x 2)"),
     "of two kinds": ("x = 1.0\n    if now > 3:\n        x = 'a'\n    return x", 6, "Cannot unify"),
-    "a name that is nowhere": ("return nowhere(job.nodes)", 3, "asks for 'nowhere', which does not exist"),
+    "a name that is nowhere": ("return nowhere(job.nodes)", 3, "uses 'nowhere', which is not defined"),
     "a method that numbers lack": ("return job.nodes.bit_length()", 3, "Unknown attribute 'bit_length'"),
 }  # fmt: skip
 RIGHT: dict[str, tuple[str, str, float]] = {
@@ -277,9 +277,9 @@ def test_a_variable_that_is_not_set_on_every_way_through_is_told(tmp_path: Path)
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("import sys\nsys.exit(3)\n", r"mine\.py fails when it is loaded"),
+        ("import sys\nsys.exit(3)\n", r"mine\.py fails to load"),
         ("def order(now, job:\n", r"mine\.py, line 1: not valid Python: '\(' was never closed"),
-        ("1 / 0\n", r"mine\.py fails when it is loaded"),
+        ("1 / 0\n", r"mine\.py fails to load"),
     ],
 )
 def test_a_file_that_cannot_be_loaded_is_told(text: str, told: str, tmp_path: Path) -> None:

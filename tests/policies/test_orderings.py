@@ -92,7 +92,7 @@ def test_a_formula_of_what_does_not_change_keeps_the_queue_sorted() -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("wait+nodez", "there is no 'nodez'"),
+        ("wait+nodez", "unknown field 'nodez'"),
         ("wait +", "cannot be read"),
         ("__import__('os')+1", "not a supported function"),
         ("nodes.real+1", "is not allowed"),

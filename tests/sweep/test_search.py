@@ -122,7 +122,7 @@ def test_of_several_objectives_a_front_is_found(tmp_path: Path) -> None:
     [
         ({"objectives": ["mean_wiat_s"]}, "Did you mean 'mean_wait_s'?"),
         ({"policies": ["walltime**{c}+easy"]}, "{c} is no parameter"),
-        ({"policies": ["waltime**{a}*{b}+easy"]}, "there is no 'waltime'"),
+        ({"policies": ["waltime**{a}*{b}+easy"]}, "unknown field 'waltime'"),
         ({"prefixes": [0.3, 0.1]}, "prefixes must rise"),
         ({"held_out": WANTED["train"]}, "is in train and in held_out"),
         ({"trial": 3}, "Did you mean 'trials'?"),

@@ -266,7 +266,7 @@ def test_two_sweeps_do_not_write_into_one_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("workloads: [a.swf]\nworkload: [b.swf]\npolicies: [fcfs]", "line 2, workload: there is no such"),
+        ("workloads: [a.swf]\nworkload: [b.swf]\npolicies: [fcfs]", "line 2, workload: unknown field"),
         ("workloads: [a.swf]\npolicies: [fcfs+easy]", "a.swf"),
         ("workloads: [{generate: poison}]\npolicies: [fcfs]", "Did you mean 'poisson'?"),
         ("workloads: [{generate: poisson}]\npolicies: [fcfs+esy]", "Did you mean 'easy'?"),

@@ -173,9 +173,9 @@ def test_prometheus_is_asked_and_what_it_says_is_told(
 @pytest.mark.parametrize(
     ("meter", "said"),
     [
-        ({"kind": "mqtt"}, "kind 'mqtt' is not known. Known: csv, jsonl, prometheus"),
+        ({"kind": "mqtt"}, "kind 'mqtt' is unknown. Known: csv, jsonl, prometheus"),
         ({"kind": "csv"}, "path: it is missing"),
-        ({"kind": "csv", "path": "a", "unit": "kw"}, "'kw' is not known. Did you mean 'kW'"),
+        ({"kind": "csv", "path": "a", "unit": "kw"}, "'kw' is unknown. Did you mean 'kW'"),
         ({"kind": "csv", "path": "a", "least_w": 5, "most_w": 5}, "least_w must be less"),
         ({"kind": "csv", "path": "a", "ahead": "10s"}, "step, ahead and past must ascend"),
         ({"kind": "csv", "path": "a", "step": "1s"}, "make steps longer"),

@@ -419,7 +419,7 @@ def parse_moment(value: object) -> Moment:
         try:
             return dt.datetime.fromtimestamp(epoch_s_of(value), dt.UTC)
         except (ValueError, OverflowError, OSError) as error:
-            why = str(error) if "told apart" in str(error) else ""
+            why = str(error) if "ambiguous" in str(error) else ""
     try:
         return parse_duration_s(value)  # type: ignore[arg-type]
     except ConfigError as error:

@@ -142,7 +142,7 @@ class Parameter:
             if given.isdigit():
                 return int(given)
             raise ConfigError(
-                f"{of}: {in_brief(given)} is not a valid {self.name}; it must be {self._must()}"
+                f"{of}: {in_brief(given)} is not a number of {self.name}; it must be {self._must()}"
             )
         if self.kind == "number" and isinstance(given, str):
             try:

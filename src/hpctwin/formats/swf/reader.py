@@ -421,7 +421,7 @@ def _size(
             size_from,
             (
                 f"the header says MaxProcs: {stated:.0f}, but {over.sum():,} of {len(jobs):,} "
-                f"jobs request more, job  {job} for {most}; such jobs are rejected, unless "
+                f"jobs request more, job {job} for {most}; such jobs are rejected, unless "
                 "--nodes gives a larger cluster",
             ),
         )

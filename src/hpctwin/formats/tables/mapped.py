@@ -282,7 +282,7 @@ def _moment(text: pl.Series, zone: str | None, tally: Tally) -> pl.Series:
         mine = Tally()
         found = moments(text, zone, mine)
         for what, count in mine.counts.items():
-            if "cannot be read" not in what:  # the caller reports it with its line
+            if "cannot be parsed" not in what:  # the caller reports it with its line
                 tally.add(what, count)
         return found
     if text.dtype == pl.Date:
