@@ -51,9 +51,9 @@ NODES = [{"name": "a", "count": 3}]
             ],
         ),
         (
-            lambda: CoreSettings(own_policy="fcfs~orders"),
+            lambda: CoreSettings(site_policy="fcfs~orders"),
             [
-                "CoreSettings, own_policy: policy fcfs+easy~orders: a control function orders nodes on"
+                "CoreSettings, site_policy: policy fcfs+easy~orders: a control function orders nodes on"
             ],
         ),
         (lambda: TwinConfig(corr={}), ["there is no such field. Did you mean 'core'?"]),

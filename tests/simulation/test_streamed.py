@@ -71,7 +71,7 @@ def same(streamed: StreamedResult, result: Result) -> None:
     assert figures.keys() == expected.keys()
     pieces = result.placements is not None and result.energy is not None
     for name, value in expected.items():
-        if name == "rejected_why":
+        if name == "rejection_reasons":
             assert sorted(figures[name].split("; ")) == sorted(value.split("; "))
         elif value is not None and name.startswith(QUANTILES):
             assert figures[name] == pytest.approx(value, rel=1.001 * ERROR, abs=1e-9), name
@@ -475,7 +475,7 @@ def test_a_stream_says_which_limit_kept_jobs_out_when_they_came(
     cluster = machine.model_copy(update={"limits": (few,), "accounts": (Account(name="chem"),)})
     compared(workload, cluster, "fcfs+easy", batch=3)
     streamed = simulate_stream(workload, cluster, "fcfs+easy", out=tmp_path, batch=3)
-    assert "came when as many as may be waited and ran" in streamed.summary()["rejected_why"]
+    assert "came when as many as may be waited and ran" in streamed.summary()["rejection_reasons"]
 
 
 def test_batches_of_tables_may_ask_for_tasks_if_the_first_says_whether(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ for name, target, summary in (
     ("run", "run_command", "Place the jobs of a facility's queue at its clusters, live."),
     ("submit", "submit_command", "Put a job into a facility's queue, and print its key."),
     ("queue", "queue_command", "Show a facility's queue, and where its jobs went."),
-    ("withdraw", "withdraw_command", "Take a job back that no cluster was chosen for yet."),
+    ("cancel", "withdraw_command", "Take a job back that no cluster was chosen for yet."),
 ):
     facility_app.command(f"hpctwin.cli.live.facility_live:{target}", name=name, help=summary)
 

@@ -240,7 +240,7 @@ class LiveView:
                 found[cluster.name] = f"takes no jobs of kind {kind!r}, or lacks what it asks for"
                 continue
             simulation = Simulation(self.jobs.on[c], cluster.cluster, policy=self.sites[c].policy)
-            if simulation.rejects()[ROW]:
+            if simulation.rejected_mask()[ROW]:
                 found[cluster.name] = f"has no {self.request.nodes} nodes for such a job"
         return found
 

@@ -328,7 +328,7 @@ def picture(stands: Standing, source: str) -> Picture:
     not_read = tuple(stands.status["not_read"])
     if stands.assumed:
         assumed = (
-            "what the cluster itself schedules by (core.own_policy is not set): "
+            "what the cluster itself schedules by (core.site_policy is not set): "
             f"{stands.policy} is taken for granted"
         )
         not_read = (assumed, *not_read)

@@ -37,7 +37,7 @@ class _Collector:
         head = self._source.head()
         gauges = {
             "up": ("whether the twin runs", float(head.alive)),
-            "in_charge": ("whether the twin says which jobs start", float(head.in_charge)),
+            "is_active": ("whether the twin says which jobs start", float(head.is_active)),
             "last_word_age_seconds": ("how old the twin's last word is", head.age_s),
             "troubles": ("how many things are wrong", float(len(head.trouble))),
             "cluster_time_seconds": ("the present by the cluster's clock", head.time_s),

@@ -23,7 +23,7 @@ let head = null, jobs = [], decision = null, filling = false, again = false;
 function showHead() {
   document.title = `${head.cluster} – hpctwin`;
   at("cluster").textContent = head.cluster || "hpctwin";
-  at("standing").textContent = !head.alive ? "The twin does not run" : head.in_charge ? "The twin is in charge" : `The twin watches (mode ${head.mode})`;
+  at("standing").textContent = !head.alive ? "The twin does not run" : head.is_active ? "The twin is in charge" : `The twin watches (mode ${head.mode})`;
   const figures = [
     ["policy", head.policy + (head.policy_assumed ? " (assumed)" : "")], ["running", head.running], ["waiting", head.waiting],
     ["nodes free", `${head.free_nodes} of ${head.nodes}`], ["cluster's time", clock(head.time_s)],

@@ -89,7 +89,7 @@ class Head(View):
     alive: bool = Field(description="whether the twin runs")
     age_s: float = Field(description="how old the twin's last word is, seconds")
     mode: str
-    in_charge: bool
+    is_active: bool
     policy: str = Field(description="what jobs start by")
     policy_assumed: bool = Field(description="whether that is only taken for granted")
     trouble: tuple[str, ...] = Field(
