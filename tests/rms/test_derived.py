@@ -217,8 +217,8 @@ def test_a_dump_of_unknown_columns_ends_the_import_unless_others_can_be_read(tmp
     made = import_site("slurm", folder)
     assert made.jobs["job_id"].to_list() == [8]
     notes = " ".join(made.site.notes)
-    assert "old.txt: not read: found '7|ada" in notes
-    assert "few.txt: not read: Submit: the column is missing" in notes
+    assert "old.txt is ignored: found '7|ada" in notes
+    assert "few.txt is ignored: Submit: the column is missing" in notes
     assert [name for name, kind in made.files.items() if not kind] == ["few.txt", "old.txt"]
 
 

@@ -248,7 +248,7 @@ def test_included_files_are_found_in_a_copied_tree(
     (here / "slurm.conf").write_text(HEAD + lines + PARTITION)
     made = import_site("slurm", tmp_path)
     assert counts(made) == 10 + sum("m1" in text for text in files.values())
-    assert not any("is not there" in note for note in made.site.notes)
+    assert not any("is missing" in note for note in made.site.notes)
 
 
 def test_a_gres_conf_that_another_includes_counts_once(tmp_path: Path) -> None:

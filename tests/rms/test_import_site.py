@@ -413,7 +413,7 @@ def test_what_may_be_used_in_all_becomes_limits_as_slurm_counts_it(tmp_path):
     assert "license/x=1" in {one.value for one in made.site.settings if one.became == "not modeled"}
     made, said = read("safe", words="safe")
     assert all(limit.get("safe", "jobs" in limit) for limit in said)
-    assert not any("runs on" in one.why for one in made.site.settings)
+    assert not any("running jobs continue" in one.why for one in made.site.settings)
     _, said = read("never", half="0")
     assert [limit.get("decays") for limit in said if "used" in limit] == [False] * 4
     made, said = read("basic", conf=conf.replace("multifactor", "basic"))
@@ -603,7 +603,7 @@ PARTITION = "PartitionName=batch Nodes=ALL"
         (("NodeName=n[1-4] CPUs=8 Weight=7", "NodeName=n[5-8] CPUs=8", PARTITION), "weight"),
         ((NODES, PARTITION, "TopologyPlugin=topology/tree"), "first-fit"),
         ((NODES, PARTITION, "TopologyPlugin=topology/none"), "tightest-run"),
-        ((NODES, f"{PARTITION} OverSubscribe=EXCLUSIVE"), "contiguous nodes"),
+        ((NODES, f"{PARTITION} OverSubscribe=EXCLUSIVE"), "contiguous"),
     ],
 )
 def test_jobs_that_share_nodes_go_where_slurm_puts_them(tmp_path, lines, placement):
