@@ -86,33 +86,33 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("empty.swf -n 4", 2, "empty.swf: the file is empty"),
         ("binary.swf -n 4", 2, "binary.swf, line 1: found 1 columns, expected 18"),
         ("short.swf -n 4", 2, "short.swf, line 1: found 3 columns, expected 18"),
-        ("cut.parquet -n 4", 2, "cut.parquet: not a Parquet file, or cut off"),
+        ("cut.parquet -n 4", 2, "cut.parquet: not a Parquet file, or truncated"),
         ("t.swf -M folder", 2, "folder: Is a directory"),
         ("t.swf -M bad.yaml", 2, "bad.yaml, line 2, column 1: not YAML"),
         ("t.swf -M list.yaml", 2, "list.yaml: expected fields such as 'nodes:', found [1]"),
-        ("t.swf -M key.yaml", 2, "line 1, nodez: there is no such field. Did you mean 'nodes'?"),
+        ("t.swf -M key.yaml", 2, "line 1, nodez: unknown field. Did you mean 'nodes'?"),
         ("t.swf -M negative.yaml", 2, "line 1, nodes.0.count: it must be 1 or more, not -4"),
-        ("t.swf -M twice.yaml", 2, "twice.yaml: node group 'a' is there twice"),
-        ("t.swf -M field.yaml", 2, "line 2, partitions.0.nodes: there is no such field. Did you"),
+        ("t.swf -M twice.yaml", 2, "twice.yaml: node group 'a' is defined twice"),
+        ("t.swf -M field.yaml", 2, "line 2, partitions.0.nodes: unknown field. Did you"),
         ("t.swf -M fronteir", 2, "unknown file or system 'fronteir'. Did you mean 'frontier'?"),
         ("t.swf -n 8 -o wfpp", 2, "unknown ordering 'wfpp'. Did you mean 'wfp'?"),
-        ("t.swf -n 8 -o wait+nodez", 2, "formula 'wait+nodez': there is no 'nodez'"),
+        ("t.swf -n 8 -o wait+nodez", 2, "formula 'wait+nodez': unknown field 'nodez'"),
         ("t.swf -n 8 -o wait/", 2, "formula 'wait/' cannot be read"),
-        ("t.swf -n 8 -o syntax.py:f", 2, "syntax.py, line 2: this is not Python: expected ':'"),
+        ("t.swf -n 8 -o syntax.py:f", 2, "syntax.py, line 2: not valid Python: expected ':'"),
         (
             "t.swf -n 8 -o lacks.py:f",
             2,
             "lacks.py: it imports 'nosuchpackage', which is not installed",
         ),
-        ("t.swf -n 8 --timezone Mars", 2, "--timezone is for dates that name no zone"),
+        ("t.swf -n 8 --timezone Mars", 2, "--timezone is only valid for dates without a zone"),
         (
             "dates.csv -n 8 --timezone Mars --columns submit=a,start=a,end=b",
             2,
             "time zone 'Mars' is not",
         ),
         ("t.swf -n 8 -o empty.py:f", 2, "unknown function in empty.py 'f'"),
-        ("t.swf -n 8 -o none.py:f", 2, "none.py: there is no such file"),
-        ("t.swf -n 8 -o __import__('os')", 2, "'__import__' is not a function here"),
+        ("t.swf -n 8 -o none.py:f", 2, "none.py: no such file"),
+        ("t.swf -n 8 -o __import__('os')", 2, "'__import__' is not a supported function"),
         ("t.swf -n 8 -b eazy", 2, "unknown backfill 'eazy'. Did you mean 'easy'?"),
         ("t.swf -n 8 -b easy:0", 2, "easy: reservations is '0', it must be a whole number"),
         ("t.swf -n 8 -b easy:x", 2, "easy: 'x' is not a number of reservations"),
@@ -124,7 +124,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ),
         ("t.swf -n 8 --placement bestfit", 2, "placement 'bestfit'. Did you mean 'best-fit'?"),
         ("t.swf -n 8 --candidates sfj", 2, "unknown ordering 'sfj'. Did you mean 'sjf'?"),
-        ("t.swf -n 8 -p wfp+easy+easy", 2, "formula 'wfp+easy': there is no 'wfp'"),
+        ("t.swf -n 8 -p wfp+easy+easy", 2, "formula 'wfp+easy': unknown field 'wfp'"),
         ("t.swf -n 8 --reservations 0", 2, "easy: reservations is 0, it must be a whole number"),
         (
             "t.swf -n 8 --overrun stop",
@@ -139,7 +139,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("t.swf -n 8 --from x --until 2d", 2, "'x' is not a duration"),
         ("t.swf -n 8 --plot a.gif", 2, "a.gif: a figure is written as .png, .svg, .pdf"),
         ("t.swf -n 8 --plot none/a.png", 2, "cannot be written: the folder none is not there"),
-        ("t.swf -n 8 --out t.swf", 2, "it is a file, and should be a folder"),
+        ("t.swf -n 8 --out t.swf", 2, "it is a file, but a folder is needed"),
         ("t.swf -n 8 --out-every 1s", 2, "--out-every needs --out: where to write"),
     ],
 )
@@ -169,11 +169,7 @@ def test_a_wrong_input_of_simulate_is_told_in_a_line(
             2,
             "expected an incentive and a file of accounts",
         ),
-        (
-            "simulate t.swf -n 8 --priorities-from low-power:no.json",
-            2,
-            "no.json: there is no such file",
-        ),
+        ("simulate t.swf -n 8 --priorities-from low-power:no.json", 2, "no.json: no such file"),
         ("simulate t.swf -n 8 --accounts a.txt", 2, "accounts are written as .json or .parquet"),
         ("simulate t.swf -n 8 --price x.csv", 2, "--price needs a machine of which it is known"),
         (
@@ -188,11 +184,15 @@ def test_a_wrong_input_of_simulate_is_told_in_a_line(
         ("simulate t.swf -n 8 --nodes", 2, "--nodes needs a value"),
         ("simulate t.swf -n 8 --nodes 9", 2, "--nodes is there twice; give it once"),
         ("simulate t.swf -n 8 extra", 2, "'extra': there is no place for it on this line"),
-        ("simulate t.swf -n 8 --only x", 2, "--only is for published data sets, and t.swf is none"),
+        (
+            "simulate t.swf -n 8 --only x",
+            2,
+            "--only is only valid for published data sets, and t.swf is none",
+        ),
         ("simulate t.swf -n 8 --columns a", 2, "field JobID: the column is missing"),
         ("compare t.swf -n 8 -p sjf+easy -p sjf+easy", 2, "policy 'sjf+easy' is there twice"),
         ("compare t.swf -n 8 --threads x", 2, "--threads is 'x', it must be a whole number"),
-        ("compare t.swf -n 8 --html folder", 2, "it is a folder, and should be a file"),
+        ("compare t.swf -n 8 --html folder", 2, "it is a folder, but a file is needed"),
         ("workload describe none", 2, "none: No such file or directory"),
         ("workload describe", 2, "TRACE is missing: see hpctwin workload describe --help"),
         ("serve --port x", 2, "--port is 'x', it must be a whole number"),
@@ -237,7 +237,7 @@ def test_a_wrong_input_of_simulate_is_told_in_a_line(
         (
             "sweep sweep-key.yaml",
             2,
-            "line 4, plicies: there is no such field. Did you mean 'policies'?",
+            "line 4, plicies: unknown field. Did you mean 'policies'?",
         ),
         ("sweep sweep-policy.yaml", 2, "unknown ordering 'fcsf'. Did you mean 'fcfs'?"),
         ("sweep sweep-trace.yaml", 2, "none.swf: No such file or directory"),
@@ -262,7 +262,7 @@ def test_a_wrong_input_of_simulate_is_told_in_a_line(
             "nowhere: that is no address, such as tcp://HOST",
         ),
         ("sweep sweep-fine.yaml --jobqueue slrum", 2, 'Did you mean "slurm"?'),
-        ("sweep sweep-fine.yaml --out t.swf", 2, "it is a file, and should be a folder"),
+        ("sweep sweep-fine.yaml --out t.swf", 2, "it is a file, but a folder is needed"),
         ("sweep sweep-fine.yaml --plot none/a.png", 2, "the folder none is not there"),
         ("policy search folder", 2, "folder: Is a directory"),
         ("policy search search-figure.yaml", 2, "'mean_wiat_s'. Did you mean 'mean_wait_s'?"),
@@ -270,14 +270,14 @@ def test_a_wrong_input_of_simulate_is_told_in_a_line(
         ("policy search search-bounds.yaml", 2, "low is 3 and high 2; low must be less"),
         ("policy search search-trials.yaml", 2, "line 7, trials: it must be 1 or more, not -2"),
         ("policy search search-baseline.yaml", 2, "ordering 'wfpp'. Did you mean 'wfp'?"),
-        ("policy search search-fine.yaml --out t.swf", 2, "it is a file, and should be a folder"),
+        ("policy search search-fine.yaml --out t.swf", 2, "it is a file, but a folder is needed"),
         ("agent train JobSelecton t.swf a.safetensors", 2, 'Did you mean "JobSelection"?'),
         (
             "agent train JobSelection folder a.safetensors",
             2,
             "folder: there is no workload.parquet in it",
         ),
-        ("agent train JobSelection t.swf folder -n 8", 2, "it is a folder, and should be a file"),
+        ("agent train JobSelection t.swf folder -n 8", 2, "it is a folder, but a file is needed"),
         (
             "agent train JobSelection t.swf a.txt -n 8",
             2,
@@ -314,7 +314,7 @@ def test_a_wrong_input_of_simulate_is_told_in_a_line(
         (f"{TRAIN} --option reward=slow", 2, "unknown reward 'slow'"),
         (f"{TRAIN} --option reward=[", 2, "--option 'reward=[': '[' is not a value"),
         (f"{TRAIN} --option window", 2, "--option 'window': write NAME=VALUE"),
-        (f"{TRAIN} --checkpoints t.swf", 2, "it is a file, and should be a folder"),
+        (f"{TRAIN} --checkpoints t.swf", 2, "it is a file, but a folder is needed"),
         (
             "agent evaluate folder t.swf -n 8 --jobs 9",
             2,
@@ -388,7 +388,7 @@ def test_an_empty_policy_is_no_policy(
     monkeypatch.chdir(folder)
     for command in ("simulate", "compare"):
         assert run(command, "t.swf", "-n", "8", "-p", "") == 2
-        told = "the policy is an empty text; write ORDER+BACKFILL, such as wfp+easy"
+        told = "the policy is empty; write ORDER+BACKFILL, such as wfp+easy"
         assert capsys.readouterr().err == f"hpctwin: {told}\n"
 
 

@@ -147,7 +147,7 @@ def test_from_a_run_to_its_accounts_to_a_rewarded_run(
     ("arguments", "told"),
     [
         (["--priorities-from", "low-power"], "expected an incentive and a file"),
-        (["--priorities-from", "low-power:nowhere.json"], "nowhere.json: there is no such file"),
+        (["--priorities-from", "low-power:nowhere.json"], "nowhere.json: no such file"),
         (["--priorities-from", "budget=many:a.json"], "budget is 'many'"),
         (["--accounts", "a.csv"], "written as .json or .parquet"),
     ],

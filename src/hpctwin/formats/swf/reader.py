@@ -109,11 +109,11 @@ def _remarks(header: tuple[str, ...], found: int) -> tuple[str, ...]:
     if stated is None or stated == found:
         return ()
     if stated < found:
-        return (f"the header says MaxJobs: {stated:.0f}, but the log has {found:,} lines of jobs",)
+        return (f"the header says MaxJobs: {stated:.0f}, but the log has {found:,} job lines",)
     lacking = int(stated) - found
     return (
-        f"the header says MaxJobs: {stated:.0f}, which is {lacking:,} more than the log has: it was cleaned "
-        "or cut off",
+        f"the header says MaxJobs: {stated:.0f}, which is {lacking:,} more than the log has: it "
+        "was cleaned or truncated",
     )
 
 
@@ -140,20 +140,20 @@ def _choose(records: Records, rules: SwfRules) -> tuple[dict[str, int], BoolArra
         _put_together(column, alone),
         "line about a part of a job (status 2, 3 or 4), added to its first part",
     )
-    drop(part, "line about a part of a job (status 2, 3 or 4), left out: the job has its own")
+    drop(part, "line about a part of a job (status 2, 3 or 4), skipped: the job has its own line")
     if rules.cancelled == "drop":
-        drop(never_ran, "job cancelled before it started, left out")
+        drop(never_ran, "job cancelled before it started, skipped")
     else:
         drop(
             never_ran & wait_unknown,
-            "job cancelled before it started, left out: when is not known",
+            "job cancelled before it started, skipped: unknown cancel time",
         )
     if rules.no_runtime == "drop":
-        drop((column["run time"] < 0) & ~never_ran, "job without run time, left out")
+        drop((column["run time"] < 0) & ~never_ran, "job without run time, skipped")
     if rules.missing_walltime == "drop":
-        drop(column["requested time"] <= 0, "job without requested time, left out")
+        drop(column["requested time"] <= 0, "job without requested time, skipped")
     if rules.no_nodes == "drop":
-        drop(column["requested processors"] <= 0, "job without requested processors, left out")
+        drop(column["requested processors"] <= 0, "job without requested processors, skipped")
     return counts, kept
 
 
@@ -208,10 +208,10 @@ def _faults(records: Records, kept: BoolArray) -> dict[int, tuple[str, str]]:
     fault(
         "requested processors",
         (column["requested processors"] <= 0) & (column["allocated processors"] <= 0),
-        "expected a number above 0 here or in field allocated processors",
+        "expected a number above 0 here or in the field allocated processors",
     )
     for row in _repeated(jobs, kept):
-        faults.setdefault(row, ("job number", f"job {jobs[row]} is in the file already"))
+        faults.setdefault(row, ("job number", f"job {jobs[row]} occurs twice in the file"))
     return faults
 
 
@@ -267,7 +267,7 @@ def _workload(
     strange = np.zeros(len(submit), np.bool_)
     for field in ("wait time", "run time", "requested time", "requested processors"):
         strange |= (column[field] < 0) & (column[field] != -1)
-    counts["job with a number below 0 other than -1, taken as unknown"] = int(strange.sum())
+    counts["job with a negative number other than -1, treated as unknown"] = int(strange.sum())
 
     unknown_runtime = (runtime < 0) & ~never_ran
     counts["job without run time, given 0 s"] = int(unknown_runtime.sum())
@@ -289,12 +289,12 @@ def _workload(
     except WorkloadError as error:
         if not skip_invalid:
             raise TraceError(
-                path, f"{error}; --skip-invalid reads these jobs without it"
+                path, f"{error}; --skip-invalid reads these jobs without the dependency"
             ) from error
         dependencies, without = _without_cycles(dependencies, len(submit))
         skipped = (*skipped, f"{path}: {error}")
-        counts["job in a cycle of preceding jobs, dependency not read"] = without
-    counts["line with more than 18 fields, the others not read"] = records.wider
+        counts["job in a cycle of preceding jobs, dependency ignored"] = without
+    counts["line with more than 18 fields, the others ignored"] = records.wider
     processors = _processors(column, counts)
     shared = rules.processors == "cores"
     hint, size_from, doubt = _size(header, column["job number"], processors, rules.procs_per_node)
@@ -420,8 +420,9 @@ def _size(
             hint,
             size_from,
             (
-                f"the header says MaxProcs: {stated:.0f}, but {over.sum():,} of {len(jobs):,} jobs ask for "
-                f"more, job {job} for {most}; such jobs are rejected, unless --nodes gives a larger cluster",
+                f"the header says MaxProcs: {stated:.0f}, but {over.sum():,} of {len(jobs):,} "
+                f"jobs request more, job {job} for {most}; such jobs are rejected, unless "
+                "--nodes gives a larger cluster",
             ),
         )
     nodes = _header_number(header, "MaxNodes")
@@ -462,16 +463,16 @@ def _dependencies(column: dict[str, npt.NDArray[Any]], counts: dict[str, int]) -
         return Dependencies.none()
     # Some converters fill the column with one number; then that job would wait for itself.
     if len(waiting) == len(jobs) > 1 and (jobs == preceding[0]).any() and not np.ptp(preceding):
-        counts["preceding job not read: all jobs name the same, one of them itself"] = len(jobs)
+        counts["preceding jobs ignored: all jobs name the same, one of them itself"] = len(jobs)
         return Dependencies.none()
     order = np.argsort(jobs)
     itself = jobs[waiting] == preceding[waiting]
-    counts["job that names itself as preceding job, dependency not read"] = int(itself.sum())
+    counts["job that names itself as preceding job, dependency ignored"] = int(itself.sum())
     waiting = waiting[~itself]
     place = np.searchsorted(jobs[order], preceding[waiting])
     on = order[np.minimum(place, len(order) - 1)]
     found = jobs[on] == preceding[waiting]
-    counts["job whose preceding job is not there, dependency not read"] = int((~found).sum())
+    counts["job with an unknown preceding job, dependency ignored"] = int((~found).sum())
     think = column["think time"][waiting][found]
     return Dependencies(
         job=waiting[found].astype(np.int64),
