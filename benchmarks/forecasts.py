@@ -110,7 +110,7 @@ def watched(due: list[Submission], predictor: str) -> tuple[list[Said], dict[str
         twin = Beside(
             slurm,
             act={"mode": "observe"},
-            core={"predictor": predictor, "own_policy": policy_of(slurm)},
+            core={"predictor": predictor, "site_policy": policy_of(slurm)},
         )
         config = TwinConfig.from_yaml(twin.config)
         try:

@@ -207,7 +207,7 @@ class Trial:
         self.twin = Beside(
             slurm,
             manager={"folder": str(self.wrapped.folder), "timeout": 2, "first_lease": LEASE_S},
-            act={"lease": LEASE_S, "longest_lease": LONGEST_S, "look_within": WITHIN_S},
+            act={"lease": LEASE_S, "max_lease": LONGEST_S, "max_staleness": WITHIN_S},
             core=FIRST_FIT,
         )
 
@@ -249,7 +249,7 @@ class Trial:
             named += seen
             self.wrapped.set(command, None)
             self.watch.twin = f"after fault {number}"
-            self.slurm.wait(lambda: self.twin.status()["in_charge"], 60)
+            self.slurm.wait(lambda: self.twin.status()["is_active"], 60)
         took_s = time.monotonic() - begin
         print(f"{faults} faults in {took_s:.0f} s, {named} named in the status", flush=True)
         self.twin.end(9)

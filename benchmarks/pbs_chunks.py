@@ -220,12 +220,12 @@ def twin(folder: Path, by: str, policy: str) -> Iterator[None]:
     bin_folder = str(Path(shutil.which("qstat") or "qstat").parent)
     settings = {
         "manager": {
-            "kind": "pbs", "folder": bin_folder, "heartbeat": str(heartbeat), "poll_floor": "1s",
+            "kind": "pbs", "folder": bin_folder, "heartbeat": str(heartbeat), "min_poll_interval": "1s",
             "timeout": "60s", "news": {"spool": str(spool)},
         },
         "core": {"pool": [policy], "futures": 0, "retry": "10s"},
         "act": {"mode": "act", "by": by},
-        "journal": {"path": str(folder / "journal.sqlite"), "checkpoint_every": 1_000_000},
+        "journal": {"path": str(folder / "journal.sqlite"), "checkpoint_interval": 1_000_000},
         "threads": 1,
     }  # fmt: skip
     (folder / "twin.yaml").write_text(yaml.safe_dump(settings))

@@ -138,13 +138,13 @@ def twin_beside(
     twin = Beside(
         slurm,
         manager={
-            "folder": str(commands), "timeout": "10min", "poll_every": "5min", "poll_floor": "18s",
+            "folder": str(commands), "timeout": "10min", "poll_interval": "5min", "min_poll_interval": "18s",
             "first_lease": FIRST_LEASE_S,
         },
-        act={"lease": "30min", "longest_lease": "10h", "look_within": "30min"},
-        core={"retry": "1min", "start_patience": "5min"} | ({"pool": pool} if pool else {}),
-        heartbeat_every="1min",
-        resync_every="30min",
+        act={"lease": "30min", "max_lease": "10h", "max_staleness": "30min"},
+        core={"retry": "1min", "start_timeout": "5min"} | ({"pool": pool} if pool else {}),
+        heartbeat_interval="1min",
+        resync_interval="30min",
     )  # fmt: skip
     twin.program = ("-c", PROGRAM.format(compress=compress))
     twin.environment = slurm.env

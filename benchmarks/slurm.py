@@ -95,7 +95,7 @@ def run_slurm(
         said: list[tuple] = []
         own = policy_of(slurm)
         config = TwinConfig.of(
-            {"manager": {"kind": "slurm", "conf": str(slurm.conf)}, "core": {"own_policy": own}}
+            {"manager": {"kind": "slurm", "conf": str(slurm.conf)}, "core": {"site_policy": own}}
         )
         manager = SlurmManager("emul", conf=slurm.conf)
         begin, asked, due = time.time(), 0.0, submissions(1)
@@ -296,7 +296,7 @@ def idle_cluster(*, twin: bool) -> Iterator[SlurmCluster]:
             base, rule=twin, events=twin, scheduler="backfill", parameters="", nodes=5, cpus=4, main="n[1-4]",
             more=("Licenses=matlab:4", "PartitionName=over Nodes=n5 OverSubscribe=FORCE:2 State=UP"),
         ) as slurm:  # fmt: skip
-            manager = {"poll_floor": 1.0, "poll_every": 60, "timeout": 10}
+            manager = {"min_poll_interval": 1.0, "poll_interval": 60, "timeout": 10}
             with beside(slurm, manager=manager) if twin else nullcontext():
                 yield slurm
 

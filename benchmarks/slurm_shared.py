@@ -232,7 +232,7 @@ def run(folder: Path, name: str) -> None:
         readable_folder() as place,
         running(place, rule=leased, scheduler=by, **MACHINES.get(kind, MACHINE)) as slurm,
     ):
-        twin = Beside(slurm, manager={"poll_every": 1}) if leased else None
+        twin = Beside(slurm, manager={"poll_interval": 1}) if leased else None
         try:
             if twin is not None:
                 twin.begin()

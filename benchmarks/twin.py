@@ -238,7 +238,7 @@ def when(waiting: int = 2000, times: int = 7) -> None:
         folder = Path(name)
         body = {
             "manager": {"kind": "emulated", "address": "none"},
-            "core": {"own_policy": "fcfs+easy"},
+            "core": {"site_policy": "fcfs+easy"},
             "journal": {"path": "j.sqlite"},
         }
         (folder / "twin.yaml").write_text(yaml.safe_dump(body))

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from hpctwin.energy import Series, cheapest_begins
-from hpctwin.energy.prices.forecast import begins_by_forecast, parse_forecast, saving
+from hpctwin.energy import Series, cheapest_start_times
+from hpctwin.energy.prices.forecast import forecast_start_times, parse_forecast, saving
 
 ZONES = (
     "emaps_US-CAL-CISO_2022_hourly",
@@ -33,11 +33,11 @@ def main(folder: Path) -> None:
             series = Series.read(folder / "energy" / f"{zone}.csv.gz")
             for hours in (6, 24):
                 bound = np.full(len(table), 3600.0 * hours)
-                begins = {"oracle": cheapest_begins(submit, length, bound, series)}
+                begins = {"oracle": cheapest_start_times(submit, length, bound, series)}
                 for known in ("5%", "past"):
                     forecast = parse_forecast(known, series)
                     assert forecast is not None
-                    begins[known] = begins_by_forecast(submit, length, bound, series, forecast)
+                    begins[known] = forecast_start_times(submit, length, bound, series, forecast)
                 shares = {k: saving(at, submit, length, cores, series) for k, at in begins.items()}
                 best = 1 - shares["oracle"]
                 told = [f"{k} {s:.1%} ({(1 - s) / best - 1:.2%} above)" for k, s in shares.items()]

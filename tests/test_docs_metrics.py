@@ -31,7 +31,7 @@ ENERGY = ["-M", "power.yaml", "--price", "0.25", "--carbon", "300"]
 WINDOW = ["--from", "10h", "--until", "20h"]
 CASES = {
     "whole nodes": ["simulate", "jobs.parquet", "-n", "32", "--fairness"],
-    "power": ["simulate", "jobs.parquet", "-p", "fcfs+easy~psus:5m", "--may-wait", "2h", *ENERGY],
+    "power": ["simulate", "jobs.parquet", "-p", "fcfs+easy~psus:5m", "--max-delay", "2h", *ENERGY],
     "cooling": ["simulate", "jobs.parquet", "-M", "frontier", "--weather", "12"],
     "a window": ["simulate", "jobs.parquet", *ENERGY, *WINDOW],
     "shared nodes": ["simulate", "shared.parquet", "-M", "shared.yaml"],

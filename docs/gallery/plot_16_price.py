@@ -9,7 +9,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from hpctwin import Cluster, generate, simulate
-from hpctwin.energy import Series, cheapest_begins
+from hpctwin.energy import Series, cheapest_start_times
 
 day = 0.25 + 0.12 * np.cos((np.arange(24) - 19) / 24 * 2 * np.pi)
 price = Series.hourly(day, "EUR")
@@ -19,7 +19,7 @@ jobs = generate("poisson", jobs=600, nodes=64, load=0.4, mean_runtime_s=3600, se
 submit, walltime = jobs.submit_ms / 1000, jobs.walltime_ms / 1000
 runs = {}
 for hours in (0, 3, 6, 12, 24):
-    begins = cheapest_begins(submit, walltime, np.full(len(jobs), hours * 3600.0), price)
+    begins = cheapest_start_times(submit, walltime, np.full(len(jobs), hours * 3600.0), price)
     runs[hours] = simulate(jobs, machine, "fcfs+easy", begin_s=begins, log=True)
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")

@@ -87,11 +87,11 @@ def test_short_names_of_agents_commands_take_the_same(short: str, whole: str) ->
 
 WITHOUT_JSON = {
     # What they write or draw is the result, or they run until they are ended.
-    "export", "report", "serve", "policy serve", "mcp", "twin run", "twin top", "rms ship", "warmup",
+    "export", "report", "serve", "policy serve", "mcp", "twin run", "twin top", "rms forward", "warmup",
     "workload convert", "workload filter", "workload generate", "dataset sample",
     "predictor apply", "predictor train", "agent train",
     # These say that it is done.
-    "facility submit", "facility withdraw", "twin approve", "rms pbs install", "rms pbs uninstall",
+    "facility submit", "facility cancel", "twin approve", "rms pbs install", "rms pbs uninstall",
     # These print a file that another program reads.
     "cluster schema", "facility schema", "twin schema", "rms slurm events", "rms slurm rule", "man",
 }  # fmt: skip

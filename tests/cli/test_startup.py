@@ -107,8 +107,14 @@ COMMANDS_OF_PAPERS = "experiment and incentives: package hpctwin-papers"
         ("experiment", COMMANDS_OF_PAPERS),
         ("incentives t.swf", COMMANDS_OF_PAPERS),
         ("simulate {} -n 4 --sizing carbonscaler", "--sizing: package hpctwin-sizing"),
-        ("simulate {} -n 4 --reward energy:a.json", "--reward: package hpctwin-papers"),
-        ("compare {} -n 4 -p fcfs --reward energy:a.json", "--reward: package hpctwin-papers"),
+        (
+            "simulate {} -n 4 --priorities-from energy:a.json",
+            "--priorities-from: package hpctwin-papers",
+        ),
+        (
+            "compare {} -n 4 -p fcfs --priorities-from energy:a.json",
+            "--priorities-from: package hpctwin-papers",
+        ),
     ],
 )
 def test_without_its_package_a_command_or_option_says_what_to_install(

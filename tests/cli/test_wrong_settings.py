@@ -35,12 +35,12 @@ TWIN = """manager:
 core:
   pool: [wfp+easy]
   objective:
-    normalise: mean
+    normalize: mean
 act:
   mode: observe
-resync_every: 60
+resync_interval: 60
 """
-RESYNC = "resync_every: 60\n"
+RESYNC = "resync_interval: 60\n"
 METER = """meter:
   kind: csv
   path: m.csv

@@ -50,7 +50,7 @@ def trace(tmp_path: Path) -> Path:
         (["-M", "{platform}", "--power", "psas-ipm"], "without a timeout"),
         (["-M", "{platform}", "--power", "psus:timeuot=20m"], "Did you mean 'timeout'?"),
         (["-M", "{platform}", "--power", "orders:keep=3"], "keep and deeper need a timeout"),
-        (["-M", "{platform}", "--cap", "20"], "power '20' must be such as"),
+        (["-M", "{platform}", "--power-cap", "20"], "power '20' must be such as"),
     ],
 )
 def test_wrong_options_of_simulate_are_told(

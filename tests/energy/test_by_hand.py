@@ -247,7 +247,7 @@ def test_engine(case: Case) -> None:
 
 def test_a_control_function_may_ask_for_a_time_that_is_no_whole_millisecond() -> None:
     def control(view: PowerView) -> Orders:
-        return Orders(again_s=0.1 + 0.2 if view.now_s < 0.3 else None)
+        return Orders(next_call_s=0.1 + 0.2 if view.now_s < 0.3 else None)
 
     simulation = powered(jobs((0, 100, 1)), platform(2), PowerPolicy("orders"), control=control)
     simulation.advance(200)

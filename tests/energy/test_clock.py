@@ -172,7 +172,7 @@ def test_a_control_function_is_asked_again_before_the_first_job() -> None:
     def off_at_600(view: PowerView) -> Orders:
         asked.append(view.now_s)
         if view.now_s < 600:
-            return Orders(again_s=view.now_s + 300)
+            return Orders(next_call_s=view.now_s + 300)
         return Orders(off=view.nodes("idle"), on=view.nodes("sleeping") if view.waiting else ())
 
     energy = energy_of(

@@ -38,7 +38,7 @@ def after_ten_seconds(view: PowerView) -> Orders:
     return Orders(
         off=[] if view.waiting else over,
         on=view.nodes("sleeping") if view.waiting else [],
-        again_s=min(left, default=None),
+        next_call_s=min(left, default=None),
     )
 
 
@@ -48,7 +48,7 @@ def never(view: PowerView) -> Orders:
 
 
 def never_and_asked_each_minute(view: PowerView) -> Orders:
-    return Orders(off=view.nodes("idle"), again_s=view.now_s + 60)
+    return Orders(off=view.nodes("idle"), next_call_s=view.now_s + 60)
 
 
 @pytest.mark.parametrize("control", [never, never_and_asked_each_minute])
@@ -116,7 +116,7 @@ def test_jobs_left_waiting_for_ever_are_told() -> None:
 
 def test_asking_for_ever_while_jobs_wait_is_told() -> None:
     def off(view: PowerView) -> Orders:
-        return Orders(off=view.nodes("idle"), again_s=view.now_s + 1e7)
+        return Orders(off=view.nodes("idle"), next_call_s=view.now_s + 1e7)
 
     with pytest.raises(SimulationError, match="1 jobs are pending"):
         energy_of(jobs((0, 5, 1)), uniform(4), power=ORDERS, control=off)
@@ -131,16 +131,16 @@ async def later(view: PowerView) -> Orders:
     [
         (lambda view: Orders(on=[0]), "node 0 is idle; it must be sleeping"),
         (lambda view: Orders(off=[9]), "node 9 does not exist"),
-        (lambda view: Orders(again_s=0), "later than the present, 0 s"),
+        (lambda view: Orders(next_call_s=0), "later than the present, 0 s"),
         (lambda view: [1, 2], "must return Orders"),
         (lambda view: 1 / 0, "ZeroDivisionError"),
         (lambda: None, "TypeError"),
         (lambda view: Orders(on=5), "on is 5; it must be a list of node numbers"),
         (lambda view: Orders(off=[0.5]), "off is \\[0.5\\]; it must be a list of node numbers"),
         (lambda view: Orders(off="01"), "off is '01'; it must be"),
-        (lambda view: Orders(again_s="soon"), "again_s is 'soon'; it must be seconds"),
-        (lambda view: Orders(again_s=float("nan")), "later than the present, 0 s"),
-        (lambda view: Orders(again_s=float("inf")), "later than the present, 0 s"),
+        (lambda view: Orders(next_call_s="soon"), "next_call_s is 'soon'; it must be seconds"),
+        (lambda view: Orders(next_call_s=float("nan")), "later than the present, 0 s"),
+        (lambda view: Orders(next_call_s=float("inf")), "later than the present, 0 s"),
         (lambda view: (_ for _ in ()), "must return Orders"),
         (later, "must return Orders"),
         ("not a function", "TypeError"),

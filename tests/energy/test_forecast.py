@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpctwin.cli import main
-from hpctwin.energy import Series, cheapest_begins
+from hpctwin.energy import Series, cheapest_start_times
 from hpctwin.energy.prices.forecast import (
-    begins_by_forecast,
     erring,
+    forecast_start_times,
     from_past,
     parse_forecast,
     saving,
@@ -47,10 +47,10 @@ def test_jobs_begin_within_their_bounds_and_never_cheaper_than_the_oracle(
     series, (submit, length, wait) = drawn(seed), some_jobs(seed)
     forecast = parse_forecast(text, series)
     assert forecast is not None
-    begins = begins_by_forecast(submit, length, wait, series, forecast)
+    begins = forecast_start_times(submit, length, wait, series, forecast)
     assert (begins >= submit).all()
     assert (begins <= submit + wait).all()
-    oracle = cheapest_begins(submit, length, wait, series)
+    oracle = cheapest_start_times(submit, length, wait, series)
     each = np.ones(len(submit))
     assert (
         saving(begins, submit, length, each, series)
@@ -62,8 +62,8 @@ def test_jobs_begin_within_their_bounds_and_never_cheaper_than_the_oracle(
 @given(st.integers(0, 10_000))
 def test_with_a_forecast_that_does_not_err_jobs_cost_what_the_oracle_s_do(seed: int) -> None:
     series, (submit, length, wait) = drawn(seed), some_jobs(seed)
-    begins = begins_by_forecast(submit, length, wait, series, erring(series, 0.0))
-    oracle = cheapest_begins(submit, length, wait, series)
+    begins = forecast_start_times(submit, length, wait, series, erring(series, 0.0))
+    oracle = cheapest_start_times(submit, length, wait, series)
     ours, best = (series.integral(b + length) - series.integral(b) for b in (begins, oracle))
     np.testing.assert_allclose(ours, best, rtol=1e-9)
 
@@ -75,8 +75,8 @@ def test_what_comes_later_changes_nothing_that_was_decided_before(seed: int, hou
     other = series.values.copy()
     other[hour:] = other[hour:][::-1] * 3
     changed = Series(series.times_s, other, series.period_s, "g")
-    begins = begins_by_forecast(submit, length, wait, series, from_past(series))
-    again = begins_by_forecast(submit, length, wait, changed, from_past(changed))
+    begins = forecast_start_times(submit, length, wait, series, from_past(series))
+    again = forecast_start_times(submit, length, wait, changed, from_past(changed))
     before = begins < hour * HOUR
     np.testing.assert_array_equal(again[before], begins[before])
     assert (again[~before] >= hour * HOUR).all()
@@ -99,8 +99,8 @@ def test_a_series_of_which_time_zero_cuts_a_step_is_followed_as_well(cut: int) -
     moved, how = whole.aligned(float(cut))
     assert how == "date"
     submit, length, wait = some_jobs(5)
-    here = begins_by_forecast(submit, length, wait, moved, erring(moved, 0.0))
-    there = begins_by_forecast(submit + cut, length, wait, whole, erring(whole, 0.0))
+    here = forecast_start_times(submit, length, wait, moved, erring(moved, 0.0))
+    there = forecast_start_times(submit + cut, length, wait, whole, erring(whole, 0.0))
     ours, best = (
         one.integral(b + length) - one.integral(b) for one, b in ((moved, here), (whole, there))
     )
@@ -167,8 +167,8 @@ def test_on_gaia_s_traces_jobs_come_within_three_percent_of_the_oracle(
     series = Series.read(traces / "energy" / f"{zone}.csv.gz")
     forecast = parse_forecast(known, series)
     assert forecast is not None
-    begins = begins_by_forecast(submit, length, bound, series, forecast)
-    oracle = cheapest_begins(submit, length, bound, series)
+    begins = forecast_start_times(submit, length, bound, series, forecast)
+    oracle = cheapest_start_times(submit, length, bound, series)
     ours, best = (saving(at, submit, length, cores, series) for at in (begins, oracle))
     assert (1 - ours) / (1 - best) < 1.03
     assert ours > 0.5 * best
@@ -189,7 +189,7 @@ def test_simulate_tells_what_waiting_saves_and_what_an_oracle_would(
     jobs.write_text("submit_s,runtime_s,nodes\n" + "\n".join(rows) + "\n")
     found = {}
     for forecast in ("past", "5%", "oracle"):
-        options = ["--price", str(prices), "--may-wait", "12h", "--forecast", forecast, "--json"]
+        options = ["--price", str(prices), "--max-delay", "12h", "--forecast", forecast, "--json"]
         with pytest.raises(SystemExit) as end:
             main(["simulate", str(jobs), "--cluster", str(machine), *options])
         assert not end.value.code

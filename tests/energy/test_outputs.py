@@ -193,7 +193,7 @@ def test_a_machine_has_its_price_and_its_carbon(
         (["-M", "P", "--power", "none:5m"], "'none' has no settings"),
         (["-M", "P", "--power", "psus:-5"], "timeout"),
         (["-M", "P", "-n", "5"], "not both"),
-        (["-M", "P", "--may-wait", "1h"], "--price"),
+        (["-M", "P", "--max-delay", "1h"], "--price"),
         (["-M", "P", "--power", "spars-auto:5m"], "--backfill none"),
         (["-M", "none.yaml"], "none.yaml"),
     ],
@@ -221,7 +221,7 @@ def test_simulate_takes_a_power_policy_in_python_and_a_cap(
         "from hpctwin.energy import Orders\n\n\ndef mine(view):\n"
         "    return Orders(on=view.nodes('sleeping')) if view.waiting else Orders(off=view.nodes('idle'))\n"
     )
-    given = ("--cluster", platform, "--power", f"{mine}:mine", "--cap", "1kW", "--json")
+    given = ("--cluster", platform, "--power", f"{mine}:mine", "--power-cap", "1kW", "--json")
     assert run("simulate", trace, *given) == 0
     summary = json.loads(capsys.readouterr().out)
     assert summary["jobs_completed"] == 3

@@ -182,15 +182,15 @@ def after_ten_seconds(view: Any) -> Orders:
     return Orders(
         off=[] if view.waiting else over,
         on=view.nodes("sleeping") if view.waiting else [],
-        again_s=min(left) if left else None,
+        next_call_s=min(left) if left else None,
     )
 
 
 def every_seven_seconds(view: Any) -> Orders:
     """Off one node after the other while nobody waits; on all for who waits."""
     if view.waiting:
-        return Orders(on=view.nodes("sleeping"), again_s=view.now_s + 7.0003)
-    return Orders(off=view.nodes("idle")[-1:], again_s=view.now_s + 7.0003)
+        return Orders(on=view.nodes("sleeping"), next_call_s=view.now_s + 7.0003)
+    return Orders(off=view.nodes("idle")[-1:], next_call_s=view.now_s + 7.0003)
 
 
 @pytest.mark.parametrize("control", [greedy, after_ten_seconds, every_seven_seconds])

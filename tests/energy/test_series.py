@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpctwin import Workload
-from hpctwin.energy import Series, cheapest_begins
+from hpctwin.energy import Series, cheapest_start_times
 from hpctwin.energy.power.states import node_watts
 from hpctwin.errors import ConfigError
 from hpctwin.policies import PowerPolicy
@@ -100,17 +100,17 @@ def test_cost_is_the_energy_of_each_second_at_its_price(
     prices=PRICES,
     submit=st.integers(0, 100),
     length=st.integers(1, 70),
-    may_wait=st.integers(0, 80),
+    max_delay=st.integers(0, 80),
 )
 def test_no_second_within_the_wait_is_cheaper_than_the_chosen_beginning(
-    prices: list[int], submit: int, length: int, may_wait: int
+    prices: list[int], submit: int, length: int, max_delay: int
 ) -> None:
     series = of(prices)
-    (begin,) = cheapest_begins(
-        np.array([float(submit)]), np.array([float(length)]), np.array([float(may_wait)]), series
+    (begin,) = cheapest_start_times(
+        np.array([float(submit)]), np.array([float(length)]), np.array([float(max_delay)]), series
     )
-    assert submit <= begin <= submit + may_wait
-    every = np.arange(submit, submit + may_wait + 1.0)
+    assert submit <= begin <= submit + max_delay
+    every = np.arange(submit, submit + max_delay + 1.0)
     costs = series.integral(every + length) - series.integral(every)
     mine = series.integral(begin + length) - series.integral(begin)
     assert mine <= costs.min() + 1e-6
@@ -120,7 +120,7 @@ def test_no_second_within_the_wait_is_cheaper_than_the_chosen_beginning(
 def test_jobs_that_may_wait_run_where_energy_is_cheap() -> None:
     workload = jobs((0, 10, 1), (5, 10, 4))
     series = of([9, 9, 1, 1, 9, 9])
-    begins = cheapest_begins(np.array([0.0, 5]), np.full(2, 10.0), np.full(2, 30.0), series)
+    begins = cheapest_start_times(np.array([0.0, 5]), np.full(2, 10.0), np.full(2, 30.0), series)
     energy = energy_of(workload, uniform(4), begin_s=begins, log=True)
     assert energy.jobs.sort("job_id")["start_s"].to_list() == [20, 30]
     assert energy.job_costs(series).to_list() == [2000, 8000]

@@ -205,7 +205,7 @@ def test_what_keeps_a_job_back_in_partitions_is_told_in_words() -> None:
     ]
     cluster = Cluster.uniform(8, limits=limits, partitions=[{"name": "long"}])
     result = simulate(workload, cluster)
-    assert result.rejected_why == {
+    assert result.rejection_reasons == {
         "were submitted when the limit of pending and running jobs was reached (submitted jobs of each user in all partitions)": 1
     }
     simulation = Simulation(workload, cluster)
@@ -223,7 +223,7 @@ def test_one_submission_too_many_is_rejected_and_said_to_be() -> None:
     made = Cluster.uniform(8, limits=[{"qos": "normal", "per": "user", "submitted": 2}])
     result = simulate(workload, made)
     assert result.jobs["state"].to_list() == ["completed", "completed", "rejected", "completed"]
-    assert result.rejected_why == {
+    assert result.rejection_reasons == {
         "were submitted when the limit of pending and running jobs was reached (QOSMaxSubmitJobPerUserLimit)": 1
     }
 
@@ -236,7 +236,7 @@ def test_a_job_that_could_never_start_waits_for_ever_or_is_denied() -> None:
     ]
     result = simulate(workload, Cluster.uniform(8, limits=limits))
     assert result.jobs["state"].to_list() == ["waiting", "rejected"]
-    assert result.rejected_why == {"are denied by a limit (QOSMaxWallDurationPerJobLimit)": 1}
+    assert result.rejection_reasons == {"are denied by a limit (QOSMaxWallDurationPerJobLimit)": 1}
 
 
 def test_minutes_that_are_left_let_a_job_in_as_they_run_down() -> None:

@@ -108,13 +108,13 @@ def test_a_tournament_gives_what_going_through_all_gives(order: str, backfill: s
     workload = crowded(len(order))
     stops = [700.0, 1500.0, 1501.0, 4000.0, None]
     plain, walked = simulated(workload, policy, (NOT, NOT), [None])
-    hooks = walked.decided()["hooks"]
+    hooks = walked.compiled_policy()["hooks"]
     assert hooks["run_race"][0] == hooks["run_lined"][0] == 0
     by_stops = simulated(workload, policy, (NOT, NOT), stops)[0]
     lined = policy.order.changes and not policy.order.fairshare
     for tournament, lines in WAYS.values() if lined else [WAYS["tournament"]]:
         found, raced = simulated(workload, policy, (tournament, lines), stops)
-        hooks = raced.decided()["hooks"]
+        hooks = raced.compiled_policy()["hooks"]
         assert (hooks["run_race"][0] != 0) == (tournament < NOT)
         assert (hooks["run_lined"][0] != 0) == (lines < NOT)
         assert found[-2:] == plain[-2:]
@@ -260,7 +260,7 @@ def as_gone_through(workload: Workload, cluster: dict[str, Any], policy: str) ->
         with racing(*way):
             simulation = Simulation(workload, Cluster.model_validate(cluster), policy=policy)
             simulation.advance()
-        assert (simulation.decided()["hooks"]["run_race"][0] != 0) == (way[0] < NOT)
+        assert (simulation.compiled_policy()["hooks"]["run_race"][0] != 0) == (way[0] < NOT)
         ends.append(simulation.state["state"][["start", "end"]].tolist())
     assert ends[:-1] == ends[-1:] * len(WAYS)
     return list(ends[0])

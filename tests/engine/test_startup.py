@@ -79,17 +79,17 @@ def test_the_pass_over_a_plan_is_compiled_only_where_counting_does_not_decide() 
     for backfill in ("none", "first-fit", "easy"):
         by_limit = Simulation(workload, 4, f"fcfs+{backfill}")
         by_limit.advance()
-        assert by_limit.decided()["hooks"]["run_pass"][0] == 0
+        assert by_limit.compiled_policy()["hooks"]["run_pass"][0] == 0
         # A job that runs on after its walltime is in no count.
         longer = Simulation(workload, 4, f"fcfs+{backfill}", overrun="continue")
         longer.advance(until_s=5)
         fork = longer.fork()
-        assert longer.decided()["hooks"]["run_pass"][0] == 0
+        assert longer.compiled_policy()["hooks"]["run_pass"][0] == 0
         longer.advance()
-        assert longer.decided()["hooks"]["run_pass"][0] != 0
-        assert fork.decided()["hooks"]["run_pass"][0] == 0
+        assert longer.compiled_policy()["hooks"]["run_pass"][0] != 0
+        assert fork.compiled_policy()["hooks"]["run_pass"][0] == 0
         whole = Simulation(workload, 4, f"fcfs+{backfill}", overrun="continue")
-        whole.need_pass()
+        whole.compile_pass()
         whole.advance()
         assert longer.result().jobs.equals(whole.result().jobs)
     assert Simulation(workload, 4, "fcfs+easy:2").decided()["hooks"]["run_pass"][0] != 0
@@ -117,15 +117,15 @@ def test_the_tournament_is_compiled_only_once_many_wait(monkeypatch: pytest.Monk
     )
     simulation = Simulation(workload, 200, "fcfs+easy")
     simulation.advance(until_s=9)
-    assert simulation.decided()["hooks"]["run_race"][0] == 0
+    assert simulation.compiled_policy()["hooks"]["run_race"][0] == 0
     fork = simulation.fork()
     simulation.advance()
-    assert simulation.decided()["hooks"]["run_race"][0] != 0
+    assert simulation.compiled_policy()["hooks"]["run_race"][0] != 0
     monkeypatch.undo()
-    assert fork.decided()["hooks"]["run_race"][0] == 0
+    assert fork.compiled_policy()["hooks"]["run_race"][0] == 0
     fork.advance()
     at_once = Simulation(workload, 200, "fcfs+easy")
-    assert at_once.decided()["hooks"]["run_race"][0] != 0
+    assert at_once.compiled_policy()["hooks"]["run_race"][0] != 0
     at_once.advance()
     for one in (fork, at_once):
         assert one.result().jobs.equals(simulation.result().jobs)
@@ -146,9 +146,9 @@ def test_power_states_need_the_pass_only_where_jobs_may_not_have_all_nodes(
     )
     found = Simulation(workload, machine, f"fcfs+easy~{power}")
     found.advance()
-    hooks = found.decided()["hooks"]
+    hooks = found.compiled_policy()["hooks"]
     assert (hooks["run_pass"][0] != 0, hooks["build_plan"][0] != 0) == (planned, planned)
     whole = Simulation(workload, machine, f"fcfs+easy~{power}")
-    whole.need_pass()
+    whole.compile_pass()
     whole.advance()
     assert found.result().jobs.equals(whole.result().jobs)

@@ -108,7 +108,7 @@ def test_processors_make_nodes_rounded_up(tmp_path: Path) -> None:
 )
 def test_no_walltime(tmp_path: Path, rule: Any, walltime_ms: list[int], counted: str) -> None:
     lines = [line(walltime=-1), line(job=2, walltime=0, run=0)]
-    w = read(tmp_path, *lines, rules=SwfRules(no_walltime=rule))
+    w = read(tmp_path, *lines, rules=SwfRules(missing_walltime=rule))
     assert w.walltime_ms.tolist() == walltime_ms
     assert w.notes.counts == {counted: 2}
 
@@ -390,9 +390,9 @@ def test_a_gzip_with_a_wrong_checksum_is_corrupt(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("option", "value"),
     [
-        ("no_walltime", "guess"),
-        ("no_walltime", -5.0),
-        ("no_walltime", float("nan")),
+        ("missing_walltime", "guess"),
+        ("missing_walltime", -5.0),
+        ("missing_walltime", float("nan")),
         ("no_nodes", "keep"),
         ("procs_per_node", 0),
         ("partition_field", "user"),

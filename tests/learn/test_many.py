@@ -203,15 +203,15 @@ def test_always_one_share_is_a_control_function_joule_for_joule(
 
     def control(view: Any) -> Orders:
         if view.now_s < due[0]:
-            return Orders(again_s=due[0])
+            return Orders(next_call_s=due[0])
         due[0] = (view.now_s // every_s + 1) * every_s
         on = len(view.nodes("idle")) + len(view.nodes("computing"))
         if coming:
             on += len(view.nodes("switching_on"))
         target = int(np.rint(float(np.float32(share)) * NODES))
         if on > target:
-            return Orders(off=view.nodes("idle")[: on - target].tolist(), again_s=due[0])
-        return Orders(on=view.nodes("sleeping")[: target - on].tolist(), again_s=due[0])
+            return Orders(off=view.nodes("idle")[: on - target].tolist(), next_call_s=due[0])
+        return Orders(on=view.nodes("sleeping")[: target - on].tolist(), next_call_s=due[0])
 
     environment = PowerManagement(
         WORKLOAD,

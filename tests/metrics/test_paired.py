@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpctwin.errors import ConfigError
-from hpctwin.metrics import mean_interval, paired_differences, values_needed
+from hpctwin.metrics import mean_interval, min_sample_size, paired_differences
 from hpctwin.metrics.comparison import _student
 
 # Student's t, two-sided 95 %, from printed tables.
@@ -43,7 +43,7 @@ def test_95_of_100_intervals_of_normal_values_hold_the_truth(count: int) -> None
 
 @pytest.mark.parametrize(("level", "count"), [(0.95, 6), (0.9, 5), (0.5, 2), (0.99, 8)])
 def test_fewer_values_than_could_hold_the_truth_have_no_interval(level: float, count: int) -> None:
-    assert values_needed(level) == count
+    assert min_sample_size(level) == count
     assert 2.0 ** (1 - count) <= 1 - level + 1e-12 < 2.0 ** (2 - count)
     few = mean_interval(np.arange(count - 1), level=level)
     assert (few.low, few.high) == (None, None)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpctwin.errors import ConfigError
-from hpctwin.metrics import resample, series, summarize, widths_s
+from hpctwin.metrics import durations_s, resample, series, summarize
 from tests.metrics.metric_frames import NO_LOST, capacity, frame, job, lost_attempts, results
 
 Result = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
@@ -138,7 +138,7 @@ def test_the_integral_of_used_nodes_is_the_sum_of_nodes_times_run(result: Result
     until = 1000.0
     steps = series(jobs, lost, up, until_s=until)
     first = steps["time_s"][0]
-    used = steps["used_nodes"].to_numpy() @ widths_s(steps, first, until)
+    used = steps["used_nodes"].to_numpy() @ durations_s(steps, first, until)
     run = (pl.col("end_s").fill_null(until) - pl.col("start_s")) * pl.col("nodes")
     expected = jobs.select(run.sum()).item() + lost.select(run.sum()).item()
     assert used == pytest.approx(expected)
@@ -180,7 +180,7 @@ def test_bins_begin_at_multiples_of_the_step_and_cover_the_series() -> None:
 def test_bins_keep_the_integral(result: Result, step: float) -> None:
     steps = series(*result, until_s=400.0)
     bins = resample(steps, step)
-    width = widths_s(steps, steps["time_s"][0], 400.0)
+    width = durations_s(steps, steps["time_s"][0], 400.0)
     for name in ("used_nodes", "queue_length", "up_nodes"):
         exact = float(steps[name].to_numpy() @ width)
         assert (bins[name] * bins["span_s"]).sum() == pytest.approx(exact, abs=1e-6)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from hpctwin.metrics import Summary, series, summarize, widths_s
+from hpctwin.metrics import Summary, durations_s, series, summarize
 from hpctwin.metrics.sources import JobsInMs, JobSource, JobTable
 from hpctwin.metrics.summary import Exact, RunningSummary, summarize_jobs
 from hpctwin.model import Category, State
@@ -46,24 +46,24 @@ def test_a_worked_example() -> None:
     assert summary["availability"] == 1
     assert summary["utilization"] == (30 + 20) / 80
     # The queue is not empty from 4 to 10, when three of four nodes are used.
-    assert summary["utilization_loaded"] == 0.75
-    assert summary["loaded_share"] == 0.3
-    assert summary["fragmentation_loss"] == 6 / 80
+    assert summary["utilization_while_queued"] == 0.75
+    assert summary["fraction_of_time_queued"] == 0.3
+    assert summary["idle_while_queued_fraction"] == 6 / 80
     assert summary["mean_queue_length"] == 0.3
     assert summary["max_queue_length"] == 1
     assert summary["mean_queued_nodes"] == 0.6
     assert summary["area_weighted_response_time_s"] == (30 * 10 + 20 * 16) / 50
     assert summary["node_weighted_wait_s"] == (3 * 0 + 2 * 6) / 5
-    assert summary["lost_node_s"] == 0
+    assert summary["wasted_node_s"] == 0
     assert summary["jain_fairness_user"] == pytest.approx(2.6**2 / (2 * (1 + 1.6**2)))
 
 
 def test_lost_attempts_use_nodes_and_are_counted_as_lost() -> None:
     jobs = frame(job(0, 10, 20, 2, requeues=1))
     summary = summarize(jobs, lost_attempts((1, 0, 6, 2)), capacity((0, 4)), 4)
-    assert summary["lost_node_s"] == 12
+    assert summary["wasted_node_s"] == 12
     assert summary["utilization"] == (12 + 20) / 80
-    assert summary["fragmentation_loss"] == 4 * 4 / 80
+    assert summary["idle_while_queued_fraction"] == 4 * 4 / 80
 
 
 def test_nodes_that_are_away_are_not_capacity() -> None:
@@ -110,7 +110,7 @@ def test_without_jobs_metrics_are_none() -> None:
     assert summary["mean_wait_s"] is None
     assert summary["makespan_s"] is None
     assert summary["utilization"] is None
-    assert summary["lost_node_s"] == 0
+    assert summary["wasted_node_s"] == 0
 
 
 def test_jobs_that_all_wait_give_none_and_no_error() -> None:
@@ -129,8 +129,8 @@ def test_a_run_of_no_time_has_no_rates() -> None:
 
 def test_an_empty_queue_has_no_loaded_utilization() -> None:
     summary = summarize(frame(job(0, 0, 5)), NO_LOST, capacity((0, 4)), 4)
-    assert summary["utilization_loaded"] is None
-    assert summary["fragmentation_loss"] == 0
+    assert summary["utilization_while_queued"] is None
+    assert summary["idle_while_queued_fraction"] == 0
 
 
 def test_fairness_over_users_needs_two_of_them() -> None:
@@ -145,7 +145,7 @@ def test_shares_over_time_are_the_integrals_of_the_series(result: Result) -> Non
     last = jobs.filter(pl.col("start_s").is_not_null())["end_s"].max()
     assume(isinstance(last, float))
     steps = series(jobs, lost, up, until_s=last)
-    width = pl.Series(widths_s(steps, jobs["submit_s"].min(), last))  # type: ignore[arg-type]
+    width = pl.Series(durations_s(steps, jobs["submit_s"].min(), last))  # type: ignore[arg-type]
     span = width.sum()
     assume(span > 0)
     used, queue = (steps["used_nodes"] * width).sum(), steps["queue_length"]
@@ -153,10 +153,10 @@ def test_shares_over_time_are_the_integrals_of_the_series(result: Result) -> Non
     idle_loaded = (steps["free_nodes"] * width).filter(queue > 0).sum()
     assert summary["availability"] == pytest.approx((steps["up_nodes"] * width).sum() / span / 100)
     assert summary["utilization"] == pytest.approx(used / present if present else None)
-    assert summary["fragmentation_loss"] == pytest.approx(
+    assert summary["idle_while_queued_fraction"] == pytest.approx(
         idle_loaded / present if present else None
     )
-    assert summary["loaded_share"] == pytest.approx(width.filter(queue > 0).sum() / span)
+    assert summary["fraction_of_time_queued"] == pytest.approx(width.filter(queue > 0).sum() / span)
     assert summary["mean_queue_length"] == pytest.approx((queue * width).sum() / span)
     assert summary["mean_queued_nodes"] == pytest.approx(
         (steps["queued_nodes"] * width).sum() / span
@@ -168,11 +168,16 @@ def test_shares_over_time_are_the_integrals_of_the_series(result: Result) -> Non
 def test_values_can_be_written_as_json_and_shares_are_shares(result: Result) -> None:
     summary = summarize(*result, 200)
     json.dumps(summary, allow_nan=False)
-    for name in ("utilization", "utilization_loaded", "fragmentation_loss", "jain_fairness_user"):
+    for name in (
+        "utilization",
+        "utilization_while_queued",
+        "idle_while_queued_fraction",
+        "jain_fairness_user",
+    ):
         value = summary[name]
         assert value is None or 0 <= value <= 1 + 1e-12
     if summary["utilization"] is not None:
-        assert summary["utilization"] + summary["fragmentation_loss"] <= 1 + 1e-12  # type: ignore[operator]
+        assert summary["utilization"] + summary["idle_while_queued_fraction"] <= 1 + 1e-12  # type: ignore[operator]
 
 
 @given(

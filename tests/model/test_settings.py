@@ -49,9 +49,9 @@ NODES = [{"name": "a", "count": 3}]
             ["CoreSettings, pool: policy fcfs+easy@spread: placement spread is not supported"],
         ),
         (
-            lambda: CoreSettings(own_policy="fcfs~orders"),
+            lambda: CoreSettings(site_policy="fcfs~orders"),
             [
-                "CoreSettings, own_policy: policy fcfs+easy~orders: power control functions are not supported"
+                "CoreSettings, site_policy: policy fcfs+easy~orders: power control functions are not supported"
             ],
         ),
         (lambda: TwinConfig(corr={}), ["there is no such field. Did you mean 'core'?"]),

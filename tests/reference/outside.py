@@ -47,7 +47,7 @@ def controlled(control: Callable[[Any], Any]) -> Watch:
         if orders is None:
             return None
         simulation.switch([int(n) for n in orders.on], [int(n) for n in orders.off])
-        return None if orders.again_s is None else round(orders.again_s * MS_PER_S)
+        return None if orders.next_call_s is None else round(orders.next_call_s * MS_PER_S)
 
     return watch
 

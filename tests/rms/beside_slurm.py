@@ -105,7 +105,7 @@ class Beside:
         self.config = slurm.folder / "twin.yaml"
         self.heartbeat = slurm.folder / "alive"
         manager = {
-            "kind": "slurm", "cluster": "emul", "conf": str(slurm.conf), "poll_floor": 0.2,
+            "kind": "slurm", "cluster": "emul", "conf": str(slurm.conf), "min_poll_interval": 0.2,
             "timeout": 5, "heartbeat": str(self.heartbeat), **more.pop("manager", {}),
         }  # fmt: skip
         if (slurm.folder / "rule.lua").exists():
@@ -115,9 +115,9 @@ class Beside:
                 {
                     "manager": manager,
                     "act": {"mode": "act", **more.pop("act", {})},
-                    "core": {"retry": 5, "start_patience": 8, **more.pop("core", {})},
+                    "core": {"retry": 5, "start_timeout": 8, **more.pop("core", {})},
                     "journal": {"path": "journal.sqlite"},
-                    "heartbeat_every": 0.3,
+                    "heartbeat_interval": 0.3,
                     "threads": 1,
                     **more,
                 }
@@ -138,7 +138,7 @@ class Beside:
             )  # fmt: skip
         if wait:
             self.slurm.wait(self.heartbeat.exists, 60)
-            self.slurm.wait(lambda: self.status()["in_charge"], 20)
+            self.slurm.wait(lambda: self.status()["is_active"], 20)
 
     def end(self, number: int = signal.SIGTERM) -> None:
         if self.process is not None and self.process.poll() is None:
@@ -163,7 +163,7 @@ class Beside:
                 found = journal.read_latest("status")
         except HpctwinError:
             found = None
-        return {"in_charge": False, "fault": None} if found is None else dict(found[1])
+        return {"is_active": False, "fault": None} if found is None else dict(found[1])
 
 
 @contextmanager

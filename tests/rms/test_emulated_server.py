@@ -140,7 +140,7 @@ class Clock:
 
 
 @pytest.fixture
-def in_charge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Server, Clock]:
+def is_active(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Server, Clock]:
     """A server in this process, at full speed, of which somebody has taken scheduling over."""
     clock = Clock()
     monkeypatch.setattr(server_module, "time", clock)
@@ -151,9 +151,9 @@ def in_charge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Server, 
 
 
 def test_scheduling_is_taken_back_when_the_time_without_a_heartbeat_is_over_and_not_before(
-    in_charge: tuple[Server, Clock],
+    is_active: tuple[Server, Clock],
 ) -> None:
-    server, clock = in_charge
+    server, clock = is_active
     for now, own in ((3.9, False), (4.0, False), (7.9, False), (7.95, True)):
         clock.now = now
         server._watch_heartbeat()
@@ -164,9 +164,9 @@ def test_scheduling_is_taken_back_when_the_time_without_a_heartbeat_is_over_and_
 
 
 def test_the_clock_waits_for_a_twin_that_confirms_nothing_as_long_as_agreed_and_no_longer(
-    in_charge: tuple[Server, Clock],
+    is_active: tuple[Server, Clock],
 ) -> None:
-    server, clock = in_charge
+    server, clock = is_active
     assert server._may_go_on()
     server._answer({"op": "submit", "job": job("1").model_dump()})
     for now, may in (

@@ -44,7 +44,7 @@ class Site:
             slurm,
             zone="Asia/Tokyo",
             manager={"folder": str(self.wrapped.folder), "timeout": 10},
-            act={"lease": LEASE_S, "longest_lease": 12, "look_within": WITHIN_S},
+            act={"lease": LEASE_S, "max_lease": 12, "max_staleness": WITHIN_S},
             core=FCFS,
         )
 
@@ -88,7 +88,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, slurm_version: str) -> Iterat
 def site(made: Site) -> Iterator[Site]:
     if made.twin.process is None or made.twin.process.poll() is not None:
         made.twin.begin()
-    made.slurm.wait(lambda: made.twin.status()["in_charge"], 30)
+    made.slurm.wait(lambda: made.twin.status()["is_active"], 30)
     yield made
     made.clear()
 
@@ -221,7 +221,7 @@ def test_a_blind_twin_is_not_in_charge_and_keeps_nobody_waiting(
     slurm.wait(lambda: site.leased(*jobs), 5)
     site.wrapped.set(command, fault)
     try:
-        slurm.wait(lambda: not site.twin.status()["in_charge"], WITHIN_S + 15)
+        slurm.wait(lambda: not site.twin.status()["is_active"], WITHIN_S + 15)
         assert site.twin.status()["fault"]
         slurm.say("scancel", full)
         # The leases run out by themselves: none is longer than the longest.
@@ -230,7 +230,7 @@ def test_a_blind_twin_is_not_in_charge_and_keeps_nobody_waiting(
         slurm.wait(lambda: job_ends(slurm, [late]), 40)
     finally:
         site.wrapped.set(command, None)
-    slurm.wait(lambda: site.twin.status()["in_charge"], 30)
+    slurm.wait(lambda: site.twin.status()["is_active"], 30)
     assert site.twin.status()["fault"] is None
 
 
@@ -310,7 +310,7 @@ def test_on_shared_nodes_the_twin_chooses_and_slurm_fills_them(
 ) -> None:
     shared = {"nodes": 2, "cpus": 4, "scheduler": "backfill"}
     with running(tmp_path, version=slurm_version, rule=True, **shared) as slurm:
-        twin = Beside(slurm, manager={"poll_every": 1}, core={"pool": ["sjf+easy"]})
+        twin = Beside(slurm, manager={"poll_interval": 1}, core={"pool": ["sjf+easy"]})
         try:
             twin.begin()
             first = [slurm.submit_tasks(30, 1800, "-n1") for _ in range(8)]
@@ -344,7 +344,7 @@ def test_no_job_is_told_to_go_where_another_user_has_the_nodes_and_none_waits_fo
     shared = {"nodes": 2, "cpus": 4, "scheduler": "backfill", "version": slurm_version}
     with readable_folder() as folder, running(folder, rule=True, **shared) as slurm:
         pool = {"pool": ["fcfs+first-fit"]}
-        twin = Beside(slurm, manager={"poll_every": 1}, act={"idle_starts": False}, core=pool)
+        twin = Beside(slurm, manager={"poll_interval": 1}, act={"idle_starts": False}, core=pool)
 
         def running_are(jobs: list[str]) -> bool:
             now = {i for i, said in states(slurm).items() if said.startswith("RUNNING")}
@@ -395,7 +395,7 @@ def test_where_jobs_may_have_the_same_cores_the_twin_observes_says_why_and_slurm
     with running(
         tmp_path, version=slurm_version, rule=True, scheduler="backfill", **shared
     ) as slurm:
-        twin = Beside(slurm, manager={"poll_every": 1})
+        twin = Beside(slurm, manager={"poll_interval": 1})
         try:
             twin.begin(wait=False)
             jobs = [slurm.submit_tasks(30, 1800, "-n1") for _ in range(8)]
@@ -407,7 +407,7 @@ def test_where_jobs_may_have_the_same_cores_the_twin_observes_says_why_and_slurm
             assert (status["fault"], status["drift"]) == (None, [])
             assert any("several jobs at once" in note for note in status["not_read"])
             assert status["leases"]["jobs"] == 0
-            for words in ((waits,), (waits, "--look")):
+            for words in ((waits,), (waits, "--fresh")):
                 said = twin.command("when", *words)
                 assert said.returncode == 0, said.stderr
             said = subprocess.run(

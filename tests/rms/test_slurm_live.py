@@ -200,14 +200,14 @@ def test_when_tells_of_a_waiting_job_beside_slurms_own_estimate(
     tmp_path: Path, slurm_version: str
 ) -> None:
     with running(tmp_path, version=slurm_version, scheduler="backfill") as slurm:
-        twin = Beside(slurm, act={"mode": "observe"}, core={"own_policy": "fcfs+conservative"})
+        twin = Beside(slurm, act={"mode": "observe"}, core={"site_policy": "fcfs+conservative"})
         first = slurm.submit(32, 5, 290)
         slurm.submit(32, 1, 60)
         job = slurm.submit(4, 1, 60)
         slurm.wait(lambda: slurm.job(first)["JobState"] == "RUNNING", 40)
         began = datetime.fromisoformat(slurm.job(first)["StartTime"]).timestamp()
         slurm.wait(lambda: job in SlurmManager("emul", conf=slurm.conf).own_estimates(), 40)
-        said = twin.command("when", job, "--beside", "--json")
+        said = twin.command("when", job, "--compare-rm", "--json")
         assert said.returncode == 0, said.stderr
         found = json.loads(said.stdout)
         assert (found["state"], found["source"]) == ("waits", "one query of the resource manager")

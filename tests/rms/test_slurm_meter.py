@@ -166,7 +166,7 @@ def test_ten_meters_tell_what_slurm_s_nodes_draw_however_they_differ(
 ) -> None:
     meters = Meters(tmp_path)
     meters.begin()
-    common = {"kind": "csv", "step": "3s", "ahead": "9s", "past": "1h", "silent_after": "20s"}
+    common = {"kind": "csv", "step": "3s", "ahead": "9s", "past": "1h", "stale_after": "20s"}
     told = {
         way: {**common, "path": str(meters.path(way)), **own}
         for way, (own, _, _) in meters.ways.items()
@@ -200,7 +200,7 @@ def test_ten_meters_tell_what_slurm_s_nodes_draw_however_they_differ(
             Served.power_w = IDLE_W + NODE_W * in_use(slurm)
             meters.tell(now_s, Served.power_w)
             for one in metering.values():
-                one.turn(core, time.time(), in_charge=False)
+                one.turn(core, time.time(), is_active=False)
         for one in metering.values():
             one.end()
     for way, one in metering.items():

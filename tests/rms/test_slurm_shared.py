@@ -178,13 +178,13 @@ def test_every_job_that_the_twin_starts_has_room_wherever_slurm_lays_the_others(
     options = {"version": slurm_version, "nodes": 3, "cpus": 8, "memory": 8000, **SITES[site]}
     # However busy the machine is, no lease runs out, and no start is given up.
     rule = {"lease": "1000s"}
-    act = {"lease": 1000, "longest_lease": 1000, "idle_starts": False}
+    act = {"lease": 1000, "max_lease": 1000, "idle_starts": False}
     with readable_folder() as folder, running(folder, rule=rule, **options) as slurm:
         twin = Beside(
             slurm,
-            manager={"poll_every": 1, "first_lease": 1000},
+            manager={"poll_interval": 1, "first_lease": 1000},
             act=act,
-            core={"start_patience": 1000},
+            core={"start_timeout": 1000},
         )
         twin.begin()
         try:

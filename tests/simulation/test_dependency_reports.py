@@ -54,7 +54,7 @@ def simulation(tmp_path: Path, *depends: str, fails: str = "", **options: str) -
 
 def test_jobs_behind_one_that_fails_are_told_before_it_runs(tmp_path: Path) -> None:
     run = simulation(tmp_path, "", "afterok:a", "afterok:b", "afterany:c", fails="a")
-    assert run.why_doomed() == [
+    assert run.unsatisfiable_jobs() == [
         "job b can never start, it is cancelled: job a fails (chain b → a; each waits for the next)",
         "job c can never start, it is cancelled: job a fails (chain c → b → a; each waits for the next)",
     ]
@@ -65,7 +65,7 @@ def test_jobs_behind_one_that_fails_are_told_before_it_runs(tmp_path: Path) -> N
 
 def test_held_jobs_are_told_as_held(tmp_path: Path) -> None:
     run = simulation(tmp_path, "", "afterok:a", fails="a", on_dependency_failure="hold")
-    assert "it is held indefinitely" in run.why_doomed()[0]
+    assert "it is held indefinitely" in run.unsatisfiable_jobs()[0]
     run.advance()
     assert run.result().jobs["state"].to_list() == ["failed", "pending"]
 
@@ -76,17 +76,17 @@ def test_a_job_too_large_or_too_long_dooms_those_behind_it() -> None:
         submit_s=[0] * 4, runtime_s=[5, 5, 9, 5], walltime_s=[7] * 4, nodes=[3, 1, 1, 1],
         dependencies=edges,
     )  # fmt: skip
-    large, late = Simulation(workload, Cluster.uniform(nodes=2, name="small")).why_doomed()
+    large, late = Simulation(workload, Cluster.uniform(nodes=2, name="small")).unsatisfiable_jobs()
     assert "job 1 can never run on cluster 'small' (chain 2 → 1" in large
     assert "job 3 exceeds its walltime (chain 4 → 3" in late
     going_on = Simulation(workload, Cluster.uniform(nodes=3), overrun="continue")
-    assert going_on.why_doomed() == []
+    assert going_on.unsatisfiable_jobs() == []
 
 
 def test_only_the_first_are_told_one_by_one(tmp_path: Path) -> None:
     run = simulation(tmp_path, "", *["afterok:a"] * 9, fails="a")
-    assert len(run.why_doomed(most=3)) == 4
-    assert run.why_doomed(most=3)[-1] == "… and 6 more jobs that can never start"
+    assert len(run.unsatisfiable_jobs(most=3)) == 4
+    assert run.unsatisfiable_jobs(most=3)[-1] == "… and 6 more jobs that can never start"
 
 
 def test_simulate_says_it_on_standard_error(

@@ -113,7 +113,7 @@ def test_a_control_function_in_a_file_goes_on_where_it_was_saved(tmp_path: Path)
         "from hpctwin.energy import Orders\n\n\ndef later(view):\n"
         "    idle = view.nodes('idle')\n"
         "    if view.waiting:\n        return Orders(on=view.nodes('sleeping'))\n"
-        "    return Orders(off=idle[view.since_s[idle] >= 7], again_s=view.now_s + 7)\n"
+        "    return Orders(off=idle[view.since_s[idle] >= 7], next_call_s=view.now_s + 7)\n"
     )
     workload = Workload.build(submit_s=[0, 60], runtime_s=[10, 5], walltime_s=[10, 5], nodes=[3, 8])
     whole = simulate(workload, CLUSTER, f"fcfs+none~{mine}:later")

@@ -111,7 +111,7 @@ def test_the_forecast_of_the_last_job_is_what_happens(data: st.DataObject) -> No
     *earlier, last = range(len(workload))
     for row in earlier:
         simulation.arrive(row, int(workload.submit_ms[row]))
-    if simulation.rejects()[last]:
+    if simulation.rejected_mask()[last]:
         return
     now = int(workload.submit_ms[last])
     start, end = simulation.forecast(now, np.array([last]), np.array([last]))[:, 0]
@@ -133,7 +133,7 @@ def test_a_limit_on_starts_only_hides_later_ones(data: st.DataObject) -> None:
     simulation = opened(workload, cluster, policy)
     for row, submit in enumerate(workload.submit_ms.tolist()):
         look = np.array([row])
-        if not simulation.rejects()[row]:
+        if not simulation.rejected_mask()[row]:
             whole = simulation.forecast(submit, look, look)
             limit = submit + data.draw(st.integers(0, 60_000))
             limited = simulation.forecast(submit, look, look, latest_ms=limit)

@@ -43,12 +43,12 @@ def test_the_result_says_who_was_preempted_and_what_was_lost():
     assert result.lost.rows() == [(1, 0.0, 5.0, 2, 0.0)]
     figures = result.summary()
     assert (figures["preemptions"], figures["preempted_jobs"]) == (1, 1)
-    assert figures["preempted_node_s"] == figures["lost_node_s"] == 10
+    assert figures["preempted_node_s"] == figures["wasted_node_s"] == 10
 
 
 def test_what_a_checkpoint_keeps_is_not_lost():
     figures = simulate(workload(checkpoint_s=[3, 3, 3]), cluster()).summary()
-    assert figures["preempted_node_s"] == figures["lost_node_s"] == 4
+    assert figures["preempted_node_s"] == figures["wasted_node_s"] == 4
 
 
 def test_without_preemption_nothing_is_said_of_it():
@@ -152,7 +152,7 @@ def test_the_result_says_who_was_suspended_for_how_long_and_where_each_ran():
     # Four nodes are used all the time, and none twice.
     assert figures["held_node_s"] == 120
     assert figures["utilization"] == 1
-    assert figures["lost_node_s"] == figures["preempted_node_s"] == 0
+    assert figures["wasted_node_s"] == figures["preempted_node_s"] == 0
 
 
 def test_a_job_that_is_suspended_still_says_when_it_started():

@@ -263,15 +263,15 @@ def test_a_policy_is_made_once_for_all_forks_and_for_whoever_begins_anew_with_as
     other = make_policy("wfp+easy")
     made = simulation.fork(other).decided()
     assert simulation.fork(other).decided() is made
-    assert simulation.anew(random_workload(seed=1)).fork(other).decided() is made
-    assert simulation.decided() is not made
+    assert simulation.with_workload(random_workload(seed=1)).fork(other).decided() is made
+    assert simulation.compiled_policy() is not made
 
 
 def test_jobs_that_want_for_other_rules_have_their_policy_made_for_them() -> None:
     nobodys = random_workload().replace(user=Category.unknown(200))
     simulation = Simulation(random_workload(), MACHINE, order="fairshare")
-    alone = simulation.anew(nobodys)
-    assert alone.decided() is not simulation.decided()
+    alone = simulation.with_workload(nobodys)
+    assert alone.compiled_policy() is not simulation.compiled_policy()
     one, same = alone.run().jobs, simulate(nobodys, MACHINE, order="fairshare").jobs
     assert one["start_s"].to_list() == same["start_s"].to_list()
 
@@ -346,7 +346,7 @@ def test_under_another_policy_it_is_as_if_it_were_made_anew(cluster: Cluster) ->
     policies += ["fcfs+easy~psus:5m"] if cluster.depths else []
     first = Simulation(workload, cluster, "fcfs+easy", **expected)
     for number, policy in enumerate(policies * 2):
-        told = first.under(policy, seed=number).finish()
+        told = first.with_policy(policy, seed=number).finish()
         wanted = Simulation(workload, cluster, policy, seed=number, **expected).finish()
         assert told.jobs.equals(wanted.jobs)
         assert (told.node_map is None) == (wanted.node_map is None)

@@ -72,7 +72,7 @@ def same(streamed: StreamedResult, result: Result) -> None:
     assert figures.keys() == expected.keys()
     pieces = result.placements is not None and result.energy is not None
     for name, value in expected.items():
-        if name == "rejected_why":
+        if name == "rejection_reasons":
             assert sorted(figures[name].split("; ")) == sorted(value.split("; "))
         elif value is not None and name.startswith(QUANTILES):
             assert figures[name] == pytest.approx(value, rel=1.001 * ERROR, abs=1e-9), name
@@ -510,7 +510,7 @@ def test_a_stream_says_which_limit_kept_jobs_out_when_they_came(
     streamed = simulate_stream(workload, cluster, "fcfs+easy", out=tmp_path, batch=3)
     assert (
         "were submitted when the limit of pending and running jobs was reached"
-        in streamed.summary()["rejected_why"]
+        in streamed.summary()["rejection_reasons"]
     )
 
 

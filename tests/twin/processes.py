@@ -43,9 +43,9 @@ class Pair:
             # Their clock runs so fast that sixteen would be drawn at nearly each decision.
             "core": {"futures": 2},
             "journal": {"path": "journal.sqlite"},
-            "gap_patience": 0.2,
-            "heartbeat_every": 0.2,
-            "resync_every": 1.0,
+            "gap_timeout": 0.2,
+            "heartbeat_interval": 0.2,
+            "resync_interval": 1.0,
         }
         if redis is not None:
             body["bus"] = {"kind": "redis", "url": redis, "stream": "events", "claim_after": 1}

@@ -203,7 +203,7 @@ def test_of_two_twins_on_one_cluster_one_acts_and_the_other_says_why_not(pair: P
     one, two = pair.twins
     for _ in range(3):
         pair.turn()
-    assert (one.in_charge, two.in_charge) == (True, False)
+    assert (one.is_active, two.is_active) == (True, False)
     assert "another twin in this process acts on this cluster" in two.status()["kept_out"]
     assert one.status()["kept_out"] is None
     assert two.counts["snapshots"] > 0  # it observes
@@ -218,7 +218,7 @@ def test_the_other_twin_takes_over_when_the_first_has_ended(
     one.guard.stop("enough")
     pair.turn()
     pair.turn()
-    assert (one.in_charge, two.in_charge) == (False, True)
+    assert (one.is_active, two.is_active) == (False, True)
     assert two.status()["kept_out"] is None
 
 

@@ -48,7 +48,7 @@ def test_a_pool_that_lacks_the_policy_in_force_begins_with_its_first(
     first = run(path, 4, end, pool=["sjf+easy", "wfp+easy"])
     decided = first.counts["decisions"]
     assert decided >= 2
-    again = run(path, 4, end, pool=["fcfs+easy"], own_policy="sjf+easy")
+    again = run(path, 4, end, pool=["fcfs+easy"], site_policy="sjf+easy")
     assert "cannot be used" not in caplog.text
     assert again.core.policy == "fcfs+easy"
     assert again.counts["decisions"] >= 2

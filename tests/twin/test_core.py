@@ -273,10 +273,10 @@ def test_a_refused_job_is_left_alone_for_a_while_and_does_not_block_others() -> 
 
 
 def test_without_charge_forecasts_follow_the_clusters_own_policy() -> None:
-    core = core_with(*RIVALS, own_policy="fcfs+easy")
-    said = {f.job_id: f.start_s for f in core.decide(0.0, in_charge=False).forecasts}
+    core = core_with(*RIVALS, site_policy="fcfs+easy")
+    said = {f.job_id: f.start_s for f in core.decide(0.0, is_active=False).forecasts}
     assert said == {"1": 0.0, "2": 1000.0}
-    core = core_with(*RIVALS, own_policy="fcfs+easy")
+    core = core_with(*RIVALS, site_policy="fcfs+easy")
     said = {f.job_id: f.start_s for f in core.decide(0.0).forecasts}
     assert said == {"1": 10.0, "2": 0.0}
 

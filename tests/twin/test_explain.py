@@ -74,7 +74,7 @@ def watched(tmp_path: Path) -> Iterator[Watched]:
     core = {
         "pool": ["sjf+easy", "wfp+easy"],
         "objective": {"ties": ["sjf+easy"]},
-        "own_policy": "fcfs+easy",
+        "site_policy": "fcfs+easy",
     }
     watched = Watched(tmp_path, core=core)
     yield watched

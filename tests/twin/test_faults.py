@@ -54,7 +54,7 @@ class Leasing(Manager):
 @pytest.fixture
 def setting(tmp_path, monkeypatch) -> Any:
     monkeypatch.setattr("tests.twin.test_runner.Manager", Leasing)
-    made = Setting(tmp_path, act={"by": "lease", "look_within": 5})
+    made = Setting(tmp_path, act={"by": "lease", "max_staleness": 5})
     # Without the twin's word its scheduler starts nothing: that is the leases' doing here.
     made.cluster.take_scheduling()
     yield made
@@ -99,9 +99,9 @@ def test_no_exception_of_any_class_ends_the_loop(
         setting.submit(1)
         setting.submit(2)
         until(setting, lambda: type(raised).__name__ in (setting.twin.fault or ""))
-        assert not setting.twin.in_charge
+        assert not setting.twin.is_active
     until(setting, lambda: setting.running() == {"1"})
-    until(setting, lambda: setting.twin.in_charge and setting.twin.fault is None)
+    until(setting, lambda: setting.twin.is_active and setting.twin.fault is None)
 
 
 def test_a_twin_that_has_not_looked_for_too_long_is_out_of_charge_and_renews_nothing(
@@ -112,7 +112,7 @@ def test_a_twin_that_has_not_looked_for_too_long_is_out_of_charge_and_renews_not
     until(setting, lambda: setting.manager.calls)
     setting.manager.look_age_s = 31.0
     setting.turn(2)
-    assert not setting.twin.in_charge
+    assert not setting.twin.is_active
     assert setting.twin.fault == "blind: no contact with the cluster for 31 s: squeue took longer"
     calls, started = len(setting.manager.calls), len(setting.manager.started)
     setting.manager.until_s.clear()
@@ -120,7 +120,7 @@ def test_a_twin_that_has_not_looked_for_too_long_is_out_of_charge_and_renews_not
     setting.turn(10)
     assert (len(setting.manager.calls), len(setting.manager.started)) == (calls, started)
     setting.manager.look_age_s = 0.0
-    until(setting, lambda: setting.twin.in_charge)
+    until(setting, lambda: setting.twin.is_active)
 
 
 def test_a_job_that_has_begun_unseen_and_is_refused_leaves_the_twin_in_charge(
@@ -156,9 +156,9 @@ def test_a_twin_whose_leases_are_refused_cannot_act_and_is_back_when_they_are_no
     setting.submit(2)
     until(setting, lambda: setting.twin.fault and "permission denied" in setting.twin.fault)
     setting.turn(2)
-    assert not setting.twin.in_charge
+    assert not setting.twin.is_active
     setting.manager.refuses = None
-    until(setting, lambda: setting.twin.in_charge)
+    until(setting, lambda: setting.twin.is_active)
 
 
 def test_the_journal_has_the_last_leases_in_one_row_and_decisions_are_made_again_from_it(

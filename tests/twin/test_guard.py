@@ -17,7 +17,7 @@ MANAGER = {"kind": "emulated", "address": "x.sock"}
 def test_nothing_is_sent_unless_acting_was_asked_for(mode) -> None:
     guard = Guard(ActSettings(mode=mode))
     assert guard.refuses("start", 0.0) == f"the mode is {mode}"
-    assert not guard.in_charge()
+    assert not guard.is_active()
 
 
 def test_only_allowed_kinds_are_sent() -> None:
@@ -38,7 +38,7 @@ def test_the_kill_switch_is_looked_at_before_each_action(tmp_path: Path) -> None
     assert guard.refuses("start", 0.0) is None
     switch.touch()
     assert "kill switch" in guard.refuses("start", 0.0)
-    assert not guard.in_charge()
+    assert not guard.is_active()
     switch.unlink()
     assert guard.refuses("start", 0.0) is None
 
@@ -47,13 +47,13 @@ def test_it_stops_itself_when_forecasts_get_too_bad_and_stays_stopped() -> None:
     guard = Guard(ActSettings(mode="act", forecast_error=0.5))
     guard.watch(None)
     guard.watch(0.5)
-    assert guard.in_charge()
+    assert guard.is_active()
     guard.watch(0.51)
     guard.watch(0.1)
     assert guard.mode == "observe"
     assert "51%" in guard.stopped
     guard.resume()
-    assert guard.in_charge()
+    assert guard.is_active()
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_it_stops_itself_when_forecasts_get_too_bad_and_stays_stopped() -> None:
         ({"core": {"objective": {"weights": {"mean_wiat_s": 1}}}}, "unknown metric 'mean_wiat_s'"),
         ({"act": {"mode": "acting"}}, "act.mode"),
         ({"act": {"allow": ["reboot"]}}, "act.allow"),
-        ({"resync_every": "soon"}, "resync_every"),
+        ({"resync_interval": "soon"}, "resync_interval"),
         ({"colour": "red"}, "colour"),
     ],
 )

@@ -205,7 +205,7 @@ def test_with_the_disk_full_the_twin_observes_and_says_so_and_the_cluster_goes_o
 def test_without_the_right_to_act_nothing_is_sent_but_everything_is_forecast(
     tmp_path, mode
 ) -> None:
-    pair = Pair(tmp_path, act={"mode": mode}, core={"own_policy": "fcfs+easy"})
+    pair = Pair(tmp_path, act={"mode": mode}, core={"site_policy": "fcfs+easy"})
     try:
         pair.begin_cluster("--speed", "1000", "--wait")
         pair.begin_twin()
@@ -277,7 +277,7 @@ def test_an_objective_that_fails_is_a_fault_that_is_told_and_the_cluster_goes_on
         "    return outlook.wait_s.sum()\n"
     )
     objective = {"function": "mine:cost"}
-    pair = Pair(tmp_path, core={"objective": objective}, cycle_every=0.5)
+    pair = Pair(tmp_path, core={"objective": objective}, cycle_interval=0.5)
     try:
         pair.begin_cluster("--speed", "3000", "--wait")
         pair.begin_twin(prefix=("env", f"PYTHONPATH={tmp_path}"))
@@ -309,7 +309,7 @@ def test_status_explain_and_accuracy_answer_beside_a_running_twin(pair: Pair) ->
     pair.begin_twin()
     path = pair.folder / "journal.sqlite"
     pair.wait(lambda: bool(_compared(path)), 120)
-    pair.wait(lambda: pair.status()["in_charge"], 60)
+    pair.wait(lambda: pair.status()["is_active"], 60)
     assert ", in control of scheduling" in pair.command("status").stdout
     assert "lower is better" in pair.command("explain", "decision", str(_compared(path)[0])).stdout
     assert "has been running since" in pair.command("explain", "job", "long").stdout

@@ -23,8 +23,8 @@ LONGEST_S = 2400.0
 
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[Pair]:
-    act = {"by": "lease", "lease": 1200, "longest_lease": LONGEST_S, "look_within": 120}
-    pair = Pair(tmp_path, act=act, core={"start_patience": 1200})
+    act = {"by": "lease", "lease": 1200, "max_lease": LONGEST_S, "max_staleness": 120}
+    pair = Pair(tmp_path, act=act, core={"start_timeout": 1200})
     pair.begin_cluster("--speed", "400", "--options", '{"seed": 1}', "--policy", "fcfs+easy")
     yield pair
     pair.end()

@@ -225,8 +225,8 @@ def test_what_will_be_used_is_what_the_present_run_on_shows() -> None:
     core.take_snapshot(snapshot(NOW, running=3, waiting=1))
     assert use_now(core) == {"nodes_in_use": 3}
     # The three end 20 min from now, then the one that waits takes all.
-    assert use_expected(core, NOW, 600, in_charge=True) == {"nodes_in_use": 3}
-    assert use_expected(core, NOW, 3600, in_charge=True) == {"nodes_in_use": 16}
+    assert use_expected(core, NOW, 600, is_active=True) == {"nodes_in_use": 3}
+    assert use_expected(core, NOW, 3600, is_active=True) == {"nodes_in_use": 16}
 
 
 def lead(
@@ -243,7 +243,7 @@ def lead(
         append(path, f"{now_s},{factor * (1000 + 100 * running)}\n")
         reader._found.extend(reader._meter.read())
         metering._due = 0.0
-        metering.turn(core, now_s, in_charge=False)
+        metering.turn(core, now_s, is_active=False)
         now_s += 10
     return now_s
 
@@ -283,7 +283,7 @@ def test_readings_without_a_time_are_of_now_together(tmp_path: Path) -> None:
     core.take_snapshot(snapshot(NOW, running=3))
     append(path, "1000\n3000\n")
     metering._reader._found.extend(metering._reader._meter.read())
-    metering.turn(core, NOW, in_charge=False)
+    metering.turn(core, NOW, is_active=False)
     told = metering.status(NOW)
     assert (told["power_w"], told["left_out"], told["fault"]) == (2000, {}, None)
 
@@ -335,7 +335,7 @@ def test_a_fault_of_the_meter_is_told_and_the_twin_stays_in_charge(
     setting.until(lambda: "ZeroDivisionError" in (twin.status()["meter"]["fault"] or ""))
     setting.submit(1)
     setting.until(lambda: setting.running() == {"1"})
-    assert twin.in_charge
+    assert twin.is_active
     assert twin.fault is None
     twin.status_writer.due = 0.0
     twin.turn(0.01)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpctwin.errors import ConfigError, HpctwinError, UnknownNameError
-from hpctwin.twin.what_if.objective import METRICS, Objective, Outlook, normalised
+from hpctwin.twin.what_if.objective import METRICS, Objective, Outlook, normalized
 from hpctwin.twin.what_if.run import Course, Past, outlooks_of
 
 POSITIVE = st.lists(st.floats(0.01, 1e6), min_size=2, max_size=6)
@@ -51,13 +51,13 @@ def test_no_job_makes_no_fault() -> None:
 @given(values=POSITIVE, factor=st.floats(0.001, 1000))
 def test_a_normalised_cost_does_not_depend_on_its_unit(how, values, factor) -> None:
     costs = np.array(values)
-    assert normalised(costs * factor, how) == pytest.approx(normalised(costs, how), abs=1e-6)
+    assert normalized(costs * factor, how) == pytest.approx(normalized(costs, how), abs=1e-6)
 
 
 @given(values=POSITIVE)
 def test_equal_candidates_are_equal_and_a_better_one_has_the_lower_score(values) -> None:
     for how in ("mean", "best", "range", "none"):
-        judged = Objective({"mean_wait_s": 0.5, "max_wait_s": 0.5}, normalise=how)
+        judged = Objective({"mean_wait_s": 0.5, "max_wait_s": 0.5}, normalize=how)
         metrics = [{"mean_wait_s": v, "max_wait_s": 2 * v} for v in values]
         scores = judged.scores(metrics)
         assert np.argsort(values, kind="stable").tolist() == pytest.approx(
@@ -192,5 +192,5 @@ def test_a_function_of_ones_own_is_asked_of_each_what_if() -> None:
     how=st.sampled_from(["mean", "best", "range", "none"]),
 )
 def test_metrics_are_normalised_each_by_itself(table, how) -> None:
-    found = normalised(np.array(table), how)
-    assert found.tolist() == [normalised(np.array(row), how).tolist() for row in table]
+    found = normalized(np.array(table), how)
+    assert found.tolist() == [normalized(np.array(row), how).tolist() for row in table]

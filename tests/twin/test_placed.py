@@ -22,8 +22,8 @@ def test_a_place_is_a_time_and_back(waits: list[float], there: float) -> None:
     assert (np.diff(known) >= 0.0).all()
     (time_s,) = times(known, np.array([there]))
     assert time_s >= 1000.0
-    (again_s,) = times(known, np.array([place(known[0], time_s)]))
-    assert again_s == pytest.approx(time_s, abs=1e-3)
+    (next_call_s,) = times(known, np.array([place(known[0], time_s)]))
+    assert next_call_s == pytest.approx(time_s, abs=1e-3)
 
 
 def test_futures_that_agree_are_set_apart_and_the_present_comes_first() -> None:

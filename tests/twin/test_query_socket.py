@@ -127,7 +127,7 @@ def test_a_question_that_makes_no_sense_is_told_so_and_harms_nothing(setting: Se
         with pytest.raises(HpctwinError, match="is not understood"):
             setting.asked(lambda body=body: ask(setting.config.journal.path, body))
     assert setting.twin.fault is None
-    assert setting.twin.in_charge
+    assert setting.twin.is_active
 
 
 def test_a_twin_that_does_not_answer_in_time_is_passed_over(

@@ -93,8 +93,8 @@ class Setting:
             "manager": {"kind": "emulated", "address": "none"},
             "act": {"mode": "act"},
             "journal": {"path": str(folder / "j.sqlite")},
-            "gap_patience": 0.05,
-            "resync_every": 0.1,
+            "gap_timeout": 0.05,
+            "resync_interval": 0.1,
             "threads": 1,
         }
         for section, values in config.items():
@@ -145,7 +145,7 @@ def make(tmp_path: Path) -> Iterator[Any]:
 
 
 def test_the_loss_of_the_very_last_event_is_noticed_by_the_next_snapshot(make) -> None:
-    setting = make(resync_every=1000)
+    setting = make(resync_interval=1000)
     setting.turn()
     setting.lose = 1
     setting.submit(1)
@@ -177,7 +177,7 @@ def test_a_refused_start_is_tried_again_only_after_a_while_and_is_in_the_journal
 
 
 def test_an_answer_that_is_lost_is_settled_by_a_snapshot(make) -> None:
-    setting = make(core={"start_patience": 5})
+    setting = make(core={"start_timeout": 5})
     setting.turn()
     setting.manager.answer = Outcome("unknown", "lost")
     setting.submit(1)
@@ -259,7 +259,7 @@ def test_by_priority_the_cluster_starts_the_jobs_and_the_twin_only_orders_them(m
         )
         setting.cluster.submit(spec, walltime_s)
     setting.turn(5)
-    assert not setting.twin.in_charge
+    assert not setting.twin.is_active
     assert setting.running() == {"0"}
     order = {j.spec.id: j.spec.priority for j in setting.cluster.snapshot().jobs}
     assert order["3"] > order["2"] > order["1"]

@@ -19,7 +19,7 @@ def test_at_full_speed_no_job_is_lost_or_started_twice_and_the_mirror_is_the_clu
     tmp_path: Path,
 ) -> None:
     jobs = int(os.environ.get("HPCTWIN_SOAK_JOBS", "1000"))
-    pair = Pair(tmp_path, journal={"checkpoint_every": 1000})
+    pair = Pair(tmp_path, journal={"checkpoint_interval": 1000})
     try:
         options = json.dumps({"jobs": jobs, "nodes": 128, "seed": 1})
         pair.begin_cluster(

@@ -162,10 +162,10 @@ def test_the_python_file_of_a_policy_is_found_beside_the_settings(
     [
         'core: {objective: {function: "code.py:cost"}}',
         "core: {pool: [code.py:mine+easy]}",
-        "core: {own_policy: fcfs+easy/code.py:mine}",
+        "core: {site_policy: fcfs+easy/code.py:mine}",
         "core: {pool: [fcfs+code.py:PASS]}",
         "core: {pool: [fcfs+easy@code.py:mine]}",
-        "core: {own_policy: 'fcfs~code.py:control:20m'}",
+        "core: {site_policy: 'fcfs~code.py:control:20m'}",
     ],
 )
 def test_python_that_others_may_write_is_refused_before_it_runs(settings: Path, core: str) -> None:

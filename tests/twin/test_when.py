@@ -30,7 +30,7 @@ def config(tmp_path: Path) -> Path:
     path = tmp_path / "twin.yaml"
     path.write_text(
         f"manager: {{kind: pbs, cluster: theta, folder: {pbs.bin}}}\n"
-        "core: {own_policy: fcfs+none}\n"
+        "core: {site_policy: fcfs+none}\n"
         "journal: {path: j.sqlite}\n"
     )
     return path
@@ -114,7 +114,7 @@ def test_a_policy_that_is_not_known_is_said_to_be_assumed(config: Path) -> None:
     about = {"manager": {"kind": "pbs", "cluster": "c", "folder": str(config.parent / "bin")}}
     picture = picture_of(TwinConfig.of(about))
     assert picture.policy == "wfp+easy"
-    assert "own_policy is not set" in picture.not_read[0]
+    assert "site_policy is not set" in picture.not_read[0]
 
 
 def test_a_running_twin_answers_without_a_call_to_the_resource_manager(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             "lublin-1-9-0.safetensors holds no agent",
         ),
         ("experiment pas --method x", 2, "unknown method 'x'. Known: adaptive, easy, fcfs"),
-        ("experiment schedtwin --normalise x", 2, "unknown normalisation 'x'. Known: best, mean"),
+        ("experiment schedtwin --normalize x", 2, "unknown normalization 'x'. Known: best, mean"),
         ("experiment spars -m x", 2, "unknown scheduler 'x'. Known: easy-auto"),
         ("incentives t.swf -i x -n 8", 2, "does not say whose jobs they are: it has no accounts"),
         ("experiment list --jsn", 2, "Did you mean --json?"),

@@ -134,7 +134,7 @@ def test_from_a_run_to_its_accounts_to_a_rewarded_run(
     told = json.loads(capsys.readouterr().out)
     assert told["total"]["jobs"] == 80
     assert [row["name"] for row in told["accounts"]] == ["greedy", "thrifty"]
-    run(["simulate", trace, "-M", cluster, "--reward", f"low-power:{accounts}", "--json"])
+    run(["simulate", trace, "-M", cluster, "--priorities-from", f"low-power:{accounts}", "--json"])
     assert json.loads(capsys.readouterr().out)["policy"] == "priority+easy"
     run(["incentives", trace, "-M", cluster, "-i", "low-power", "--json"])
     told = json.loads(capsys.readouterr().out)
@@ -146,9 +146,9 @@ def test_from_a_run_to_its_accounts_to_a_rewarded_run(
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--reward", "low-power"], "expected an incentive and a file"),
-        (["--reward", "low-power:nowhere.json"], "nowhere.json: there is no such file"),
-        (["--reward", "budget=many:a.json"], "budget is 'many'"),
+        (["--priorities-from", "low-power"], "expected an incentive and a file"),
+        (["--priorities-from", "low-power:nowhere.json"], "nowhere.json: there is no such file"),
+        (["--priorities-from", "budget=many:a.json"], "budget is 'many'"),
         (["--accounts", "a.csv"], "a file name ending in .json or .parquet"),
     ],
 )

@@ -144,7 +144,7 @@ class SizedSimulation(Simulation):
         sizes = self.rule(self.view())
         if sizes is None:
             return
-        self.again = None if sizes.again_s is None else to_ms(sizes.again_s)
+        self.again = None if sizes.next_call_s is None else to_ms(sizes.next_call_s)
         rows = {self.workload.job_id[row].item(): row for row in range(len(self.jobs))}
         changes: dict[int, int] = {}
         ran = set()

@@ -81,7 +81,7 @@ def test_a_suspended_job_goes_on_with_what_was_left_after_its_overhead():
     assert figures["suspensions"] == 1
     assert figures["suspended_s"] == 10
     assert figures["held_node_s"] == 20 + 63
-    assert figures["lost_node_s"] == 0
+    assert figures["wasted_node_s"] == 0
 
 
 def test_overhead_that_is_cut_short_begins_anew():
@@ -184,7 +184,7 @@ def test_sizes_that_cannot_be_are_told_with_job_and_time(sizes, why):
     @Sizing
     def sizing(view: SizeView) -> Any:
         if view.now_s == 0:
-            return Sizes({2: 2}, again_s=10)
+            return Sizes({2: 2}, next_call_s=10)
         return Sizes(sizes) if isinstance(sizes, dict) else sizes
 
     with pytest.raises(PolicyError, match=f"'sizing' at 10 s.*({why})"):
@@ -259,7 +259,7 @@ def test_a_job_whose_node_fails_keeps_what_it_had_done_before_its_last_stretch()
     assert stretches(result) == [(0, 10, 2), (10, 15, 4), (15, 46, 2)]
     assert result.lost.rows() == [(1, 10, 15, 4)]
     figures = result.summary()
-    assert figures["lost_node_s"] == 20
+    assert figures["wasted_node_s"] == 20
     assert (figures["resizes"], figures["suspensions"]) == (1, 0)
     assert result.jobs["requeues"].to_list() == [1]
 
@@ -323,7 +323,7 @@ def drawn(seed: int) -> Sizing:
                     sizes[job.job_id] = size
                     free -= size
             return Sizes(sizes, view.now_s + dice.choice((0.5, 3, 7)))
-        return Sizes(again_s=view.now_s + 4)
+        return Sizes(next_call_s=view.now_s + 4)
 
     return sizing
 

@@ -31,7 +31,7 @@ class EnergyOptions:
     power: Annotated[str | None, Parameter(group="Energy", completer=complete_part("power"))] = None
     """Power policy, such as psus:20m or psas-ipm:20m,keep=4, or a function in a file,
     my.py:my_control."""
-    cap: Annotated[str | None, Parameter(group="Energy")] = None
+    power_cap: Annotated[str | None, Parameter(group="Energy")] = None
     """Maximum power draw of all nodes: 20kW, or by time of day 20kW,22:00-06:00=30kW."""
     lower_modes: Annotated[bool, Parameter(group="Energy")] = False
     """Lower DVFS modes to fit under the cap."""
@@ -39,11 +39,11 @@ class EnergyOptions:
     """Electricity price per kWh, such as 0.25, or a CSV file; default the cluster's."""
     carbon: Annotated[str | None, Parameter(group="Energy")] = None
     """Grams of CO2 per kWh, such as 380, or a CSV file; default the cluster's."""
-    may_wait: Annotated[str | None, Parameter(group="Energy")] = None
+    max_delay: Annotated[str | None, Parameter(group="Energy")] = None
     """Defer each job by up to this, such as 12h, to cheaper energy, or without price to lower
     carbon."""
     forecast: Annotated[str, Parameter(group="Energy")] = "past"
-    """Price forecast for --may-wait: the past price, a mean error such as 5%, or oracle."""
+    """Price forecast for --max-delay: the past price, a mean error such as 5%, or oracle."""
     weather: Annotated[str | None, Parameter(group="Energy")] = None
     """Wet-bulb temperature in °C, or a CSV file of weather; adds cooling to the summary."""
     cooling_fmu: Annotated[Path | None, Parameter(group="Energy")] = None
@@ -75,10 +75,10 @@ class EnergyOptions:
                 "to its file (docs/reference/systems.md)"
             )
         cap = cluster.cap
-        if self.cap is not None:
-            cap = PowerCap.parse(self.cap)
+        if self.power_cap is not None:
+            cap = PowerCap.parse(self.power_cap)
         if self.lower_modes and cap is None:
-            raise ConfigError("--lower-modes: the power cap is missing; add --cap")
+            raise ConfigError("--lower-modes: the power cap is missing; add --power-cap")
         if cap is not None and self.lower_modes:
             cap = dataclasses.replace(cap, lower_modes=True)
         return cluster if cap == cluster.cap else cluster.model_copy(update={"cap": cap})
@@ -154,28 +154,28 @@ class EnergyOptions:
 
     def begins(self, workload: Workload, series: dict[str, Series]) -> Any:
         """Return the earliest start of each job; None if jobs may not be deferred."""
-        if self.may_wait is None:
+        if self.max_delay is None:
             return None
         if not series:
             raise ConfigError(
-                "--may-wait: the price or carbon intensity is missing; add --price or --carbon"
+                "--max-delay: the price or carbon intensity is missing; add --price or --carbon"
             )
         import numpy as np
 
-        from hpctwin.energy import cheapest_begins
-        from hpctwin.energy.prices.forecast import begins_by_forecast, parse_forecast
+        from hpctwin.energy import cheapest_start_times
+        from hpctwin.energy.prices.forecast import forecast_start_times, parse_forecast
         from hpctwin.model import parse_duration_s
 
-        seconds = parse_duration_s(self.may_wait)
+        seconds = parse_duration_s(self.max_delay)
         if not seconds >= 0:
-            raise ConfigError(f"--may-wait is {self.may_wait!r}; it must be 0 or more")
+            raise ConfigError(f"--max-delay is {self.max_delay!r}; it must be 0 or more")
         one = next(iter(series.values()))
         jobs = workload.submit_ms / 1000, workload.walltime_ms / 1000
         bound = np.full(len(workload), seconds)
         forecast = parse_forecast(self.forecast, one)
         if forecast is None:
-            return cheapest_begins(*jobs, bound, one)
-        return begins_by_forecast(*jobs, bound, one, forecast)
+            return cheapest_start_times(*jobs, bound, one)
+        return forecast_start_times(*jobs, bound, one, forecast)
 
     def savings(
         self, workload: Workload, series: dict[str, Series], begin_s: Any
@@ -185,18 +185,18 @@ class EnergyOptions:
         Assumes that nodes draw the same power for the whole walltime, and that some are always
         free.
         """
-        if self.may_wait is None:
+        if self.max_delay is None:
             return {}
         import numpy as np
 
-        from hpctwin.energy import cheapest_begins
+        from hpctwin.energy import cheapest_start_times
         from hpctwin.energy.prices.forecast import saving
         from hpctwin.model import parse_duration_s
 
         one = next(iter(series.values()))
         jobs = workload.submit_ms / 1000, workload.walltime_ms / 1000
-        bound = np.full(len(workload), parse_duration_s(self.may_wait))
-        known = cheapest_begins(*jobs, bound, one)
+        bound = np.full(len(workload), parse_duration_s(self.max_delay))
+        known = cheapest_start_times(*jobs, bound, one)
         return {
             name: saving(begins, *jobs, workload.nodes.astype(np.float64), one)
             for name, begins in (("delay_saving", begin_s), ("delay_saving_oracle", known))

@@ -132,7 +132,7 @@ class TraceOptions:
     sacct's --format; detected by default."""
     skip_invalid: Annotated[bool, Parameter(group="Trace")] = False
     """Skip malformed records, and report them."""
-    no_walltime: Annotated[str, Parameter(group="Trace")] = "runtime"
+    missing_walltime: Annotated[str, Parameter(group="Trace")] = "runtime"
     """Jobs without a requested time: use the 'runtime', 'drop' them, or use a duration."""
     cancelled: Annotated[Literal["keep", "drop"] | None, Parameter(group="Trace")] = None
     """Jobs cancelled before their start; default keep if a trace is written, else drop."""
@@ -176,11 +176,11 @@ class TraceOptions:
         from hpctwin.model import parse_duration_s
 
         path = within(path, "workload.parquet") or path
-        walltime: Any = self.no_walltime
+        walltime: Any = self.missing_walltime
         if walltime not in ("runtime", "drop"):
             walltime = parse_duration_s(walltime)
         rules = SwfRules(
-            no_walltime=walltime,
+            missing_walltime=walltime,
             cancelled=self.cancelled or ("keep" if to_write else "drop"),
             no_runtime="zero" if to_write else "drop",
             rebase=not to_write,

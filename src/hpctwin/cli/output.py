@@ -246,7 +246,7 @@ def note_rejected(result: Result) -> int:
         The exit code: 1 if the cluster rejected all jobs, so nothing was simulated; else 0, because
         a cluster that rejects some jobs works as intended.
     """
-    counts = result.rejected_why
+    counts = result.rejection_reasons
     rejected, jobs = sum(counts.values()), len(result.workload)
     if rejected:
         reasons = "; ".join(f"{count:,} {clause}" for clause, count in counts.items())
@@ -261,7 +261,7 @@ def note_rejected(result: Result) -> int:
 
 def note_doomed(simulation: Simulation) -> None:
     """Report on standard error which jobs can never start, and because of which job."""
-    for sentence in simulation.why_doomed():
+    for sentence in simulation.unsatisfiable_jobs():
         print(f"{simulation.workload.name}: {sentence}", file=sys.stderr)
 
 

@@ -9,14 +9,14 @@ from hpctwin.lazy import lazy_names
 if TYPE_CHECKING:
     from hpctwin.energy.accounts.accounting import Energy
     from hpctwin.energy.power.control import Orders, PowerView, price_control
-    from hpctwin.energy.prices.series import Series, cheapest_begins
+    from hpctwin.energy.prices.series import Series, cheapest_start_times
 
 __all__ = [
     "Energy",
     "Orders",
     "PowerView",
     "Series",
-    "cheapest_begins",
+    "cheapest_start_times",
     "price_control",
 ]
 
@@ -31,7 +31,7 @@ __getattr__, __dir__ = lazy_names(
         ),
         "prices.series": (
             "Series",
-            "cheapest_begins",
+            "cheapest_start_times",
         ),
     },
 )

@@ -126,7 +126,7 @@ class FacilityState:
             )
             for cluster, seen in zip(facility.clusters, self.jobs.on, strict=True)
         ]
-        self.allowed = self.jobs.allowed & ~np.array([c.rejects() for c in self.clusters])
+        self.allowed = self.jobs.allowed & ~np.array([c.rejected_mask() for c in self.clusters])
         self.nodes = np.array([cluster.cluster.node_count for cluster in facility.clusters])
         self.where = np.full(size, -1, np.int64)
         self.placed_ms = np.full(size, -1, np.int64)

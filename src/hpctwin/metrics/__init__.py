@@ -22,8 +22,8 @@ if TYPE_CHECKING:
         kiviat_scores,
         mean_interval,
         mean_summaries,
+        min_sample_size,
         paired_differences,
-        values_needed,
     )
     from hpctwin.metrics.fidelity import capacity_conflicts
     from hpctwin.metrics.jobs import By, breakdown, jain, served, unfair_delay, with_job_metrics
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from hpctwin.metrics.time_series import (
         binned,
         dependency_violations,
+        durations_s,
         resample,
         resource_use,
         resource_utilization,
         series,
-        widths_s,
     )
 
 __all__ = [
@@ -53,11 +53,13 @@ __all__ = [
     "capacity_conflicts",
     "collect_accounts",
     "dependency_violations",
+    "durations_s",
     "jain",
     "kiviat_area",
     "kiviat_scores",
     "mean_interval",
     "mean_summaries",
+    "min_sample_size",
     "paired_differences",
     "read_accounts",
     "resample",
@@ -67,8 +69,6 @@ __all__ = [
     "served",
     "summarize",
     "unfair_delay",
-    "values_needed",
-    "widths_s",
     "with_job_metrics",
 ]
 
@@ -91,7 +91,7 @@ __getattr__, __dir__ = lazy_names(
             "mean_interval",
             "mean_summaries",
             "paired_differences",
-            "values_needed",
+            "min_sample_size",
         ),
         "summary": ("Summary", "summarize"),
         "time_series": (
@@ -101,7 +101,7 @@ __getattr__, __dir__ = lazy_names(
             "binned",
             "resample",
             "series",
-            "widths_s",
+            "durations_s",
         ),
     },
 )

@@ -25,8 +25,8 @@ __all__ = [
     "kiviat_scores",
     "mean_interval",
     "mean_summaries",
+    "min_sample_size",
     "paired_differences",
-    "values_needed",
 ]
 
 _RESAMPLES = 10_000
@@ -47,7 +47,7 @@ class MeanInterval(NamedTuple):
     high: float | None
 
 
-def values_needed(level: float = 0.95) -> int:
+def min_sample_size(level: float = 0.95) -> int:
     """Return how many values an interval needs: 6 for 95 %.
 
     Resampled means never leave the range of the values. If each of n values is on either side of
@@ -84,7 +84,7 @@ def mean_interval(
 
     Returns:
         The same for the same values, whatever their order; without ends for fewer than
-        `values_needed`.
+        `min_sample_size`.
 
     Raises:
         ConfigError: There is no value, one is not finite, or the level is not a share.
@@ -94,7 +94,7 @@ def mean_interval(
     if not len(data) or not np.isfinite(data).all():
         raise ConfigError("an interval is of one finite value at least, and of finite values only")
     mean, count = float(data.mean()), len(data)
-    if count < values_needed(level):
+    if count < min_sample_size(level):
         return MeanInterval(mean, None, None)
     tail = _NORMAL.cdf(-math.sqrt(count / (count - 1)) * _student(level, count - 1))
     random = np.random.default_rng(seed)

@@ -414,7 +414,7 @@ METRICS: dict[str, Metric] = {
             main=True,
         ),
         Metric(
-            "utilization_loaded",
+            "utilization_while_queued",
             Ratio("used_loaded", "present_loaded"),
             "as utilization, only over times with q > 0",
             better="high",
@@ -422,13 +422,13 @@ METRICS: dict[str, Metric] = {
             label="utilization while jobs wait",
         ),
         Metric(
-            "loaded_share",
+            "fraction_of_time_queued",
             Ratio("loaded", "makespan_ms"),
             "time with q > 0 / T",
             label="share of time with jobs waiting",
         ),
         Metric(
-            "fragmentation_loss",
+            "idle_while_queued_fraction",
             Ratio("idle_loaded", "present"),
             "∫ f · [q > 0] dt / ∫ (u + f) dt",
             better="low",
@@ -470,8 +470,8 @@ METRICS: dict[str, Metric] = {
             label="node-weighted wait",
         ),
         Metric(
-            "lost_node_s",
-            Total("lost_node_s"),
+            "wasted_node_s",
+            Total("wasted_node_s"),
             "Σ nodes · (end − start − what a checkpoint kept) over lost attempts",
             "node-seconds",
             "low",

@@ -343,7 +343,7 @@ class RunningSummary:
             makespan_s=span_s if ran else None,
             makespan_ms=span_s * MS_PER_S,
             makespan_h=span_s / 3600,
-            lost_node_s=self._lost.total(),
+            wasted_node_s=self._lost.total(),
             jain_fairness_user=jain(users) if len(users) > 1 else None,
         )
 

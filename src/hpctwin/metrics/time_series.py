@@ -15,12 +15,12 @@ from hpctwin.model import Dependencies, DependencyKind
 __all__ = [
     "binned",
     "dependency_violations",
+    "durations_s",
     "integrals",
     "resample",
     "resource_use",
     "resource_utilization",
     "series",
-    "widths_s",
 ]
 
 FloatArray = npt.NDArray[np.float64]
@@ -142,7 +142,7 @@ def binned(
     return means, peaks.astype(np.float64)
 
 
-def widths_s(series: pl.DataFrame, start_s: float, end_s: float) -> FloatArray:
+def durations_s(series: pl.DataFrame, start_s: float, end_s: float) -> FloatArray:
     """Return how long each row of a series holds within a window, in seconds."""
     time = np.append(series["time_s"].to_numpy(), end_s)
     widths: FloatArray = np.diff(np.clip(time, start_s, end_s))

@@ -281,13 +281,13 @@ class AgentControl:
         now_ms = round(view.now_s * MS_PER_S)
         due_s = (now_ms // every_ms + 1) * self.every_s
         if not view.due:
-            return view.orders(again_s=due_s)
+            return view.orders(next_call_s=due_s)
         sim = view.sim
         self.agent["sim"], self.agent["observe"] = sim.address, self.hook.address
         look(self.agent.ctypes.data)
         level = int(np.argmax(self.network.scores(self.seen)))
         on, off = self.switched(sim, view.can_sleep, level / (self.levels - 1))
-        return view.orders(on=on, off=off, again_s=due_s)
+        return view.orders(on=on, off=off, next_call_s=due_s)
 
     def switched(self, sim: Any, can_sleep: Any, share: float) -> tuple[list[int], list[int]]:
         """Return the nodes to switch on and off for a choice, like `engine.agents.power`."""

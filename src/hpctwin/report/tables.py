@@ -215,7 +215,7 @@ def paired_table(differences: pl.DataFrame, *, width: int | None = None) -> Tabl
         title_justify="left", title_style="", caption_justify="left",
         caption=f"{BEST_MARK} 0 is outside the interval: significant"
         if shown["low"].count()
-        else f"intervals need {metrics.values_needed()} workloads or more",
+        else f"intervals need {metrics.min_sample_size()} workloads or more",
         box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True,
     )  # fmt: skip
     cells = [_paired_cells(known[row["metric"]], row) for row in shown.iter_rows(named=True)]
@@ -371,8 +371,8 @@ def answer_table(summary: Summary) -> Table:
     for key, value in summary.items():
         if value is not None and key.startswith((*_MONEY, *_DELAYED)):
             table.add_row(metric_name(key), format_metric(key, value))
-    if summary.get("rejected_why"):
-        table.add_row("rejected, as they", Text(str(summary["rejected_why"])))
+    if summary.get("rejection_reasons"):
+        table.add_row("rejected, as they", Text(str(summary["rejection_reasons"])))
     return table
 
 

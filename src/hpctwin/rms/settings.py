@@ -200,7 +200,7 @@ class NewsSettings(Settings):
 
     Args:
         spool: File on this host that the hooks write; an alternative to ``url``.
-        url: URL of the Redis to which `hpctwin rms ship` sends the lines of such a file.
+        url: URL of the Redis to which `hpctwin rms forward` sends the lines of such a file.
         stream: Name of the stream.
         password_env: Environment variable that holds the password.
     """
@@ -223,8 +223,8 @@ class PolledSettings(ManagerSettings):
     Args:
         cluster: Name for events and reports.
         timeout: Time limit of each command.
-        poll_every: Pause between two polls of the queue; 60 s spares the manager.
-        poll_floor: Minimum pause if a change is known to have happened. The pause grows with the
+        poll_interval: Pause between two polls of the queue; 60 s spares the manager.
+        min_poll_interval: Minimum pause if a change is known to have happened. The pause grows with the
             duration of a poll: polling takes at most a tenth of the time.
         heartbeat: File that is renewed while the twin is in charge, for hooks to check.
         news: Source of the hooks' news.
@@ -236,8 +236,8 @@ class PolledSettings(ManagerSettings):
 
     cluster: str
     timeout: Duration = Field(default=10.0, gt=0)
-    poll_every: Duration = Field(default=60.0, gt=0)
-    poll_floor: Duration = Field(default=1.0, gt=0)
+    poll_interval: Duration = Field(default=60.0, gt=0)
+    min_poll_interval: Duration = Field(default=1.0, gt=0)
     heartbeat: Path | None = None
     news: NewsSettings | None = None
 
@@ -249,4 +249,4 @@ class PolledSettings(ManagerSettings):
     @property
     def news_within_s(self) -> float:
         """See `ManagerSettings`."""
-        return 2 * self.poll_every + 30.0
+        return 2 * self.poll_interval + 30.0

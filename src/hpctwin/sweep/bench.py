@@ -101,7 +101,7 @@ class Bench:
                 self._begun[of] = first
                 while len(self._begun) > _WORLDS:
                     self._begun.popitem(last=False)
-        return first.under(policy, seed=point.world.seed)
+        return first.with_policy(policy, seed=point.world.seed)
 
     def _made(self, world: World) -> tuple[Workload, Cluster]:
         """Return a world's jobs and cluster; the first caller makes them."""

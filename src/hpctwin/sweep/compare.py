@@ -129,12 +129,12 @@ def compare(
 
     def run(policies: Sequence[Policy]) -> list[Result]:
         # Made in the thread, so that memory holds only running simulations and one initial one.
-        simulations = [begin.under(policy, seed=seed) for policy in policies]
+        simulations = [begin.with_policy(policy, seed=seed) for policy in policies]
         running.extend(simulations)
         if stopped.is_set():
             stop()
         for simulation in simulations:
-            simulation.make_ready()
+            simulation.prepare()
         if part is None:
             for simulation in simulations:
                 simulation.advance()

@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 _FLUSH_S, _FLUSH_ROWS = 5.0, 5000
-_TEXTS = ("key", "workload", "window", "cluster", "policy", "error", "rejected_why")
+_TEXTS = ("key", "workload", "window", "cluster", "policy", "error", "rejection_reasons")
 
 
 class Store:
@@ -134,7 +134,7 @@ def read_rows(folder: Path, keys: Iterable[str]) -> pl.DataFrame:
     return found.with_columns(point=pl.col("place").cast(pl.Int64)).drop("place")
 
 
-NOT_FIGURES = ("key", "point", "error", "seconds", "engine_s", "instants", "rejected_why")
+NOT_FIGURES = ("key", "point", "error", "seconds", "engine_s", "instants", "rejection_reasons")
 """Numeric columns of rows that are neither varied nor metrics."""
 
 COUNTS = tuple(f"jobs_{state.label}" for state in State)

@@ -76,7 +76,7 @@ class MeterSettings(Settings):
         step: Length of the steps over which utilization and power are averaged.
         ahead: Lead time of the power forecast.
         past: Length of the past that the regression lines are fitted to.
-        silent_after: Time without readings after which the meter counts as silent.
+        stale_after: Time without readings after which the meter counts as silent.
     """
 
     unit: Literal["W", "kW", "MW", "uJ", "J", "kJ", "MJ", "Wh", "kWh", "MWh"] = "W"
@@ -85,7 +85,7 @@ class MeterSettings(Settings):
     step: Duration = Field(default=30.0, ge=1, le=3600)
     ahead: Duration = Field(default=3600.0, gt=0, le=86_400)
     past: Duration = Field(default=172_800.0, gt=0, le=30 * 86_400)
-    silent_after: Duration = Field(default=300.0, gt=0)
+    stale_after: Duration = Field(default=300.0, gt=0)
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:

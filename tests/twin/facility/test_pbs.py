@@ -25,7 +25,7 @@ def config(tmp_path: Path) -> Path:
         name: {
             "manager": {
                 "kind": "pbs", "cluster": name, "folder": str(make_commands(tmp_path / name)),
-                "poll_every": 0.3, "poll_floor": 0.2,
+                "poll_interval": 0.3, "min_poll_interval": 0.2,
             }
         }
         for name in SITES

@@ -39,8 +39,8 @@ def config(slurms: dict[str, SlurmCluster], tmp_path: Path) -> Path:
     sites = {
         name: {
             "manager": {
-                "kind": "slurm", "cluster": name, "conf": str(slurm.conf), "poll_every": 0.3,
-                "poll_floor": 0.2,
+                "kind": "slurm", "cluster": name, "conf": str(slurm.conf), "poll_interval": 0.3,
+                "min_poll_interval": 0.2,
             },
             "options": ["--output=/dev/null", "--chdir=/tmp"],
         }

@@ -219,10 +219,10 @@ class CarbonOracle:
         if not view.jobs:
             return Sizes()
         slot = self._slots.at(view.now_s)
-        again_s = self._slots.begin_s(slot + 1)
+        next_call_s = self._slots.begin_s(slot + 1)
         if not self._slots.begins(view.now_s):
-            return Sizes(again_s=again_s)
-        return Sizes(served(view, {job: self._size(job, slot) for job in view.jobs}), again_s)
+            return Sizes(next_call_s=next_call_s)
+        return Sizes(served(view, {job: self._size(job, slot) for job in view.jobs}), next_call_s)
 
     def _size(self, job: SizedJob, slot: int) -> int:
         first, sizes = self._plan.sizes.get(job.job_id, (slot, np.zeros(0, np.int64)))
@@ -332,9 +332,9 @@ class CarbonFlex:
         if not view.jobs:
             return Sizes()
         slot = self._slots.at(view.now_s)
-        again_s = self._slots.begin_s(slot + 1)
+        next_call_s = self._slots.begin_s(slot + 1)
         if not self._slots.begins(view.now_s):
-            return Sizes(again_s=again_s)
+            return Sizes(next_call_s=next_call_s)
         price = self._slots.ahead(slot, self._day)
         before = float(self._slots.ahead(max(slot - 1, 0), 1)[0])
         left_s = sum(max(job.left_s, 0.0) * job.nodes for job in view.jobs)
@@ -344,7 +344,7 @@ class CarbonFlex:
         urgent = sorted(
             view.jobs, key=lambda job: (not self._urgent(job, view.now_s), job.submit_s)
         )
-        return Sizes(served(view, {job: wanted[job] for job in urgent}), again_s)
+        return Sizes(served(view, {job: wanted[job] for job in urgent}), next_call_s)
 
     def _urgent(self, job: SizedJob, now_s: float) -> bool:
         """Return whether a job must run in this slot, on its nodes, to meet its deadline."""

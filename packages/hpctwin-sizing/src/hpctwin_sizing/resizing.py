@@ -41,13 +41,13 @@ class SizeState:
         expected_ms: Expected runtime of each job on the nodes it asks for, in ms [jobs].
         done: Work done by each job that ran and was stopped, by row: ms of its runtime on the nodes
             it asks for.
-        again_s: Time at which the sizing wants to be called again, in seconds.
+        next_call_s: Time at which the sizing wants to be called again, in seconds.
         last_s: Time of the last event other than such a call, in seconds.
     """
 
     expected_ms: npt.NDArray[np.int64]
     done: Mapping[int, Fraction] = field(default_factory=dict)
-    again_s: float | None = None
+    next_call_s: float | None = None
     last_s: float = 0.0
 
 
@@ -137,7 +137,7 @@ def resize(
     changes = {row: int(size) for row, size in wanted.items() if int(size) != has[row]}
     if not changes:
         return
-    simulation.decided()
+    simulation.compiled_policy()
     # The engine does not check the space for node records before a pass without an event time.
     simulation.make_room()
     stopped = [row for row in changes if has[row]]
@@ -236,7 +236,7 @@ def saved_sizes(simulation: SimulationBase) -> dict[str, Any]:
     rows = np.flatnonzero(changed)
     return {
         "done": [[row, one.numerator, one.denominator] for row, one in sized.done.items()],
-        "again_s": sized.again_s,
+        "next_call_s": sized.next_call_s,
         "last_s": sized.last_s,
         "lengths": np.stack([rows, *(one[rows] for one in asks)], axis=1).tolist(),
     }
@@ -249,6 +249,6 @@ def resume_sizes(simulation: SimulationBase, plain: Mapping[str, Any]) -> None:
     replace_state(
         simulation,
         done={row: Fraction(over, under) for row, over, under in plain["done"]},
-        again_s=plain["again_s"],
+        next_call_s=plain["next_call_s"],
         last_s=plain["last_s"],
     )

@@ -102,8 +102,8 @@ class Sizing:
         """
         left = instants
         while left is None or left > 0:
-            again_s = simulation.sized.again_s
-            times = [time for time in (until_s, again_s) if time is not None]
+            next_call_s = simulation.sized.next_call_s
+            times = [time for time in (until_s, next_call_s) if time is not None]
             told = int(simulation.state.clock.lost)
             outcome = advance(min(times, default=None), instants=1)
             if simulation.done:
@@ -112,10 +112,14 @@ class Sizing:
             # Failures to come are always events, so they do not count as something that still happens.
             if outcome == "stepped" and int(simulation.state.clock.only_outages_since) < 0:
                 replace_state(simulation, last_s=simulation.now_s)
-            due = again_s is not None and simulation.now_s >= again_s
+            due = next_call_s is not None and simulation.now_s >= next_call_s
             if outcome == "reached" and not due:
                 return "reached"
-            if outcome == "done" and not due and not _moves_to_call(simulation, again_s, until_s):
+            if (
+                outcome == "done"
+                and not due
+                and not _moves_to_call(simulation, next_call_s, until_s)
+            ):
                 return "done"
             if simulation.now_s - simulation.sized.last_s > QUIET_S:
                 _give_up(simulation)
@@ -134,17 +138,17 @@ def _reset_requeued(simulation: SimulationBase, told: int) -> None:
 
 
 def _moves_to_call(
-    simulation: SimulationBase, again_s: float | None, until_s: float | None
+    simulation: SimulationBase, next_call_s: float | None, until_s: float | None
 ) -> bool:
     """Set the clock to the next call if no event is left; return whether it was set."""
     if not int(simulation.state.clock.queued):
         return False
-    if again_s is None:
+    if next_call_s is None:
         _give_up(simulation)
-    assert again_s is not None
-    if until_s is not None and again_s > until_s:
+    assert next_call_s is not None
+    if until_s is not None and next_call_s > until_s:
         return False
-    go_to(simulation.state, to_ms(again_s))
+    go_to(simulation.state, to_ms(next_call_s))
     return True
 
 
@@ -167,12 +171,12 @@ def _call(sizing: Sizing, simulation: SimulationBase, advance: Callable[..., Out
     where = f"{what} at {simulation.now_s:g} s"
     if not isinstance(wanted, Sizes):
         raise PolicyError(f"{where} gave {wanted!r}, it must give Sizes or None")
-    again_s = asked_again_s(simulation, wanted.again_s, where)
+    next_call_s = asked_again_s(simulation, wanted.next_call_s, where)
     try:
         resize(simulation, wanted.nodes, advance)
     except SimulationError as error:
         raise PolicyError(f"{where}: {error}") from error
-    replace_state(simulation, again_s=again_s)
+    replace_state(simulation, next_call_s=next_call_s)
 
 
 def _view(simulation: SimulationBase) -> SizeView:

@@ -92,11 +92,11 @@ class Sizes:
     Args:
         nodes: Number of nodes from now on by job id, 0 for none, in the order in which jobs are
             served. Omitted jobs do not change.
-        again_s: Latest time of the next call, in seconds; None for only after the next event.
+        next_call_s: Latest time of the next call, in seconds; None for only after the next event.
     """
 
     nodes: Mapping[Any, int] = field(default_factory=dict)
-    again_s: float | None = None
+    next_call_s: float | None = None
 
 
 SizeRule = Callable[[SizeView], Sizes | None]

@@ -136,7 +136,7 @@ def apply(
     machine: ClusterOptions = ClusterOptions(),  # noqa: B008
     overwrite: bool = False,
 ) -> int:
-    """Write a trace with predictions, for orderings and simulate --plan-by prediction.
+    """Write a trace with predictions, for orderings and simulate --runtime-estimate prediction.
 
     Args:
         source: The trace, with users and starts.

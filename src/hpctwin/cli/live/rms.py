@@ -55,7 +55,7 @@ def probe(*, commands: str = "", manager_conf: Path | None = None, json: bool = 
 
 
 @rms_app.command
-def ship(
+def forward(
     spool: Path,
     /,
     *,

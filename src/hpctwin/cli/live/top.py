@@ -116,7 +116,7 @@ def _seen(twin: Twin, started: Counter[str]) -> Seen:
 
 def _head(seen: Seen) -> Text:
     status = seen.status
-    mode = Text(f" {status['mode']} ", style="reverse green" if status["in_charge"] else "reverse")
+    mode = Text(f" {status['mode']} ", style="reverse green" if status["is_active"] else "reverse")
     head = Text.assemble(
         (f"{status['cluster'] or '…'} ", "bold"), mode, f"  {clock_text(status['time_s'])}   "
         f"{status['running']} running, {status['waiting']} waiting, "
@@ -246,7 +246,7 @@ def seen(source: Source) -> Seen:
     with source.looking() as stands:
         return Seen(
             status={
-                "cluster": head.cluster, "mode": head.mode, "in_charge": head.in_charge,
+                "cluster": head.cluster, "mode": head.mode, "is_active": head.is_active,
                 "time_s": head.time_s, "running": head.running, "waiting": head.waiting,
                 "free_nodes": head.free_nodes, "nodes": head.nodes, "policy": head.policy,
                 "cycle_ms": head.cycle_ms or 0.0,

@@ -157,7 +157,7 @@ def explain(
 
 
 @twin_app.command
-def repeat(
+def verify(
     decision: int | None = None, /, *, config: ConfigPath = DEFAULT, json: bool = False
 ) -> int:
     """Repeat a decision from the journal, and compare the results bit for bit.

@@ -38,8 +38,8 @@ def when_command(
     gpus: float = 0.0,
     memory_gb: float = 0.0,
     config: ConfigPath = Path("hpctwin.yaml"),
-    look: bool = False,
-    beside: bool = False,
+    fresh: bool = False,
+    compare_rm: bool = False,
     plot: Annotated[Path | None, Parameter(name=["--plot", "--chart"])] = None,
     json: bool = False,
 ) -> int:
@@ -60,8 +60,8 @@ def when_command(
         gpus: Its GPUs per node.
         memory_gb: Its memory per node, in GB.
         config: The twin's YAML file.
-        look: Query the resource manager even if a twin runs.
-        beside: Also show the resource manager's own estimate (squeue --start), at the cost of a
+        fresh: Query the resource manager even if a twin runs.
+        compare_rm: Also show the resource manager's own estimate (squeue --start), at the cost of a
             query.
         plot: Write a chart of the probability of a start over time to this file (.png, .svg, .pdf).
         json: Print the forecast as JSON.
@@ -93,13 +93,13 @@ def when_command(
         question = JobToCome(nodes, walltime_s, partition, user, account, cores, gpus, memory_gb)
         title = f"A job of {nodes} node{'s' if nodes > 1 else ''} for {walltime}, submitted now,"
     check_outputs(figures=[plot])
-    said = answered(settings, question, look=look)
+    said = answered(settings, question, look=fresh)
     found = said.when
     if job_id is not None:
         job_id = said.job or job_id
         title = f"Job {job_id}"
     own_s: float | None = None
-    if beside and job_id is not None:
+    if compare_rm and job_id is not None:
         from hpctwin.twin.service.service import open_manager
 
         manager = open_manager(settings.manager)
@@ -137,7 +137,7 @@ def when_command(
         "never": "would never start in the current state.",
     }[found.state]
     lines = [f"{title} {first}", *found.lines]
-    if beside and job_id is not None:
+    if compare_rm and job_id is not None:
         own = "no estimate" if own_s is None else clock_text(own_s)
         lines.append(f"Estimate of the resource manager: {own}.")
     lines.append(f"As of {clock_text(said.now_s)}, from {said.source}.")

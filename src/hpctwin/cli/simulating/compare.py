@@ -48,8 +48,10 @@ def compare_command(
     machine: ClusterOptions = ClusterOptions(),  # noqa: B008
     run: RunOptions = RunOptions(),  # noqa: B008
     energy: EnergyOptions = EnergyOptions(),  # noqa: B008
-    reward: Annotated[str | None, Parameter(group="Policy")] = None,
-    plan_by: Annotated[Literal["walltime", "prediction"], Parameter(group="Policy")] = "walltime",
+    priorities_from: Annotated[str | None, Parameter(group="Policy")] = None,
+    runtime_estimate: Annotated[
+        Literal["walltime", "prediction"], Parameter(group="Policy")
+    ] = "walltime",
     by: By = None,
     fairness: Annotated[bool, Parameter(group="Output")] = False,
     threads: Annotated[int | None, Parameter(group="Run"), AT_LEAST_1] = None,
@@ -69,8 +71,8 @@ def compare_command(
             effects from chance.
         policy: Policy as ORDER+BACKFILL, for example wfp+easy, sjf+none, fcfs+easy:4/sjf (four
             reservations, candidates shortest first), fcfs+easy@contiguous. Repeatable.
-        reward: Give jobs the priorities that their accounts earned, as in `hpctwin simulate`.
-        plan_by: Planned duration of running and pending jobs: walltime or prediction.
+        priorities_from: Give jobs the priorities that their accounts earned, as in `hpctwin simulate`.
+        runtime_estimate: Planned duration of running and pending jobs: walltime or prediction.
         by: Break metrics down by size, walltime, user, account, partition or state.
         fairness: Also compute the delay of jobs by later arrivals (slow).
         threads: Number of policies simulated in parallel; default the number of cores.
@@ -99,7 +101,8 @@ def compare_command(
     texts = policy if own is None else dict.fromkeys((read_policy(own), *policy))
     policies = [make_policy(parse_policy(text), power=energy.power) for text in texts]
     asked = _Asked(
-        reading, part, machine, run, energy, reward, plan_by, by, fairness, threads, log=out is not None
+        reading, part, machine, run, energy, priorities_from, runtime_estimate, by, fairness,
+        threads, log=out is not None
     )  # fmt: skip
     compared: list[_Compared] = []
     title = trace.name if not more else f"{len(traces)} traces"
@@ -228,8 +231,8 @@ class _Asked:
     machine: ClusterOptions
     run: RunOptions
     energy: EnergyOptions
-    reward: str | None
-    plan_by: Literal["walltime", "prediction"]
+    priorities_from: str | None
+    runtime_estimate: Literal["walltime", "prediction"]
     by: By
     fairness: bool
     threads: int | None
@@ -251,8 +254,10 @@ class _Asked:
         from hpctwin.sweep import compare, fair_starts
 
         workload, window = self.reading.part(trace, self.part, self.machine)
-        if self.reward is not None:
-            workload = option_from("hpctwin-papers", "reward")(workload, self.reward)
+        if self.priorities_from is not None:
+            workload = option_from("hpctwin-papers", "priorities_from")(
+                workload, self.priorities_from
+            )
         cluster = self.energy.machine(self.machine.make(workload, trace, self.reading.timezone))
         note_classes(workload, self.by)
         series, notes = self.energy.series(workload, cluster)
@@ -266,7 +271,7 @@ class _Asked:
             window = dataclasses.replace(window, workload=workload)
             begins = np.maximum(0 if begins is None else begins, window.not_before_s)
         options = {
-            **self.run.as_dict(), "begin_s": begins, "expected_s": planned_s(workload, self.plan_by)
+            **self.run.as_dict(), "begin_s": begins, "expected_s": planned_s(workload, self.runtime_estimate)
         }  # fmt: skip
         results = compare(
             workload, cluster, policies, threads=self.threads, part=window,

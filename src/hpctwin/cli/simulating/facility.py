@@ -21,7 +21,7 @@ for name, target, summary in (
     ("run", "run_command", "Place the jobs of a facility's queue at its clusters, live."),
     ("submit", "submit_command", "Add a job to a facility's queue, and print its key."),
     ("queue", "queue_command", "Show a facility's queue, and the clusters of its jobs."),
-    ("withdraw", "withdraw_command", "Cancel a job that has no cluster yet."),
+    ("cancel", "withdraw_command", "Cancel a job that has no cluster yet."),
 ):
     facility_app.command(f"hpctwin.cli.live.facility_live:{target}", name=name, help=summary)
 

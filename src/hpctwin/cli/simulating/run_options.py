@@ -106,7 +106,7 @@ def planned_s(workload: Workload, by: str) -> npt.NDArray[np.float64] | None:
 
     Args:
         workload: The jobs.
-        by: Value of --plan-by.
+        by: Value of --runtime-estimate.
 
     Raises:
         ConfigError: The workload has no predicted runtimes.
@@ -117,7 +117,7 @@ def planned_s(workload: Workload, by: str) -> npt.NDArray[np.float64] | None:
         return None
     if "runtime_s" not in workload.predicted:
         raise ConfigError(
-            f"--plan-by prediction: workload {workload.name} has no predicted_runtime_s; "
+            f"--runtime-estimate prediction: workload {workload.name} has no predicted_runtime_s; "
             "add it with hpctwin predictor apply"
         )
     return workload.predicted_runtime_s

@@ -63,11 +63,13 @@ def simulate_command(
     machine: ClusterOptions = ClusterOptions(),  # noqa: B008
     run: RunOptions = RunOptions(),  # noqa: B008
     energy: EnergyOptions = EnergyOptions(),  # noqa: B008
-    reward: Annotated[str | None, Parameter(group="Policy")] = None,
+    priorities_from: Annotated[str | None, Parameter(group="Policy")] = None,
     scheduler: Annotated[str | None, Parameter(group="Policy")] = None,
     scheduler_every: Annotated[str | None, Parameter(group="Policy")] = None,
     sizing: Annotated[str | None, Parameter(group="Policy")] = None,
-    plan_by: Annotated[Literal["walltime", "prediction"], Parameter(group="Policy")] = "walltime",
+    runtime_estimate: Annotated[
+        Literal["walltime", "prediction"], Parameter(group="Policy")
+    ] = "walltime",
     accounts: Annotated[Path | None, Parameter(group="Output")] = None,
     accounts_by: Annotated[Literal["account", "user"], Parameter(group="Output")] = "account",
     by: By = None,
@@ -98,7 +100,7 @@ def simulate_command(
         candidates: EASY's ordering of candidates, for example sjf.
         placement: Placement: a name (see hpctwin policy list), or a function in a file,
             my.py:my_placement; default first-fit.
-        reward: Give jobs the priorities that their accounts earned in an earlier run, as in
+        priorities_from: Give jobs the priorities that their accounts earned in an earlier run, as in
             low-power:accounts.json or budget=5000:accounts.json (package hpctwin-papers,
             docs/how-to/accounts-and-incentives.md). The default order is then priority.
         scheduler: External scheduler instead of a policy: a program that speaks JSON lines, or the
@@ -108,10 +110,10 @@ def simulate_command(
             event.
         sizing: Rule for node counts of malleable jobs by --price or --carbon, such as
             carbonscaler:24h (package hpctwin-sizing, docs/how-to/malleable-jobs.md).
-        plan_by: Planned duration of running and pending jobs: walltime or prediction (hpctwin
+        runtime_estimate: Planned duration of running and pending jobs: walltime or prediction (hpctwin
             predictor apply); a job that runs longer than predicted is expected to end soon.
         accounts: Write the use of each account to this file (.json or .parquet), for hpctwin
-            accounts and --reward.
+            accounts and --priorities-from.
         accounts_by: Sum --accounts by account or by user.
         by: Break metrics down by size, walltime, user, account, partition or state.
         fairness: Also compute the delay of jobs by later arrivals (slow).
@@ -163,7 +165,7 @@ def simulate_command(
         policy = read_policy(own)
     chosen = make_policy(
         None if policy is None else parse_policy(policy),
-        order="priority" if reward is not None and order is None else order,
+        order="priority" if priorities_from is not None and order is None else order,
         backfill=backfill_of(scheduler, sizing, policy, order, backfill),
         reservations=reservations,
         candidates=candidates,
@@ -181,10 +183,11 @@ def simulate_command(
         from hpctwin.cli.simulating.stream import simulate_streamed
 
         others = {
-            "--by": by, "--fairness": fairness, "--plot": plot, "--explain": explain, "--reward": reward,
+            "--by": by, "--fairness": fairness, "--plot": plot, "--explain": explain,
+            "--priorities-from": priorities_from,
             "--accounts": accounts, "--scheduler": scheduler, "--out-every": out_every,
             "--sizing": sizing,
-            "--plan-by": plan_by != "walltime",
+            "--runtime-estimate": runtime_estimate != "walltime",
             "--from and --until": part != WindowOptions(),
             "energy options other than --power": energy != EnergyOptions(power=energy.power),
             "options for reading the trace": reading != TraceOptions(),
@@ -210,15 +213,18 @@ def simulate_command(
             "--accounts": accounts, "--out-every": out_every,
         },
     )  # fmt: skip
-    if reward is not None:
-        workload = option_from("hpctwin-papers", "reward")(workload, reward)
+    if priorities_from is not None:
+        workload = option_from("hpctwin-papers", "priorities_from")(workload, priorities_from)
     cluster = energy.machine(machine.make(workload, trace, reading.timezone))
     series, notes = energy.series(workload, cluster)
     begins = energy.begins(workload, series)
     saved = energy.savings(workload, series, begins)
     if window is not None:
         begins = np.maximum(0 if begins is None else begins, window.not_before_s)
-    options = run.as_dict() | {"begin_s": begins, "expected_s": planned_s(workload, plan_by)}
+    options = run.as_dict() | {
+        "begin_s": begins,
+        "expected_s": planned_s(workload, runtime_estimate),
+    }
     simulation = Simulation(
         workload,
         cluster,

@@ -55,12 +55,12 @@ class Orders:
     Args:
         on: Numbers of sleeping nodes to switch on.
         off: Numbers of idle nodes to switch off.
-        again_s: Latest time of the next call, in seconds; None for only after the next event.
+        next_call_s: Latest time of the next call, in seconds; None for only after the next event.
     """
 
     on: Iterable[int] = ()
     off: Iterable[int] = ()
-    again_s: float | None = None
+    next_call_s: float | None = None
 
 
 class PowerView:
@@ -77,8 +77,8 @@ class PowerView:
     @property
     def due(self) -> bool:
         """Whether the requested time of the next call has come; True at the first call."""
-        again_s = self._simulation.outside.again_s
-        return again_s is None or self.now_s >= again_s
+        next_call_s = self._simulation.outside.next_call_s
+        return next_call_s is None or self.now_s >= next_call_s
 
     @cached_property
     def can_sleep(self) -> npt.NDArray[np.bool_]:
@@ -167,7 +167,7 @@ def price_control(
         if due.all():
             return Orders(off=idle)
         change_s = _next_change(series, view.now_s)
-        return Orders(off=idle[due], again_s=min(view.now_s + left_s[~due].min(), change_s))
+        return Orders(off=idle[due], next_call_s=min(view.now_s + left_s[~due].min(), change_s))
 
     return control
 

@@ -18,9 +18,9 @@ from hpctwin.errors import ConfigError
 
 __all__ = [
     "Forecast",
-    "begins_by_forecast",
     "equal_steps",
     "erring",
+    "forecast_start_times",
     "from_past",
     "parse_forecast",
     "saving",
@@ -197,7 +197,7 @@ def parse_forecast(text: str, series: Series) -> Forecast | None:
         ) from error
 
 
-def begins_by_forecast(
+def forecast_start_times(
     submit_s: FloatArray,
     length_s: FloatArray,
     may_wait_s: FloatArray,

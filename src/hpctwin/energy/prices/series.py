@@ -15,7 +15,7 @@ from hpctwin.errors import ConfigError
 from hpctwin.model.arguments import check_arguments, column
 from hpctwin.model.text import FIRST_UNIX_S, epoch_s_of
 
-__all__ = ["Series", "cheapest_begins", "times_of"]
+__all__ = ["Series", "cheapest_start_times", "times_of"]
 
 FloatArray = npt.NDArray[np.float64]
 Align = Literal["date", "start"]
@@ -249,7 +249,7 @@ def _unit(column: str) -> tuple[float, str]:
     return _J_PER["kwh"], "g" if carbon else ""
 
 
-def cheapest_begins(
+def cheapest_start_times(
     submit_s: FloatArray, length_s: FloatArray, may_wait_s: FloatArray, series: Series
 ) -> FloatArray:
     """Return the start at which each job costs least; the first if several do.

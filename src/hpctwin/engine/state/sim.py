@@ -209,7 +209,7 @@ class Sim:
         twin._own_again()
         return twin
 
-    def become(self, other: Sim) -> None:
+    def copy_from(self, other: Sim) -> None:
         """Take over the state of another simulation, which stays unchanged.
 
         The address of this simulation stays the same.
@@ -242,7 +242,7 @@ class Sim:
             facts: Facts of the jobs; they must not be written any more.
         """
         if "job" not in self._owned or self._piece is not start._piece:
-            self.become(start)
+            self.copy_from(start)
             self.own("job")
         else:
             self._memory[:] = start._memory

@@ -150,7 +150,7 @@ def _choose(records: Records, rules: SwfRules) -> tuple[dict[str, int], BoolArra
         )
     if rules.no_runtime == "drop":
         drop((column["run time"] < 0) & ~never_ran, "job without run time, left out")
-    if rules.no_walltime == "drop":
+    if rules.missing_walltime == "drop":
         drop(column["requested time"] <= 0, "job without requested time, left out")
     if rules.no_nodes == "drop":
         drop(column["requested processors"] <= 0, "job without requested processors, left out")
@@ -352,14 +352,14 @@ def _carried(column: dict[str, npt.NDArray[Any]], rules: SwfRules) -> dict[str, 
 def _walltime(
     requested: FloatArray, runtime: FloatArray, rules: SwfRules, counts: dict[str, int]
 ) -> FloatArray:
-    if rules.no_walltime == "drop":
+    if rules.missing_walltime == "drop":
         return requested
     missing = requested <= 0
-    if rules.no_walltime == "runtime":
+    if rules.missing_walltime == "runtime":
         instead: Any = np.maximum(runtime, 1 / MS_PER_S)
         why = "job without requested time, given its run time"
     else:
-        instead = rules.no_walltime
+        instead = rules.missing_walltime
         why = f"job without requested time, given {instead:g} s"
     counts[why] = int(missing.sum())
     return np.where(missing, instead, requested)

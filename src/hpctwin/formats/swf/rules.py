@@ -25,7 +25,7 @@ class SwfRules:
     """How SWF fields become jobs; the read notes count every use of a rule.
 
     Args:
-        no_walltime: Jobs without requested time (field 9 not above 0): give them the ``"runtime"``
+        missing_walltime: Jobs without requested time (field 9 not above 0): give them the ``"runtime"``
             (at least 1 ms), ``"drop"`` them, or give all the same number of seconds.
         no_nodes: Jobs without requested processors (field 8): use the ``"allocated"`` ones (field
             5), or ``"drop"`` them.
@@ -48,7 +48,7 @@ class SwfRules:
         ConfigError: An option has an invalid value.
     """
 
-    no_walltime: Literal["runtime", "drop"] | float = "runtime"
+    missing_walltime: Literal["runtime", "drop"] | float = "runtime"
     no_nodes: Literal["allocated", "drop"] = "allocated"
     no_runtime: Literal["drop", "zero"] = "drop"
     cancelled: Literal["keep", "drop"] = "drop"
@@ -63,12 +63,12 @@ class SwfRules:
             value = getattr(self, option)
             if value not in choices:
                 raise ConfigError(f"SWF rule {option} is {value!r}, expected {_or(choices)}")
-        walltime = self.no_walltime
+        walltime = self.missing_walltime
         if walltime not in ("runtime", "drop") and not (
             isinstance(walltime, int | float) and math.isfinite(walltime) and walltime > 0
         ):
             raise ConfigError(
-                f"SWF rule no_walltime is {walltime!r}, expected 'runtime', 'drop' or a number "
+                f"SWF rule missing_walltime is {walltime!r}, expected 'runtime', 'drop' or a number "
                 "of seconds above 0"
             )
         if not isinstance(self.procs_per_node, int) or self.procs_per_node < 1:

@@ -282,7 +282,7 @@ def of_policy(policy: Policy, cluster: Cluster) -> Runner:
 def run_policy(jobs: Workload, cluster: Cluster, policy: Policy) -> Simulation:
     """Return a finished simulation of the jobs."""
     simulation = Simulation(jobs, cluster, policy)
-    simulation.decided()
+    simulation.compiled_policy()
     simulation.advance()
     return simulation
 

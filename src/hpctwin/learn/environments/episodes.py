@@ -405,7 +405,7 @@ def windows_of(task: Task, source: Source) -> Windows | None:
 
 def _begun(simulation: Simulation) -> Simulation:
     """Return a simulation prepared to be copied and advanced."""
-    simulation.decided()
+    simulation.compiled_policy()
     simulation.make_room()
     return simulation
 

@@ -85,7 +85,7 @@ def most_of_each(workload: Workload, cluster: Cluster) -> npt.NDArray[np.float64
     User and account are the largest numbers of each.
     """
     simulation = Simulation(workload, cluster)
-    simulation.know_facts()
+    simulation.load_job_facts()
     fact = simulation.state["fact"]
     longest = float(workload.walltime_ms.max(initial=1))
     return np.array([longest, *(fact[name].max() for name in ("memory_gb", "user", "account"))])
@@ -212,7 +212,7 @@ def job_task(
     def make(jobs: Workload) -> Simulation:
         simulation = Simulation(jobs, cluster, policy)
         if seen.facts:
-            simulation.know_facts()
+            simulation.load_job_facts()
         return simulation
 
     shortest = None

@@ -289,7 +289,7 @@ class Batch:
         template, self.scales[number] = self._template(drawn)
         if number == len(self._simulations):
             self._simulations.append(template.fork())
-        self._simulations[number].become(template)
+        self._simulations[number].copy_from(template)
 
     def _template(self, drawn: Drawn) -> tuple[Simulation, float]:
         """Return a simulation at the beginning of an episode, and its reward factor."""
@@ -298,7 +298,7 @@ class Batch:
             return kept
         jobs = drawn.make()
         template = self.task.make(jobs)
-        template.decided()
+        template.compiled_policy()
         template.make_room()
         found = template, 1.0 if self.task.scale is None else self.task.scale(jobs)
         if drawn.key is not None:
@@ -322,8 +322,8 @@ class Batch:
         jobs = self._jobs_of.pop(number, None)
         if jobs is not None:
             like = self.task.make(jobs())
-            like.decided()
-            found.be_of(like)
+            like.compiled_policy()
+            found.adopt(like)
         return found
 
     def begin_all(self, seed: int | None = None) -> None:

@@ -54,14 +54,14 @@ class Plan(NamedTuple):
         taken: If nodes are shared or have power states, the nodes of each job with its tasks there,
             by id.
         switched: Numbers of nodes, and the power states that they enter now.
-        again_s: Next time to switch nodes if nothing else happens; None for never.
+        next_call_s: Next time to switch nodes if nothing else happens; None for never.
     """
 
     starts: Sequence[tuple[str, Sequence[int]]]
     pool: Sequence[int]
     taken: Mapping[str, Taken] = {}
     switched: Sequence[tuple[int, NodePower]] = ()
-    again_s: float | None = None
+    next_call_s: float | None = None
 
 
 class Planner(Protocol):
@@ -209,8 +209,8 @@ class EmulatedCluster(NodeLife):
                 self._begin(job, taken)
         for node, power in planned.switched:
             self.powers.set(node, power)
-        if planned.again_s is not None:
-            self.agenda.put(NODE, planned.again_s, self._changed, counts=False)
+        if planned.next_call_s is not None:
+            self.agenda.put(NODE, planned.next_call_s, self._changed, counts=False)
         if self._look:
             # Still at the same time, but after the ends of jobs without length.
             self.agenda.put(OTHER, self.now_s, self._changed)

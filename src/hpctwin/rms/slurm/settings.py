@@ -247,7 +247,7 @@ class SlurmSettings(PolledSettings):
     cluster: str = "slurm"
     folder: str = ""
     conf: Path | None = None
-    poll_floor: Duration = Field(default=0.3, gt=0)
+    min_poll_interval: Duration = Field(default=0.3, gt=0)
     first_lease: Duration = Field(default=20.0, ge=1, le=3600)
     power: tuple[SleepingNodes, ...] = ()
 

@@ -49,14 +49,14 @@ class Outside:
         changes: DVFS mode changes so far.
         work: Remaining work of jobs at their last change of speed.
         asked: Whether the control function was called at the beginning.
-        again_s: Time at which the control function wants to be called again, in seconds.
+        next_call_s: Time at which the control function wants to be called again, in seconds.
         last_s: Time of the last event other than such a call, in seconds.
     """
 
     changes: tuple[ModeChange, ...] = ()
     work: Work = field(default_factory=dict)
     asked: bool = False
-    again_s: float | None = None
+    next_call_s: float | None = None
     last_s: float = 0.0
 
 

@@ -227,7 +227,7 @@ def of_shared_nodes(
     found = {**counted}
     for nodes, cores in (
         ("mean_queued_nodes", "mean_queued_cores"),
-        ("lost_node_s", "lost_core_s"),
+        ("wasted_node_s", "lost_core_s"),
         *([("held_node_s", "held_core_s")] if "held_node_s" in found else []),
     ):
         amount = found.pop(nodes)

@@ -120,9 +120,9 @@ class Result(Shown):
     def summary(self) -> dict[str, Any]:
         """Return all metrics of the run in one flat dict; see docs/reference/metrics.md."""
         why = {}
-        if self.rejected_why:
-            reasons = [f"{count:,} {clause}" for clause, count in self.rejected_why.items()]
-            why["rejected_why"] = "; ".join(reasons)
+        if self.rejection_reasons:
+            reasons = [f"{count:,} {clause}" for clause, count in self.rejection_reasons.items()]
+            why["rejection_reasons"] = "; ".join(reasons)
         return {
             "workload": self.workload.name,
             "cluster": self.cluster.name,
@@ -150,7 +150,7 @@ class Result(Shown):
         return tuple(assumptions(self.workload, self.cluster))
 
     @kept
-    def rejected_why(self) -> dict[str, int]:
+    def rejection_reasons(self) -> dict[str, int]:
         """Number of jobs that can never run on the cluster, by reason."""
         from hpctwin.simulation.lowering.rejected_jobs import why_rejected
 

@@ -47,7 +47,7 @@ def advance_engine(
         raise SimulationError(f"simulation cannot continue: {simulation.broken}")
     until = NEVER_MS if until_s is None else to_ms(until_s)
     advance, sim = _advance(), simulation.state
-    simulation.decided()
+    simulation.compiled_policy()
     begin = time.perf_counter()
     first = 0 if instants is None else int(sim.clock.instants)
     while True:
@@ -97,26 +97,26 @@ def advance_engine(
     return _NAMES[code]
 
 
-def asked_again_s(simulation: SimulationBase, again_s: Any, where: str) -> float | None:
+def asked_again_s(simulation: SimulationBase, next_call_s: Any, where: str) -> float | None:
     """Return when a user's function wants to be called again, seconds, to the millisecond.
 
     Args:
         simulation: that is advanced.
-        again_s: what the function gave.
+        next_call_s: what the function gave.
         where: which function, and when, for messages.
 
     Raises:
         PolicyError: it is no time after the present.
     """
-    if again_s is None:
+    if next_call_s is None:
         return None
-    if isinstance(again_s, bool) or not isinstance(again_s, (int, float, np.number)):
-        raise PolicyError(f"{where}: again_s is {again_s!r}; it must be seconds or None")
-    wanted: Any = again_s
+    if isinstance(next_call_s, bool) or not isinstance(next_call_s, (int, float, np.number)):
+        raise PolicyError(f"{where}: next_call_s is {next_call_s!r}; it must be seconds or None")
+    wanted: Any = next_call_s
     again_ms = to_ms(wanted) if abs(wanted) < NEVER_MS / MS_PER_S else NEVER_MS
     if not simulation.now_s < again_ms / MS_PER_S < NEVER_MS / MS_PER_S:
         raise PolicyError(
-            f"{where}: again_s is {wanted:g}; it must be later than the present, "
+            f"{where}: next_call_s is {wanted:g}; it must be later than the present, "
             f"{simulation.now_s:g} s"
         )
     return again_ms / MS_PER_S

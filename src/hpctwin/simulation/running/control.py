@@ -53,7 +53,7 @@ def switch(simulation: SimulationBase, *, on: Iterable[int], off: Iterable[int])
         if len(chosen):
             if simulation.log:
                 more_log(simulation.state)
-            simulation.decided()
+            simulation.compiled_policy()
             give_orders(simulation.state.address, chosen, number)
 
 
@@ -192,23 +192,23 @@ def advance_controlled(
     left = instants
     if not simulation.outside.asked:
         _note(simulation, asked=True)
-        _note(simulation, again_s=_ask(simulation, control))
+        _note(simulation, next_call_s=_ask(simulation, control))
     while left is None or left > 0:
-        again_s = simulation.outside.again_s
-        times = [time for time in (until_s, again_s) if time is not None]
+        next_call_s = simulation.outside.next_call_s
+        times = [time for time in (until_s, next_call_s) if time is not None]
         outcome = advance(min(times, default=None), instants=1)
         if simulation.done:
             return "done"
         if outcome == "stepped" and not _only_timers_left(simulation):
             _note(simulation, last_s=simulation.now_s)
-        asks = again_s is not None and simulation.now_s >= again_s
+        asks = next_call_s is not None and simulation.now_s >= next_call_s
         if outcome == "reached" and not asks:
             return "reached"
         if outcome == "done" and not _goes_on_to_ask(simulation, until_s):
             return "done"
         if simulation.now_s - simulation.outside.last_s > QUIET_S:
             _give_up(simulation)
-        _note(simulation, again_s=_ask(simulation, control))
+        _note(simulation, next_call_s=_ask(simulation, control))
         if left is not None:
             left -= 1
     return "stepped"
@@ -227,12 +227,12 @@ def _only_timers_left(simulation: SimulationBase) -> bool:
 def _goes_on_to_ask(simulation: SimulationBase, until_s: float | None) -> bool:
     """Set the clock to the next call if no event is left; return whether it was set."""
     waiting = bool(simulation.snapshot()["waiting"])
-    again_s = simulation.outside.again_s
-    if waiting and again_s is None:
+    next_call_s = simulation.outside.next_call_s
+    if waiting and next_call_s is None:
         _give_up(simulation)
-    if not waiting or again_s is None or (until_s is not None and again_s > until_s):
+    if not waiting or next_call_s is None or (until_s is not None and next_call_s > until_s):
         return False
-    go_to(simulation.state, to_ms(again_s))
+    go_to(simulation.state, to_ms(next_call_s))
     return True
 
 
@@ -274,7 +274,7 @@ def _ask(simulation: SimulationBase, control: Control) -> float | None:
         switch(simulation, on=on, off=off)
     except SimulationError as error:
         raise PolicyError(f"{where}: {error}") from error
-    return asked_again_s(simulation, orders.again_s, where)
+    return asked_again_s(simulation, orders.next_call_s, where)
 
 
 def _nodes(nodes: Any, what: str) -> list[int]:
@@ -320,7 +320,7 @@ def begin(
         raise SimulationError(f"job {twice} is listed twice; list each job once")
     if not given:
         return []
-    simulation.decided()
+    simulation.compiled_policy()
     if simulation.tracked:
         # The engine does not check the space for node records before a pass without an event time.
         simulation.make_room()

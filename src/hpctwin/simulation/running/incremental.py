@@ -187,8 +187,8 @@ class OpenSimulation:
         self._width = counted_nodes(workload, simulation.cluster)
         self.oracle = runtime_ms is None
         # The engine alone makes forecasts, so everything it needs must be compiled beforehand.
-        simulation.need_pass()
-        simulation.need_race()
+        simulation.compile_pass()
+        simulation.compile_tournament()
         # An expected runtime does not depend on which nodes the job runs.
         self._ahead = forecast_arrays(
             simulation.state, *simulation.passes(), spare, one_speed=not self.oracle
@@ -244,9 +244,9 @@ class OpenSimulation:
             simulation.free_nodes() >= int(simulation.workload.nodes[row])
         )
 
-    def rejects(self) -> npt.NDArray[np.bool_]:
+    def rejected_mask(self) -> npt.NDArray[np.bool_]:
         """Return which jobs can never run here [jobs]."""
-        return self.simulation.rejects()
+        return self.simulation.rejected_mask()
 
     def least_runtime_ms(self, row: int) -> int:
         """Return the shortest runtime of a job in forecasts, in ms."""
@@ -361,7 +361,7 @@ class OpenSimulation:
         self._arrival_ms[known] = now_ms if arrival_ms is None else arrival_ms
         found = np.empty((2, len(watched)), np.int64)
         begin = time.perf_counter()
-        if self.simulation.decided() is not self._decided:
+        if self.simulation.compiled_policy() is not self._decided:
             self._decide()
         while True:
             code = look_ahead(
@@ -384,7 +384,7 @@ class OpenSimulation:
 
     def _decide(self) -> None:
         """Give forecasts the simulation's policy, without knowledge of future failures."""
-        policy = self._decided = self.simulation.decided()
+        policy = self._decided = self.simulation.compiled_policy()
         rules = policy["rules"].copy()
         rules["outage_horizon"] = NEVER_MS
         rules["log"] = 0

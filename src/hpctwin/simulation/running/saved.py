@@ -175,7 +175,7 @@ def _outside_as_plain(outside: Outside) -> dict[str, Any]:
             for job, one in outside.work.items()
         ],
         "asked": outside.asked,
-        "again_s": outside.again_s,
+        "next_call_s": outside.next_call_s,
         "last_s": outside.last_s,
     }
 
@@ -191,6 +191,6 @@ def _outside_of_plain(plain: dict[str, Any], arrays: Mapping[str, Any]) -> Outsi
             for job, start, ran, over, under in plain["work"]
         },
         asked=plain["asked"],
-        again_s=plain["again_s"],
+        next_call_s=plain["next_call_s"],
         last_s=plain["last_s"],
     )

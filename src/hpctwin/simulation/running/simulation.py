@@ -103,7 +103,7 @@ class Simulation(SimulationBase):
         risk: Predicted probability that each job fails, for orderings that use it [jobs]; 0 by
             default.
         begin_s: Earliest start of each job, in seconds [jobs]; see
-            `hpctwin.energy.cheapest_begins`.
+            `hpctwin.energy.cheapest_start_times`.
         track_nodes: Whether nodes have identity, so that the result shows where each job ran.
             Always on with power states, node failures, and placements other than first and best
             fit.
@@ -254,7 +254,7 @@ class Simulation(SimulationBase):
         """Return what has happened so far."""
         return make_result(self)
 
-    def why_doomed(self, most: int = 10) -> list[str]:
+    def unsatisfiable_jobs(self, most: int = 10) -> list[str]:
         """Return a sentence for each job that can never start because of its dependencies.
 
         Args:
@@ -332,7 +332,7 @@ def _why_doomed(simulation: SimulationBase, most: int = 10) -> Iterator[str]:
         most: Largest number of sentences; one more counts the remaining jobs.
     """
     workload = simulation.workload
-    rejected = simulation.rejects()
+    rejected = simulation.rejected_mask()
     found = doomed_by(workload.dependencies, _cannot_complete(simulation))
     then = {"cancel": "it is cancelled", "hold": "it is held indefinitely"}
     for row in sorted(found)[:most]:
@@ -356,7 +356,7 @@ def _why_doomed(simulation: SimulationBase, most: int = 10) -> Iterator[str]:
 
 def _cannot_complete(simulation: SimulationBase) -> npt.NDArray[np.bool_]:
     workload = simulation.workload
-    bad = simulation.rejects()
+    bad = simulation.rejected_mask()
     if workload.fails is not None:
         bad = bad | workload.fails
     if simulation.overrun == "terminate":

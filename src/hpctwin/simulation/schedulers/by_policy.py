@@ -59,11 +59,11 @@ class PolicyScheduler:
             )
         self.cluster = Cluster.uniform(nodes=nodes)
         self._simulation = Simulation(_of_nobody(rows), self.cluster, self.policy)
-        self._simulation.know_facts()
+        self._simulation.load_job_facts()
         sim = self._simulation.state
         close_arrivals(sim)
         sim.own("fact")
-        self._simulation.decided()
+        self._simulation.compiled_policy()
         self._spare = list(range(rows))[::-1]
         self._row: dict[Any, int] = {}
         self._waiting: dict[Any, Mapping[str, Any]] = {}
@@ -156,10 +156,10 @@ class PolicyScheduler:
         """Double the number of rows for jobs."""
         simulation, before = self._simulation, self._simulation.state
         rows, size = np.array(sorted(self._row.values()), np.int64), before.jobs
-        simulation.go_on_with(_of_nobody(2 * size), rows, rows, waits=False)
-        simulation.know_facts()
+        simulation.replace_ended_jobs(_of_nobody(2 * size), rows, rows, waits=False)
+        simulation.load_job_facts()
         hand_over(before, simulation.state, rows)
-        simulation.decided()
+        simulation.compiled_policy()
         self._spare = list(range(size, 2 * size))[::-1]
 
     def _starts(self, now_ms: int, ended: list[int]) -> list[Any]:

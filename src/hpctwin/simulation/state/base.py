@@ -240,7 +240,7 @@ class SimulationBase(EngineFeed):
             twin._sim = self._sim.fork()
         else:
             twin = into
-            twin.become(self)
+            twin.copy_from(self)
         twin.engine_s = 0.0
         if not arrivals:
             end_arrivals(twin._sim)
@@ -251,7 +251,7 @@ class SimulationBase(EngineFeed):
             schedule_later(twin._sim, power_states.first_instant(twin.policy.power, twin._sim))
         return twin
 
-    def anew(self, workload: Workload) -> Self:
+    def with_workload(self, workload: Workload) -> Self:
         """Return a new simulation of other jobs on the same cluster under the same policy.
 
         Nothing has happened in it. Jobs are expected to run for their walltimes, and none to fail.
@@ -272,7 +272,7 @@ class SimulationBase(EngineFeed):
         other._begin(*other._asked, 0, like=self._sim)
         return other
 
-    def under(self, policy: PolicyLike, *, seed: int = 0) -> Self:
+    def with_policy(self, policy: PolicyLike, *, seed: int = 0) -> Self:
         """Return a new simulation of the same jobs and cluster under another policy.
 
         Nothing has happened in it. The engine's arrays are shared where possible.
@@ -308,12 +308,12 @@ class SimulationBase(EngineFeed):
         fixed = not cluster.has_power and cluster.cap is None and self.sizing is None
         return fixed and self.tracked == other._tracks() and self._sim.jobs == len(self.workload)
 
-    def become(self, other: Self) -> None:
+    def copy_from(self, other: Self) -> None:
         """Take the state of another simulation, which stays unchanged."""
-        self._sim.become(other._sim)
-        self.be_of(other)
+        self._sim.copy_from(other._sim)
+        self.adopt(other)
 
-    def be_of(self, other: Self) -> None:
+    def adopt(self, other: Self) -> None:
         """Take all but the arrays of another simulation, whose arrays are already here."""
         self.__dict__ = {**other.__dict__, "_sim": self._sim}
 
@@ -341,7 +341,9 @@ class SimulationBase(EngineFeed):
         self._decided = None
         self.engine_s = engine_s
 
-    def go_on_with(self, workload: Workload, rows: IntArray, to: IntArray, *, waits: bool) -> None:
+    def replace_ended_jobs(
+        self, workload: Workload, rows: IntArray, to: IntArray, *, waits: bool
+    ) -> None:
         """Replace jobs that have ended by other jobs.
 
         Args:
@@ -446,5 +448,5 @@ class SimulationBase(EngineFeed):
         schedule_anew(self._sim)
         if policy.order.changes:
             return  # such a queue is scored at each pass and never sorted
-        self.decided()
+        self.compiled_policy()
         _reorder()(self._sim.address)

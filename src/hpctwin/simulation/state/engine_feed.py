@@ -118,7 +118,7 @@ class Looks(Shown):
         """Row of each job id."""
         return {job_id: row for row, job_id in enumerate(self.workload.job_id.tolist())}
 
-    def rejects(self) -> npt.NDArray[np.bool_]:
+    def rejected_mask(self) -> npt.NDArray[np.bool_]:
         """Return which jobs can never run here [jobs]."""
         rejected: npt.NDArray[np.bool_] = self._sim["job"]["rejected"] != 0
         return rejected
@@ -206,18 +206,18 @@ class EngineFeed(Looks):
         order = self.policy.order
         return order.alone if order.alone and len(self._sim["promised"]) == 1 else order
 
-    def decided(self) -> Decided:
+    def compiled_policy(self) -> Decided:
         """Return the policy in the engine's form; the same object until it changes."""
         if self._decided is None:
             self._decided = self._kept_or_made()
             self._sim.decide(self._decided)
             if self._decided.facts:
-                self.know_facts()
+                self.load_job_facts()
         return self._decided
 
-    def make_ready(self) -> None:
+    def prepare(self) -> None:
         """Prepare everything `advance` needs, so that it need not hold Python's lock."""
-        self.decided()
+        self.compiled_policy()
         _ = self._sim.address
 
     def _kept_or_made(self) -> Decided:
@@ -254,17 +254,17 @@ class EngineFeed(Looks):
             self._policies[about] = self.policy, deciding.found, made
         return made
 
-    def need_pass(self) -> None:
+    def compile_pass(self) -> None:
         """Compile the pass itself, because counting cannot always replace it."""
         self._planned = True
         self._decided = None
-        self.decided()
+        self.compiled_policy()
 
-    def need_race(self) -> None:
+    def compile_tournament(self) -> None:
         """Compile the tournament, because it pays or may pay with this many pending jobs."""
         self._raced = True
         self._decided = None
-        self.decided()
+        self.compiled_policy()
 
     def provide(self, code: int) -> bool:
         """Provide what the engine stopped for; return False if it needs nothing.
@@ -275,17 +275,17 @@ class EngineFeed(Looks):
         if code == layout.NEED_ROOM:
             self.make_room()
         elif code == layout.NEED_PASS:
-            self.need_pass()
+            self.compile_pass()
         elif code == layout.NEED_RACE:
-            self.need_race()
+            self.compile_tournament()
         elif code == layout.NEED_OUTAGES:
             self.draw_outages()
-            self.decided()
+            self.compiled_policy()
         else:
             return False
         return True
 
-    def know_facts(self) -> None:
+    def load_job_facts(self) -> None:
         """Give the engine the job properties for some orderings only; forks share them."""
         if not self._facts_known:
             self._sim.know(fact=self._facts.made())

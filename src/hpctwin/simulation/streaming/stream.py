@@ -275,7 +275,7 @@ class _Stream:
             {},
             labelled=self.feed.labels is not None,
         )
-        simulation.go_on_with(workload, rows, to, waits=self.waits.remember)
+        simulation.replace_ended_jobs(workload, rows, to, waits=self.waits.remember)
         self._tell()
 
     def _asking(self, batch: Batch) -> Batch:
@@ -345,7 +345,7 @@ class _Stream:
             "nodes": simulation.cluster.node_count,
             "policy": simulation.policy.name,
             **self.sums.figures(simulation),
-            **({"rejected_why": "; ".join(reasons)} if reasons else {}),
+            **({"rejection_reasons": "; ".join(reasons)} if reasons else {}),
             "engine_s": simulation.engine_s,
             "instants": int(simulation.state.clock.instants),
         }

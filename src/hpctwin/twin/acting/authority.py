@@ -52,7 +52,7 @@ class Guard:
         switch = self.settings.kill_switch
         return switch is not None and switch.exists()
 
-    def in_charge(self) -> bool:
+    def is_active(self) -> bool:
         """Whether the twin says which jobs start: by leases, or while the cluster's scheduling rests."""
         by_itself = self.settings.by != "priority" and self.mode in ("act", "approve")
         return by_itself and not self.killed()

@@ -38,7 +38,7 @@ class Control:
         """Whether the cluster's whole scheduling rests meanwhile; else nothing has to be given back."""
         leases = act.by != "priority" and not self.lends
         self.executor = Executor(act, guard, follower, leases=leases)
-        self.in_charge = False
+        self.is_active = False
         self.decision: Decision | None = None
         self.decision_id = 0
         self.decisions = 0
@@ -68,7 +68,7 @@ class Control:
         now = time.monotonic()
         if not (core.opportunity or self.executor.can_continue() or now >= self.decision_due):
             return False
-        self.decision_due = now + config.cycle_every
+        self.decision_due = now + config.cycle_interval
         if core.mirror.needs_snapshot is not None:
             return False
         if follower.checkpoint_due or follower.journal.checkpoint_due:
@@ -77,7 +77,7 @@ class Control:
         call: dict[str, Any] = {
             "now_s": follower.now_s(),
             "dwell_s": config.act.dwell,
-            "in_charge": self.in_charge or (self.guard.reorders() and self.authority.held()),
+            "is_active": self.is_active or (self.guard.reorders() and self.authority.held()),
         }
         begin = time.perf_counter()
         decision = core.decide(**call)
@@ -102,7 +102,7 @@ class Control:
         self.decision = decision
         self.decisions += 1
         follower.decisions += 1
-        follower.checkpoint_due |= follower.decisions >= follower.config.journal.checkpoint_every
+        follower.checkpoint_due |= follower.decisions >= follower.config.journal.checkpoint_interval
 
     def _asked_already(self, decision: Decision) -> bool:
         """Whether each start of a decision waits for a person's approval already."""
@@ -124,8 +124,8 @@ class Control:
         reorders = self.reorders()
         if reorders and new and decision is not None:
             self.executor.reorder(row, decision)
-        in_charge = self.in_charge and not self.faults
-        if in_charge:
+        is_active = self.is_active and not self.faults
+        if is_active:
             chosen: list[Chosen] = []
             if self.guard.mode == "approve":
                 chosen = self.executor.approved()
@@ -134,14 +134,14 @@ class Control:
             self.executor.act(decision, chosen, new=new)
         if new:
             self.guard.watch(self.follower.core.forecaster.median_error)
-        return in_charge or reorders
+        return is_active or reorders
 
     # --- be in charge ----------------------------------------------------------------------------
 
     def fault_came(self) -> None:
         """Be in charge no more where that gives nothing back: leases expire by themselves."""
         if not self.lends:
-            self.in_charge = False
+            self.is_active = False
 
     def take(self) -> bool:
         """Take charge, or let go.
@@ -151,20 +151,20 @@ class Control:
         """
         self._watch_sight()
         follower = self.follower
-        if self.lends and self.in_charge and follower.schedules_itself:
-            self.in_charge = False
-        acts = self.guard.in_charge() or self.guard.reorders()
+        if self.lends and self.is_active and follower.schedules_itself:
+            self.is_active = False
+        acts = self.guard.is_active() or self.guard.reorders()
         seq = follower.core.mirror.seq or 0
         alone = self.authority.keep(seq) if acts else self.authority.drop()
-        allowed = self.guard.in_charge()
+        allowed = self.guard.is_active()
         wanted = allowed and alone and not self.faults
         now = time.monotonic()
         # To let go waits for nothing.
-        if wanted == self.in_charge or (wanted and now < follower.due["retry"]):
-            return self.in_charge
+        if wanted == self.is_active or (wanted and now < follower.due["retry"]):
+            return self.is_active
         if not wanted:
             if allowed and not self.lends:
-                self.in_charge = False
+                self.is_active = False
             else:
                 self.let_go()
             return False
@@ -174,7 +174,7 @@ class Control:
 
     def let_go(self) -> None:
         """Be in charge no more, and leave nothing behind that would make jobs wait."""
-        if not self.in_charge:
+        if not self.is_active:
             return
         manager = self.follower.manager
         if isinstance(manager, LendsScheduling) and self.lends:
@@ -191,7 +191,7 @@ class Control:
                 )
         else:
             self.executor.release_leases()
-        self.in_charge = False
+        self.is_active = False
 
     def show_life(self) -> None:
         """Renew the heartbeat while in charge.
@@ -201,11 +201,11 @@ class Control:
         """
         now = time.monotonic()
         follower = self.follower
-        due, every_s = now >= self._beat_due, follower.config.heartbeat_every
+        due, every_s = now >= self._beat_due, follower.config.heartbeat_interval
         seq = follower.core.mirror.seq or 0
         if not self.lends:
             # A heartbeat that cannot be renewed is a fault itself, so this fault does not stop it.
-            may = self.guard.in_charge() and self.authority.held()
+            may = self.guard.is_active() and self.authority.held()
             if due and may and self.faults.keys() <= {"heartbeat"}:
                 self._beat_due = now + every_s
                 try:
@@ -217,10 +217,10 @@ class Control:
                     self.faults.mended("heartbeat")
             return
         stands = follower.manager.clock_speed == 0.0 and follower.progress
-        if self.in_charge and (due or stands):
+        if self.is_active and (due or stands):
             if now - self._last_beat > 3 * every_s:
                 # So late that the cluster may have taken scheduling back.
-                self.in_charge = False
+                self.is_active = False
                 self.take()
             follower.manager.heartbeat(seq)
             follower.looked_at = now
@@ -230,22 +230,22 @@ class Control:
 
     def _take_leases(self) -> bool:
         manager = self.follower.manager
-        self.in_charge = "lease" in manager.ways() and manager.clock_speed > 0
-        if not self.in_charge:
+        self.is_active = "lease" in manager.ways() and manager.clock_speed > 0
+        if not self.is_active:
             self.faults.set("act.by", "this cluster has no leases, or no clock")
         self._beat_due = 0.0
-        return self.in_charge
+        return self.is_active
 
     def _take_scheduling(self, now: float) -> bool:
         assert isinstance(self.follower.manager, LendsScheduling)
         outcome = self.follower.manager.take_scheduling()
-        self.in_charge = outcome.result == "done"
-        self.follower.schedules_itself = not self.in_charge
+        self.is_active = outcome.result == "done"
+        self.follower.schedules_itself = not self.is_active
         self._last_beat = now
-        if not self.in_charge:
+        if not self.is_active:
             logger.warning("scheduling was not handed to the twin: %s", outcome.reason)
             self.follower.wait(RETRY_S)
-        return self.in_charge
+        return self.is_active
 
     def _watch_sight(self) -> None:
         """Set a fault if the last snapshot is too old, or the last leases could not be given."""
@@ -253,17 +253,17 @@ class Control:
         report = self.follower.manager.report()
         looked_s = time.monotonic() - self.follower.looked_at
         age_s = looked_s if report.look_age_s is None else report.look_age_s
-        bound_s = config.act.look_within
+        bound_s = config.act.max_staleness
         if report.look_age_s is None:
-            bound_s = max(bound_s, 2 * config.resync_every)
-        if age_s > bound_s and self.guard.in_charge():
+            bound_s = max(bound_s, 2 * config.resync_interval)
+        if age_s > bound_s and self.guard.is_active():
             why = f": {report.fault}" if report.fault else ""
             self.faults.set("blind", f"no contact with the cluster for {age_s:.0f} s{why}")
         else:
             self.faults.mended("blind")
         if self.executor.fault:
             self.faults.set("cannot act", self.executor.fault)
-            if self.guard.in_charge() and set(self.faults) == {"cannot act"}:
+            if self.guard.is_active() and set(self.faults) == {"cannot act"}:
                 # Only by trying can it be found out that it works again.
                 self.executor.act(self.decision)
         else:

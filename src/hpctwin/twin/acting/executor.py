@@ -80,7 +80,7 @@ class Executor:
         self.renewed = 0
         self.fault = ""
         """Why the last leases could not be given; empty if they could."""
-        self._rule = LeaseRule(settings.lease, settings.longest_lease) if leases else None
+        self._rule = LeaseRule(settings.lease, settings.max_lease) if leases else None
         self._renewal_due = 0.0
         self._failed_calls = 0
         self._refused_since: dict[str, float] = {}
@@ -111,7 +111,7 @@ class Executor:
         late = [
             row
             for row, since_s in journal.approvals("pending")
-            if at_s - since_s > self.settings.approve_within or not self._still_pending(row)
+            if at_s - since_s > self.settings.approval_timeout or not self._still_pending(row)
         ]
         if late:
             with journal.writing():
@@ -227,7 +227,7 @@ class Executor:
         pending = [j.spec for j in core.mirror.jobs.values() if j.start_s is None]
         priority = {spec.id: spec.priority for spec in pending if not spec.held}
         # The mirror is late, and a change may not have been done in the end.
-        late_s = at_s - core.settings.start_patience
+        late_s = at_s - core.settings.start_timeout
         self._priorities_set = {
             i: s for i, s in self._priorities_set.items() if i in priority and s[1] > late_s
         }

@@ -76,10 +76,10 @@ class Core:
         self.pool: list[Policy] = [parse_policy(text) for text in settings.pool]
         self.objective = Objective(
             settings.objective.weights,
-            normalise=settings.objective.normalise,
+            normalize=settings.objective.normalize,
             function=settings.objective.function,
         )
-        own = settings.own_policy
+        own = settings.site_policy
         self.own = None if own is None else parse_policy(own)
         policies = [*self.pool, *([] if self.own is None else [self.own])]
         self._track_nodes = any(policy.placement.needs_nodes for policy in policies)
@@ -162,7 +162,7 @@ class Core:
 
     def overdue(self, now_s: float) -> list[str]:
         """Return the jobs that were asked to start and did not within the start patience."""
-        patience = self.settings.start_patience
+        patience = self.settings.start_timeout
         return [i for i, t in self._memory.asked.items() if now_s - t > patience]
 
     # --- outputs ----------------------------------------------------------------------------------
@@ -177,7 +177,7 @@ class Core:
         now_s: float,
         *,
         dwell_s: float = 0.0,
-        in_charge: bool = True,
+        is_active: bool = True,
         unanswered: Sequence[tuple[int, str]] | None = None,
     ) -> Decision | None:
         """Look ahead and choose a policy.
@@ -185,7 +185,7 @@ class Core:
         Args:
             now_s: The present by the cluster's clock.
             dwell_s: Minimum time that a policy stays in force.
-            in_charge: Whether the twin starts the jobs. If not, forecasts are made for the
+            is_active: Whether the twin starts the jobs. If not, forecasts are made for the
                 cluster's own policy, if the settings name one.
             unanswered: Future and policy of the what-ifs that did not answer in time when this
                 decision was made; None if it is made for the first time.
@@ -229,7 +229,7 @@ class Core:
         before, memory.policy = memory.policy, chosen.policy
         memory.decisions += 1
         expected, by = futures[0][number].start_s, pool[number]
-        if self.own is not None and not in_charge:
+        if self.own is not None and not is_active:
             now = self.simulated(jobs, now_s)
             expected, by = look_ahead(now, [self.own], past=Past.none())[0].start_s, self.own
         due = self.forecaster.is_due(expected, now_s)

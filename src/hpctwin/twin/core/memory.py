@@ -98,7 +98,7 @@ class Memory:
         jobs = mirror.jobs
         # A job that was asked to start before this time and does not run in the snapshot was not
         # started: the manager has its own reasons.
-        oldest_s = time_s - settings.start_patience
+        oldest_s = time_s - settings.start_timeout
         asked = {
             i: t for i, t in self.asked.items() if waits(jobs.get(i)) and not jobs[i].spec.reason
         }

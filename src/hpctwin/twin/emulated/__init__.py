@@ -77,8 +77,10 @@ class PolicyPlanner:
             for row in rows
         }
         again_ms = looks_again_ms(simulation)
-        again_s = None if again_ms is None else again_ms / MS_PER_S
-        return Plan([(i, ()) for i in ids], (), taken, switched(found.base, simulation), again_s)
+        next_call_s = None if again_ms is None else again_ms / MS_PER_S
+        return Plan(
+            [(i, ()) for i in ids], (), taken, switched(found.base, simulation), next_call_s
+        )
 
 
 def emulated_cluster(

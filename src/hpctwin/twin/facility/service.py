@@ -44,8 +44,8 @@ class SiteSettings(Settings):
         manager: Resource manager, as in the twin's configuration.
         bus: Source of the cluster's events.
         options: Further options of the submit command, such as ``--chdir=/scratch``.
-        gap_patience: Time to wait for a missing event before a snapshot is requested.
-        resync_every: Time between two comparisons of the mirror with a snapshot, which is adopted
+        gap_timeout: Time to wait for a missing event before a snapshot is requested.
+        resync_interval: Time between two comparisons of the mirror with a snapshot, which is adopted
             if they differ.
         journal: Journal of the cluster's inputs; by default next to the queue.
         keep: Age at which records are deleted.
@@ -54,8 +54,8 @@ class SiteSettings(Settings):
     manager: AnyManager
     bus: BusSettings = BusSettings()
     options: tuple[str, ...] = ()
-    gap_patience: Duration = Field(default=1.0, gt=0)
-    resync_every: Duration = Field(default=60.0, gt=0)
+    gap_timeout: Duration = Field(default=1.0, gt=0)
+    resync_interval: Duration = Field(default=60.0, gt=0)
     journal: Path | None = None
     keep: Duration = Field(default=7 * 86_400.0, gt=0)
 
@@ -72,10 +72,10 @@ class SiteSettings(Settings):
         return TwinConfig(
             manager=self.manager,
             bus=self.bus,
-            core=CoreSettings(pool=(policy,), own_policy=policy, predictor=predictor),
+            core=CoreSettings(pool=(policy,), site_policy=policy, predictor=predictor),
             journal=JournalSettings(path=self.journal or journal, keep=self.keep),
-            gap_patience=self.gap_patience,
-            resync_every=self.resync_every,
+            gap_timeout=self.gap_timeout,
+            resync_interval=self.resync_interval,
         )
 
 

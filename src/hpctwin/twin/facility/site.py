@@ -242,7 +242,7 @@ class LiveView:
                 )
                 continue
             simulation = Simulation(self.jobs.on[c], cluster.cluster, policy=self.sites[c].policy)
-            if simulation.rejects()[ROW]:
+            if simulation.rejected_mask()[ROW]:
                 found[cluster.name] = f"does not have {self.request.nodes} nodes for such a job"
         return found
 

@@ -191,7 +191,7 @@ class Follower:
         self.counts["bad_events"] += len(bad)
 
     def watch_gap(self) -> None:
-        """Stop waiting for events that do not come within ``gap_patience``.
+        """Stop waiting for events that do not come within ``gap_timeout``.
 
         These are a missing event that later ones wait for, and the last events before a snapshot.
         """
@@ -202,7 +202,7 @@ class Follower:
         now = time.monotonic()
         if self._gap_since is None:
             self._gap_since = now
-        elif now - self._gap_since > self.config.gap_patience:
+        elif now - self._gap_since > self.config.gap_timeout:
             self.input("gap", {})
             self._gap_since = None
 
@@ -234,7 +234,7 @@ class Follower:
         snapshot = self.manager.snapshot()
         self.looked_at = now
         self.counts["snapshots"] += 1
-        self.due["resync"] = now + self.config.resync_every
+        self.due["resync"] = now + self.config.resync_interval
         self._see_time(snapshot.time_s, exact=True)
         self.schedules_itself = snapshot.own_scheduling
         if needed:
@@ -242,7 +242,7 @@ class Follower:
             self._adopt(snapshot)
         elif self._reference is None:
             self._reference = snapshot
-            self._reference_until = now + self.config.gap_patience
+            self._reference_until = now + self.config.gap_timeout
             self._compare_with_reference()
         return True
 

@@ -56,7 +56,7 @@ def standing_of(core: Core, journal: Journal) -> Standing:
     found = journal.read_latest("status")
     status: dict[str, Any] = {} if found is None else found[1]
     now_s = max(core.mirror.time_s, status.get("time_s", 0.0))
-    acts = bool(status.get("in_charge") or status.get("orders"))
+    acts = bool(status.get("is_active") or status.get("orders"))
     policy, assumed = starts_by(core, status.get("policy") if acts else None)
     if assumed:
         # The restored core has not repeated the last decisions, which may have changed the policy.

@@ -18,7 +18,7 @@ from hpctwin.twin.core.core import Core
 from hpctwin.twin.emulated import emulated_cluster
 from hpctwin.twin.service.virtual_time import drive
 from hpctwin.twin.settings.config import CoreSettings
-from hpctwin.twin.what_if.objective import METRICS, Normalise, Objective
+from hpctwin.twin.what_if.objective import METRICS, Normalize, Objective
 
 __all__ = [
     "METRIC_ORDER",
@@ -108,11 +108,11 @@ def twin_row(jobs: Workload, nodes: int, settings: CoreSettings, seed: int = 0) 
 
 def judge(rows: Sequence[Row], settings: CoreSettings) -> None:
     """Set objective and area of each row, which depend on all compared methods."""
-    objective = Objective(settings.objective.weights, normalise=settings.objective.normalise)
+    objective = Objective(settings.objective.weights, normalize=settings.objective.normalize)
     measured = [{name: getattr(row, name) for name in METRIC_ORDER} for row in rows]
     known = [name for name in objective.weights if name in METRIC_ORDER]
     judged = Objective(
-        {name: objective.weights[name] for name in known}, normalise=objective.normalise
+        {name: objective.weights[name] for name in known}, normalize=objective.normalize
     )
     table = np.array([[m[name] for name in METRIC_ORDER] for m in measured])
     larger = np.array([METRICS[name].better == "high" for name in METRIC_ORDER])
@@ -174,13 +174,13 @@ _HOW = {
 
 
 def objective_table(
-    overall: Sequence[Row], *, normalise: Normalise = "mean", title: str = "", caption: str = ""
+    overall: Sequence[Row], *, normalize: Normalize = "mean", title: str = "", caption: str = ""
 ) -> Table:
     """Return a table of the means over seeds, with a row for each method.
 
     Args:
         overall: The means.
-        normalise: Normalization of the metrics.
+        normalize: Normalization of the metrics.
         title: Title of the table; by default the number of workloads.
         caption: Further sentences below the table.
     """
@@ -208,7 +208,7 @@ def objective_table(
         ]
         for row in overall
     ]
-    told = f"objective: weighted sum of the four costs ({_HOW[normalise]}); lower is better"
+    told = f"objective: weighted sum of the four costs ({_HOW[normalize]}); lower is better"
     return Table(
         ["method", *heads, "ms a\ncycle"],
         rows,

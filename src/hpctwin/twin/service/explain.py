@@ -35,7 +35,7 @@ def explain_decision(journal: Journal, number: int | None = None) -> list[str]:
     body, _ = journal.read_settings(decision["settings"])
     settings = TwinConfig.of(body).core.objective
     objective = Objective(
-        settings.weights, normalise=settings.normalise, function=settings.function
+        settings.weights, normalize=settings.normalize, function=settings.function
     )
     actions = journal.read_actions(decision=decision["id"])
     return why_policy(decision, objective, actions, journal.unanswered(decision))
@@ -84,7 +84,7 @@ def status_lines(status: dict[str, Any]) -> list[str]:
         + f"; mode {status['mode']}, "
         + (
             "in control of scheduling."
-            if status["in_charge"]
+            if status["is_active"]
             else "it orders the queue."
             if status["orders"]
             else "not in control of scheduling."

@@ -50,7 +50,7 @@ class Metering:
             Sensors(
                 settings.sensor_count,
                 rising=settings.rising,
-                silent_after_s=settings.silent_after,
+                silent_after_s=settings.stale_after,
             )
             if settings.rising or settings.sensor_count > 1
             else None
@@ -73,19 +73,19 @@ class Metering:
         self._reader.stop()
         self._tried(self._save)
 
-    def turn(self, core: Core, now_s: float, in_charge: bool) -> None:
+    def turn(self, core: Core, now_s: float, is_active: bool) -> None:
         """Process new readings and the present utilization, at most once per second.
 
         Args:
             core: The core, with the mirror.
             now_s: The present by the cluster's clock, in seconds.
-            in_charge: Whether the twin starts the jobs.
+            is_active: Whether the twin starts the jobs.
         """
         now = time.monotonic()
         if now < self._due or not core.mirror.snapshots:
             return
         self._due = now + EVERY_S
-        self._tried(lambda: self._turn(core, now_s, in_charge))
+        self._tried(lambda: self._turn(core, now_s, is_active))
 
     def _tried(self, step: Any) -> None:
         """Run a step and log its errors: no error of metering may stop the twin."""
@@ -98,7 +98,7 @@ class Metering:
                 logger.warning("the meter: %s", said, exc_info=not isinstance(error, HpctwinError))
             self._fault = said
 
-    def _turn(self, core: Core, now_s: float, in_charge: bool) -> None:
+    def _turn(self, core: Core, now_s: float, is_active: bool) -> None:
         use = use_now(core)
         metered = self._for(core, tuple(use))
         self._began_s = now_s if self._began_s is None else self._began_s
@@ -115,7 +115,7 @@ class Metering:
         self._errors = metered.errors_pct()
         began = time.monotonic()
         if began >= self._due_expected and not blind:
-            expected = use_expected(core, now_s, self.settings.ahead, in_charge)
+            expected = use_expected(core, now_s, self.settings.ahead, is_active)
             self._expected_w = metered.expect([expected.get(name, 0.0) for name in use])
             now = time.monotonic()
             self._due_expected = now + SPARING * (now - began)
@@ -167,7 +167,7 @@ class Metering:
         """
         last = self._last
         quiet_s = now_s - (last[0] if last else self._began_s if self._began_s else now_s)
-        silent = quiet_s > self.settings.silent_after
+        silent = quiet_s > self.settings.stale_after
         left_out = self._sieve.left_out
         fault = self._reader.fault or self._fault
         if self._sensors is not None:
@@ -248,7 +248,7 @@ def use_now(core: Core) -> dict[str, float]:
     return found
 
 
-def use_expected(core: Core, now_s: float, ahead_s: float, in_charge: bool) -> dict[str, float]:
+def use_expected(core: Core, now_s: float, ahead_s: float, is_active: bool) -> dict[str, float]:
     """Return the utilization expected after a time, by a simulation from the present.
 
     The nodes that are asleep now are assumed to be asleep then.
@@ -257,13 +257,13 @@ def use_expected(core: Core, now_s: float, ahead_s: float, in_charge: bool) -> d
         core: The core, with the mirror.
         now_s: The present by the cluster's clock, in seconds.
         ahead_s: Lead time, in seconds.
-        in_charge: Whether the twin starts the jobs. If not, the cluster starts them by its own
+        is_active: Whether the twin starts the jobs. If not, the cluster starts them by its own
             policy, if the settings name it.
     """
     # Imported late, so that a twin without a meter does not load the simulator.
     from hpctwin.simulation.running.incremental import runs
 
-    present = core.present(now_s, None if in_charge else core.own)
+    present = core.present(now_s, None if is_active else core.own)
     simulation = present.fork()
     simulation.advance(now_s + ahead_s)
     jobs, machine = core.mirror.jobs, core.mirror.machine

@@ -91,7 +91,7 @@ class Twin(Shown):
         decision = self.decision
         facts = {
             "mode": self.config.act.mode,
-            "in charge": "yes" if self.in_charge else "no",
+            "in charge": "yes" if self.is_active else "no",
             "decisions": f"{self.decision_id:,}",
             "policy in force": "–" if decision is None else decision.policy,
         }
@@ -119,9 +119,9 @@ class Twin(Shown):
         return self.control.decision_id
 
     @property
-    def in_charge(self) -> bool:
+    def is_active(self) -> bool:
         """Whether the twin decides which jobs start."""
-        return self.control.in_charge
+        return self.control.is_active
 
     @property
     def fault(self) -> str | None:
@@ -197,7 +197,7 @@ class Twin(Shown):
             time.sleep(min(timeout_s, self._pause_until - began))
             return
         if self.metering is not None:
-            self.metering.turn(self.core, self.follower.now_s(), self.in_charge)
+            self.metering.turn(self.core, self.follower.now_s(), self.is_active)
         for name in _TRIED_AGAIN:
             self.faults.mended(name)
         steps = (

@@ -41,7 +41,7 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 LOOKS = 3
-"""An acting twin takes this many snapshots per `ActSettings.look_within`."""
+"""An acting twin takes this many snapshots per `ActSettings.max_staleness`."""
 
 
 def open_manager(settings: ManagerSettings, *, longest_lease_s: float = 600.0) -> ResourceManager:
@@ -49,7 +49,7 @@ def open_manager(settings: ManagerSettings, *, longest_lease_s: float = 600.0) -
 
     Args:
         settings: Kind and address of the resource manager.
-        longest_lease_s: Longest lease, in seconds; see `ActSettings.longest_lease`.
+        longest_lease_s: Longest lease, in seconds; see `ActSettings.max_lease`.
 
     Raises:
         UnreachableError: The resource manager does not answer.
@@ -112,10 +112,10 @@ def opened(config: TwinConfig, stack: ExitStack, *, record: Path | None = None) 
     stack.callback(lock.release)
     journal = Journal(path)
     stack.callback(journal.close)
-    manager = open_manager(config.manager, longest_lease_s=act.longest_lease)
+    manager = open_manager(config.manager, longest_lease_s=act.max_lease)
     stack.callback(manager.close)
     acts = act.by != "priority" and act.mode in ("act", "approve")
-    every_s = act.look_within / LOOKS if acts else None
+    every_s = act.max_staleness / LOOKS if acts else None
     bus, numbered = open_bus(config, manager, stack, every_s)
     if record is not None:
         bus = Recorder(bus, record)
@@ -243,8 +243,8 @@ def open_bus(
     poller = Poller(
         manager,
         local.publish,
-        every_s=source.poll_every if every_s is None else min(every_s, source.poll_every),
-        floor_s=source.poll_floor,
+        every_s=source.poll_interval if every_s is None else min(every_s, source.poll_interval),
+        floor_s=source.min_poll_interval,
         lines=None if source.news is None else open_lines(source.news, config.journal.path),
         translate=None if hooked is None else hooked.translator(),
         drifting=source.drifting,

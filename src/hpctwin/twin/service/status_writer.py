@@ -65,13 +65,13 @@ class StatusWriter:
         follower, control, guard = self._follower, self._control, self._control.guard
         core, mirror = follower.core, follower.core.mirror
         report, decided = follower.manager.report(), control.decision
-        starts = control.executor.done if control.in_charge else None
+        starts = control.executor.done if control.is_active else None
         runs = {job_id for job_id, job in mirror.jobs.items() if job.start_s is not None}
         return {
             "cluster": mirror.cluster,
             "time_s": follower.now_s(),
             "mode": guard.mode,
-            "in_charge": control.in_charge,
+            "is_active": control.is_active,
             "stopped": guard.stopped,
             "killed": guard.killed(),
             "fault": control.faults.text,
@@ -107,7 +107,7 @@ class StatusWriter:
     def standing(self) -> Standing:
         """Return what questions are answered from: the mirror, and the last forecasts."""
         core, control, now_s = self._follower.core, self._control, self._follower.now_s()
-        acts = control.in_charge or control.reorders()
+        acts = control.is_active or control.reorders()
         policy, assumed = starts_by(core, core.policy if acts else None)
         notes = self._follower.manager.report().notes[:MAX_NOTES]
         made = control.decision

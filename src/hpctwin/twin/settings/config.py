@@ -24,7 +24,7 @@ from hpctwin.rms.settings import RedisUrl
 from hpctwin.twin.forecast.workload_model import Predictor
 from hpctwin.twin.meters import AnyMeter
 from hpctwin.twin.settings.refusals import check_acting, check_live
-from hpctwin.twin.what_if.objective import PAPER_WEIGHTS, Normalise, Objective
+from hpctwin.twin.what_if.objective import PAPER_WEIGHTS, Normalize, Objective
 
 __all__ = [
     "ActSettings",
@@ -82,7 +82,7 @@ def texts_of(content: Any) -> list[tuple[dict[str, Any] | list[Any], Any]]:
     if not isinstance(core, dict):
         return places
     objective = core.get("objective")
-    places.append((core, "own_policy"))
+    places.append((core, "site_policy"))
     lists = [core.get("pool")]
     if isinstance(objective, dict):
         places.append((objective, "function"))
@@ -124,7 +124,7 @@ class ObjectiveSettings(Settings):
 
     Args:
         weights: Weight of each metric; see `hpctwin.twin.what_if.objective.METRICS`.
-        normalise: Value over all candidates that a metric is divided by; see `Objective`.
+        normalize: Value over all candidates that a metric is divided by; see `Objective`.
         function: ``module:function`` or ``FILE.py:function`` instead of weights.
         past: Period before now: jobs that started within it count, too, in addition to pending
             jobs. With 0 (as in the paper) only the queue counts. With the whole run, the score is
@@ -136,7 +136,7 @@ class ObjectiveSettings(Settings):
     """
 
     weights: dict[str, float] = Field(default_factory=lambda: dict(PAPER_WEIGHTS))
-    normalise: Normalise = "mean"
+    normalize: Normalize = "mean"
     function: str | None = None
     past: Duration = Field(default=0.0, ge=0)
     ties: tuple[str, ...] = PAPER_POOL
@@ -154,7 +154,7 @@ class CoreSettings(Settings):
     Args:
         pool: Policies, written as for ``hpctwin simulate``.
         objective: Objective by which the best policy is chosen.
-        own_policy: Policy of the cluster's scheduler, used for forecasts while the twin is not in
+        site_policy: Policy of the cluster's scheduler, used for forecasts while the twin is not in
             charge.
         predictor: Expected runtime of a job: its ``walltime``, or ``recent``, the mean of the
             user's last two jobs (Tsafrir).
@@ -167,12 +167,12 @@ class CoreSettings(Settings):
         horizon: Length of a what-if; by default it ends when its queue is empty.
         seed: Seed of the sampled futures.
         retry: Time before a job is tried again after its start was refused.
-        start_patience: Time after which a requested start that was not seen is checked.
+        start_timeout: Time after which a requested start that was not seen is checked.
     """
 
     pool: tuple[str, ...] = Field(default=PAPER_POOL, min_length=1)
     objective: ObjectiveSettings = ObjectiveSettings()
-    own_policy: str | None = None
+    site_policy: str | None = None
     predictor: Predictor = "walltime"
     learned: Path | None = None
     samples: int = Field(default=0, ge=0, le=1000)
@@ -181,9 +181,9 @@ class CoreSettings(Settings):
     horizon: Duration | None = Field(default=None, gt=0)
     seed: int = Field(default=0, ge=0)
     retry: Duration = Field(default=60.0, gt=0)
-    start_patience: Duration = Field(default=30.0, gt=0)
+    start_timeout: Duration = Field(default=30.0, gt=0)
 
-    @field_validator("own_policy")
+    @field_validator("site_policy")
     @classmethod
     def _readable(cls, value: str | None) -> str | None:
         return None if value is None else _policies((value,))[0]
@@ -209,8 +209,8 @@ class ActSettings(Settings):
             force. ``priority``: the twin only orders the pending jobs. By default ``lease`` for
             Slurm and PBS, ``start`` for an emulated cluster.
         lease: Length of a lease; jobs that cannot start soon get longer ones.
-        longest_lease: Maximum length of a lease.
-        look_within: Maximum age of the last snapshot of the cluster with which the twin acts.
+        max_lease: Maximum length of a lease.
+        max_staleness: Maximum age of the last snapshot of the cluster with which the twin acts.
         allow: Kinds of action that may be sent; by default the ones that ``by`` needs.
         starts_per_minute: Maximum number of starts, or changes of priority, in any minute of
             wall-clock time.
@@ -218,7 +218,7 @@ class ActSettings(Settings):
         forecast_error: Median error of recent forecasts above which the twin stops acting, as a
             share of the forecast wait. By default there is no bound.
         kill_switch: Path of a file; while it exists, the twin does nothing.
-        approve_within: Time within which a decision must be confirmed; then it lapses.
+        approval_timeout: Time within which a decision must be confirmed; then it lapses.
         inactive_after: Time without starts by the twin after which it warns, if jobs that it leaves
             to the resource manager have started meanwhile.
         idle_starts: With Slurm's leases: whether a job starts without a decision if no job is
@@ -228,14 +228,14 @@ class ActSettings(Settings):
     mode: Mode = "observe"
     by: Way = "start"
     lease: Duration = Field(default=30.0, ge=5, le=3600)
-    longest_lease: Duration = Field(default=600.0, ge=5, le=86_400)
-    look_within: Duration = Field(default=30.0, ge=1)
+    max_lease: Duration = Field(default=600.0, ge=5, le=86_400)
+    max_staleness: Duration = Field(default=30.0, ge=1)
     allow: tuple[Literal["start", "set_priority"], ...] | None = None
     starts_per_minute: int = Field(default=600, ge=1)
     dwell: Duration = Field(default=0.0, ge=0)
     forecast_error: float | None = Field(default=None, gt=0)
     kill_switch: Path | None = None
-    approve_within: Duration = Field(default=300.0, gt=0)
+    approval_timeout: Duration = Field(default=300.0, gt=0)
     inactive_after: Duration = Field(default=600.0, gt=0)
     idle_starts: bool = True
 
@@ -252,8 +252,8 @@ class ActSettings(Settings):
                 "mode approve works with by: lease or start; by: order is not approved job by job"
             )
             raise ValueError(says)
-        if self.longest_lease < self.lease:
-            raise ValueError("longest_lease is shorter than lease; it must be at least as long")
+        if self.max_lease < self.lease:
+            raise ValueError("max_lease is shorter than lease; it must be at least as long")
         return self
 
 
@@ -285,12 +285,12 @@ class JournalSettings(Settings):
 
     Args:
         path: Path of the SQLite file.
-        checkpoint_every: Number of decisions after which the whole state is stored.
+        checkpoint_interval: Number of decisions after which the whole state is stored.
         keep: Age at which records are deleted; by default never.
     """
 
     path: Path = Path("hpctwin-journal.sqlite")
-    checkpoint_every: int = Field(default=200, ge=1)
+    checkpoint_interval: int = Field(default=200, ge=1)
     keep: Duration | None = Field(default=None, gt=0)
 
 
@@ -332,12 +332,12 @@ class TwinConfig(Settings):
         core: Pool, objective and expectations.
         act: Actions that the twin may take.
         journal: Record of inputs, decisions and actions.
-        gap_patience: Time to wait for a missing event before a snapshot is requested.
-        resync_every: Time between two comparisons of the mirror with a snapshot, which is adopted
+        gap_timeout: Time to wait for a missing event before a snapshot is requested.
+        resync_interval: Time between two comparisons of the mirror with a snapshot, which is adopted
             if they differ.
-        cycle_every: Maximum time between two decisions while jobs are pending, for changes that
+        cycle_interval: Maximum time between two decisions while jobs are pending, for changes that
             come with time alone.
-        heartbeat_every: Time between two heartbeats to the resource manager.
+        heartbeat_interval: Time between two heartbeats to the resource manager.
         threads: Number of threads for what-ifs in this process, in addition to the one for the
             policy in force.
         what_ifs: Executor of the what-ifs, and its deadline.
@@ -351,10 +351,10 @@ class TwinConfig(Settings):
     core: CoreSettings = CoreSettings()
     act: ActSettings = ActSettings()
     journal: JournalSettings = JournalSettings()
-    gap_patience: Duration = Field(default=1.0, gt=0)
-    resync_every: Duration = Field(default=60.0, gt=0)
-    cycle_every: Duration = Field(default=30.0, gt=0)
-    heartbeat_every: Duration = Field(default=1.0, gt=0)
+    gap_timeout: Duration = Field(default=1.0, gt=0)
+    resync_interval: Duration = Field(default=60.0, gt=0)
+    cycle_interval: Duration = Field(default=30.0, gt=0)
+    heartbeat_interval: Duration = Field(default=1.0, gt=0)
     threads: int = Field(default=2, ge=1, le=256)
     what_ifs: WhatIfSettings = WhatIfSettings()
     meter: AnyMeter | None = None
@@ -412,7 +412,7 @@ class TwinConfig(Settings):
         config = cls.checked(content, where)
         objective = config.core.objective
         try:
-            Objective(objective.weights, normalise=objective.normalise, function=objective.function)
+            Objective(objective.weights, normalize=objective.normalize, function=objective.function)
         except HpctwinError as error:
             raise ConfigError(f"{where}, core.objective: {error}") from error
         return config

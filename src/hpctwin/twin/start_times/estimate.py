@@ -347,7 +347,7 @@ def picture(stands: Standing, source: str) -> Picture:
     not_read = tuple(stands.status["not_read"])
     if stands.assumed:
         assumed = (
-            "the cluster's own policy is unknown (core.own_policy is not set); "
+            "the cluster's own policy is unknown (core.site_policy is not set); "
             f"{stands.policy} is assumed"
         )
         not_read = (assumed, *not_read)

@@ -22,10 +22,10 @@ from hpctwin.errors import ConfigError, HpctwinError, PolicyError, UnknownNameEr
 from hpctwin.metrics.registry import WAIT, ServedJobs, Statistic, computed_from
 from hpctwin.model.trusted import load_module, named_in
 
-__all__ = ["METRICS", "PAPER_WEIGHTS", "Normalise", "Objective", "Outlook"]
+__all__ = ["METRICS", "PAPER_WEIGHTS", "Normalize", "Objective", "Outlook"]
 
 FloatArray = npt.NDArray[np.float64]
-Normalise = Literal["mean", "best", "range", "none"]
+Normalize = Literal["mean", "best", "range", "none"]
 
 MIN_RUN_S = 0.001
 """Shorter runtimes count as this, in seconds, so that a slowdown is finite."""
@@ -125,7 +125,7 @@ class Objective:
     Args:
         weights: Weight of each metric, by name. The score is the sum of weight times normalized
             cost over the metrics.
-        normalise: Normalization of a metric over the candidates. ``mean`` and ``best`` divide by
+        normalize: Normalization of a metric over the candidates. ``mean`` and ``best`` divide by
             their mean or best value; ``range`` maps the best to 0 and the worst to 1; or ``none``.
         function: Function ``module:function`` or ``FILE.py:function`` that returns the cost of an
             `Outlook`, instead of weights.
@@ -140,11 +140,11 @@ class Objective:
         self,
         weights: Mapping[str, float] | None = None,
         *,
-        normalise: Normalise = "mean",
+        normalize: Normalize = "mean",
         function: str | None = None,
     ) -> None:
         self.weights = dict(PAPER_WEIGHTS if weights is None else weights)
-        self.normalise = normalise
+        self.normalize = normalize
         self.function = None if function is None else _load(function)
         for name, weight in self.weights.items():
             if name not in METRICS:
@@ -192,12 +192,12 @@ class Objective:
             if METRICS[name].better == "high":
                 # Mirrored at its best possible value, so that the ideal cost is 0.
                 values[:] = 1.0 - values
-        weighted = np.array([*self.weights.values()])[:, None] * normalised(table, self.normalise)
+        weighted = np.array([*self.weights.values()])[:, None] * normalized(table, self.normalize)
         scores: list[float] = np.add.reduce(weighted, axis=0, initial=0.0).tolist()
         return scores
 
 
-def normalised(values: FloatArray, how: Normalise) -> FloatArray:
+def normalized(values: FloatArray, how: Normalize) -> FloatArray:
     """Return the candidates' costs normalized; see `Objective` […, candidates].
 
     Args:

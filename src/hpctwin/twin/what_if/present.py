@@ -323,7 +323,7 @@ def _new(
 ) -> Simulation:
     if before is None or before.cluster is not cluster or before.policy is not policy:
         return Simulation(workload, cluster, policy=policy, track_nodes=track_nodes)
-    return before.anew(workload)
+    return before.with_workload(workload)
 
 
 def _one_job_a_node(jobs: Sequence[JobRecord], runtime_s: Mapping[str, float]) -> list[JobRecord]:

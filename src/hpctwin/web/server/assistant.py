@@ -85,7 +85,7 @@ class Standing(BaseModel):
     cluster: Quoted
     alive: bool
     mode: str
-    in_charge: bool
+    is_active: bool
     policy: str
     nodes: int
     free_nodes: int
@@ -194,7 +194,7 @@ def _standing(head: Head) -> Standing:
     ours = (
         "alive",
         "mode",
-        "in_charge",
+        "is_active",
         "policy",
         "nodes",
         "free_nodes",

@@ -37,7 +37,7 @@ class _Collector:
         head = self._source.head()
         gauges = {
             "up": ("whether the twin runs", float(head.alive)),
-            "in_charge": ("whether the twin controls scheduling", float(head.in_charge)),
+            "is_active": ("whether the twin controls scheduling", float(head.is_active)),
             "last_word_age_seconds": ("age of the twin's last update", head.age_s),
             "troubles": ("number of errors and warnings", float(len(head.trouble))),
             "cluster_time_seconds": ("present time by the cluster's clock", head.time_s),

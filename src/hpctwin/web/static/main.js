@@ -23,7 +23,7 @@ let head = null, jobs = [], decision = null, filling = false, again = false;
 function showHead() {
   document.title = `${head.cluster} – hpctwin`;
   at("cluster").textContent = head.cluster || "hpctwin";
-  at("standing").textContent = !head.alive ? "The twin is not running" : head.in_charge ? "The twin controls scheduling" : `The twin observes (mode ${head.mode})`;
+  at("standing").textContent = !head.alive ? "The twin is not running" : head.is_active ? "The twin controls scheduling" : `The twin observes (mode ${head.mode})`;
   const figures = [
     ["policy", head.policy + (head.policy_assumed ? " (assumed)" : "")], ["running", head.running], ["pending", head.waiting],
     ["nodes free", `${head.free_nodes} of ${head.nodes}`], ["cluster time", clock(head.time_s)],

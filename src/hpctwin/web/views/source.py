@@ -94,7 +94,7 @@ class Source(FollowedJournal):
                 alive=self._alive,
                 age_s=time.time() - self._said[0],
                 mode=status.get("mode", ""),
-                in_charge=bool(status.get("in_charge")) and self._alive,
+                is_active=bool(status.get("is_active")) and self._alive,
                 policy=stands.policy,
                 policy_assumed=stands.assumed,
                 trouble=self._trouble(),

@@ -93,7 +93,7 @@ class Head(View):
     alive: bool = Field(description="Whether the twin is running.")
     age_s: float = Field(description="Age of the twin's last update, in seconds.")
     mode: str
-    in_charge: bool
+    is_active: bool
     policy: str = Field(description="Current policy.")
     policy_assumed: bool = Field(description="Whether the policy is an assumption.")
     trouble: tuple[str, ...] = Field(description="Errors and warnings, one sentence each.")

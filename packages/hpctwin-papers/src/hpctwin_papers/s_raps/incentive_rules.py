@@ -128,7 +128,7 @@ def rewarded(
 
 
 def reward_option(workload: Workload, text: str) -> Workload:
-    """Return the jobs as ``--reward`` says; an entry point calls it.
+    """Return the jobs as ``--priorities-from`` says; an entry point calls it.
 
     Args:
         workload: The jobs.
@@ -141,13 +141,15 @@ def reward_option(workload: Workload, text: str) -> Workload:
     name, equals, budget = what.partition("=")
     if not colon or not file:
         raise ConfigError(
-            f"--reward is {text!r}; expected an incentive and a file of accounts, such as "
+            f"--priorities-from is {text!r}; expected an incentive and a file of accounts, such as "
             "fugaku-points:accounts.json"
         )
     try:
         given = float(budget) if equals else None
     except ValueError as error:
-        raise ConfigError(f"--reward: budget is {budget!r}, expected node-hours") from error
+        raise ConfigError(
+            f"--priorities-from: budget is {budget!r}, expected node-hours"
+        ) from error
     return rewarded(workload, read_accounts(file), name, given)
 
 

@@ -17,7 +17,7 @@ def schedtwin(
     *,
     seeds: Count = 10,
     pool: Pool = (),
-    normalise: str = "mean",
+    normalize: str = "mean",
     trace: Trace | None = None,
     jobs: Annotated[int | None, AT_LEAST_1] = None,
     nodes: Annotated[int | None, AT_LEAST_1] = None,
@@ -43,7 +43,7 @@ def schedtwin(
     Args:
         seeds: Number of workloads, with seeds 0, 1, ….
         pool: Policy that the twin can choose; default the paper's three. Repeatable.
-        normalise: Normalization of metrics: mean, best, range or none.
+        normalize: Normalization of metrics: mean, best, range or none.
         trace: Use a real trace instead, once.
         jobs: Use only the first N jobs of the trace.
         nodes: Number of nodes of the cluster; default 32, or the trace's.
@@ -77,7 +77,7 @@ def schedtwin(
             on, only_seed or range(seeds), compress=compress, under=under, twin=twin, conf=manager_conf,
             folder=commands, options=option, out=out, json=json,
         )  # fmt: skip
-    of = given(normalise=normalise, pool=pool)
+    of = given(normalize=normalize, pool=pool)
     experiment = SchedTwin(seeds, trace=trace, jobs=jobs, nodes=nodes, **of)
     if trace is not None:
         workload = experiment.points()[0][1]

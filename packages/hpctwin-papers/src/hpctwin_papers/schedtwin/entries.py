@@ -30,7 +30,7 @@ def entries(entry: partial[Entry]) -> Iterator[Entry]:
     yield four_phases(
         "schedtwin-figure-3",
         shows="area of four methods in a Kiviat chart",
-        because="the paper does not say how long jobs run nor how axes are normalised; the twin has the "
+        because="the paper does not say how long jobs run nor how axes are normalized; the twin has the "
         "largest area in both",
         more="hpctwin experiment schedtwin --seeds 20",
     )

@@ -30,7 +30,7 @@ from hpctwin.twin.service.comparison import (
     twin_row,
 )
 from hpctwin.twin.settings.config import PAPER_POOL, CoreSettings
-from hpctwin.twin.what_if.objective import Normalise
+from hpctwin.twin.what_if.objective import Normalize
 from hpctwin_papers.experiment import SEEDS, Experiment, Progress
 from hpctwin_papers.results import Finding, Results
 from hpctwin_papers.traces import need_trace
@@ -83,7 +83,7 @@ class SchedTwin(Experiment[tuple[int, Workload, int], list[Row]]):
     Args:
         seeds: Number of workloads, with seeds 0, 1, ….
         pool: Policies that the twin chooses among.
-        normalise: Normalization of metrics.
+        normalize: Normalization of metrics.
         trace: A real trace to use instead, once.
         jobs: Number of its first jobs to use; None for all.
         nodes: Number of nodes of the cluster; default 32, or the trace's.
@@ -91,7 +91,7 @@ class SchedTwin(Experiment[tuple[int, Workload, int], list[Row]]):
 
     seeds: int = SEEDS
     pool: tuple[str, ...] = PAPER_POOL
-    normalise: Normalise = "mean"
+    normalize: Normalize = "mean"
     trace: Path | None = None
     jobs: int | None = None
     nodes: int | None = None
@@ -101,13 +101,13 @@ class SchedTwin(Experiment[tuple[int, Workload, int], list[Row]]):
     @property
     def settings(self) -> CoreSettings:
         """Settings of the twin."""
-        given = {"pool": self.pool, "objective": {"normalise": self.normalise}}
-        return CoreSettings.checked(given, "--policy, --normalise")
+        given = {"pool": self.pool, "objective": {"normalize": self.normalize}}
+        return CoreSettings.checked(given, "--policy, --normalize")
 
     def points(self) -> Sequence[tuple[int, Workload, int]]:
         """See `Experiment`; seeds, jobs, and nodes of the cluster."""
-        if self.normalise not in get_args(Normalise):
-            raise UnknownNameError("normalisation", self.normalise, get_args(Normalise))
+        if self.normalize not in get_args(Normalize):
+            raise UnknownNameError("normalization", self.normalize, get_args(Normalize))
         if self.trace is None:
             nodes = self.nodes or NODES
             return [(seed, four_phase(seed=seed), nodes) for seed in range(self.seeds)]
@@ -135,7 +135,7 @@ class SchedTwin(Experiment[tuple[int, Workload, int], list[Row]]):
         return Results(
             compared(overall) if published else [],
             {"schedtwin-figure-3": partial(_radar, overall)},
-            [objective_table(overall, normalise=self.normalise)],
+            [objective_table(overall, normalize=self.normalize)],
             [
                 f"jobs started by the twin under: {shares}",
                 f"objective of the twin {ours.objective:.4f}, of the best static policy ({best.method}) "
