@@ -2,7 +2,7 @@
 How long jobs wait under several policies
 =========================================
 
-The share of jobs that waited at most so long.
+The share of jobs with at most a given wait.
 """
 
 from hpctwin import compare, generate

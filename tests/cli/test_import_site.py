@@ -67,10 +67,10 @@ def test_it_says_how_far_it_is_from_the_site_s_own_past(folder, tmp_path, capsys
     assert sum(one["jobs"] for one in told["by_partition"]) == told["jobs"]
     assert {one["assumption"] for one in told["assumptions"]} >= {"backfill", "ordering"}
     assert json.loads((out / "fidelity.json").read_text()) == told
-    assert "Simulated starts beside the recorded ones" in (out / "report.html").read_text()
+    assert "Simulated and recorded starts" in (out / "report.html").read_text()
     assert run("import", "slurm", "--from", folder, "--out", tmp_path / "again", "--check") == 0
     said = capsys.readouterr().out
-    assert "With another assumption in its place" in said
+    assert "Other assumptions, largest improvement first" in said
     assert "…" not in said
 
 
@@ -78,7 +78,7 @@ def test_a_past_of_which_nothing_is_recorded_cannot_be_checked(tmp_path, capsys)
     shutil.copytree(SLURM, tmp_path / "site")
     out = tmp_path / "out"
     assert run("import", "slurm", "--from", tmp_path / "site", "--out", out, "--check") == 2
-    assert "there is no accounting" in capsys.readouterr().err
+    assert "the files contain no accounting" in capsys.readouterr().err
     assert not out.exists()
 
 
@@ -124,7 +124,7 @@ def test_a_salt_keeps_pseudonyms_the_same_and_its_file_private(folder, tmp_path)
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["slurm", "--out", "OUT"], 2, "or the word live to ask the running slurm"),
+        (["slurm", "--out", "OUT"], 2, "or `live` to query the running slurm"),
         (["slurm", "--from", "GONE", "--out", "OUT"], 2, "expected a folder with the site's files"),
         (["slurm", "--from", "EMPTY", "--out", "OUT"], 2, "none of its 0 files is recognized"),
         (["slurm", "--from", "SITE", "--out", "OUT", "--salt", "x"], 2, "--salt goes with --anonymise"),
@@ -146,7 +146,7 @@ def test_what_cannot_be_imported_is_refused_in_words(
 def test_a_folder_that_is_no_import_is_refused_by_name(tmp_path, capsys):
     assert run("simulate", tmp_path) == 2
     told = capsys.readouterr().err
-    assert "there is no policy.yaml in it; expected a trace, a folder that hpctwin import" in told
+    assert "contains no policy.yaml; give a trace, a folder made by hpctwin import" in told
 
 
 def test_sacct_without_a_header_is_named_and_read_with_its_format(tmp_path, capsys):

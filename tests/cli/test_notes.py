@@ -70,7 +70,7 @@ def test_a_sweep_and_a_replay_say_what_is_assumed(
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        (["--first", "0"], "none of its 2 jobs is selected"),
+        (["--first", "0"], "selects none of the 2 jobs"),
         (["--user", "eve"], "users: ada, ben"),
         (["--partition", "gpus"], "partitions: cpu, gpu"),
         (["--min-nodes", "5"], "4 to 4 nodes"),

@@ -126,7 +126,7 @@ def test_what_is_read_is_not_written_over(trace: Path, capsys: pytest.CaptureFix
     before = trace.read_bytes()
     assert run("compare", trace, "-n", 32, "--html", trace) == 2
     assert run("replay", trace, "-n", 32, "--conflicts", trace) == 2
-    assert "is what is read" in capsys.readouterr().err
+    assert "is the input file" in capsys.readouterr().err
     assert trace.read_bytes() == before
 
 

@@ -30,11 +30,11 @@ def test_each_rejected_job_is_counted_for_its_reason(tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text(CLUSTER)
     result = simulate(JOBS, Cluster.from_yaml(tmp_path / "c.yaml"))
     assert result.rejection_reasons == {
-        "ask for more nodes than the cluster has (16)": 2,
-        "ask for more nodes than partition p takes (max_nodes 8)": 1,
-        "ask for longer than partition p takes (max_walltime 60 min)": 1,
-        "ask for more licence than the cluster has (3)": 1,
-        "ask for more gpus per node than any node has (4)": 1,
+        "need more nodes than the cluster has (16)": 2,
+        "need more nodes than partition p allows (max_nodes 8)": 1,
+        "have a longer walltime than partition p allows (max_walltime 60 min)": 1,
+        "need more licence than the cluster has (3)": 1,
+        "need more gpus per node than any node has (4)": 1,
     }
     assert sum(result.rejection_reasons.values()) == result.summary()["jobs_rejected"]
 
@@ -48,12 +48,12 @@ def test_rejected_jobs_are_told_and_all_of_them_are_a_failure(
     assert run(command, trace, "-n", 16, "--json") == 0
     shown = capsys.readouterr()
     assert (
-        "jobs: 2 of 8 jobs (25%) were rejected, since they can never run on cluster 'cluster': "
-        "2 ask for more nodes than the cluster has (16)"
+        "jobs: 2 of 8 jobs (25%) were rejected, because they can never run on cluster 'cluster': "
+        "2 need more nodes than the cluster has (16)"
     ) in shown.err
     found = json.loads(shown.out)
     summary = found if command == "simulate" else found[0]
-    assert summary["rejection_reasons"] == "2 ask for more nodes than the cluster has (16)"
+    assert summary["rejection_reasons"] == "2 need more nodes than the cluster has (16)"
     wide = tmp_path / "wide.csv"
     write_workload(JOBS.replace(nodes=JOBS.nodes + 100, resources={}, per_node={}), wide)
     assert run(command, wide, "-n", 16) == 1

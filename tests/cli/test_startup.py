@@ -97,7 +97,7 @@ def test_help_of_a_command_loads_nothing_of_its_extra(command: str) -> None:
     assert not loaded_by(main, *command.split(), "--help") & {"numba", "matplotlib", *OF_EXTRAS}
 
 
-COMMANDS_OF_PAPERS = "experiment and incentives need hpctwin-papers"
+COMMANDS_OF_PAPERS = "experiment and incentives: package hpctwin-papers"
 
 
 @pytest.mark.parametrize(
@@ -106,14 +106,14 @@ COMMANDS_OF_PAPERS = "experiment and incentives need hpctwin-papers"
         ("experiment list --json", COMMANDS_OF_PAPERS),
         ("experiment", COMMANDS_OF_PAPERS),
         ("incentives t.swf", COMMANDS_OF_PAPERS),
-        ("simulate {} -n 4 --sizing carbonscaler", "--sizing needs hpctwin-sizing"),
+        ("simulate {} -n 4 --sizing carbonscaler", "--sizing: package hpctwin-sizing"),
         (
             "simulate {} -n 4 --priorities-from energy:a.json",
-            "--priorities-from needs hpctwin-papers",
+            "--priorities-from: package hpctwin-papers",
         ),
         (
             "compare {} -n 4 -p fcfs --priorities-from energy:a.json",
-            "--priorities-from needs hpctwin-papers",
+            "--priorities-from: package hpctwin-papers",
         ),
     ],
 )
@@ -135,7 +135,7 @@ def test_without_its_package_a_command_or_option_says_what_to_install(
     )
     assert done.returncode == 2
     package = told.split()[-1]
-    assert done.stderr == f"hpctwin: {told}, which is not installed: pip install {package}\n"
+    assert done.stderr == f"hpctwin: {told} is not installed; run pip install {package}\n"
 
 
 def test_a_package_whose_commands_cannot_be_loaded_is_named_and_the_others_run(

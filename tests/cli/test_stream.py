@@ -38,13 +38,13 @@ def test_parts_and_figures_are_those_of_the_whole_trace(
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["-n", "32"], "--stream needs --out FOLDER"),
+        (["-n", "32"], "--stream: the output folder is missing; add --out FOLDER"),
         (["--out", "run"], "give --nodes N"),
         (
             ["-n", "32", "--out", "run", "--by", "user", "--fairness"],
-            "not go with --by, --fairness",
+            "not work with --by, --fairness",
         ),
-        (["-n", "32", "--out", "run", "-b", "selected"], "backfill 'selected' keeps data of jobs"),
+        (["-n", "32", "--out", "run", "-b", "outside"], "backfill 'outside' keeps data per job"),
     ],
 )
 def test_what_a_stream_cannot_do_is_told_and_leaves_no_folder(

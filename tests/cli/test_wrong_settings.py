@@ -146,7 +146,7 @@ COMMANDS = {
         (TWIN, RESYNC, "meter: {kind: prometheus, url: 'localhost:9090', query: up}\n", ["line 11, "
          "meter.url: the URL must start with http:// or https:// and name a host"]),
         (TWIN, RESYNC, "meter: {kind: prometheus, url: 'http://h/?token=a', query: up}\n", ["line 11, "
-         "meter.url: a password has no place in it; token_env names a variable with a token"]),
+         "meter.url: passwords are not allowed here; token_env names an environment variable with a token"]),
         (LIVE, "kind: emulated, ", "", ["line 6, sites.a.manager: kind is missing in it"]),
         (LIVE, "nodes: 4", "nodes: 4, power_w: -1", ["line 3, facility.clusters.0.power_w: it must be 0 or "
          "more, not -1"]),
@@ -191,13 +191,13 @@ COMMANDS = {
         (LIMITS, "14d", "fortnight", ["line 10, fairshare.half_life: 'fortnight' is not a duration"]),
         (WHAT_IFS, "500ms", "soon", ["line 3, what_ifs.deadline: 'soon' is not a duration"]),
         (WHAT_IFS, "500ms", "0", ["line 3, what_ifs.deadline: it must be more than 0, not 0"]),
-        (WHAT_IFS, "  deadline: 500ms\n", "", ["line 2, what_ifs: on Dask's workers what-ifs need a "
+        (WHAT_IFS, "  deadline: 500ms\n", "", ["line 2, what_ifs: what-ifs on Dask's workers need a "
          "deadline, such as deadline: 500ms"]),
         (WHAT_IFS, "deadline", "deadlin", ["what_ifs.deadlin: unknown field. Did you mean 'dead"]),
         (WHAT_IFS, "tcp://host:8786", "8786", ["line 4, what_ifs.dask: it must be text, not 8786"]),
         (WHAT_IFS, "tcp://host:8786", "''", ["line 4, what_ifs.dask: it must be text of 1 or more"]),
         (WHAT_IFS, "8786\n", "8786\n  scheduler_file: s.json\n", ["line 2, what_ifs: give dask "
-         "or scheduler_file, one of the two"]),
+         "or scheduler_file, not both"]),
         (SPARS, "fcfs_psus", "fcfs_pssu", ["line 5, run.algorithm: 'fcfs_pssu' is unknown. Did you mean "
          "'fcfs_psus'? Known: "]),
         (SPARS, "600", "soon", ["line 6, run.timeout: it must be seconds or null, not 'soon'"]),

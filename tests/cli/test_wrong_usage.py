@@ -32,9 +32,9 @@ def trace(tmp_path: Path) -> Path:
     [
         (["-n", "99999999999"], "must be 10,000,000 or less"),
         (["-n", "99999999999999999999"], "below 1,000,000,000,000,000,000"),
-        (["-n", "4.5"], "-n is '4.5', it must be a whole number"),
-        (["-n", "4.0"], "-n is '4.0', it must be a whole number"),
-        (["-n", "-4"], "-n is '-4', it must be a whole number, 0 or more"),
+        (["-n", "4.5"], "-n is '4.5'; it must be a whole number"),
+        (["-n", "4.0"], "-n is '4.0'; it must be a whole number"),
+        (["-n", "-4"], "-n is '-4'; it must be a whole number, 0 or more"),
         (["-n", "nan"], "it must be a whole number"),
         (["-n", "32", "--seed", "-1"], "--seed is '-1'"),
         (["-n", "32", "--reservations", "2.5"], "--reservations is '2.5'"),
@@ -43,9 +43,9 @@ def trace(tmp_path: Path) -> Path:
         (["-n", "32", "-o", "wait/(2-2)"], "divides by 0"),
         (["-n", "32", "-o", "log(-1)*wait"], "cannot be computed: math domain error"),
         (["-n", "32", "-o", "9**9**9+wait"], "cannot be computed"),
-        (["-n", "32", "--power", "psus:20m,keep=3"], "not known what its nodes draw"),
+        (["-n", "32", "--power", "psus:20m,keep=3"], "has no power model"),
         (["-n", "32", "--power", "psis:20m"], "unknown power policy 'psis'. Did you mean 'psus'?"),
-        (["-n", "32", "--lower-modes"], "--lower-modes needs a machine of which it is known"),
+        (["-n", "32", "--lower-modes"], "--lower-modes: the cluster has no power model"),
         (["-M", "{platform}", "--power", "psus"], "needs a timeout to switch nodes off"),
         (["-M", "{platform}", "--power", "psas-ipm"], "without a timeout"),
         (["-M", "{platform}", "--power", "psus:timeuot=20m"], "Did you mean 'timeout'?"),
@@ -77,7 +77,7 @@ def test_wrong_options_of_simulate_are_told(
         (["workload", "filter", "{trace}", "{new}", "--after", "nan"], "not a duration"),
         (["workload", "describe", "{trace}", "-n", "0"], "it must be 1 or more"),
         (["compare", "{trace}", "-n", "32", "--threads", "0"], "it must be 1 or more"),
-        (["simulate", "--jso", "{trace}"], "there is no option --jso"),
+        (["simulate", "--jso", "{trace}"], "option --jso does not exist"),
     ],
 )
 def test_wrong_options_of_others_are_told(
@@ -122,7 +122,7 @@ def test_a_date_before_the_trace_is_told_with_the_date_it_begins(
     write_workload(jobs, path)
     assert run("simulate", path, "-n", 32, "--from", "2020-01-01", "--until", "2020-09-14") == 2
     told = capsys.readouterr().err
-    assert "2020-01-01 is before dated begins, at 2020-09-13T12:26:40 UTC" in told
+    assert "2020-01-01 is before the start of dated at 2020-09-13T12:26:40 UTC" in told
 
 
 @pytest.mark.parametrize(

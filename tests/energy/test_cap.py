@@ -106,7 +106,7 @@ def test_bad_caps_are_told(text: str) -> None:
 
 
 def test_a_cap_that_cannot_be_kept_is_told() -> None:
-    with pytest.raises(ConfigError, match="400 W that the 4 nodes"):
+    with pytest.raises(ConfigError, match="400 W, the draw of the 4 nodes"):
         energy_of(jobs((0, 1, 1)), uniform(4), power=NONE, cap=PowerCap(300))
     with pytest.raises(ConfigError, match="job 2 on 3 nodes draws 300 W"):
         energy_of(jobs((0, 1, 1), (0, 1, 3)), uniform(4), power=NONE, cap=PowerCap(600))

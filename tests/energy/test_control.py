@@ -59,7 +59,7 @@ def test_who_waits_for_nodes_that_no_function_wakes_is_told_and_the_run_ends(
     monkeypatch.setattr("hpctwin.simulation.running.control.QUIET_S", 3600.0)
     # Conservative promises nodes that could be on by then, again and again.
     workload = Workload.build(submit_s=[0, 60], runtime_s=[5, 5], nodes=[1, 2])
-    with pytest.raises(SimulationError, match=r"2 jobs wait at .* switches no node on"):
+    with pytest.raises(SimulationError, match=r"2 jobs are pending at .* switches no node on"):
         energy_of(workload, uniform(), "fcfs", backfill, power=ORDERS, control=control)
 
 
@@ -110,7 +110,7 @@ def test_jobs_left_waiting_for_ever_are_told() -> None:
     def off(view: PowerView) -> Orders:
         return Orders(off=view.nodes("idle"))
 
-    with pytest.raises(SimulationError, match="2 jobs wait at 100 s"):
+    with pytest.raises(SimulationError, match="2 jobs are pending at 100 s"):
         energy_of(jobs((0, 5, 1), (100, 5, 4)), uniform(4), power=ORDERS, control=off)
 
 
@@ -118,7 +118,7 @@ def test_asking_for_ever_while_jobs_wait_is_told() -> None:
     def off(view: PowerView) -> Orders:
         return Orders(off=view.nodes("idle"), next_call_s=view.now_s + 1e7)
 
-    with pytest.raises(SimulationError, match="1 jobs wait"):
+    with pytest.raises(SimulationError, match="1 jobs are pending"):
         energy_of(jobs((0, 5, 1)), uniform(4), power=ORDERS, control=off)
 
 
@@ -129,20 +129,20 @@ async def later(view: PowerView) -> Orders:
 @pytest.mark.parametrize(
     ("orders", "says"),
     [
-        (lambda view: Orders(on=[0]), "node 0 is idle, it must be sleeping"),
-        (lambda view: Orders(off=[9]), "no node 9"),
-        (lambda view: Orders(next_call_s=0), "not after 0 s"),
-        (lambda view: [1, 2], "must give Orders"),
+        (lambda view: Orders(on=[0]), "node 0 is idle; it must be sleeping"),
+        (lambda view: Orders(off=[9]), "node 9 does not exist"),
+        (lambda view: Orders(next_call_s=0), "later than the present, 0 s"),
+        (lambda view: [1, 2], "must return Orders"),
         (lambda view: 1 / 0, "ZeroDivisionError"),
         (lambda: None, "TypeError"),
-        (lambda view: Orders(on=5), "on is 5, it must be numbers of nodes"),
-        (lambda view: Orders(off=[0.5]), "off is \\[0.5\\], it must be numbers of nodes"),
-        (lambda view: Orders(off="01"), "off is '01', it must be"),
-        (lambda view: Orders(next_call_s="soon"), "next_call_s is 'soon', it must be seconds"),
-        (lambda view: Orders(next_call_s=float("nan")), "not after 0 s"),
-        (lambda view: Orders(next_call_s=float("inf")), "not after 0 s"),
-        (lambda view: (_ for _ in ()), "must give Orders"),
-        (later, "must give Orders"),
+        (lambda view: Orders(on=5), "on is 5; it must be a list of node numbers"),
+        (lambda view: Orders(off=[0.5]), "off is \\[0.5\\]; it must be a list of node numbers"),
+        (lambda view: Orders(off="01"), "off is '01'; it must be"),
+        (lambda view: Orders(next_call_s="soon"), "next_call_s is 'soon'; it must be seconds"),
+        (lambda view: Orders(next_call_s=float("nan")), "later than the present, 0 s"),
+        (lambda view: Orders(next_call_s=float("inf")), "later than the present, 0 s"),
+        (lambda view: (_ for _ in ()), "must return Orders"),
+        (later, "must return Orders"),
         ("not a function", "TypeError"),
     ],
 )

@@ -108,8 +108,8 @@ def test_exadigit_s_variables_are_a_preset() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (("heat_{cdu}", "heet_{cdu}"), "no variable 'heet_1'.*Did you mean 'heat_"),
-        (("[back_c]", "[bach_c]"), "no variable 'bach_c'.*Did you mean 'back_c'"),
+        (("heat_{cdu}", "heet_{cdu}"), "variable 'heet_1' does not exist.*Did you mean 'heat_"),
+        (("[back_c]", "[bach_c]"), "variable 'bach_c' does not exist.*Did you mean 'back_c'"),
         (("Plant.fmu", "mapping.yaml"), "cannot be read as an FMU"),
         (("return_c:", "supply_c:"), "outputs with return_c"),
         (("of: cdu_w", "of: cdu_kw"), "cdu_kw|Input should be"),

@@ -136,8 +136,8 @@ AFTER = EPOCH + 300
         ((AFTER, -5.0), "not above 0"),
         ((EPOCH + 290, 2000.0), "told again"),
         ((EPOCH + 200, 2000.0), "goes backwards"),
-        ((AFTER, 2.0), "1/1,000 of what it was: another unit"),
-        ((AFTER, 2e6), "1,000 of what it was: another unit"),
+        ((AFTER, 2.0), "1/1,000 of the previous value: another unit"),
+        ((AFTER, 2e6), "1,000 of the previous value: another unit"),
         ((AFTER, 30_000.0), "a jump"),
     ],
 )
@@ -157,10 +157,12 @@ def test_a_jump_that_lasts_is_a_new_level_and_another_unit_never_is() -> None:
     drop = [(AFTER + 10 * i, 100.0) for i in range(200)]
     assert _sifted([*GOOD, *drop]) == {"a jump": 60}
     kilo = [(AFTER + 10 * i, 2.0) for i in range(200)]
-    assert _sifted([*GOOD, *kilo]) == {"1/1,000 of what it was: another unit": 200}
+    assert _sifted([*GOOD, *kilo]) == {"1/1,000 of the previous value: another unit": 200}
 
 
 def test_the_machine_s_own_bounds_tell_a_wrong_unit_from_the_first_reading_on() -> None:
     kilo = [(t, w / 1000) for t, w in GOOD]
-    assert _sifted(kilo, Sieve(500, 10_000)) == {"outside what the machine can draw": len(GOOD)}
+    assert _sifted(kilo, Sieve(500, 10_000)) == {
+        "outside the possible power draw of the cluster": len(GOOD)
+    }
     assert not _sifted(GOOD, Sieve(500, 10_000))

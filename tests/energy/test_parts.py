@@ -35,7 +35,7 @@ def powered(**options: Any) -> Simulation:
     ],
 )
 def test_pushdown_is_refused_with_a_manager_by_name(way: Callable[[Policy], object]) -> None:
-    with pytest.raises(ConfigError, match="'pushdown' has queues of its own"):
+    with pytest.raises(ConfigError, match="backfill 'pushdown', which has several"):
         way(make_policy("sjf", "pushdown", power="psas-ipm:10s"))
 
 
@@ -67,7 +67,7 @@ def test_a_simulation_that_was_saved_goes_on_only_under_what_goes_with_its_machi
 ) -> None:
     path = tmp_path / "saved.npz"
     Simulation(WORKLOAD, Cluster.uniform(4), "sjf", "pack").save(path)
-    with pytest.raises(ConfigError, match="not known what its nodes draw"):
+    with pytest.raises(ConfigError, match="has no power model"):
         Simulation.load(path, policy=parse_policy("sjf+pack~psus:10s"))
     assert Simulation.load(path).policy.name == "sjf+pack"
 
@@ -89,5 +89,5 @@ def test_the_command_refuses_what_does_not_go_together(
 
 
 def test_a_machine_of_which_it_is_not_known_what_it_draws_is_told() -> None:
-    with pytest.raises(ConfigError, match="not known what its nodes draw"):
+    with pytest.raises(ConfigError, match="has no power model"):
         Simulation(WORKLOAD, Cluster.uniform(4), "easy~psus:20m")

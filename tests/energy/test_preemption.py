@@ -193,7 +193,7 @@ def test_modes_and_policies_that_do_not_go_with_it_are_rejected() -> None:
     with pytest.raises(ConfigError, match="'spars-ipm' starts jobs itself"):
         Simulation(workload, cluster(4), "fcfs+none~spars-ipm:20m")
     machine = cluster(4, checkpoint="10m")
-    with pytest.raises(SimulationError, match="modes cannot be set where jobs write checkpoints"):
+    with pytest.raises(SimulationError, match="modes cannot be set if jobs write checkpoints"):
         Simulation(workload, machine, "fcfs+easy").set_mode("n", "slow")
     cap = {"watts": 700, "lower_modes": True}
     with pytest.raises(ConfigError, match="remove 'lower_modes', or checkpoints"):

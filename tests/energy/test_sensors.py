@@ -33,7 +33,7 @@ def test_a_counter_s_power_has_the_energy_that_it_counted_but_that_around_a_new_
             assert found == (pytest.approx(now - length_s / 2), pytest.approx(power_w, rel=1e-3))
             energy += found[1] * length_s
     assert energy + lost == pytest.approx(sum(s * w for s, w in course), rel=1e-3)
-    assert sensors.left_out == ({"a counter that began anew": 1} if anew < len(course) else {})
+    assert sensors.left_out == ({"a counter that restarted": 1} if anew < len(course) else {})
 
 
 def test_a_counter_of_whole_units_gives_the_mean_since_it_rose_last() -> None:
@@ -65,17 +65,17 @@ def test_there_is_no_sum_without_one_of_them_and_it_is_named() -> None:
     assert sensors.take("r1", EPOCH, 5, EPOCH) is None
     assert sensors.fault(EPOCH + 30) is None
     assert sensors.take("r1", EPOCH + 50, 5, EPOCH + 50) is None
-    assert sensors.fault(EPOCH + 70) == "1 of 2 sensors have told no power yet"
+    assert sensors.fault(EPOCH + 70) == "1 of 2 sensors have not reported any power yet"
     assert sensors.take("r2", EPOCH + 70, 7, EPOCH + 70) == (EPOCH + 70, 12)
     for at in range(80, 160, 10):
         found = sensors.take("r1", EPOCH + at, 5, EPOCH + at)
         # What r2 told last holds for a minute.
         assert found is None or at <= 70 + 60
-    assert sensors.fault(EPOCH + 150) == "1 of 2 sensors are silent: r2"
+    assert sensors.fault(EPOCH + 150) == "1 of 2 sensors have stopped reporting: r2"
     assert sensors.take("r2", EPOCH + 155, 7, EPOCH + 155) == (EPOCH + 155, 12)
     sensors.take("r1", EPOCH + 160, 5, EPOCH + 160)
     sensors.take("r3", EPOCH + 160, 5, EPOCH + 160)
-    assert sensors.fault(EPOCH + 160) == "3 sensors tell, and there are to be 2: r1, r2, r3"
+    assert sensors.fault(EPOCH + 160) == "3 sensors report, but 2 are expected: r1, r2, r3"
     assert sensors.take("r1", EPOCH + 170, 5, EPOCH + 170) is None
 
 

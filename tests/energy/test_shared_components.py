@@ -180,5 +180,5 @@ def test_whose_the_measured_power_of_a_shared_node_is_cannot_be_said() -> None:
         chunks={"tasks": [1], "cores_per_task": [1]}, usage={NODE_W: Usage.traces([[300.0]], 9)},
     )  # fmt: skip
     for run in (simulate, replay):
-        with pytest.raises(ConfigError, match="whose that was is not known"):
+        with pytest.raises(ConfigError, match="which is ambiguous because jobs share nodes"):
             run(jobs, MACHINE)

@@ -242,7 +242,7 @@ def test_entsoe_s_quarters_of_an_hour_come_before_hours_and_empty_months_are_pas
     assert [asked["periodStart"][:8] for _, asked in server.asked] == ["20260101", "20260131"]
     assert found.per_kwh.tolist() == [0.001, 0.002, 0.003, 0.004]
     server.answer = lambda *_: (200, NOTHING, {})
-    with pytest.raises(DownloadError, match="no values of 10Y1001A1001A82H in that time"):
+    with pytest.raises(DownloadError, match="no values of zone 10Y1001A1001A82H in this period"):
         asked_for(server, "entsoe", "10Y1001A1001A82H", 24)
 
 
@@ -257,7 +257,7 @@ def test_a_source_that_is_busy_is_asked_again_when_it_says(server: Server) -> No
     assert len(asked_for(server, "electricitymaps", "DE", 24, pause=waited.append).per_kwh) == 24
     assert waited == [7.0, 5.0, 60.0]
     server.answer = lambda *_: (429, {"error": "too many"}, {})
-    with pytest.raises(DownloadError, match="429, it was asked too often"):
+    with pytest.raises(DownloadError, match="429, too many requests"):
         asked_for(server, "electricitymaps", "DE", 24, pause=waited.append)
 
 
@@ -283,7 +283,7 @@ def test_what_cannot_be_asked_is_said_before_anybody_is(
         fetch("entso", "DE-LU", BEGIN, BEGIN + DAY)
     with pytest.raises(UnknownNameError, match="zone 'DE'"):
         asked_for(server, "entsoe", "DE", 24)
-    with pytest.raises(ConfigError, match="gives no forecasts"):
+    with pytest.raises(ConfigError, match="offers no forecasts"):
         asked_for(server, "entsoe", "DE-LU", 24, forecast=True)
     with pytest.raises(ConfigError, match="ends before it begins"):
         asked_for(server, "entsoe", "DE-LU", 0)
@@ -316,7 +316,7 @@ def test_a_signal_is_fetched_into_a_file_that_is_not_there_if_it_fails(
         if "--json" in more:
             told = json.loads(said.out)
             assert (told["values"], told["first"]) == (48, "2026-01-01 00:00:00")
-    assert "--from is 'yesterday', no date such as" in said.err
+    assert "--from is 'yesterday'; give a date such as" in said.err
     with pytest.raises(SystemExit):
         main(["signal", "list", "--json"])
     names = {row["name"] for row in json.loads(capsys.readouterr().out)}

@@ -206,11 +206,11 @@ def test_what_keeps_a_job_back_in_partitions_is_told_in_words() -> None:
     cluster = Cluster.uniform(8, limits=limits, partitions=[{"name": "long"}])
     result = simulate(workload, cluster)
     assert result.rejection_reasons == {
-        "came when as many as may be waited and ran (submitted jobs of each user in all partitions)": 1
+        "were submitted when the limit of pending and running jobs was reached (submitted jobs of each user in all partitions)": 1
     }
     simulation = Simulation(workload, cluster)
     told = " ".join(moment.text for moment in explain(simulation, "2"))
-    assert "a limit is reached: jobs of each user in long" in told
+    assert "limit reached: jobs of each user in long" in told
 
 
 def test_a_job_that_waits_by_a_limit_keeps_nobody_back() -> None:
@@ -224,7 +224,7 @@ def test_one_submission_too_many_is_rejected_and_said_to_be() -> None:
     result = simulate(workload, made)
     assert result.jobs["state"].to_list() == ["completed", "completed", "rejected", "completed"]
     assert result.rejection_reasons == {
-        "came when as many as may be waited and ran (QOSMaxSubmitJobPerUserLimit)": 1
+        "were submitted when the limit of pending and running jobs was reached (QOSMaxSubmitJobPerUserLimit)": 1
     }
 
 
@@ -391,7 +391,7 @@ def test_what_keeps_a_job_back_is_told_as_slurm_calls_it() -> None:
     for row, reason in ((1, "AssocGrpJobsLimit"), (2, "QOSMaxWallDurationPerJobLimit")):
         told = explain(Simulation(workload, made), str(workload.job_id[row]))
         text = " ".join(moment.text for moment in told)
-        assert f"a limit is reached: {reason}" in text or row == 2
+        assert f"limit reached: {reason}" in text or row == 2
     assert limits_in(workload, made).why.tolist() == ["", "", "QOSMaxWallDurationPerJobLimit"]
 
 

@@ -198,7 +198,7 @@ def test_it_is_checked_at_the_edges_of_what_there_can_be(
     with pytest.raises(PolicyError, match="it must be a name, a function or a Placement"):
         find_placement(7)  # type: ignore[arg-type]
     one = Workload.build(submit_s=[0], runtime_s=[1], nodes=[1])
-    with pytest.raises(PolicyError, match=r"mine.py:nan', asked about node 0, gave NaN for job"):
+    with pytest.raises(PolicyError, match=r"mine.py:nan', called for node 0, returned NaN for job"):
         simulate(one, 1, f"fcfs@{path}:nan")
 
 

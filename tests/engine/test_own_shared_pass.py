@@ -130,7 +130,7 @@ def test_the_page_s_file_in_the_package_is_a_backfill_of_shared_nodes_too(
 def test_one_that_plans_whole_nodes_is_refused_there_by_name(tmp_path: Path) -> None:
     file = tmp_path / "whole.py"
     file.write_text(WHOLE)
-    with pytest.raises(ConfigError, match=r"whole\.py:PASS' plans whole ones; take .*easy"):
+    with pytest.raises(ConfigError, match=r"whole\.py:PASS' plans exclusive nodes .*; use .*easy"):
         Simulation(jobs(tasks=True), MACHINE, f"fcfs+{file}")
 
 

@@ -93,5 +93,7 @@ def test_what_no_forecast_knows_is_refused_by_name(tmp_path: Path) -> None:
     workload = generate("poisson", jobs=5, nodes=16, seed=3)
     mine = tmp_path / "mine.py"
     mine.write_text("def control(view):\n    return None\n")
-    with pytest.raises(ConfigError, match="'b': there are no forecasts where a function switches"):
+    with pytest.raises(
+        ConfigError, match="'b': forecasts are not supported with a power control function"
+    ):
         simulate_facility(facility(tmp_path, "fcfs", f"fcfs+easy~{mine}"), workload, "sgs-t")

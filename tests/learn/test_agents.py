@@ -394,7 +394,7 @@ def test_the_commands_train_evaluate_and_list(
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
-        (["train", "JobSelection", "trace.swf", "a.npz", "-n", "16"], "written as .safetensors"),
+        (["train", "JobSelection", "trace.swf", "a.npz", "-n", "16"], "stored as .safetensors"),
         (["train", "Sorting", "trace.swf", "a.safetensors"], "JobSelection"),
         (
             [
@@ -413,7 +413,7 @@ def test_the_commands_train_evaluate_and_list(
         ),
         (["train", "JobSelection", "trace.swf", "a.safetensors", "-n", "16"], "takes 256 jobs"),
         (["evaluate", "none.safetensors", "trace.swf", "-n", "16", "--jobs", "5"], "No such file"),
-        (["list", "nowhere"], "is no folder"),
+        (["list", "nowhere"], "is not a folder"),
     ],
 )
 def test_what_is_wrong_is_told_in_a_line(

@@ -416,7 +416,7 @@ def test_the_commands_train_and_evaluate_with_a_facility(
         assert ended.value.code == 0
         shown = capsys.readouterr().out
     assert "sgs-t" in shown
-    assert "best of the static on the jobs of training: " in shown
+    assert "best fixed policy on the training jobs: " in shown
     card = Network.load("p.safetensors").card
     assert card["clusters"] == ["slow", "fast"]
     assert card["held_out"]["metric"] == "mean_bounded_slowdown"

@@ -206,7 +206,9 @@ def test_a_file_that_is_no_predictor_of_this_version_is_refused_by_name(
 ) -> None:
     good, bad = tmp_path / "good", tmp_path / "bad"
     train(known).write(good)
-    with pytest.raises(errors.ConfigError, match="no such file; hpctwin predictor train"):
+    with pytest.raises(
+        errors.ConfigError, match="file does not exist; make it with hpctwin predictor train"
+    ):
         load_predictor(bad)
     bad.write_bytes(b"cos\nsystem\n(S'true'\ntR.")
     with pytest.raises(errors.ConfigError, match="is no predictor"):

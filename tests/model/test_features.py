@@ -37,7 +37,7 @@ def test_a_job_waits_for_a_node_that_has_what_it_asks_for(tasks: int) -> None:
     jobs = asking("a100&ib", "a100", "v100|a100", "v100&ib", tasks=tasks)
     result = simulate(jobs, MACHINE, "fcfs+easy")
     assert result.jobs["start_s"].to_list() == [0, 10, 0, None]
-    assert result.rejection_reasons == {"ask for features that no node has (v100&ib)": 1}
+    assert result.rejection_reasons == {"need features that no node has (v100&ib)": 1}
 
 
 @pytest.mark.parametrize("tasks", [0, 1])

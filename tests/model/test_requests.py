@@ -323,7 +323,7 @@ def test_jobs_that_ask_for_nodes_alone_get_whole_ones_where_cores_are_unknown(
     found = simulate(read_workload(path), Cluster.uniform(nodes=3), "fcfs+none")
     assert found.jobs["start_s"].to_list() == [0, 10, 20]
     path.write_text("submit_s,runtime_s,request\n0,10,-n 2 -c 4\n")
-    with pytest.raises(ConfigError, match="says how many cores"):
+    with pytest.raises(ConfigError, match="no node group has 'cores'"):
         simulate(read_workload(path), Cluster.uniform(nodes=3), "fcfs+none")
 
 

@@ -46,14 +46,12 @@ NODES = [{"name": "a", "count": 3}]
         ),
         (
             lambda: CoreSettings(pool=("fcfs+easy@spread",)),
-            [
-                "CoreSettings, pool: policy fcfs+easy@spread: which nodes a job gets is the cluster's to say"
-            ],
+            ["CoreSettings, pool: policy fcfs+easy@spread: placement spread is not supported"],
         ),
         (
             lambda: CoreSettings(site_policy="fcfs~orders"),
             [
-                "CoreSettings, site_policy: policy fcfs+easy~orders: a control function orders nodes on"
+                "CoreSettings, site_policy: policy fcfs+easy~orders: power control functions are not supported"
             ],
         ),
         (lambda: TwinConfig(corr={}), ["unknown field. Did you mean 'core'?"]),

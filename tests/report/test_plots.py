@@ -122,7 +122,7 @@ def test_dates_are_shown_where_time_zero_is_known() -> None:
 
 def test_the_queue_has_jobs_above_nodes_and_a_line_for_each_label() -> None:
     figure = plot_queue(SERIES)
-    assert [ax.get_ylabel() for ax in figure.axes] == ["waiting jobs", "nodes they ask for"]
+    assert [ax.get_ylabel() for ax in figure.axes] == ["waiting jobs", "nodes requested"]
     assert [len(ax.patches) for ax in figure.axes] == [2, 2]
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["fcfs", "easy"]
 

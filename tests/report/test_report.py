@@ -101,9 +101,9 @@ def test_wrong_usage_is_told_without_a_traceback(
     runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for arguments, says in (
-        ((), "name the folders of runs"),
+        ((), "no runs given; give folders written by"),
         ((runs,), "--html FILE or --figures FOLDER"),
-        ((tmp_path / "no", "--html", tmp_path / "x.html"), "there is no such folder"),
+        ((tmp_path / "no", "--html", tmp_path / "x.html"), "the folder does not exist"),
         ((runs, "--figures", tmp_path / "f", "--figure-format", "gif"), "gif"),
     ):
         assert report(*arguments) == 2, arguments

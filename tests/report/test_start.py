@@ -42,10 +42,13 @@ def test_the_command_writes_it_to_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("found", "why"),
     [
-        (When("waits", (), NOW_S + 9, NOW_S, NOW_S + 99), "too few starts were seen yet to tell"),
+        (
+            When("waits", (), NOW_S + 9, NOW_S, NOW_S + 99),
+            "too few starts were observed for an estimate",
+        ),
         (When("gone", ()), "the job is not in the queue"),
-        (When("runs", (), NOW_S, NOW_S, NOW_S, True), "the job runs already"),
-        (When("stuck", ()), "nobody can say until when"),
+        (When("runs", (), NOW_S, NOW_S, NOW_S, True), "the job is already running"),
+        (When("stuck", ()), "no estimate of the job's start"),
     ],
 )
 def test_where_nothing_is_to_draw_it_says_why(found: When, why: str, tmp_path: Path) -> None:

@@ -248,7 +248,7 @@ def test_what_ifs_count_energy_and_the_objective_may_ask_for_it() -> None:
         ({"pool": ["fcfs+easy~psus:10"]}, "policy fcfs+easy~psus:10s switches nodes"),
         (
             {"objective": {"weights": {"total_energy_j": 1}}},
-            "the objective asks for total_energy_j",
+            "the objective uses total_energy_j",
         ),
     ],
 )
@@ -260,7 +260,7 @@ def test_a_cluster_that_does_not_tell_of_power_is_not_asked_about_it(
     core = Core(CoreSettings.model_validate(settings))
     core.take_snapshot(cluster.snapshot())
     with pytest.raises(
-        ConfigError, match=re.escape(f"{says}, and cluster 'cluster' does not tell")
+        ConfigError, match=re.escape(f"{says}, but cluster 'cluster' does not report")
     ):
         core.decide(0)
 
@@ -268,9 +268,9 @@ def test_a_cluster_that_does_not_tell_of_power_is_not_asked_about_it(
 @pytest.mark.parametrize(
     ("pool", "says"),
     [
-        (["fcfs+easy", "fcfs+easy~psus:20m"], "differ in how nodes are switched"),
-        (["fcfs+easy~psas-ipm:20m"], "'psas-ipm' wakes nodes for jobs that wait"),
-        (["fcfs+easy~orders"], "a twin switches none"),
+        (["fcfs+easy", "fcfs+easy~psus:20m"], "have different power policies"),
+        (["fcfs+easy~psas-ipm:20m"], "'psas-ipm' wakes nodes for pending jobs"),
+        (["fcfs+easy~orders"], "the twin switches no nodes"),
     ],
 )
 def test_a_twin_that_acts_refuses_by_name_what_only_the_cluster_can_do(

@@ -351,7 +351,7 @@ def test_too_many_connections_are_turned_away_and_room_is_made_again(process: Pr
 @pytest.mark.parametrize(
     ("options", "word"),
     [
-        (("--speed", "fast"), "neither a number"),
+        (("--speed", "fast"), "must be a number"),
         (("--faults", "{"), "not JSON"),
         (("--faults", '{"dropped": 2}'), "dropped"),
         (("--workload", "tetris"), "tetris"),

@@ -108,7 +108,7 @@ def explain_reason(simulation: Simulation, row: int) -> str:
 def test_the_story_of_a_job_says_so_too(made: Imported) -> None:
     simulation = Simulation(submitted(), made.site.cluster, policy=made.site.policy)
     story = " ".join(moment.text for moment in explain(simulation, "3"))
-    assert "a limit is reached: AssocGrpNodeLimit" in story
+    assert "limit reached: AssocGrpNodeLimit" in story
 
 
 def test_factors_are_those_that_sshare_printed(made: Imported) -> None:

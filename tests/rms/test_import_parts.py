@@ -80,7 +80,7 @@ def test_sched_config_alone_gives_the_policy_and_says_what_is_missing(tmp_path, 
     assert "nodes" in fault
     code, _, fault = run(capsys, "simulate", out)
     assert code == 2
-    assert "no jobs are in it, as hpctwin import found no accounting" in fault
+    assert "contains no jobs, because hpctwin import found no accounting" in fault
     # With nodes written into it, it is the site's machine under the site's policy.
     text = (out / "cluster.yaml").read_text()
     (out / "cluster.yaml").write_text(text + "nodes: [{name: n, count: 4}]\n")

@@ -321,7 +321,7 @@ def test_on_shared_nodes_the_twin_chooses_and_slurm_fills_them(
             slurm.wait(lambda: twin.status()["waiting"] == 2, 30)
             assert twin.status()["leases"]["jobs"] == 2
             said = twin.command("when", long).stdout
-            assert "There is no room now" in said, (
+            assert "There is no capacity for it now" in said, (
                 said + slurm.say("squeue", "-l") + str(twin.status())
             )
             slurm.say("scancel", *first[:3])
@@ -361,7 +361,7 @@ def test_no_job_is_told_to_go_where_another_user_has_the_nodes_and_none_waits_fo
             slurm.wait(lambda: twin.status()["waiting"] == 1, 30)
             beside_it = slurm.submit_tasks(30, 1800, *one, "-n2")
             slurm.wait(lambda: running_are([alone, full, beside_it]), 60)
-            assert "There is no room now" in twin.command("when", kept_off).stdout
+            assert "There is no capacity for it now" in twin.command("when", kept_off).stdout
             wants_alone = slurm.submit_tasks(30, 1800, *other, "-n1", "--exclusive=user")
             slurm.wait(lambda: twin.status()["waiting"] == 2, 30)
             assert set(told_to_go(slurm)) == {alone, full, beside_it}

@@ -218,14 +218,14 @@ def test_ten_meters_tell_what_slurm_s_nodes_draw_however_they_differ(
         assert status["fault"] is None, (way, status)
         assert set(status["left_out"]) <= LEFT_OUT.get(way, set()) | {"too late"}, (way, status)
     counted = metering["counter"].status(time.time())["left_out"]
-    assert counted["a counter that began anew"] == 1
+    assert counted["a counter that restarted"] == 1
 
 
 LEFT_OUT = {
     "again": {"told again", "goes backwards"},
-    "wrong": {"no number", "not above 0", "1,000 of what it was: another unit", "a jump"},
+    "wrong": {"no number", "not above 0", "1,000 of the previous value: another unit", "a jump"},
     "mqtt": {"no number"},
-    "counter": {"a counter that began anew"},
-    "racks' counters": {"a counter that began anew"},
+    "counter": {"a counter that restarted"},
+    "racks' counters": {"a counter that restarted"},
     "ahead": {"ahead of the clock"},
 }

@@ -198,7 +198,7 @@ def test_a_twin_that_can_act_nowhere_says_so_with_the_reasons(
         slurm.wait(lambda: twin.status().get("inactive"), 30)
         assert "active in no partition" in twin.status()["inactive"]
         said = twin.command("twin", "status").stdout
-        assert "In charge without effect: the twin is active in no partition" in said
+        assert "In control without effect: the twin is active in no partition" in said
         assert "OverSubscribe=FORCE:2" in said
         assert "active in no partition" in (tmp_path / "twin.log").read_text()
         job = submit(slurm, "-n1")

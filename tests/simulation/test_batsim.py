@@ -82,7 +82,7 @@ def test_batsims_protocol_is_refused_where_nodes_differ() -> None:
     cluster = Cluster.model_validate(
         {"nodes": [{"name": "a", "count": 1}, {"name": "b", "count": 2}]}
     )
-    with pytest.raises(errors.ConfigError, match="all nodes must be equal"):
+    with pytest.raises(errors.ConfigError, match="nodes must be equal"):
         BatsimScheduler("tcp://127.0.0.1:1", cluster)
 
 
@@ -176,11 +176,11 @@ def test_real_batsim_is_answered_as_when_it_was_recorded() -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("hello", "is no message of Batsim's protocol"),
-        ('{"now": 1}', "is no message of Batsim's protocol: KeyError"),
+        ("hello", "is not a message of Batsim's protocol"),
+        ('{"now": 1}', "is not a message of Batsim's protocol: KeyError"),
         (
             '{"now": 1, "events": [{"type": "ANSWER", "data": {}}]}',
-            "Batsim tells of ANSWER at 1 s; known",
+            "Batsim sent ANSWER at 1 s, which is not supported",
         ),
         (
             '{"now": 1, "events": [{"type": "JOB_COMPLETED", "data": {"job_id": "x"}}]}',

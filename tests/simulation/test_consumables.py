@@ -103,7 +103,7 @@ def test_what_no_node_has_is_told_and_what_is_too_much_is_rejected(
     machine: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     told = (
-        "jobs ask for consumable 'nic', which no node .* such as consumables: {nic: 2} .*fpga, tmp"
+        "jobs request consumable 'nic', which no node .* such as consumables: {nic: 2} .*fpga, tmp"
     )
     with pytest.raises(ConfigError, match=told):
         simulate(jobs(tmp_path, "-N 1 --gres=nic:1"), machine, "fcfs+easy")
@@ -112,8 +112,8 @@ def test_what_no_node_has_is_told_and_what_is_too_much_is_rejected(
     with pytest.raises(SystemExit, match="0"):
         main([str(argument) for argument in arguments])
     says = capsys.readouterr().err
-    assert "ask for more fpga per task than any node has (2)" in says
-    assert "ask for more tasks than there is room for" in says
+    assert "need more fpga per task than any node has (2)" in says
+    assert "have more tasks than fit" in says
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def test_jobs_behind_one_that_fails_are_told_before_it_runs(tmp_path: Path) -> N
 
 def test_held_jobs_are_told_as_held(tmp_path: Path) -> None:
     run = simulation(tmp_path, "", "afterok:a", fails="a", on_dependency_failure="hold")
-    assert "it is held for ever" in run.unsatisfiable_jobs()[0]
+    assert "it is held indefinitely" in run.unsatisfiable_jobs()[0]
     run.advance()
     assert run.result().jobs["state"].to_list() == ["failed", "pending"]
 
@@ -78,7 +78,7 @@ def test_a_job_too_large_or_too_long_dooms_those_behind_it() -> None:
     )  # fmt: skip
     large, late = Simulation(workload, Cluster.uniform(nodes=2, name="small")).unsatisfiable_jobs()
     assert "job 1 can never run on cluster 'small' (chain 2 → 1" in large
-    assert "job 3 runs past its walltime (chain 4 → 3" in late
+    assert "job 3 exceeds its walltime (chain 4 → 3" in late
     going_on = Simulation(workload, Cluster.uniform(nodes=3), overrun="continue")
     assert going_on.unsatisfiable_jobs() == []
 

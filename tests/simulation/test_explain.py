@@ -69,7 +69,7 @@ def test_a_job_that_is_kept_back_though_it_fits_is_told_why() -> None:
     workload = Workload.build(submit_s=[0, 0, 0], runtime_s=[5, 5, 5], nodes=[4, 4, 2])
     waited = story(workload, "fcfs+none", 3)[2]
     assert waited.detail["kept_s"] == {"a job before it does not fit, and nobody passes": 5}
-    assert "place 2 of 2" in waited.text
+    assert "position 2 of 2" in waited.text
 
 
 def test_a_job_held_for_ever_has_a_story_without_end() -> None:
@@ -164,7 +164,7 @@ def test_the_command_tells_it_and_names_a_job_that_is_not_there(
     with pytest.raises(SystemExit) as stop:
         main(["simulate", str(path), "--nodes", "6", "--explain", "7"])
     assert stop.value.code == 2
-    assert "no job '7'; it has 2, among them 1, 2" in capsys.readouterr().err
+    assert "no job '7'; it has 2 jobs, such as 1, 2" in capsys.readouterr().err
     with pytest.raises(ConfigError):
         story(Workload.build(submit_s=[0], runtime_s=[5], nodes=[4]), "fcfs+easy", 9)
 

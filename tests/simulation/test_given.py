@@ -35,14 +35,14 @@ def test_a_path_is_read_and_a_number_is_so_many_nodes(tmp_path: Path) -> None:
     [
         (JOBS, 0, ConfigError, "it must be 1 or more"),
         (JOBS, -3, ConfigError, "it must be 1 or more"),
-        (JOBS, 4.5, ConfigError, "4.5 is no cluster: give a Cluster, a number of nodes"),
-        (JOBS, True, ConfigError, "is no cluster"),
-        (JOBS, None, ConfigError, "None is no cluster"),
+        (JOBS, 4.5, ConfigError, "4.5 is not a cluster; give a Cluster, a number of nodes"),
+        (JOBS, True, ConfigError, "is not a cluster"),
+        (JOBS, None, ConfigError, "None is not a cluster"),
         (JOBS, "none.yaml", ConfigError, "none.yaml: No such file"),
         ("none.swf", 4, WorkloadError, "none.swf: No such file"),
         (JOBS.to_frame(), 4, WorkloadError, r"Workload.from_frame\(table\)"),
         (pl.DataFrame().to_dict(), 4, WorkloadError, "is no workload"),
-        (None, 4, WorkloadError, "None is no workload: give a Workload or the path of a trace"),
+        (None, 4, WorkloadError, "None is not a workload; give a Workload or the path of a trace"),
     ],
 )
 def test_anything_else_is_told(

@@ -262,7 +262,7 @@ def test_requests_that_do_not_add_up_are_refused(
 
 
 def test_a_type_that_no_node_has_is_refused_by_name() -> None:
-    why = r"jobs ask for GPUs of type 'h100', which no node .* such as gpus: {h100: 2}.*known types: a100, t4"
+    why = r"jobs request GPUs of type 'h100', which no node .* such as gpus: {h100: 2}.*known types: a100, t4"
     with pytest.raises(ConfigError, match=why):
         simulate(asking("-n1 --gpus=h100:1"), machine())
 

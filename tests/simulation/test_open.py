@@ -207,7 +207,7 @@ def test_the_past_cannot_be_changed_and_dependent_jobs_are_refused() -> None:
     simulation = opened(workload, Cluster.uniform(nodes=1), "fcfs+easy")
     simulation.arrive(0, 0)
     simulation.advance_before(20_000)
-    with pytest.raises(SimulationError, match="job 2 is to arrive at 5 s"):
+    with pytest.raises(SimulationError, match="job 2 is submitted at 5 s"):
         simulation.arrive(1, 5000)
     depends = Dependencies.of([(1, 0, DependencyKind.AFTEROK, 0)])
     with pytest.raises(WorkloadError, match="depend on each other"):

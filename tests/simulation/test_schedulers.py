@@ -178,10 +178,10 @@ def test_a_fork_begins_its_own_jobs_and_a_saved_simulation_goes_on(tmp_path: Pat
 @pytest.mark.parametrize(
     ("orders", "told"),
     [
-        (Orders([7]), "there is no job 7"),
-        (Orders([2]), "job 2 does not wait at 0 s: it is not submitted yet"),
-        (Orders([1, 1]), "job 1 is named twice"),
-        (Orders([1, 3]), "job 3, which does not fit: it asks for 16 nodes, 8 are free"),
+        (Orders([7]), "job 7 does not exist"),
+        (Orders([2]), "job 2 is not pending at 0 s: it is not submitted yet"),
+        (Orders([1, 1]), "job 1 is listed twice"),
+        (Orders([1, 3]), "job 3 at 0 s, which does not fit: it needs 16 nodes, 8 are free"),
         (Orders(call_at_s=0.0), "it must be later"),
     ],
 )
@@ -199,15 +199,18 @@ def test_a_scheduler_that_leaves_a_job_waiting_for_ever_is_told_which() -> None:
     def scheduler(happened: Happened) -> Orders:
         return Orders([job["job_id"] for job in happened.submitted if job["job_id"] != 3])
 
-    with pytest.raises(errors.SimulationError, match="has left 1 jobs waiting, job 3 first"):
+    with pytest.raises(
+        errors.SimulationError,
+        match="left 1 jobs pending at 59 s with no event to come, the first of them job 3",
+    ):
         drive(outside(workload), scheduler)
 
 
 def test_a_policy_that_decides_itself_takes_no_orders() -> None:
     workload = Workload.build(submit_s=[0], runtime_s=[9], nodes=[1])
-    with pytest.raises(errors.SimulationError, match="take backfill 'outside'"):
+    with pytest.raises(errors.SimulationError, match="use backfill 'outside'"):
         Simulation(workload, 4).begin([1])
-    with pytest.raises(errors.SimulationError, match="take backfill 'outside'"):
+    with pytest.raises(errors.SimulationError, match="use backfill 'outside'"):
         drive(Simulation(workload, 4), FirstCome())
 
 
@@ -218,7 +221,7 @@ def test_a_policy_that_decides_itself_takes_no_orders() -> None:
         ("input(); input(); print('hello')", "answered 'hello' at 0 s of the simulation: expected"),
         ("input(); input(); print('{\"stat\": [1]}')", "unknown key 'stat'"),
         ("input(); input(); print('{\"start\": 1}')", "lists of job ids"),
-        ("input(); input(); input()", "has not answered for 0.5 s"),
+        ("input(); input(); input()", "did not answer within 0.5 s"),
     ],
 )
 def test_a_program_that_does_not_answer_as_it_should_is_told_and_ended(
@@ -315,7 +318,7 @@ def test_a_policy_from_outside_takes_back_what_was_refused_and_does_not_go_back_
     late = {"job_id": "d", "submit_s": 1.0, "nodes": 2, "walltime_s": 50.0}
     assert scheduler(Happened(71.0, (late,))).start == []
     assert scheduler(Happened(72.0, ended=(("c", "completed"),))).start == ["d"]
-    with pytest.raises(errors.SimulationError, match=r"at 60 s is told after 72 s"):
+    with pytest.raises(errors.SimulationError, match=r"at 60 s arrives after the event at 72 s"):
         scheduler(Happened(60.0))
 
 
@@ -325,8 +328,8 @@ def test_a_policy_by_fair_share_cannot_decide_from_outside(
     with pytest.raises(SystemExit) as refused:
         main(["policy", "serve", "tcp://127.0.0.1:28000", "-p", "fairshare"])
     assert refused.value.code == 2
-    assert "goes by fair share" in capsys.readouterr().err
+    assert "uses fair shares" in capsys.readouterr().err
     with pytest.raises(SystemExit) as refused:
         main(["policy", "serve", "nowhere"])
     assert refused.value.code == 2
-    assert "nobody can listen there" in capsys.readouterr().err
+    assert "cannot listen at this address" in capsys.readouterr().err

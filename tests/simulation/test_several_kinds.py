@@ -100,7 +100,7 @@ def test_where_the_placement_leaves_no_room_for_a_later_kind_nodes_are_gone_thro
 def test_one_that_no_empty_machine_holds_is_rejected() -> None:
     result = simulate(built("1:cores=64"), MACHINE)
     assert result.jobs["state"].to_list() == ["rejected"]
-    assert result.rejection_reasons == {"ask for more cores per task than any node has (32)": 1}
+    assert result.rejection_reasons == {"need more cores per task than any node has (32)": 1}
     scattered = built("1:cores=1+2:cores=1", chunks={"tasks_per_node": [1]})
     assert simulate(scattered, MACHINE).jobs["state"].to_list() == ["rejected"]
 

@@ -255,9 +255,9 @@ def test_what_a_job_cannot_ask_is_told(asked: dict[str, list[float]], why: str) 
 @pytest.mark.parametrize(
     ("group", "policy", "why"),
     [
-        ({}, "fcfs+easy", "no node group of cluster 'cluster' says how many cores"),
-        ({"cores": 8}, "fcfs+easy@random", "placement 'random' is one of whole nodes"),
-        ({"cores": 8, **SLEEPS}, "fcfs+none~spars-auto:5", "gives jobs whole ones"),
+        ({}, "fcfs+easy", "cluster 'cluster': no node group has 'cores'"),
+        ({"cores": 8}, "fcfs+easy@random", "placement 'random' needs exclusive nodes"),
+        ({"cores": 8, **SLEEPS}, "fcfs+none~spars-auto:5", "needs exclusive nodes"),
     ],
 )
 def test_what_does_not_go_with_shared_nodes_is_refused_by_name(
@@ -272,5 +272,5 @@ def test_what_does_not_go_with_shared_nodes_is_refused_by_name(
 def test_what_only_whole_nodes_have_is_refused_where_they_are_shared() -> None:
     cluster = Cluster.model_validate({"nodes": [{"name": "a", "count": 2, "cores": 8}]})
     workload = Workload.build(submit_s=[0], runtime_s=[1], nodes=[1], chunks={"tasks": [2]})
-    with pytest.raises(ConfigError, match="placement 'random' is one of whole nodes"):
+    with pytest.raises(ConfigError, match="placement 'random' needs exclusive nodes"):
         Simulation(workload, cluster, "fcfs+easy").fork("fcfs+easy@random")

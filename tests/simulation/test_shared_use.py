@@ -112,5 +112,5 @@ def test_steps_that_are_none_are_told(steps: int) -> None:
 
 def test_whole_nodes_have_no_parts() -> None:
     jobs: Any = Workload.build(submit_s=[0], runtime_s=[1], nodes=[1])
-    with pytest.raises(ConfigError, match="ask for whole nodes"):
+    with pytest.raises(ConfigError, match="request exclusive nodes"):
         simulate(jobs, MACHINE, "fcfs+easy").node_use()

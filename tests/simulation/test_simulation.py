@@ -111,11 +111,13 @@ def test_a_simulation_of_another_version_is_refused_by_its_format_and_version(
         Simulation.load(other)
     for form in ({"sim_state": None}, {"sim_state": np.zeros(3)}, {"workload": None}):
         _resaved(whole, other, {"version": "9.9"}, **form)
-        with pytest.raises(SimulationError, match=r"saved by hpctwin 9\.9, and this is") as said:
+        with pytest.raises(
+            SimulationError, match=r"file of hpctwin 9\.9, whose format differs"
+        ) as said:
             Simulation.load(other)
         assert "\n" not in str(said.value)
     _resaved(whole, other, {"cluster": {"nodez": 3}, "version": "9.9"})
-    with pytest.raises(SimulationError, match=r"saved by hpctwin 9\.9, and this is"):
+    with pytest.raises(SimulationError, match=r"file of hpctwin 9\.9, whose format differs"):
         Simulation.load(other)
 
 
@@ -134,7 +136,7 @@ def test_an_ordering_that_raises_stops_the_simulation_and_says_so() -> None:
     simulation = Simulation(random_workload(), MACHINE, refuses)
     with pytest.raises(PolicyError, match="too wide"):
         simulation.run()
-    with pytest.raises(SimulationError, match="cannot go on"):
+    with pytest.raises(SimulationError, match="cannot continue"):
         simulation.advance()
 
 

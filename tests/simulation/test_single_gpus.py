@@ -166,7 +166,7 @@ def test_a_stream_knows_beforehand_whether_gpus_are_counted_one_by_one(tmp_path:
             == expected.jobs["start_s"].to_list()
         )
     table = workload.to_frame()
-    with pytest.raises(WorkloadError, match="ask for parts of GPUs, and the first ones do not"):
+    with pytest.raises(WorkloadError, match="request parts of GPUs, but the first rows do not"):
         simulate_stream(iter([table[:3], table[3:]]), machine(), out=tmp_path / "a", batch=2)
 
 

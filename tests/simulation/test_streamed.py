@@ -437,13 +437,13 @@ def test_a_source_that_fails_leaves_whole_parts_and_says_how_far_it_came(tmp_pat
         (lambda: [jobs_of(5, 5), jobs_of(0, 5)], "job 0, one of rows 6 to 10, is submitted at 0 s"),
         (lambda: [jobs_of(0, 5), jobs_of(4, 5)], "job id 4 is used more than once"),
         (lambda: [jobs_of(0, 5), jobs_of(5, 5).drop("nodes")], "batch 2, after 5 rows: column nodes"),
-        (lambda: [jobs_of(0, 5), 7], "batch 2, after 5 rows: a int is no batch of jobs"),
-        (lambda: [jobs_of(0, 2, depends=lambda row: "afterok:9")], "depends on job 9, which is not"),
+        (lambda: [jobs_of(0, 5), 7], "batch 2, after 5 rows: a int is not a batch of jobs"),
+        (lambda: [jobs_of(0, 2, depends=lambda row: "afterok:9")], "depends on job 9, which the stream does not contain"),
         (lambda: [jobs_of(0, 2, depends=lambda row: "afterok:x")], "ids are whole numbers"),
         (lambda: [jobs_of(0, 5), jobs_of(5, 5, depends=lambda row: "afterok:1")], "column depends"),
         (lambda: [jobs_of(0, 1).clear()], "stream has no jobs"),
-        (lambda: jobs_of(0, 5), "a DataFrame is no stream of jobs"),
-        (lambda: 7, "a int is no stream of jobs"),
+        (lambda: jobs_of(0, 5), "a DataFrame is not a stream of jobs"),
+        (lambda: 7, "a int is not a stream of jobs"),
     ],
 )  # fmt: skip
 def test_batches_that_cannot_be_are_told_with_where_they_are(
@@ -456,10 +456,10 @@ def test_batches_that_cannot_be_are_told_with_where_they_are(
 @pytest.mark.parametrize(
     ("policy", "options", "told"),
     [
-        ("fcfs+outside", {}, "keeps data of jobs"),
-        ("multifactor+easy", {}, "asks for fairshare"),
-        (None, {"order": lambda now, job: job.user}, "asks for user: of this stream"),
-        ("fcfs+easy", {"expected_s": [1.0]}, "expected_s is one number for each job"),
+        ("fcfs+outside", {}, "keeps data per job"),
+        ("multifactor+easy", {}, "reads fairshare"),
+        (None, {"order": lambda now, job: job.user}, "reads user, but the future users"),
+        ("fcfs+easy", {"expected_s": [1.0]}, "expected_s has one value per job"),
     ],
 )
 def test_what_cannot_be_streamed_is_refused_by_name(
@@ -508,7 +508,10 @@ def test_a_stream_says_which_limit_kept_jobs_out_when_they_came(
     cluster = machine.model_copy(update={"limits": (few,), "accounts": (Account(name="chem"),)})
     compared(workload, cluster, "fcfs+easy", batch=3)
     streamed = simulate_stream(workload, cluster, "fcfs+easy", out=tmp_path, batch=3)
-    assert "came when as many as may be waited and ran" in streamed.summary()["rejection_reasons"]
+    assert (
+        "were submitted when the limit of pending and running jobs was reached"
+        in streamed.summary()["rejection_reasons"]
+    )
 
 
 def test_batches_of_tables_may_ask_for_tasks_if_the_first_says_whether(tmp_path: Path) -> None:
@@ -536,13 +539,15 @@ def test_a_parquet_file_says_beforehand_that_jobs_share_nodes(tmp_path: Path) ->
 
 def test_tasks_that_come_after_jobs_of_whole_nodes_are_refused(tmp_path: Path) -> None:
     shared = jobs_of(5, 5, tasks=lambda row: NODES)
-    with pytest.raises(WorkloadError, match="give them a column tasks too, 0 for whole nodes"):
+    with pytest.raises(
+        WorkloadError, match="have no column tasks; add it to all rows, with 0 for exclusive nodes"
+    ):
         simulate_stream(iter([jobs_of(0, 5), shared]), SHARED, out=tmp_path, batch=5)
 
 
 def test_what_cannot_be_streamed_on_shared_nodes_is_refused_by_name(tmp_path: Path) -> None:
     table = jobs_of(0, 5, tasks=lambda row: NODES)
-    with pytest.raises(ConfigError, match="which kinds of jobs are the most frequent of all"):
+    with pytest.raises(ConfigError, match="needs the kinds of all jobs in advance"):
         simulate_stream([table], SHARED, "fcfs+easy@fragmentation", out=tmp_path)
 
 

@@ -133,7 +133,7 @@ def test_explain_reports_the_thinking_and_no_waiting(tmp_path: Path) -> None:
     assert told == [
         ("pending", 5), ("submitted", 150), ("eligible", 150), ("started", 160), ("ended", 170)
     ]  # fmt: skip
-    assert "10 s of waiting" in moments[-2].text
+    assert "a wait of 10 s" in moments[-2].text
 
 
 def test_a_replay_counts_from_the_end_of_the_think_time() -> None:

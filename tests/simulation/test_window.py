@@ -195,7 +195,7 @@ def test_a_window_that_does_not_end_after_it_begins_is_refused(begin: float, end
 
 
 def test_a_window_without_jobs_is_refused_and_the_span_told() -> None:
-    with pytest.raises(WorkloadError, match=r"no job of poisson ran.*it covers 0 to"):
+    with pytest.raises(WorkloadError, match=r"no job of poisson ran.*within 0 to"):
         window(jobs(1), 1e9, 2e9)
 
 

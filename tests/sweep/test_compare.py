@@ -49,7 +49,7 @@ def test_a_policy_that_fails_ends_all_with_its_name() -> None:
         return (job.nodes - job.nodes) / (job.nodes - job.nodes)
 
     policies = ["fcfs+easy", make_policy(no_number, "easy"), "wfp+easy"]
-    with pytest.raises(PolicyError, match="'no-number' gave NaN"):
+    with pytest.raises(PolicyError, match="'no-number' returned NaN"):
         compare(workload, 16, policies, threads=2)
 
 

@@ -185,7 +185,7 @@ def test_a_failed_point_is_told_and_stops_nothing() -> None:
         policies="fcfs",
     )
     assert result.table["error"].is_null().to_list() == [True, False]
-    assert "the size of the machine is not known" in result.failed["error"][0]
+    assert "size of the cluster is missing" in result.failed["error"][0]
     assert result.compare()["workload"].to_list() == ["good"] * 4
 
 

@@ -140,7 +140,7 @@ def test_a_cluster_that_cannot_be_asked_who_it_is_is_not_acted_on() -> None:
         raise UnreachableError("no answer")
 
     why_not = ClusterLock(away).take()
-    assert why_not == "which cluster this is, is not known: no answer"
+    assert why_not == "identity of the cluster is unknown: no answer"
 
 
 def test_two_managers_of_one_cluster_have_one_identity_whatever_they_are_called(
@@ -241,7 +241,7 @@ def test_a_second_twin_on_one_journal_is_refused(tmp_path: Path) -> None:
             "journal": {"path": str(tmp_path / "j.sqlite")},
         }
     )
-    match = "another twin works on this journal: process"
+    match = "another twin uses this journal: process"
     with open_twin(config), pytest.raises(JournalError, match=match), open_twin(config):
         pass
     with open_twin(config):

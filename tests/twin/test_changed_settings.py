@@ -81,5 +81,5 @@ def test_a_decision_made_again_with_another_predictor_says_so(tmp_path: Path) ->
     assert (again.differences, again.notes) == ((), ())
     train(Known.of(past(seed=2))).write(predictor)
     (note,) = decide_again(journal).notes
-    assert note.startswith(f"{predictor} holds another predictor now")
+    assert note.startswith(f"{predictor} now holds another predictor")
     journal.close()

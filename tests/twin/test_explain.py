@@ -187,7 +187,7 @@ def test_a_task_of_an_array_is_asked_for_by_its_own_name(watched: Watched) -> No
     assert full_id(core, "7") == "7[3].server"
     assert full_id(core, "8") == "8.server"
     assert full_id(core, "99") == "99"
-    with pytest.raises(HpctwinError, match="6 is an array of jobs: ask for one of 6_1, 6_2"):
+    with pytest.raises(HpctwinError, match="6 is a job array; give one of its jobs: 6_1, 6_2"):
         full_id(core, "6")
 
 

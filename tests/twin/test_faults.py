@@ -113,7 +113,7 @@ def test_a_twin_that_has_not_looked_for_too_long_is_out_of_charge_and_renews_not
     setting.manager.look_age_s = 31.0
     setting.turn(2)
     assert not setting.twin.is_active
-    assert setting.twin.fault == "blind: no look at the cluster for 31 s: squeue took longer"
+    assert setting.twin.fault == "blind: no contact with the cluster for 31 s: squeue took longer"
     calls, started = len(setting.manager.calls), len(setting.manager.started)
     setting.manager.until_s.clear()
     setting.submit(3)

@@ -191,7 +191,7 @@ def test_on_a_crowded_machine_futures_are_nearer_than_walltimes(said: pl.DataFra
 
 
 def test_a_trace_without_starts_needs_a_policy(jobs: Workload) -> None:
-    with pytest.raises(WorkloadError, match="does not say when jobs started; give a policy"):
+    with pytest.raises(WorkloadError, match="has no start times of jobs; give the policy"):
         recorded(jobs)
 
 
@@ -213,4 +213,4 @@ def test_the_command_shows_each_class(
     with pytest.raises(SystemExit) as stop:
         main(asked)
     assert stop.value.code
-    assert "does not say when jobs started" in capsys.readouterr().err
+    assert "has no start times of jobs" in capsys.readouterr().err

@@ -278,11 +278,14 @@ def test_what_is_no_predictor_for_a_twin_is_refused_with_what_would_be_right(
         about = json.loads(archive.read("quantiles.json"))
     about["features"][0] = "moon"
     wrong: dict[str, tuple[Path, str]] = {
-        "missing": (tmp_path / "none", "no such file; hpctwin predictor train TRACE"),
+        "missing": (
+            tmp_path / "none",
+            "file does not exist; make it with hpctwin predictor train TRACE",
+        ),
         "text": (tmp_path / "text", "is no predictor"),
         "older": (
             changed(predictor, tmp_path / "older", quantiles_json=None),
-            "holds no quantiles of run times; train it again",
+            "contains no runtime quantiles; train it again",
         ),
         "other": (
             changed(predictor, tmp_path / "other", quantiles_json=json.dumps(about).encode()),

@@ -310,9 +310,9 @@ def test_status_explain_and_accuracy_answer_beside_a_running_twin(pair: Pair) ->
     path = pair.folder / "journal.sqlite"
     pair.wait(lambda: bool(_compared(path)), 120)
     pair.wait(lambda: pair.status()["is_active"], 60)
-    assert ", in charge of scheduling" in pair.command("status").stdout
+    assert ", in control of scheduling" in pair.command("status").stdout
     assert "lower is better" in pair.command("explain", "decision", str(_compared(path)[0])).stdout
-    assert "runs since" in pair.command("explain", "job", "long").stdout
+    assert "has been running since" in pair.command("explain", "job", "long").stdout
     said = pair.command("explain", "job", "wide").stdout
     assert "waits since" in said
     assert "it starts at" in said
@@ -359,7 +359,7 @@ def test_a_policy_that_takes_too_long_is_left_out_and_the_twin_stays_in_charge(
             late = [one["id"] for one in made if one is not None and journal.unanswered(one)]
             assert late
             slow = f"{tmp_path / 'slow.py'}:slow+easy"
-            left_out = f"Left out, not having answered by the deadline: {slow}."
+            left_out = f"Excluded without an answer by the deadline: {slow}."
             assert left_out in explain_decision(journal, late[0])
     finally:
         pair.end()

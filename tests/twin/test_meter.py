@@ -56,7 +56,10 @@ def test_a_csv_file_is_followed_from_its_end_on_by_its_head(tmp_path: Path) -> N
 def test_a_csv_file_without_the_column_is_named_with_what_it_has(tmp_path: Path) -> None:
     path = tmp_path / "m.csv"
     append(path, "time_s,power\n")
-    with pytest.raises(ConfigError, match=r"no column power_w; it has time_s, power.*Did you mean"):
+    with pytest.raises(
+        ConfigError,
+        match=r"column power_w does not exist; the file has time_s, power.*Did you mean",
+    ):
         CsvMeter(kind="csv", path=path).open().read()
 
 
@@ -136,7 +139,7 @@ def test_twin_check_tries_the_meter(prometheus: str, tmp_path: Path) -> None:
     assert found(**asked)[1] is False
     assert "there is no such file" in found(kind="csv", path=str(path))[2]
     append(path, "time_s,power_w\n")
-    fine = ("meter", True, "it can be read; nothing new is in it")
+    fine = ("meter", True, "readable, without new readings")
     assert found(kind="csv", path=str(path)) == fine
 
 
@@ -165,7 +168,7 @@ def test_prometheus_is_asked_and_what_it_says_is_told(
     assert meter.read() == [Reading(NOW, 7.0)]
     assert meter.read() == []
     assert math.isnan(meter.read()[0].value)
-    for said in ("gives 2 numbers", "400 parse error", "503", *["its answer is not"] * 4):
+    for said in ("returns 2 numbers", "400 parse error", "503", *["its answer is not"] * 4):
         with pytest.raises(HpctwinError, match=said):
             meter.read()
 
@@ -177,10 +180,16 @@ def test_prometheus_is_asked_and_what_it_says_is_told(
         ({"kind": "csv"}, "path: it is missing"),
         ({"kind": "csv", "path": "a", "unit": "kw"}, "'kw' is unknown. Did you mean 'kW'"),
         ({"kind": "csv", "path": "a", "least_w": 5, "most_w": 5}, "least_w must be less"),
-        ({"kind": "csv", "path": "a", "ahead": "10s"}, "step, ahead and past must ascend"),
-        ({"kind": "csv", "path": "a", "step": "1s"}, "make steps longer"),
-        ({"kind": "prometheus", "url": "host:1", "query": "w"}, "must start with http"),
-        ({"kind": "prometheus", "url": "http://u:p@h", "query": "w"}, "a password has no place"),
+        (
+            {"kind": "csv", "path": "a", "ahead": "10s"},
+            "step, ahead and past must be in increasing order",
+        ),
+        ({"kind": "csv", "path": "a", "step": "1s"}, "use longer steps"),
+        ({"kind": "prometheus", "url": "host:1", "query": "w"}, "must begin with http"),
+        (
+            {"kind": "prometheus", "url": "http://u:p@h", "query": "w"},
+            "passwords are not allowed here",
+        ),
     ],
 )
 def test_settings_of_a_meter_that_make_no_sense_are_refused(
@@ -289,12 +298,12 @@ def test_a_silent_meter_and_one_that_tells_another_unit_are_named(
     assert (quiet["fault"], quiet["power_w"]) == ("it is silent", None)
     now_s = lead(metering, path, hours=0.2, factor=1e-3, from_s=now_s)
     other = metering.status(now_s)
-    assert "1/1,000 of what it was: another unit" in other["fault"]
+    assert "1/1,000 of the previous value: another unit" in other["fault"]
     assert sum(other["left_out"].values()) == 72
     # From the first reading on, where the machine's description tells what its nodes draw.
     fresh = Metering(settings, tmp_path / "other.parquet")
     now_s = lead(fresh, path, hours=0.2, factor=1e-3)
-    assert "outside what the machine can draw" in fresh.status(now_s)["fault"]
+    assert "outside the possible power draw of the cluster" in fresh.status(now_s)["fault"]
 
 
 def test_a_fault_of_the_meter_is_told_and_the_twin_stays_in_charge(

@@ -124,8 +124,8 @@ def test_after_a_restart_of_the_scheduler_only_the_new_run_counts(before, after)
             ev.JobStarted(cluster="c", seq=1, time_s=1, job_id="9", node_names=("n0",)),
             "job 9 is not",
         ),
-        (ev.JobEnded(cluster="c", seq=1, time_s=1, job_id="1"), "does not run"),
-        (ev.NodeDown(cluster="c", seq=1, time_s=1, node_name="x"), "node x is not known"),
+        (ev.JobEnded(cluster="c", seq=1, time_s=1, job_id="1"), "is not running"),
+        (ev.NodeDown(cluster="c", seq=1, time_s=1, node_name="x"), "node x is unknown"),
         (ev.JobStarted(cluster="c", seq=1, time_s=1, job_id="1", node_names=("x",)), "node x"),
         (
             ev.JobSubmitted(
@@ -167,7 +167,7 @@ def test_what_waits_for_a_missing_event_is_bounded() -> None:
     mirror = Mirror(Source(None, run="x").snapshot())
     for seq in range(2, MAX_EARLY + 5):
         mirror.take(ev.NodeUp(cluster="c", run="x", seq=seq, time_s=1.0, node_name="n0"))
-    assert "wait for a missing one" in mirror.needs_snapshot
+    assert "are waiting for a missing one" in mirror.needs_snapshot
     assert len(mirror._early) <= MAX_EARLY
 
 

@@ -111,7 +111,7 @@ def test_whoever_asks_loads_no_engine(setting: Setting) -> None:
     )
     setting.turn_until(lambda: client.poll() is not None)
     said, modules = client.communicate()[0].rsplit("\n", 2)[:2]
-    assert "queues; expected start" in said
+    assert "is pending; expected start" in said
     assert "from the running twin" in said
     assert modules == ""
 

@@ -89,7 +89,7 @@ def test_another_user_is_told_that_the_journal_is_not_his_to_read(
 ) -> None:
     Journal(tmp_path / "j.sqlite").close()
     monkeypatch.setattr("hpctwin.twin.journal.journal.os.access", lambda *_: False)
-    with pytest.raises(JournalError, match="only the twin's own user may read its journal"):
+    with pytest.raises(JournalError, match="only the twin's user may read its journal"):
         Journal(tmp_path / "j.sqlite", read_only=True)
 
 

@@ -262,12 +262,12 @@ def test_what_was_left_out_is_journalled_told_and_left_out_again(
     watched.cluster.advance(watched.cluster.now_s + 60.0)
     watched.turn()
     said = status_lines({**watched.twin.status(), "age_s": 0.0, "running_now": True})
-    assert "When it last decided, 1 what-if had not answered by the deadline." in said
+    assert "At its last decision, 1 what-if had not answered by the deadline." in said
     last = watched.journal.read_decision()
     assert last is not None
     assert watched.journal.unanswered(last) == [(0, "sjf+easy")]
     told = explain_decision(watched.journal)
-    assert "Left out, not having answered by the deadline: sjf+easy." in told
+    assert "Excluded without an answer by the deadline: sjf+easy." in told
     assert any("none but it has answered" in line for line in told)
     slow.let_go.set()
     for number in watched.journal.decision_ids(99):

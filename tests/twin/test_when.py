@@ -46,18 +46,18 @@ def test_each_state_of_a_job_is_told_first_and_in_plain_words(
     config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for job_id, first, then, code in (
-        ("926.pbsvm", "Job 926.pbsvm runs already.", "runs since", 0),
-        ("930", "Job 930.pbsvm queues; expected start 20", "6 nodes are free.", 0),
-        ("937", "queues, and nobody can say until when.", "It is held", 0),
-        ("939", "queues; expected start", "It waits for job 927.pbsvm to end well.", 0),
-        ("941", "queues; expected start", "It asked not to start before", 0),
-        ("99999", "Job 99999 is not in the queue.", "it has ended, or never was", 1),
+        ("926.pbsvm", "Job 926.pbsvm is already running.", "has been running since", 0),
+        ("930", "Job 930.pbsvm is pending; expected start 20", "6 nodes are free.", 0),
+        ("937", "is pending; no estimate of its start is possible.", "It is held", 0),
+        ("939", "is pending; expected start", "It waits for job 927.pbsvm to end well.", 0),
+        ("941", "is pending; expected start", "It was submitted to start no earlier than", 0),
+        ("99999", "Job 99999 is not in the queue.", "it has ended or never existed", 1),
     ):
         assert run("when", job_id, "-c", config) == code
         said = capsys.readouterr().out
         assert first in said.splitlines()[0]
         assert then in said
-        assert "from one look at the resource manager" in said
+        assert "from one query of the resource manager" in said
 
 
 def test_a_chart_that_cannot_be_drawn_is_refused_in_words_and_none_is_left(
@@ -65,9 +65,9 @@ def test_a_chart_that_cannot_be_drawn_is_refused_in_words_and_none_is_left(
 ) -> None:
     """That it is drawn where a twin has seen starts, is in tests/report/test_start.py."""
     for job_id, name, code, why in (
-        ("930", "waits.svg", 1, "too few starts were seen yet"),
-        ("926.pbsvm", "runs.svg", 1, "there is no distribution to draw"),
-        ("937", "held.svg", 1, "there is no distribution to draw"),
+        ("930", "waits.svg", 1, "too few starts were observed"),
+        ("926.pbsvm", "runs.svg", 1, "no distribution to draw"),
+        ("937", "held.svg", 1, "no distribution to draw"),
         ("930", "start.txt", 2, "start.txt"),
     ):
         assert run("when", job_id, "-c", config, "--chart", tmp_path / name) == code
@@ -96,11 +96,11 @@ def test_a_job_to_come_starts_now_queues_or_never_starts(
     [
         ((), "give a job's id, or --nodes and --walltime"),
         (("930", "--nodes", "4"), "give a job's id, or --nodes and --walltime"),
-        (("--nodes", "4"), "--walltime must be given"),
-        (("--nodes", "0", "--walltime", "1h"), "--nodes is '0', it must be 1 or more"),
+        (("--nodes", "4"), "together with --walltime"),
+        (("--nodes", "0", "--walltime", "1h"), "--nodes is '0'; it must be 1 or more"),
         (("--nodes", "4", "--walltime", "soon"), "soon"),
-        (("--nodes", "4", "--walltime", "0s"), "expected a positive duration"),
-        (("--nodes", "4", "--walltime", "1h", "--partition", "gpu"), "there are workq"),
+        (("--nodes", "4", "--walltime", "0s"), "give a positive duration"),
+        (("--nodes", "4", "--walltime", "1h", "--partition", "gpu"), "known: workq"),
     ],
 )
 def test_a_wrong_question_is_named(
@@ -171,4 +171,4 @@ def test_a_predictor_of_the_site_tells_by_what_jobs_ran_and_a_wrong_one_is_refus
     assert 0.0 < waits[1] < waits[0] / 2
     predictor.write_text("none of it")
     assert run("when", "936", "-c", config) != 0
-    assert "is no predictor, or not whole" in capsys.readouterr().err
+    assert "is not a predictor, or is truncated" in capsys.readouterr().err

@@ -49,10 +49,10 @@ def test_tokens_are_read_from_a_file_or_the_environment(
 @pytest.mark.parametrize(
     ("listening", "says"),
     [
-        (Listening(host="0.0.0.0"), "beyond this host a token is asked for"),
-        (Listening(host="192.0.2.1"), "beyond this host a token is asked for"),
-        (Listening(certificate=pathlib.Path("c.pem")), "go together"),
-        (Listening(key=pathlib.Path("k.pem")), "go together"),
+        (Listening(host="0.0.0.0"), "access from other hosts requires a token"),
+        (Listening(host="192.0.2.1"), "access from other hosts requires a token"),
+        (Listening(certificate=pathlib.Path("c.pem")), "are required together"),
+        (Listening(key=pathlib.Path("k.pem")), "are required together"),
     ],
 )
 def test_an_unsafe_place_is_refused(listening: Listening, says: str) -> None:
@@ -62,10 +62,10 @@ def test_an_unsafe_place_is_refused(listening: Listening, says: str) -> None:
 
 def test_beyond_this_host_tokens_do_not_travel_in_the_clear(tmp_path: pathlib.Path) -> None:
     path = tokens(tmp_path, f"ana operator {SECRET}\n")
-    with pytest.raises(HpctwinError, match="in the clear"):
+    with pytest.raises(HpctwinError, match="unencrypted"):
         access_of(Listening(host="192.0.2.1", tokens=path))
     assert access_of(Listening(host="192.0.2.1", tokens=path, behind_proxy=True)).tokens
-    with pytest.raises(HpctwinError, match="do not go together"):
+    with pytest.raises(HpctwinError, match="does not work with --tokens"):
         access_of(Listening(tokens=path, no_token=True))
 
 
@@ -74,11 +74,11 @@ def test_beyond_this_host_tokens_do_not_travel_in_the_clear(tmp_path: pathlib.Pa
     [
         (f"ana operator {SECRET}\n", 0o644, "others may read"),
         (f"ana operator {SECRET}\n", 0o660, "others may"),
-        ("ana operator short\n", 0o600, "line 1: the secret of ana has 5 characters"),
+        ("ana operator short\n", 0o600, "line 1: secret of ana has 5 characters"),
         (f"ana operatr {SECRET}\n", 0o600, "operatr"),
         (f"ana {SECRET}\n", 0o600, "line 1: 2 words"),
-        (f"a operator {SECRET}\na read-only {SECRET}\n", 0o600, "line 2: a is named twice"),
-        ("# nothing\n", 0o600, "there is no token"),
+        (f"a operator {SECRET}\na read-only {SECRET}\n", 0o600, "line 2: a is listed twice"),
+        ("# nothing\n", 0o600, "file contains no token"),
     ],
 )
 def test_a_file_of_tokens_that_will_not_do_is_refused_without_showing_them(

@@ -225,7 +225,7 @@ def test_ready_means_that_the_twin_runs(make: Any) -> None:
         page.setting.twin.status_writer.write(ended=True)
         page.setting.until(lambda: client.get("/readyz").status_code == 503)
         trouble = client.get("/api/v1/state").json()["trouble"]
-    assert trouble[0] == "the twin does not run"
+    assert trouble[0] == "the twin is not running"
 
 
 def test_no_answer_tells_a_secret(make: Any) -> None:

@@ -224,7 +224,7 @@ def test_weather_that_is_neither_a_temperature_nor_a_file_is_refused(
     with pytest.raises(SystemExit) as end:
         main(["serve", "--weather", weather, "--journal", "j.sqlite"])
     assert end.value.code == 2
-    assert "neither a temperature" in capsys.readouterr().err
+    assert "must be a temperature" in capsys.readouterr().err
 
 
 def test_a_price_that_cannot_be_read_is_told_and_the_rest_is_shown(make: Any) -> None:

@@ -219,13 +219,13 @@ def test_without_a_token_the_page_asks_for_one_and_takes_it(browser: Any, addres
 
 def test_who_looks_may_not_confirm_and_an_operator_may(browser: Any, tmp_path: Path) -> None:
     with served(tmp_path, "approve") as address:
-        for token, says in ((LOOKS, "operator"), (ACTS, "Confirmed.")):
+        for token, says in ((LOOKS, "operator"), (ACTS, "Approved.")):
             one = Watched(browser, address)
             one.page.goto(f"{address}#token={token}")
 
             def answered(page: Any = one.page, says: str = says) -> bool:
                 # A decision that no longer goes with the cluster is replaced by another meanwhile.
-                button = page.locator("#approval button", has_text="Confirm")
+                button = page.locator("#approval button", has_text="Approve")
                 if button.count() and button.is_visible():
                     button.click()
                     page.wait_for_timeout(200)

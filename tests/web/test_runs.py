@@ -200,15 +200,15 @@ def test_what_is_no_run_is_refused_by_name(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert serve(tmp_path / "nowhere") == 2
-    assert "there is no such folder" in capsys.readouterr().err
+    assert "the folder does not exist" in capsys.readouterr().err
     assert serve(tmp_path) == 2
-    assert "there is no run in it" in capsys.readouterr().err
+    assert "the folder contains no run" in capsys.readouterr().err
     broken = shutil.copytree(run[0], tmp_path / "broken")
     (broken / "manifest.json").write_text("{}")
     assert serve(broken) == 2
-    assert "none that hpctwin has written" in capsys.readouterr().err
+    assert "not a file of hpctwin" in capsys.readouterr().err
     assert serve() == 2
-    assert "a simulated run's folder" in capsys.readouterr().err
+    assert "the folder of a simulated run" in capsys.readouterr().err
 
 
 def test_the_folder_of_a_run_is_written_while_it_goes_on(tmp_path: Path) -> None:

@@ -169,6 +169,6 @@ def test_twin_top_shows_a_journal_once_where_there_is_no_terminal(
             main(["twin", "top", "--journal", str(journal)])
         assert end.value.code == code
     told = capsys.readouterr()
-    assert "queue, by forecast start" in told.out
+    assert "queue by predicted start" in told.out
     assert "none.sqlite" in told.err
     assert "Traceback" not in told.err

@@ -81,7 +81,7 @@ def test_under_a_power_cap_nodes_never_draw_more_together_than_it_says(make: Any
         )
         assert idle_w + 150 * (held + still) <= cap_w
     assert sum(answer.changed.starts.values()) > sum(free.starts.values())
-    with pytest.raises(HpctwinError, match="idle nodes alone draw 400 W"):
+    with pytest.raises(HpctwinError, match="idle nodes already draw 400 W"):
         ask(page, cap_w=399)
 
 
@@ -97,11 +97,11 @@ def test_a_withdrawn_job_makes_room(make: Any) -> None:
     ("change", "says"),
     [
         ({"policy": "wpf+easy"}, "wpf"),
-        ({"policy": "/etc/passwd.py:x"}, "a Python file is used here only if it is in core.pool"),
+        ({"policy": "/etc/passwd.py:x"}, "a Python file is accepted only if it is in core.pool"),
         ({"policy": "fcfs+easy@evil.py:place"}, "a Python file"),
         ({"drain": ["nowhere"]}, "nowhere"),
         ({"withdraw": ["4711"]}, "4711"),
-        ({"cap_w": 1000}, "does not say what its nodes draw"),
+        ({"cap_w": 1000}, "has no power model"),
         ({"job": {"nodes": 1, "walltime_s": 60, "partition": "p"}}, "partition"),
         ({"reserve": {"for_s": 60, "nodes": ["nowhere"]}}, "nowhere"),
     ],

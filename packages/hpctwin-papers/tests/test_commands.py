@@ -34,9 +34,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [
         ("experiment rlscheduler Lublin1", 2, "trace 'Lublin1'. Did you mean 'Lublin-1'?"),
         ("experiment rlscheduler Lublin-1", 2, "lublin_256.swf is not in the folder that HPC"),
-        ("experiment rlscheduler --seeds -1", 2, "--seeds is '-1', it must be a whole number"),
-        ("experiment rlscheduler --steps 0", 2, "--steps is '0', it must be 1 or more"),
-        ("experiment rlscheduler --steps many", 2, "--steps is 'many', it must be a whole number"),
+        ("experiment rlscheduler --seeds -1", 2, "--seeds is '-1'; it must be a whole number"),
+        ("experiment rlscheduler --steps 0", 2, "--steps is '0'; it must be 1 or more"),
+        ("experiment rlscheduler --steps many", 2, "--steps is 'many'; it must be a whole number"),
         ("experiment rlscheduler --seeds 1 --out file", 2, "it is a file, but a folder is needed"),
         (
             "experiment rlscheduler --seeds 1 --steps 9 --out agents",

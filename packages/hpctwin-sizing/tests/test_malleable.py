@@ -169,7 +169,7 @@ def test_figures_over_time_are_of_the_nodes_that_were_held():
     [
         ({1: 5}, "it runs on 1 to 4"),
         ({1: 2.5}, "must be a whole number"),
-        ({7: 1}, "there is no job 7"),
+        ({7: 1}, "job 7 does not exist"),
         ({2: 0}, "may not be suspended"),
         ({2: 1}, "it runs on 2"),
         ([1], "failed|gave"),
@@ -192,7 +192,7 @@ def test_sizes_that_cannot_be_are_told_with_job_and_time(sizes, why):
 
 
 def test_a_sizing_that_leaves_jobs_waiting_for_ever_is_told():
-    with pytest.raises(SimulationError, match="1 jobs wait at 0 s"):
+    with pytest.raises(SimulationError, match="1 jobs are pending at 0 s"):
         simulate(one_job(), 4, sizing=Sizing(lambda view: None))
 
 
@@ -209,7 +209,7 @@ def test_a_job_that_may_not_stop_and_finds_no_room_is_a_fault_of_the_sizing():
 @pytest.mark.parametrize(
     ("machine", "options", "why"),
     [
-        ({}, {"policy": "fcfs+easy"}, "take backfill 'outside'"),
+        ({}, {"policy": "fcfs+easy"}, "use backfill 'outside'"),
         ({"nodes": [{"name": "n", "count": 4, "speed": 2}]}, {}, "nodes of speed 1"),
         ({"reservations": [{"start": 0, "end": 1}]}, {}, "maintenance"),
         ({"partitions": [{"name": "p", "default": True, "max_jobs_per_user": 1}]}, {}, "limits"),
@@ -228,7 +228,7 @@ def test_what_is_not_done_with_a_sizing_is_said(tmp_path):
     with pytest.raises(SimulationError, match="give sizing="):
         Simulation.load(tmp_path / "it")
     Simulation(one_job(), 4).save(tmp_path / "plain")
-    with pytest.raises(SimulationError, match="leave sizing= out"):
+    with pytest.raises(SimulationError, match="remove sizing="):
         Simulation.load(tmp_path / "plain", sizing=sizing)
     result = simulation.run()
     with pytest.raises(ConfigError, match="stretches"):

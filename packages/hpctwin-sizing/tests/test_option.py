@@ -53,8 +53,8 @@ def test_a_malleable_job_waits_for_the_clean_hour_and_grows(
     ("more", "why"),
     [
         (("--sizing", "carbonscalar"), "Did you mean 'carbonscaler'?"),
-        (("--sizing", "carbonscaler:12h", "-p", "wfp+easy"), "leave --policy"),
-        (("--sizing", "carbonscaler:12h", "--by", "size"), "does not go with --by"),
+        (("--sizing", "carbonscaler:12h", "-p", "wfp+easy"), "remove --policy"),
+        (("--sizing", "carbonscaler:12h", "--by", "size"), "does not work with --by"),
         (("--sizing", "carbonscaler:slak=1h"), "slack"),
         (("--backfill", "outside"), "or --sizing"),
     ],

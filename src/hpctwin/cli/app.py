@@ -21,7 +21,7 @@ __all__ = ["app", "main"]
 
 app = App(
     name="hpctwin",
-    help="A digital twin for HPC batch scheduling.",
+    help="Digital twin for HPC batch scheduling.",
     version=__version__,
     version_flags=["--version"],
     default_parameter=Parameter(converter=read_value, negative=()),
@@ -30,13 +30,17 @@ app = App(
 for name, target, summary in (
     ("simulate", "simulating.simulate:simulate_command", "Simulate a trace under one policy."),
     ("compare", "simulating.compare:compare_command", "Simulate a trace under several policies."),
-    ("sweep", "simulating.sweep:sweep_command", "Simulate all combinations of what a file varies."),
-    ("replay", "simulating.replay:replay_command", "Replay a trace at its recorded starts."),
-    ("export", "simulating.report:export_command", "Write a finished run for other viewers."),
+    (
+        "sweep",
+        "simulating.sweep:sweep_command",
+        "Simulate all combinations that a sweep file defines.",
+    ),
+    ("replay", "simulating.replay:replay_command", "Replay a trace with its recorded start times."),
+    ("export", "simulating.report:export_command", "Convert a finished run for other viewers."),
     (
         "report",
         "simulating.report:report_command",
-        "Report on finished runs: one HTML file, figures.",
+        "Report on finished runs: one HTML file, charts.",
     ),
     (
         "workload",
@@ -46,46 +50,50 @@ for name, target, summary in (
     (
         "predictor",
         "learning.predictor:predictor_app",
-        "Learn runtimes, power and memory; foretell, score.",
+        "Learn runtimes, power and memory; predict, score.",
     ),
-    ("agent", "learning.agent:agent_app", "Train agents that schedule; compare, list them."),
+    ("agent", "learning.agent:agent_app", "Train scheduling agents; compare and list them."),
     (
         "policy",
         "learning.policy:policy_app",
-        "List policies, check one's own; schedule for Batsim.",
+        "List policies, check custom ones; schedule for Batsim.",
     ),
-    ("cluster", "data.cluster:cluster_app", "Check a cluster's YAML."),
+    ("cluster", "data.cluster:cluster_app", "Check a cluster's YAML file."),
     (
         "dataset",
         "data.dataset:dataset_app",
-        "Published data sets: what they are, and files of them.",
+        "List published data sets and check their files.",
     ),
-    ("system", "data.cluster:system_app", "The machines that come with the package."),
+    ("system", "data.cluster:system_app", "List the clusters in the package."),
     (
         "accounts",
         "simulating.report:accounts_command",
-        "Show what users or accounts used, over several runs.",
+        "Show the usage of users or accounts over several runs.",
     ),
     ("signal", "data.signal:signal_app", "Fetch prices and carbon intensities of the grid."),
-    ("calibrate", "simulating.calibrate:calibrate_command", "Fit power to use on measured power."),
-    ("import", "data.import_site:import_app", "Read a site's own files: Slurm's or PBS's."),
-    ("facility", "simulating.facility:facility_app", "Several clusters: where should this job go?"),
-    ("twin", "live.twin:twin_app", "Run the live twin beside a cluster, and ask it why."),
-    ("when", "live.when:when_command", "Say when a job will start, and why not now."),
+    (
+        "calibrate",
+        "simulating.calibrate:calibrate_command",
+        "Fit a power model to measured power and use.",
+    ),
+    ("import", "data.import_site:import_app", "Import a site's Slurm or PBS files."),
+    ("facility", "simulating.facility:facility_app", "Choose among several clusters for each job."),
+    ("twin", "live.twin:twin_app", "Run the live twin next to a cluster; explain its decisions."),
+    ("when", "live.when:when_command", "Forecast when a job will start, with the reason."),
     (
         "serve",
         "live.serve:serve_command",
         "Serve the live twin's web page: dashboard, REST, metrics.",
     ),
-    ("mcp", "live.serve:mcp_command", "Serve an assistant read-only tools about the live twin."),
-    ("rms", "live.rms:rms_app", "Look at the resource manager; hooks and submit rules."),
+    ("mcp", "live.serve:mcp_command", "Give an assistant read-only tools about the live twin."),
+    ("rms", "live.rms:rms_app", "Check the resource manager; install hooks and submit rules."),
     ("demo", "live.demo:demo_command", "Watch the live twin run an emulated cluster."),
-    ("warmup", "installation:warmup_command", "Compile the engine now, not at first use."),
-    ("man", "manual:man_command", "Print the manual page, for man."),
+    ("warmup", "installation:warmup_command", "Compile the engine now instead of at first use."),
+    ("man", "manual:man_command", "Print the manual page for man."),
     (
         "doctor",
         "installation:doctor_command",
-        "Look at what hpctwin stands on, for bug reports.",
+        "Show versions and the installation, for bug reports.",
     ),
 ):
     app.command(f"hpctwin.cli.{target}", name=name, help=summary)
@@ -101,7 +109,8 @@ for plugin in metadata.entry_points(group="hpctwin.commands"):
     except Exception as error:
         package = plugin.dist.name if plugin.dist is not None else plugin.value
         print(
-            f"hpctwin: {package}: its commands cannot be loaded ({error}); install it again",
+            f"hpctwin: {package}: its commands cannot be loaded ({error}); install the "
+            "package again",
             file=sys.stderr,
         )
 for name in ("experiment", "incentives"):
@@ -140,7 +149,7 @@ def main(arguments: list[str] | None = None) -> None:
             _end(130, "interrupted")
         _interrupted()
     except MemoryError as error:
-        _end(1, f"there is not enough memory: {error}" if str(error) else "out of memory")
+        _end(1, f"memory is insufficient: {error}" if str(error) else "out of memory")
     except OSError as error:
         where = error.filename if error.filename is not None else "standard output"
         _give_up_output()

@@ -64,21 +64,21 @@ class EnergyOptions:
                 if option.name != "power" and getattr(self, option.name) != option.default:
                     name = "--" + option.name.replace("_", "-")
                     raise ConfigError(
-                        f"{name} needs a machine of which it is known what its nodes draw: give --cluster "
-                        "with 'modes' in each node group (docs/how-to/power-price-and-carbon.md)"
+                        f"{name}: the cluster has no power model; give --cluster with "
+                        "'modes' in each node group (docs/how-to/power-price-and-carbon.md)"
                     )
         if self.cooling_fmu is not None and self.weather is None:
-            raise ConfigError("--cooling-fmu needs --weather: what the plant stands in")
+            raise ConfigError("--cooling-fmu: the weather is missing; add --weather")
         if self.weather is not None and cluster.cooling is None and self.cooling_fmu is None:
             raise ConfigError(
-                f"--weather: nothing is known of how cluster {cluster.name!r} is cooled; give 'cooling' in "
-                "its file (docs/reference/systems.md)"
+                f"--weather: cluster {cluster.name!r} has no cooling model; add 'cooling' "
+                "to its file (docs/reference/systems.md)"
             )
         cap = cluster.cap
         if self.power_cap is not None:
             cap = PowerCap.parse(self.power_cap)
         if self.lower_modes and cap is None:
-            raise ConfigError("--lower-modes needs --power-cap: what to fit under")
+            raise ConfigError("--lower-modes: the power cap is missing; add --power-cap")
         if cap is not None and self.lower_modes:
             cap = dataclasses.replace(cap, lower_modes=True)
         return cluster if cap == cluster.cap else cluster.model_copy(update={"cap": cap})
@@ -157,7 +157,9 @@ class EnergyOptions:
         if self.max_delay is None:
             return None
         if not series:
-            raise ConfigError("--max-delay needs --price or --carbon: what to wait for")
+            raise ConfigError(
+                "--max-delay: the price or carbon intensity is missing; add --price or --carbon"
+            )
         import numpy as np
 
         from hpctwin.energy import cheapest_start_times
@@ -166,7 +168,7 @@ class EnergyOptions:
 
         seconds = parse_duration_s(self.max_delay)
         if not seconds >= 0:
-            raise ConfigError(f"--max-delay is {self.max_delay!r}, it must be 0 or more")
+            raise ConfigError(f"--max-delay is {self.max_delay!r}; it must be 0 or more")
         one = next(iter(series.values()))
         jobs = workload.submit_ms / 1000, workload.walltime_ms / 1000
         bound = np.full(len(workload), seconds)
@@ -212,7 +214,7 @@ def _flat(name: str, text: str) -> float | Path:
     except ValueError:
         return Path(text)
     if not 0 <= value < float("inf"):
-        raise ConfigError(f"--{name} is {text}, it must be 0 or more for each kWh, or a CSV file")
+        raise ConfigError(f"--{name} is {text}; it must be 0 or more per kWh, or a CSV file")
     return value
 
 

@@ -66,7 +66,9 @@ def warmup_command() -> int:
         kernel.compiled()
     for order in BUILT_IN.values():
         _ = order.compiled
-    kept = f"kept in {jit.CACHE_DIR}" if jit.CACHE_DIR else "not kept: no folder can be written"
+    kept = (
+        f"kept in {jit.CACHE_DIR}" if jit.CACHE_DIR else "not stored: no cache folder is writable"
+    )
     print(f"ready after {time.perf_counter() - begin:.1f} s; {kept}")
     return 1 if failed else 0
 
@@ -144,7 +146,7 @@ def findings() -> Iterator[Finding]:
         if len(places) == len(commands):
             yield Finding("services", name, "fine", f"its commands are in {Path(places[0]).parent}")
         else:
-            yield Finding("services", name, "none", f"{', '.join(commands)}: not on the path")
+            yield Finding("services", name, "none", f"{', '.join(commands)}: not on the PATH")
     yield from _settings()
 
 
@@ -199,7 +201,7 @@ def _engine() -> Iterator[Finding]:
         yield Finding("engine", "import", "fault", f"{error}")
         return
     if jit.CACHE_DIR is None:
-        reason = str(said[0].message) if said else "no folder for compiled code can be written"
+        reason = str(said[0].message) if said else "no cache folder for compiled code is writable"
         yield Finding("engine", "cache", "fault", reason)
         return
     size = sum(file.stat().st_size for file in jit.CACHE_DIR.rglob("*") if file.is_file())

@@ -16,17 +16,17 @@ from hpctwin._version import __version__
 __all__ = ["CommandHelp", "Told", "command_helps", "man_command", "manual_page"]
 
 ENVIRONMENT = {
-    "HPCTWIN_CONFIG": "the twin's configuration, where --config is not given",
-    "HPCTWIN_TRACES": "folder of real traces, for the experiments",
-    "HPCTWIN_TOKENS": "tokens of the web page, in place of a file of them",
-    "HPCTWIN_ARCHIVE_URL": "where traces are downloaded from",
-    "HPCTWIN_REDIS_URL": "Redis, for what ships events",
-    "NUMBA_CACHE_DIR": "folder of the compiled engine; ~/.cache/hpctwin if not set",
+    "HPCTWIN_CONFIG": "configuration of the twin, used if --config is omitted",
+    "HPCTWIN_TRACES": "folder of real traces for the experiments",
+    "HPCTWIN_TOKENS": "tokens of the web page, used instead of a file",
+    "HPCTWIN_ARCHIVE_URL": "URL of the traces to download",
+    "HPCTWIN_REDIS_URL": "Redis URL for forwarded events",
+    "NUMBA_CACHE_DIR": "folder of the compiled engine (default: ~/.cache/hpctwin)",
 }
 EXIT_STATUS = {
     "0": "done",
     "1": "the work failed",
-    "2": "wrong usage, or settings that cannot be right",
+    "2": "wrong usage, or invalid settings",
     "130": "interrupted",
 }
 
@@ -119,7 +119,7 @@ def manual_page(app: App) -> str:
         ".SH NAME", f"hpctwin \\- {_troff(whole.description[0].rstrip('.'))}",
         ".SH SYNOPSIS", ".B hpctwin", _troff("COMMAND [OPTIONS] [ARGUMENTS]"),
         ".SH DESCRIPTION",
-        "Every command tells what it takes with \\-\\-help; here is all of it.",
+        "Each command lists its options with \\-\\-help; this page lists them all.",
         ".SH COMMANDS",
     ]  # fmt: skip
     for command in commands:

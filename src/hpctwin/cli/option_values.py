@@ -87,12 +87,12 @@ def read_value(kind: Any, tokens: Sequence[Token]) -> Any:
         name = token.keyword or "value"
         if int in kinds and not (_WHOLE.fullmatch(token.value) and 0 <= number < _LIMIT):
             raise CoercionError(
-                msg=f"{name} is {token.value!r:.60}, it must be a whole number, 0 or more"
+                msg=f"{name} is {token.value!r:.60}; it must be a whole number, 0 or more"
                 + (f" and below {_LIMIT:,}" if number >= _LIMIT else "")
             )
         if float in kinds and not 0 <= number < math.inf:
             raise CoercionError(
-                msg=f"{name} is {token.value!r:.60}, it must be a number, 0 or more"
+                msg=f"{name} is {token.value!r:.60}; it must be a number, 0 or more"
             )
     return convert(kind, tokens)
 

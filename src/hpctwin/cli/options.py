@@ -37,7 +37,7 @@ __all__ = [
 
 def _no_option(_: Any, path: Path | None) -> None:
     if path is not None and str(path).startswith("-") and str(path) != "-":
-        raise ValueError(f"there is no option {path}; write ./{path} if it is a file")
+        raise ValueError(f"option {path} does not exist; write ./{path} if it is a file")
 
 
 Trace = Annotated[Path, Parameter(allow_leading_hyphen=True, validator=_no_option)]
@@ -72,7 +72,9 @@ def named_values(option: str, given: Iterable[str], example: str) -> dict[str, s
     for text in given:
         name, equals, value = text.partition("=")
         if not equals:
-            raise ConfigError(f"{option} {text!r}: write NAME=VALUE, for example {example}")
+            raise ConfigError(
+                f"{option} {text!r} is invalid; write NAME=VALUE, for example {example}"
+            )
         found[name.strip()] = value.strip()
     return found
 
@@ -90,7 +92,7 @@ def temperature_or_file(weather: str | None) -> float | str | None:
     except ValueError:
         if not Path(weather).is_file():
             raise ConfigError(
-                f"--weather {weather}: it is neither a temperature in °C nor a file"
+                f"--weather is {weather}; it must be a temperature in °C or a file"
             ) from None
     return weather
 
@@ -110,12 +112,12 @@ def within(trace: Path | None, name: str) -> Path | None:
             return None
         if name == "workload.parquet" and (trace / "policy.yaml").is_file():
             raise ConfigError(
-                f"{trace}: no jobs are in it, as hpctwin import found no accounting; give others, as in "
-                f"hpctwin simulate TRACE --cluster {trace}/cluster.yaml"
+                f"{trace} contains no jobs, because hpctwin import found no accounting; "
+                f"give other jobs: hpctwin simulate TRACE --cluster {trace}/cluster.yaml"
             )
         raise ConfigError(
-            f"{trace}: there is no {name} in it; expected a trace, a folder that hpctwin import "
-            "made, or a data set's"
+            f"{trace} contains no {name}; give a trace, a folder made by hpctwin import, "
+            "or a folder of a data set"
         )
     return trace / name
 
@@ -264,7 +266,7 @@ class WindowOptions:
         if self.begin is None and self.until is None:
             return None
         if self.begin is None or self.until is None:
-            raise ConfigError("give --from and --until, both")
+            raise ConfigError("give both --from and --until")
         from hpctwin.simulation.running.window import moment, window
 
         return window(workload, moment(self.begin, workload), moment(self.until, workload))
@@ -349,7 +351,7 @@ class ClusterOptions:
         if self.nodes is None and trace is not None and (system := _system_of(trace)):
             from hpctwin.formats.systems import read_system
 
-            remark = f"it is the machine {system!r}, which the data set is of"
+            remark = f"cluster {system!r} of the data set"
             return read_system(system).noted(ReadNotes(remarks=(remark,)))
         if self.nodes is not None:
             return Cluster.uniform(nodes=self.nodes)

@@ -42,27 +42,30 @@ _KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false"}
 
 
 def _kind(found: re.Match[str]) -> str:
-    return f"{found[1]} is '{found[2]}', it must be {_KINDS.get(found[3], f'a {found[3]}')}"
+    return f"{found[1]} is '{found[2]}'; it must be {_KINDS.get(found[3], f'a {found[3]}')}"
 
 
 def _choice(found: re.Match[str]) -> str:
     names = found[3].replace('"', "")
-    return f"{found[2]} is '{found[1]}', it must be one of {names}.{found[4] or ''}"
+    return f"{found[2]} is '{found[1]}'; it must be one of {names}.{found[4] or ''}"
 
 
 def _missing(found: re.Match[str]) -> str:
     if found[2].startswith("-"):
         return f"{found[2]} needs a value"
-    return f"{found[2]} is missing: see hpctwin {found[1]} --help"
+    return f"{found[2]} is missing; see hpctwin {found[1]} --help"
 
 
 _WORDS = (
     (r'Invalid value for (\S+): unable to convert "(.*)" into (\w+)\.', _kind),
     (r'Invalid value "(.*)" for (\S+)\. Choose from: (.*?)\.( Did you mean .*)?', _choice),
-    (r'Invalid value "(.*)" for (\S+)\. Must be >= (\S+)\.', r"\2 is '\1', it must be \3 or more"),
+    (
+        r'Invalid value "(.*)" for (\S+)\. Must be >= (\S+)\.',
+        "\\2 is '\\1'; it must be \\3 or more",
+    ),
     (r'Command "(.*)" parameter (\S+) requires an argument\.', _missing),
-    (r"Parameter (\S+) specified multiple times\.", r"\1 is there twice; give it once"),
-    (r"Unused Tokens: \[(.*)\]\.", r"\1: there is no place for it on this line"),
+    (r"Parameter (\S+) specified multiple times\.", "\\1 is given twice; give it once"),
+    (r"Unused Tokens: \[(.*)\]\.", "\\1 is not accepted here; see --help"),
 )
 
 
@@ -104,7 +107,7 @@ def check_outputs(
         check_file(file)
         for source in sources:
             if file.exists() and source.exists() and file.samefile(source):
-                raise ConfigError(f"{file} is what is read; write to another file")
+                raise ConfigError(f"{file} is the input file; write to another file")
 
 
 def as_json(value: Any) -> str:
@@ -198,7 +201,7 @@ def need_jobs(workload: Workload) -> None:
     from hpctwin.errors import WorkloadError
 
     if not len(workload):
-        raise WorkloadError(f"{workload.name} has no jobs, so there is nothing to simulate")
+        raise WorkloadError(f"{workload.name} contains no jobs to simulate")
 
 
 def note_without_effect(workload: Workload, cluster: Cluster) -> None:
@@ -233,7 +236,7 @@ def note_classes(workload: Workload, by: str | None) -> None:
     """Report on standard error that no job has the field of the breakdown."""
     labels = getattr(workload, by or "", None)
     if by in ("user", "account", "partition") and len(workload) and not labels.labels:  # type: ignore[union-attr]
-        print(f"{workload.name}: --by {by}: no job says its {by}", file=sys.stderr)
+        print(f"{workload.name}: --by {by}: no job has a {by}", file=sys.stderr)
 
 
 def note_rejected(result: Result) -> int:
@@ -248,8 +251,9 @@ def note_rejected(result: Result) -> int:
     if rejected:
         reasons = "; ".join(f"{count:,} {clause}" for clause, count in counts.items())
         print(
-            f"{result.workload.name}: {rejected:,} of {jobs:,} jobs ({rejected / jobs:.0%}) were rejected, "
-            f"since they can never run on cluster {result.cluster.name!r}: {reasons}",
+            f"{result.workload.name}: {rejected:,} of {jobs:,} jobs "
+            f"({rejected / jobs:.0%}) were rejected, because they can never run on cluster "
+            f"{result.cluster.name!r}: {reasons}",
             file=sys.stderr,
         )
     return int(rejected == jobs)

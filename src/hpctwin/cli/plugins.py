@@ -19,8 +19,8 @@ def missing_command(*words: Annotated[str, Parameter(allow_leading_hyphen=True)]
         words: Further words of the command; ignored.
     """
     raise ConfigError(
-        "experiment and incentives need hpctwin-papers, which is not installed: "
-        "pip install hpctwin-papers"
+        "experiment and incentives: package hpctwin-papers is not installed; run pip "
+        "install hpctwin-papers"
     )
 
 
@@ -37,11 +37,11 @@ def option_from(package: str, option: str) -> Any:
     points = metadata.entry_points(group="hpctwin.options", name=option)
     if not points:
         raise ConfigError(
-            f"--{option} needs {package}, which is not installed: pip install {package}"
+            f"--{option}: package {package} is not installed; run pip install {package}"
         )
     try:
         return points[option].load()
     except Exception as error:
         raise ConfigError(
-            f"--{option}: {package} cannot be loaded ({error}); install it again"
+            f"--{option}: package {package} cannot be loaded ({error}); install it again"
         ) from error

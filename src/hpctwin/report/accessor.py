@@ -110,7 +110,7 @@ class Plots:
 
         return plot_workload(self._result.workload, title=title)
 
-    def heatmap(self, *, title: str = "Held of each node") -> Figure:
+    def heatmap(self, *, title: str = "Resources in use per node") -> Figure:
         """Draw the allocated share of each node over time, for shared nodes."""
         from hpctwin.report.figures.style import node_ticks
         from hpctwin.report.figures.timeline import plot_heatmap
@@ -122,7 +122,7 @@ class Plots:
             start_epoch_s=self._epoch_s,
         )
 
-    def fragmentation(self, *, title: str = "Free, and of no use to the jobs that wait") -> Figure:
+    def fragmentation(self, *, title: str = "Free resources unusable for pending jobs") -> Figure:
         """Draw free and unusable resources over time, for shared nodes."""
         from hpctwin.report.figures.timeline import plot_fragmentation
 
@@ -167,8 +167,9 @@ class Plots:
     def _energy(self) -> Energy:
         if self._result.energy is None:
             raise SimulationError(
-                f"cluster {self._result.cluster.name!r} has no power model, so there is no power to plot; "
-                "add 'modes' or 'components' to its node groups (docs/how-to/power-price-and-carbon.md)"
+                f"cluster {self._result.cluster.name!r} has no power model to plot; add "
+                "'modes' or 'components' to its node groups "
+                "(docs/how-to/power-price-and-carbon.md)"
             )
         return self._result.energy
 

@@ -131,7 +131,7 @@ _PANELS = (
     ("utilization", "nodes in use, %", 100.0),
     ("power_w", "power, MW", 1e-6),
     ("pue", "PUE", 1.0),
-    ("return_c", "to the towers, °C", 1.0),
+    ("return_c", "water to the towers, °C", 1.0),
 )
 
 

@@ -235,7 +235,7 @@ def facility_table(summaries: Mapping[str, Mapping[str, Any]], clusters: Sequenc
             *(_number(s[f"utilization_{name}"], ".1%") for name in clusters),
         )
     if len(summaries) > 1:
-        table.caption = "* least of its column"
+        table.caption = "* lowest of its column"
         table.caption_justify = "left"
     return table
 

@@ -211,11 +211,11 @@ def paired_table(differences: pl.DataFrame, *, width: int | None = None) -> Tabl
     of = ", ".join(dict.fromkeys(shown["against"]))
     pairs = max(shown["pairs"], default=0)
     table = Table(
-        title=f"against {of}, in pairs on {pairs} workloads",
+        title=f"compared with {of}, paired on {pairs} workloads",
         title_justify="left", title_style="", caption_justify="left",
-        caption=f"{BEST_MARK} 0 is not in the interval: more than luck"
+        caption=f"{BEST_MARK} 0 is outside the interval: significant"
         if shown["low"].count()
-        else f"an interval takes {metrics.min_sample_size()} workloads or more",
+        else f"intervals need {metrics.min_sample_size()} workloads or more",
         box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True,
     )  # fmt: skip
     cells = [_paired_cells(known[row["metric"]], row) for row in shown.iter_rows(named=True)]
@@ -364,7 +364,7 @@ def answer_table(summary: Summary) -> Table:
     if "preemptions" in summary:
         vain = format_metric("preempted_node_s", summary["preempted_node_s"])
         jobs, times = summary["preempted_jobs"], summary["preemptions"]
-        table.add_row("preempted", f"{jobs:,} jobs, {times:,} times, {vain} in vain")
+        table.add_row("preempted", f"{jobs:,} jobs, {times:,} times, {vain} lost")
     for key in _ANSWERS:
         if summary.get(key) is not None:
             table.add_row(metric_name(key), format_metric(key, summary[key]))

@@ -61,8 +61,8 @@ class WholeShortages:
     def why_pushed(self, number: int) -> str:
         """Return in words that resource ``number`` was short, so the job was pushed down."""
         return (
-            f"{self.names[number]} was short ({self.asked[number]:,} asked of "
-            f"{self.total[number]:,} in all)"
+            f"too few {self.names[number]} were free ({self.asked[number]:,} requested, "
+            f"{self.total[number]:,} in total)"
         )
 
 
@@ -85,11 +85,11 @@ class SharedShortages:
         for column, name, unit in columns_of(cluster):
             amount = int(sim["needs"][kind, column])
             if amount:
-                parts.append(f"{name} {amount / units.get(name, unit):g} for each")
+                parts.append(f"{name} {amount / units.get(name, unit):g} per task")
         if shape["exclusive"]:
-            parts.append("nodes of its own")
+            parts.append("exclusive nodes")
         if shape["nodes"] > 1:
-            parts.append(f"on {int(shape['nodes']):,} nodes at least")
+            parts.append(f"on at least {int(shape['nodes']):,} nodes")
         if len(list(self._kinds())) > 1:
             parts.append("and tasks of other kinds")
         resources = zip(self.names[1:], self.asked, strict=True)
@@ -115,8 +115,8 @@ class SharedShortages:
     def why_pushed(self, number: int) -> str:
         """Return in words that resource ``number``, or space on nodes, was short."""
         if not number:
-            return "there was no room for its tasks on nodes"
-        return f"{self.names[number]} was short ({self.asked[number - 1]:,} asked)"
+            return "no nodes had capacity for its tasks"
+        return f"too few {self.names[number]} were free ({self.asked[number - 1]:,} requested)"
 
     def _kinds(self) -> Iterator[int]:
         """Yield the kinds of the job's tasks."""
@@ -227,7 +227,8 @@ def explain(
     if not len(found):
         some = ", ".join(str(one) for one in ids[:_FEW])
         raise ConfigError(
-            f"{simulation.workload.name} has no job {job_id!r}; it has {len(ids):,}, among them {some}"
+            f"workload {simulation.workload.name} has no job {job_id!r}; it has "
+            f"{len(ids):,} jobs, such as {some}"
         )
     story = _Story(simulation, int(found[0]))
     submit_ms = int(simulation.workload.submit_ms[story.row])
@@ -280,14 +281,16 @@ class _Story:
         if before == layout.UNSUBMITTED:
             self.submitted(eligible)
         if self.thinks and eligible >= 0 and before == layout.PENDING:
-            text = f"submitted, after its think time; asks for {self.shortages.asks()}"
+            text = f"submitted after its think time; requests {self.shortages.asks()}"
             self.add("submitted", text, at_ms=eligible)
         requeues = int(job["requeues"])
         self.sent_back(requeues)
         pends = self.state == layout.PENDING and requeues > 0
         if eligible >= 0 and before in (layout.UNSUBMITTED, layout.PENDING) and not pends:
             if requeues == 0:
-                self.add("eligible", "eligible: waits for no other job", at_ms=eligible)
+                self.add(
+                    "eligible", "eligible: all jobs that it depends on have ended", at_ms=eligible
+                )
             else:
                 self.add("eligible", "eligible again")
         self.promoted()
@@ -299,7 +302,7 @@ class _Story:
         start = int(job["start"])
         if start >= 0 and before != layout.RUNNING:
             wait = start - int(self.simulation.submit_ms[self.row])
-            self.add("started", f"started, after {_length(wait)} of waiting", at_ms=start)
+            self.add("started", f"started after a wait of {_length(wait)}", at_ms=start)
         if self.ended:
             label = State(self.state).label
             end = int(job["end"])
@@ -311,9 +314,9 @@ class _Story:
         cut = sim["cut"][self.row] if len(sim["cut"]) else None
         preempted = 0 if cut is None else int(cut["times"])
         if requeues > self.requeues:
-            text = "thrown back by a node failure, as if it had never started"
+            text = "stopped by a node failure and requeued as if it had never started"
             if preempted > self.preempted:
-                text = "preempted by another job; waits again"
+                text = "preempted by another job and requeued"
             self.add("requeued", text)
             self.pushed = self.risen = 0
         suspended = cut is not None and bool(cut["suspended"])
@@ -328,10 +331,10 @@ class _Story:
         edges = workload.dependencies
         jobs = [str(one) for one in workload.job_id[edges.on[edges.job == self.row]]]
         if self.thinks and eligible != submit and not self.ended:
-            text = f"not submitted yet: its user waits for {_names(jobs)}, and thinks"
+            text = f"not submitted yet: its user waits for {_names(jobs)} and then thinks"
             self.add("pending", text, at_ms=submit, jobs=jobs)
             return
-        self.add("submitted", f"submitted; asks for {self.shortages.asks()}", at_ms=submit)
+        self.add("submitted", f"submitted; requests {self.shortages.asks()}", at_ms=submit)
         if jobs and eligible != submit:
             self.add("pending", f"waits for {_names(jobs)}", at_ms=submit, jobs=jobs)
 
@@ -368,7 +371,7 @@ class _Story:
             short = int(push["blocked"])
             self.add(
                 "pushed",
-                f"pushed down, time {times}: {self.shortages.why_pushed(short)}",
+                f"pushed down {times} times: {self.shortages.why_pushed(short)}",
                 resource=self.shortages.names[short],
                 times=times,
             )
@@ -377,7 +380,7 @@ class _Story:
 
         where = int(push["list"])
         if where == ASIDE != self.where:
-            self.add("aside", "moved into the waiting queue, which goes before the main one")
+            self.add("aside", "moved to the queue that is served before the main queue")
         self.where = where
 
     def kept_by(self) -> str:
@@ -385,12 +388,12 @@ class _Story:
         ceiling = reached(self.simulation.state, self.row)
         if ceiling >= 0 and self.limits is not None:
             name = self.limits.names[ceiling] or self.limits.why[self.row]
-            return f"a limit is reached: {name}"
+            return f"limit reached: {name}"
         policy = self.simulation.policy
         limit = policy.setting("parallel")
         running = int(self.simulation.state.clock.running)
         if policy.backfill == "pushdown" and limit is not None and running >= limit:
-            return f"no more than {limit} jobs may run"
+            return f"at most {limit} jobs may run at once"
         return PASSES.find(policy.backfill).keeps
 
     def place(self) -> tuple[int, int] | None:
@@ -441,15 +444,15 @@ class _Stretch:
         shares = {name: f"{ms / whole:.0%}" for name, ms in self.short_ms.most_common()}
         apart = shares.pop(FRAGMENTATION, None)
         if shares:
-            parts.append(f"short of {', '.join(map(' '.join, shares.items()))} of the time")
+            parts.append(f"too few free {', '.join(map(' '.join, shares.items()))} of the time")
         if apart is not None:
-            parts.append(f"enough of each but not on the same nodes {apart} of the time")
+            parts.append(f"enough of each resource, but not on the same nodes, {apart} of the time")
         parts += [
-            f"nothing short for {_length(ms)} ({why})" for why, ms in self.kept_ms.most_common()
+            f"no resource short for {_length(ms)} ({why})" for why, ms in self.kept_ms.most_common()
         ]
         if self.first is not None and self.last is not None:
             (at, size), (later, left) = self.first, self.last
-            parts.append(f"place {at:,} of {size:,}, then {later:,} of {left:,}")
+            parts.append(f"position {at:,} of {size:,} at first, {later:,} of {left:,} at the end")
         return Moment(
             self.since / MS_PER_S,
             "waited",

@@ -92,9 +92,9 @@ class MeterSettings(Settings):
         if None not in (self.least_w, self.most_w) and not (self.least_w or 0) < (self.most_w or 0):
             raise ValueError("least_w must be less than most_w")
         if not self.step <= self.ahead <= self.past:
-            raise ValueError("step, ahead and past must ascend")
+            raise ValueError("step, ahead and past must be in increasing order")
         if self.past > 20_000 * self.step:
-            raise ValueError("past is more than 20,000 steps: make steps longer")
+            raise ValueError("past has more than 20,000 steps; use longer steps")
         return self
 
     @property
@@ -143,13 +143,15 @@ class FileMeter(MeterSettings):
             return name if name is None else ZoneInfo(name).key
         except (ZoneInfoNotFoundError, ValueError, OSError) as error:
             raise ValueError(
-                f"time zone {name!r} is not known; write it as in Europe/Berlin or UTC"
+                f"time zone {name!r} is unknown; give one such as Europe/Berlin or UTC"
             ) from error
 
     @model_validator(mode="after")
     def _summed(self) -> Self:
         if (self.sensors > 1) != bool(self.sensor):
-            raise ValueError("sensor, who tells, and sensors, how many, belong together")
+            raise ValueError(
+                "sensor (column or label) and sensors (their number) are required together"
+            )
         return self
 
     @property
@@ -205,7 +207,9 @@ class JsonMeter(FileMeter):
 def _http(url: str) -> str:
     http_address(url)
     if has_password(url):
-        raise ValueError("a password has no place in it; token_env names a variable with a token")
+        raise ValueError(
+            "passwords are not allowed here; token_env names an environment variable with a token"
+        )
     return url
 
 
@@ -255,7 +259,8 @@ class _Csv:
             if name and name not in head:
                 listed = ", ".join(head)
                 raise ConfigError(
-                    f"{asked.path}: no column {name}; it has {listed}.{near(name, head)}"
+                    f"{asked.path}: column {name} does not exist; the file has "
+                    f"{listed}.{near(name, head)}"
                 )
         rows = (row for row in csv.reader(lines, delimiter=mark) if row and row != head)
         found = [dict(zip(head, row, strict=False)) for row in rows]
@@ -299,7 +304,7 @@ def _new_lines(tail: Tail) -> list[str]:
     except OSError as error:
         raise UnreachableError(f"{tail.path}: {error.strerror or error}") from error
     if not lines and not tail.path.exists():
-        raise UnreachableError(f"{tail.path}: there is no such file")
+        raise UnreachableError(f"{tail.path}: file does not exist")
     return lines
 
 
@@ -383,11 +388,12 @@ class _Prometheus:
             found = [Reading(unix_time(at), _number(told) * asked.factor) for at, told in values]
         except (KeyError, TypeError, ValueError) as error:
             raise UnreachableError(
-                f"{asked.url}: its answer is not Prometheus's to a query of now"
+                f"{asked.url}: answer is not that of Prometheus to an instant query"
             ) from error
         if len(found) > 1:
             raise ConfigError(
-                f"meter.query {asked.query!r} gives {len(found)} numbers; sum(…) makes one of them"
+                f"meter.query {asked.query!r} returns {len(found)} numbers; combine them, "
+                "for example with sum(…)"
             )
         return found
 

@@ -46,9 +46,9 @@ def asked_text(spec: JobSpec) -> str:
     if spec.nodes > 1:
         asks += f" on {spec.nodes} nodes or more"
     if spec.spread_job:
-        asks += ", on as many nodes as it can"
-    with_whom = ("", ", with its user's jobs only", ", with its account's jobs only")
-    return asks + (", alone on its nodes" if spec.exclusive else with_whom[spec.shared_with])
+        asks += ", on as many nodes as possible"
+    with_whom = ("", ", next to jobs of its user only", ", next to jobs of its account only")
+    return asks + (", on exclusive nodes" if spec.exclusive else with_whom[spec.shared_with])
 
 
 def _tasks_text(kind: Tasks) -> str:

@@ -197,7 +197,7 @@ def test_a_key_is_one_job_and_a_queued_one_can_be_withdrawn(tmp_path: Path) -> N
     request = JobRequest(key="x", nodes=1, walltime_s=60)
     assert hall.queue.add(request)
     assert not hall.queue.add(request)
-    with pytest.raises(QueueError, match="another job with the key x"):
+    with pytest.raises(QueueError, match="key x already belongs to another job"):
         hall.queue.add(request.model_copy(update={"nodes": 2}))
     hall.queue.withdraw("x")
     hall.add("y")
@@ -205,7 +205,7 @@ def test_a_key_is_one_job_and_a_queued_one_can_be_withdrawn(tmp_path: Path) -> N
     assert hall.stages() == {"x": "withdrawn", "y": "placed"}
     with pytest.raises(QueueError, match="is placed at a, job 1"):
         hall.queue.withdraw("y")
-    with pytest.raises(QueueError, match="no job with the key z"):
+    with pytest.raises(QueueError, match="no job has the key z"):
         hall.queue.withdraw("z")
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["cluster_app", "system_app"]
 
-system_app = App(name="system", help="The machines that come with the package.")
+system_app = App(name="system", help="List the clusters in the package.")
 
 
 @system_app.command(name="list")
@@ -67,15 +67,16 @@ def show(name: str, /, *, json: bool = False) -> int:
     console.print(f"[bold]{cluster.name}[/]  {cluster.about}")
     idle, full = figures["idle_power_kw"], figures["full_power_kw"]
     drawn = (
-        "what they draw is not known"
+        "power draw is unknown"
         if idle is None
-        else f"{_kw(idle)} kW idle, {_kw(full)} kW in full use"
+        else f"{_kw(idle)} kW idle, {_kw(full)} kW under full load"
     )
     console.print(f"{figures['nodes']:,} nodes; {drawn}")
     if figures["full_power_kw_sd"] is not None:
         of_idle, of_full = figures["idle_power_kw_sd"], figures["full_power_kw_sd"]
         console.print(
-            f"standard deviations of these, from those of components: {_kw(of_idle)} and {_kw(of_full)} kW"
+            f"standard deviations, from those of the components: {_kw(of_idle)} and "
+            f"{_kw(of_full)} kW"
         )
     sources = list(dict.fromkeys(row["source"] for row in numbers if row["source"]))
     rows = []
@@ -110,7 +111,7 @@ def _kw(value: float | None) -> str:
     return "" if value is None else f"{value:,.1f}"
 
 
-cluster_app = App(name="cluster", help="Check a cluster's YAML.")
+cluster_app = App(name="cluster", help="Check a cluster's YAML file.")
 
 
 @cluster_app.command
@@ -130,7 +131,7 @@ def check(path: Path, /, *, json: bool = False) -> int:
     if json:
         print_json(cluster.model_dump(mode="json"))
         return 0
-    print(f"{path}: fine; {cluster.name} has {cluster.node_count:,} nodes")
+    print(f"{path}: valid; cluster {cluster.name} has {cluster.node_count:,} nodes")
     for group in cluster.nodes:
         print(f"  {group.name}: {group.count:,} nodes, speed {group.speed:g}")
     for partition in cluster.partitions:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["dataset_app"]
 
-dataset_app = App(name="dataset", help="Published data sets: what they are, and files of them.")
+dataset_app = App(name="dataset", help="List published data sets and check their files.")
 
 
 @dataset_app.command(name="list")
@@ -88,12 +88,12 @@ def check(
     from hpctwin.formats.datasets import DATASETS, dataset, files_of, read_dataset, told_by
 
     if not path.exists():
-        raise TraceError(path, "there is no such file or folder")
+        raise TraceError(path, "file or folder does not exist")
     found = told_by(path) if name is None else dataset(name)
     if found is None:
         raise TraceError(
             path,
-            f"its columns are of no data set that is known: {', '.join(DATASETS)}; --name says which it is",
+            f"columns match no known data set: {', '.join(DATASETS)}; give --name",
         )
     files = [
         _columns(one, there[0]) for one in found.files if (there := files_of(found, path)[one.name])
@@ -113,10 +113,10 @@ def check(
             if file[what]:
                 print(f"  {what}: {', '.join(file[what])}")
     if workload is None:
-        print(f"cannot be read: {fault}")
+        print(f"file cannot be read: {fault}")
         return 2
     note_reading(workload)
-    print(f"{len(workload):,} jobs; use known of {', '.join(workload.usage) or 'nothing'}")
+    print(f"{len(workload):,} jobs; recorded use: {', '.join(workload.usage) or 'nothing'}")
     return 0
 
 

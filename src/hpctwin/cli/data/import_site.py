@@ -20,7 +20,9 @@ __all__ = ["import_app"]
 From = Annotated[Path | None, Parameter(name="--from")]
 Live = Annotated[Literal["live"] | None, Parameter(show_choices=False)]
 
-import_app = App(name="import", help="Read a site's own files: a machine, its policy and its past.")
+import_app = App(
+    name="import", help="Import a site's files: its cluster, its policy and its past jobs."
+)
 
 
 @Parameter(name="*")
@@ -115,7 +117,7 @@ def _import(
     from hpctwin.rms.site_import.folder import asked, import_site, pseudonyms
 
     if not live and source is None:
-        raise ConfigError(f"give --from FOLDER, or the word live to ask the running {manager}")
+        raise ConfigError(f"give --from FOLDER, or `live` to query the running {manager}")
     if options.salt is not None and not options.anonymise:
         raise ConfigError("--salt goes with --anonymise")
     check_outputs(folders=[options.out])
@@ -146,8 +148,9 @@ def _import(
         _print(told, checked)
     if not told["nodes"]:
         raise ConfigError(
-            f"{source or manager}: no file describes the nodes, and no job tells how many there are; add "
-            f"what is missing and import again, or write the nodes into {options.out}/cluster.yaml"
+            f"{source or manager}: no file describes the nodes, and no job states their "
+            "number; add the missing files and import again, or write the nodes into "
+            f"{options.out}/cluster.yaml"
         )
     return 0
 
@@ -176,7 +179,7 @@ def _salt(path: Path | None) -> bytes:
     except OSError as error:
         raise ConfigError(f"{path}: {cause(error)}") from error
     if len(content) < 16:
-        raise ConfigError(f"{path}: it has {len(content)} bytes, a salt needs 16 or more")
+        raise ConfigError(f"{path}: salt has {len(content)} bytes; it must have 16 or more")
     return content
 
 
@@ -190,7 +193,7 @@ def _check_policy(made: Imported) -> None:
     except (ConfigError, PolicyError, UnknownNameError) as error:
         backfill = made.site.policy.rpartition("+")[2]
         made.site.notes.append(
-            f"the site's ordering is not understood, fcfs is in its place: {error}"
+            f"the site's ordering is not supported, fcfs is used instead: {error}"
         )
         made.site.policy = f"fcfs+{backfill}"
 
@@ -211,7 +214,7 @@ def _checked(made: Imported) -> Checked:
 
     if not len(made.table):
         raise ConfigError(
-            "--check compares with recorded starts, and there is no accounting in it; add it to the files"
+            "--check: the files contain no accounting with recorded starts; add it to the files"
         )
 
     def told(what: str) -> None:
@@ -232,7 +235,7 @@ def _write(made: Imported, checked: Checked | None, out: Path) -> None:
     from hpctwin.model import write_atomically, write_folder
 
     site = made.site
-    head = f"# Made by hpctwin import {site.manager}; report.html says what was taken over.\n"
+    head = f"# Made by hpctwin import {site.manager}; report.html lists the imported settings.\n"
     with write_folder(out) as new:
         content = site.cluster.model_dump(mode="json", exclude_defaults=True)
         if not site.sized:
@@ -257,8 +260,8 @@ def _write(made: Imported, checked: Checked | None, out: Path) -> None:
 _DRAWN = 500_000
 """Maximum number of past jobs in the report's charts; the last jobs are shown."""
 _NODES = (
-    "# No file describes the nodes, without which it is of no use. Write them here, such as\n"
-    "# nodes: [{name: node, count: 64, cores: 48, memory_gb: 192}]\n"
+    "# No file describes the nodes. Add them here before use, such as\n# nodes: [{name: "
+    "node, count: 64, cores: 48, memory_gb: 192}]\n"
 )
 
 
@@ -301,12 +304,12 @@ def _write_report(made: Imported, checked: Checked | None, path: Path) -> None:
             "Not taken over": (head, rows(NOT_MODELED)),
             "Taken over": (("setting", "value", "became", "where"), rows(IMPORTED)),
             "Accounting: left out": (("what", "how often"), list(out.items())),
-            "Accounting: read and changed": (("what", "how often"), list(other.items())),
+            "Accounting: records read and changed": (("what", "how often"), list(other.items())),
             "Lines that could not be read": (("line",), [(line,) for line in made.tally.skipped[:100]]),
-            "Without a bearing on when and where jobs start": (head, rows(NO_EFFECT)),
+            "Settings without effect on when and where jobs start": (head, rows(NO_EFFECT)),
             "Files": (
                 ("file", "taken for"),
-                [(k, v or "not read: it is none that is known") for k, v in made.files.items()],
+                [(k, v or "not read: unknown kind of file") for k, v in made.files.items()],
             ),
         },
     )  # fmt: skip
@@ -365,8 +368,8 @@ def _print(told: dict[str, Any], checked: Checked | None) -> None:
         print("left out:" + _listed(told["left_out"]))
     settings = told["settings"]
     print(
-        f"settings: {settings['taken_over']} taken over, {len(settings['not_modelled'])} not modelled, "
-        f"{settings['no_bearing']} without a bearing"
+        f"settings: {settings['taken_over']} imported, {len(settings['not_modelled'])} not "
+        f"modeled, {settings['no_bearing']} without effect"
     )
     print_lines(f"  {one['name']}={one['value']}: {one['why']}" for one in settings["not_modelled"])
     print_lines(told["notes"])
@@ -377,11 +380,11 @@ def _print(told: dict[str, Any], checked: Checked | None) -> None:
     jobs += "fidelity.json, " if checked is not None else ""
     print(f"{told['out']}: cluster.yaml, policy.yaml, {jobs}report.html")
     if not told["nodes"]:
-        print(f"write the nodes into {told['out']}/cluster.yaml, then hpctwin simulate can run it")
+        print(f"write the nodes into {told['out']}/cluster.yaml before you run hpctwin simulate")
     elif not told["jobs"]:
-        print(f"hpctwin simulate TRACE --cluster {told['out']}/cluster.yaml runs other jobs on it")
+        print(f"run other jobs on it: hpctwin simulate TRACE --cluster {told['out']}/cluster.yaml")
     else:
-        print(f"hpctwin simulate {told['out']} runs it; hpctwin compare {told['out']} asks what if")
+        print(f"run it: hpctwin simulate {told['out']}; vary it: hpctwin compare {told['out']}")
 
 
 def _listed(counts: dict[str, Any]) -> str:

@@ -71,12 +71,12 @@ def fetch(
 
     check_outputs(files=[out])
     if foretold is (from_ is not None):
-        raise ConfigError("give --from, or --foretold")
+        raise ConfigError("give --from or --foretold")
     if foretold and until is not None:
-        raise ConfigError("--until goes with --from; --foretold gives all that is foretold")
+        raise ConfigError("--until works only with --from; --foretold fetches the whole forecast")
     begin_s, end_s = _date("--from", from_) or 0.0, _date("--until", until) or time.time()
     if not begin_s < end_s:
-        raise ConfigError(f"--from is {from_}, which is not before {until or 'now'}")
+        raise ConfigError(f"--from is {from_}; it must be before {until or 'now'}")
     found = sources.fetch(source, zone, begin_s, end_s, forecast=foretold, url=url)
     table = found.table()
     with write_atomically(out) as file:
@@ -97,9 +97,9 @@ def fetch(
         f"{out}: {told['values']:,} values of {told['column']}, {told['first']} to {told['last']} UTC"
     )
     if found.missing:
-        print(f"{found.missing:,} are missing: the value before each holds")
+        print(f"{found.missing:,} values are missing; the value before each applies")
     if found.estimated:
-        print(f"{found.estimated:,} are estimated, as {source} says")
+        print(f"{found.estimated:,} values are estimates of {source}")
     return 0
 
 
@@ -113,4 +113,4 @@ def _date(option: str, text: str | None) -> float | None:
     try:
         return epoch_s_of(text)
     except ValueError as error:
-        raise ConfigError(f"{option} is {text!r}, no date such as 2026-01-31T13:00") from error
+        raise ConfigError(f"{option} is {text!r}; give a date such as 2026-01-31T13:00") from error

@@ -143,13 +143,13 @@ def filter_jobs(
     rows = np.flatnonzero(kept)[:: every or 1][:first]
     if not len(rows):
         raise WorkloadError(
-            f"{source}: none of its {len(workload):,} jobs is selected, so {target} is not written; "
-            f"{_there(workload)}"
+            f"{source}: the filter selects none of the {len(workload):,} jobs, so {target} "
+            f"is not written; {_there(workload)}"
         )
     chosen = workload.take(rows)
     write_to(chosen, target)
     lost = len(workload.dependencies) - len(chosen.dependencies)
-    dropped = f"; {lost:,} dependencies went with the jobs left out" if lost else ""
+    dropped = f"; {lost:,} dependencies on excluded jobs are dropped" if lost else ""
     print(f"{target}: {len(chosen):,} of {len(workload):,} jobs{dropped}")
     return 0
 
@@ -213,10 +213,10 @@ def _files_by_seed(target: Path, options: dict[str, Any]) -> dict[Path, dict[str
     del options["seed"]
     first, last = map(int, asked.groups())
     if first > last:
-        raise ConfigError(f"seed={first}..{last} has no seeds; write the smaller number first")
+        raise ConfigError(f"seed={first}..{last} is an empty range; write the smaller number first")
     if "{seed}" not in target.name:
         raise ConfigError(
-            f"{target}: several seeds need {{seed}} in the file's name: jobs-{{seed}}.swf"
+            f"{target}: several seeds need {{seed}} in the file name, such as jobs-{{seed}}.swf"
         )
     return {
         target.with_name(target.name.replace("{seed}", str(seed))): {"seed": seed}
@@ -277,7 +277,7 @@ def check_target(target: Path, overwrite: bool) -> None:
 
     check_outputs(files=[target])
     if target.is_file() and not overwrite:
-        raise ConfigError(f"{target} is there already; --overwrite writes over it")
+        raise ConfigError(f"{target} already exists; --overwrite replaces it")
 
 
 def write_to(workload: Workload, target: Path) -> None:

@@ -91,7 +91,7 @@ def train(
     check_target(target, overwrite)
     check_outputs(folders=[checkpoints, tensorboard])
     if not is_network(target.name):
-        raise ConfigError(f"{target}: an agent is written as .safetensors")
+        raise ConfigError(f"{target}: suffix is not supported; agents are stored as .safetensors")
     place = _facility(facility)
     check_facility(kind, place)
     episodes, notes = _episodes(trace, reading, machine, place, jobs, first, last)
@@ -129,7 +129,7 @@ def train(
             f"\non jobs after {episodes.last:,}: {found['metric']} {found['agent']:,.4g}, "
             f"{found['best']} {found['of_best']:,.4g}"
         )
-    came = f", earned {earned[0]:.4g} at first and {earned[-1]:.4g} at last" if earned else ""
+    came = f", reward {earned[0]:.4g} at first and {earned[-1]:.4g} at the end" if earned else ""
     print(f"{target}: {kind}, {network.card['trained']['steps']:,} steps{came}{told}")
     return 0
 
@@ -194,11 +194,11 @@ def evaluate(
         return 0
     console = screen()
     console.print(_table(found.table(), found.metric, found.best_before))
-    console.print(f"{episodes} parts of {jobs} jobs; more: above the agent, 95 % interval")
+    console.print(f"{episodes} episodes of {jobs} jobs; more: above the agent, 95 % interval")
     if found.best_before:
-        console.print(f"best of the static on the jobs of training: {found.best_before}")
+        console.print(f"best fixed policy on the training jobs: {found.best_before}")
     for name, why in found.left_out.items():
-        console.print(f"{name} left out: {why}")
+        console.print(f"{name} skipped: {why}")
     return 0
 
 
@@ -221,7 +221,7 @@ def list_agents(
     from hpctwin.policies.registry import NETWORK_SUFFIX
 
     if not folder.is_dir():
-        raise ConfigError(f"{folder} is no folder")
+        raise ConfigError(f"{folder} is not a folder")
     cards: dict[str, dict[str, Any]] = {}
     for path in sorted(folder.glob(f"*{NETWORK_SUFFIX}")):
         try:
@@ -249,7 +249,7 @@ def list_agents(
             shown,
             str(card.get("us_per_decision", "")),
         ))  # fmt: skip
-    nothing = f"{folder}: no agents; hpctwin agent train makes one"
+    nothing = f"{folder} contains no agents; make one with hpctwin agent train"
     screen().print(plain_table(heads, rows) if rows else nothing)
     return 0
 
@@ -275,7 +275,9 @@ def _episodes(
         cluster = machine.make(workload, trace, reading.timezone)
         notes = assumptions(workload, cluster)
     elif machine != ClusterOptions():
-        raise ConfigError("give --facility or a machine, not both: a facility has its clusters'")
+        raise ConfigError(
+            "give --facility or a cluster, not both: the facility's file names its clusters"
+        )
     else:
         cluster = largest_of(facility)
         notes = note_facility(workload, facility)

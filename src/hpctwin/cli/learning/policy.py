@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["policy_app"]
 
-policy_app = App(name="policy", help="List policies, check one's own, schedule for Batsim by one.")
+policy_app = App(name="policy", help="List policies, check custom ones, schedule for Batsim.")
 
 
 @policy_app.command
@@ -73,10 +73,10 @@ def list_policies(
         console.print(table)
         console.print()
     console.print(
-        "A policy is ORDER+BACKFILL@PLACEMENT~POWER, as in wfp+easy:2@best-fit~psus:20m; what is left "
-        "out is fcfs, easy, first-fit and none. An ordering may be a formula, such as "
-        '"-(wait/walltime)**3*nodes"; a function in a file, my.py:my_function, may stand in each of the '
-        "four places.",
+        "A policy is ORDER+BACKFILL@PLACEMENT~POWER, as in wfp+easy:2@best-fit~psus:20m; "
+        "omitted parts default to fcfs, easy, first-fit and none. The ordering may be a "
+        'formula, such as "-(wait/walltime)**3*nodes". Each of the four parts may be a '
+        "function in a file, my.py:my_function.",
         highlight=False,
     )
     return 0
@@ -185,7 +185,7 @@ def search(
     console = screen()
     states = dict(found.trials["state"].value_counts(sort=True).iter_rows())
     told = ", ".join(f"{count:,} {state}" for state, count in states.items())
-    console.print(f"{len(found.trials):,} trials: {told}. On the parts held out:")
+    console.print(f"{len(found.trials):,} trials: {told}. On the held-out parts:")
     console.print(sweep_table(compared, width=console.width))
     console.print("written: " + ", ".join(map(str, paths)))
     return 0

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["predictor_app"]
 
 predictor_app = App(
-    name="predictor", help="Learn runtimes, power and memory from jobs that ended; foretell, score."
+    name="predictor", help="Learn runtimes, power and memory from finished jobs; predict, score."
 )
 
 Methods = Annotated[tuple[str, ...], Parameter(name=["--method", "-m"])]
@@ -157,7 +157,7 @@ def apply(
 
     check_target(target, overwrite)
     if not target.name.endswith((".csv", ".csv.gz", ".parquet")):
-        raise ConfigError(f"{target}: predictions have a place in .csv and .parquet only")
+        raise ConfigError(f"{target}: suffix cannot store predictions; use .csv or .parquet")
     trained = None if predictor is None else load_predictor(predictor)
     known = _known(source, reading, machine, under)
     if trained is not None:
@@ -307,23 +307,25 @@ def forecast(
         screen().print(_forecasts(table, by))
     print(_steady(steadiness(said, "size"), "classes of sizes"))
     print(_steady(steadiness(said, "week"), "weeks"))
-    print(f"{at_once(past):.1%} of the jobs started at once and do not count.")
+    print(f"{at_once(past):.1%} of the jobs started at once and are not counted.")
     if under is not None:
         shares = [f"{right_of_all(past, said, time_s):.1%}" for time_s in (60.0, 600.0)]
         print(
-            f"With these, of all jobs {shares[0]} were forecast to 1 min and {shares[1]} to 10 min."
+            f"Including them, {shares[0]} of all forecasts were within 1 min and "
+            f"{shares[1]} within 10 min."
         )
     return 0
 
 
 def _steady(found: Steadiness, name: str) -> str:
     if found.off is None:
-        return f"There are no {name} of 100 forecasts or more."
+        return f"No {name} have 100 forecasts or more."
     return (
-        f"Of {found.classes} {name} of 100 forecasts or more 78 to 82 % held in {found.within}, "
-        f"off by {100 * found.off:.1f} % in the mean. Chance leaves the best of intervals "
-        f"{found.independent:.1f} of them if each holds or fails alone, {found.together:.1f} if those of an "
-        f"hour do so together as these did (intraclass correlation {found.alike:.2f})."
+        f"Of {found.classes} {name} with 100 forecasts or more, {found.within} kept 78 to "
+        f"82 % within their intervals, with a mean deviation of {100 * found.off:.1f} %. "
+        f"By chance the best intervals would reach {found.independent:.1f} if forecasts "
+        f"were independent, and {found.together:.1f} if forecasts of one hour were as "
+        f"correlated as here (intraclass correlation {found.alike:.2f})."
     )
 
 
@@ -340,9 +342,10 @@ def _trained_before(predictor: Path, workload: Workload, begin_s: float) -> None
     quantiles = read_quantiles(predictor)
     if quantiles.trained_on == workload.name and quantiles.until_s > begin_s:
         raise ConfigError(
-            f"{predictor} knows how jobs of {workload.name} ended until {format_duration(quantiles.until_s)} "
-            f"from its beginning, and forecasts are asked for from {format_duration(begin_s)} on; train it "
-            "with --until, and give --from and --until of what comes later"
+            f"{predictor} was trained on jobs of {workload.name} that ended until "
+            f"{format_duration(quantiles.until_s)} from its beginning, but forecasts start "
+            f"at {format_duration(begin_s)}; train it with --until, and give --from and "
+            "--until of later jobs"
         )
 
 
@@ -359,7 +362,7 @@ def _known(trace: Path, reading: TraceOptions, machine: ClusterOptions, under: s
     if under is None:
         if machine != ClusterOptions():
             raise ConfigError(
-                "--nodes and --cluster go with --under POLICY: nothing is simulated without"
+                "--nodes and --cluster apply only to a simulation; add --under POLICY"
             )
         return Known.of(workload, notes=workload.notes.sentences())
     need_jobs(workload)

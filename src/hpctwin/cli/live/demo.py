@@ -43,10 +43,11 @@ def demo_command(
     console = screen(stderr=json)
     pace = speed or (str(WATCHABLE_SPEED) if console.is_terminal else "max")
     console.print(
-        f"An emulated cluster of {NODES} nodes, 150 jobs in four phases, the twin in charge "
-        f"({'as fast as possible' if pace == 'max' else pace + ' times faster than life'})."
+        f"Emulated cluster of {NODES} nodes with 150 jobs in four phases, controlled by "
+        "the twin "
+        f"({'as fast as possible' if pace == 'max' else pace + ' times real time'})."
     )
-    console.print("The engine is compiled at its first use, once after installing …")
+    console.print("The engine is compiled at first use, once after installing …")
     with tempfile.TemporaryDirectory(prefix="hpctwin-") as folder:
         row, last = _run(Path(folder), seed, pace, console)
     jobs = four_phase(seed=seed)
@@ -57,7 +58,7 @@ def demo_command(
     if json:
         print_json([one.plain() for one in rows])
         return 0
-    console.print("[bold]The last decision in which one policy was better than the others:[/]")
+    console.print("[bold]Last decision in which one policy was better than the others:[/]")
     console.print("\n".join(last))
     console.print()
     print_table(comparison.objective_table(comparison.means(rows)))

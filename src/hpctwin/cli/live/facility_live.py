@@ -57,7 +57,7 @@ def run_command(
 
     sizes = ", ".join(f"{name}: {about['nodes']} nodes" for name, about in CLUSTERS.items())
     screen(stderr=True).print(
-        f"Two emulated clusters ({sizes}), {speed:g} times faster than life, {jobs} jobs to place."
+        f"Two emulated clusters ({sizes}) at {speed:g} times real time, with {jobs} jobs to place."
     )
     with (
         tempfile.TemporaryDirectory(prefix="hpctwin-") as folder,
@@ -215,7 +215,7 @@ def _summary(config: LiveFacility, entries: list[QueuedJob], took: list[float]) 
     said = [f"{placed[name]:,} jobs placed at {name}" for name in config.facility.names]
     said += [f"{count:,} {stage}" for stage, count in others.items()]
     print(", ".join(said), end="")
-    print(f"; {median(took):.1f} ms a decision (median)" if took else "")
+    print(f"; {median(took):.1f} ms per decision (median)" if took else "")
 
 
 def _plain(entry: QueuedJob) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from hpctwin.cli.logs import LogOptions, set_when_asked_to_end
 
 __all__ = ["rms_app"]
 
-rms_app = App(name="rms", help="Look at the resource manager; what a site puts into it.")
+rms_app = App(name="rms", help="Check the resource manager; print what a site installs into it.")
 
 
 @rms_app.command
@@ -38,8 +38,8 @@ def probe(*, commands: str = "", manager_conf: Path | None = None, json: bool = 
         print_json([asdict(one) for one in found])
     elif not found:
         print(
-            "No resource manager is here: neither squeue (Slurm) nor qstat and pbsnodes (PBS) are "
-            f"{'in ' + commands if commands else 'on the path'}."
+            "No resource manager found: neither squeue (Slurm) nor qstat and pbsnodes "
+            f"(PBS) are {'in ' + commands if commands else 'on the path'}."
         )
     else:
         for one in found:
@@ -92,7 +92,7 @@ def forward(
     return 0
 
 
-pbs_app = App(name="pbs", help="The hook in a PBS server.")
+pbs_app = App(name="pbs", help="Print the hook for a PBS server.")
 rms_app.command(pbs_app)
 
 
@@ -155,7 +155,7 @@ def install(
         except (CommandError, UnreachableError) as error:
             print(f"qmgr: {error}")
             return 1
-    print(f"the hook is in; it writes {spool}, and keeps leases while {heartbeat} is fresh")
+    print(f"hook installed; it writes {spool} and releases leases if {heartbeat} is stale")
     return 0
 
 
@@ -184,7 +184,9 @@ def uninstall(*, commands: str = "", dry_run: bool = False) -> int:
     return 0
 
 
-slurm_app = App(name="slurm", help="The script and the submit rule beside slurm.conf.")
+slurm_app = App(
+    name="slurm", help="Print the script and the submit rule for Slurm's configuration."
+)
 rms_app.command(slurm_app)
 
 
@@ -209,7 +211,7 @@ def events(
         print(events_script(spool), end="")
         return 0
     install_events(out, spool, owner)
-    print(f"{out} is in place; it writes {spool}")
+    print(f"{out} is installed; it writes {spool}")
     return 0
 
 
@@ -245,7 +247,7 @@ def rule(
     if config is not None:
         found = TwinConfig.from_yaml(config).manager
         if not isinstance(found, SlurmSettings):
-            raise ConfigError(f"{config}: manager: kind is {found.kind}, not slurm")
+            raise ConfigError(f"{config}: manager: kind is {found.kind}; it must be slurm")
         settings = found
     noted = settings.news.spool if settings.news is not None else None
     given = Rule(

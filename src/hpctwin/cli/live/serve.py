@@ -149,7 +149,8 @@ def _twin(config: Path | None, journal: Path | None) -> tuple[Path, Path | None]
         config = Path("hpctwin.yaml")
         if not config.exists():
             raise ConfigError(
-                "name the twin's YAML file by --config, its journal by --journal, or a simulated run's folder"
+                "give the twin's YAML file with --config, its journal with --journal, or "
+                "the folder of a simulated run"
             )
     if config is None:
         assert journal is not None

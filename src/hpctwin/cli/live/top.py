@@ -121,7 +121,7 @@ def _head(seen: Seen) -> Text:
         (f"{status['cluster'] or '…'} ", "bold"), mode, f"  {clock_text(status['time_s'])}   "
         f"{status['running']} running, {status['waiting']} waiting, "
         f"{status['free_nodes']}/{status['nodes']} nodes free   policy ",
-        (status["policy"], "bold"), f"   {status['cycle_ms']:.1f} ms a cycle",
+        (status["policy"], "bold"), f"   {status['cycle_ms']:.1f} ms per cycle",
     )  # fmt: skip
     for text in seen.trouble:
         head.append(f"\n{text}", style="red")
@@ -155,7 +155,7 @@ def _policies(counted: Counter[str], what: str) -> Panel:
 
 
 def _queue(seen: Seen, now_s: float) -> Table:
-    table = Table(title="queue, by forecast start", title_justify="left", expand=True)
+    table = Table(title="queue by predicted start", title_justify="left", expand=True)
     for column in ("job", "nodes", "walltime", "waits", "starts in", "probably within"):
         table.add_column(column, justify="right")
     jobs = seen.mirror.jobs

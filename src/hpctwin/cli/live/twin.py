@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["twin_app"]
 
-twin_app = App(name="twin", help="Run the live twin beside a cluster, and ask it why.")
+twin_app = App(name="twin", help="Run the live twin next to a cluster; explain its decisions.")
 
 twin_app.command(
     "hpctwin.cli.live.top:top_command", name="top", help="Watch a twin in the terminal."
@@ -141,9 +141,9 @@ def explain(
     from hpctwin.twin.service.explain import explain_decision, explain_job
 
     if subject == "job" and name is None:
-        raise ConfigError("explain job: which one? Give its id, for example: explain job 4711")
+        raise ConfigError("explain job: job id is missing; give it, for example: explain job 4711")
     if subject == "decision" and name is not None and not name.isdigit():
-        raise ConfigError(f"explain decision: {name!r} is not a number")
+        raise ConfigError(f"explain decision: {name!r} is not a number; give a decision's number")
     with _journal(config) as journal:
         if subject == "job":
             lines = explain_job(journal, str(name))
@@ -195,9 +195,9 @@ def verify(
             print(f"note: {note}")
         if again.differences:
             for field, before, after in again.differences:
-                print(f"differs in {field}: it was {before}, now {after}")
+                print(f"differs in {field}: {before} before, {after} now")
         else:
-            print(f"the same again, bit for bit: {again.decision.policy}")
+            print(f"identical bit for bit: {again.decision.policy}")
     return 1 if again.differences else 0
 
 
@@ -230,7 +230,7 @@ def accuracy(
         return 0
 
     what = "the wait forecast" if by == "wait" else by
-    title = f"Forecasts of start times that came true, by {what}"
+    title = f"Accuracy of start-time forecasts, by {what}"
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
     table.add_column(by, no_wrap=True)
     for column in ("forecasts", "median error", "p90 error", "bias", "in interval"):
@@ -260,7 +260,7 @@ def approve(
         pending = [row for row, _ in journal.approvals("pending")]
         if decision not in pending:
             waits = ", ".join(map(str, pending)) or "none"
-            print(f"decision {decision} does not wait for approval; waiting: {waits}")
+            print(f"decision {decision} is not awaiting approval; awaiting: {waits}")
             return 1
         with journal.writing():
             journal.approve(decision, "rejected" if reject else "approved")

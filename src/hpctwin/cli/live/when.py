@@ -19,9 +19,9 @@ MOST_NOTES = 5
 
 _NO_FIGURE = {
     "gone": "the job is not in the queue",
-    "runs": "the job runs already",
-    "stuck": "nobody can say until when the job waits",
-    "never": "the job would never start as things are",
+    "runs": "the job is already running",
+    "stuck": "no estimate of the job's start is possible",
+    "never": "the job would never start in the current state",
 }
 
 
@@ -76,13 +76,15 @@ def when_command(
     from hpctwin.twin.words import clock_text
 
     if (job_id is None) == (nodes is None):
-        raise ConfigError("when: give a job's id, or --nodes and --walltime of a job to come")
+        raise ConfigError(
+            "when: job is missing; give a job's id, or --nodes and --walltime of a future job"
+        )
     if nodes is not None and (nodes < 1 or walltime is None):
-        raise ConfigError("when: --nodes must be at least 1, and --walltime must be given with it")
+        raise ConfigError("when: --nodes must be 1 or more, together with --walltime")
     settings = TwinConfig.from_yaml(config)
     walltime_s = 0.0 if walltime is None else parse_duration_s(walltime)
     if walltime is not None and walltime_s <= 0:
-        raise ConfigError(f"--walltime {walltime}: expected a positive duration such as 2h")
+        raise ConfigError(f"--walltime {walltime} is invalid; give a positive duration such as 2h")
     question: Question
     if job_id is not None:
         question = job_id
@@ -128,18 +130,18 @@ def when_command(
         return 1 if found.state == "gone" else 0
     first = {
         "gone": "is not in the queue.",
-        "runs": "runs already.",
+        "runs": "is already running.",
         "starts now": "starts now.",
-        "waits": f"queues; expected start {clock_text(found.start_s)}.",
-        "stuck": "queues, and nobody can say until when.",
-        "never": "would never start as things are.",
+        "waits": f"is pending; expected start {clock_text(found.start_s)}.",
+        "stuck": "is pending; no estimate of its start is possible.",
+        "never": "would never start in the current state.",
     }[found.state]
     lines = [f"{title} {first}", *found.lines]
     if compare_rm and job_id is not None:
         own = "no estimate" if own_s is None else clock_text(own_s)
-        lines.append(f"The resource manager's own estimate: {own}.")
+        lines.append(f"Estimate of the resource manager: {own}.")
     lines.append(f"As of {clock_text(said.now_s)}, from {said.source}.")
-    lines += [f"Not in this picture: {note}." for note in said.not_read[:MOST_NOTES]]
+    lines += [f"Not included: {note}." for note in said.not_read[:MOST_NOTES]]
     if len(said.not_read) > MOST_NOTES:
         lines.append(f"… and {len(said.not_read) - MOST_NOTES} more (--json lists them).")
     print_lines(lines)
@@ -160,14 +162,14 @@ def _draw(found: When, now_s: float, title: str, path: Path) -> None:
 
     low_s, high_s = found.low_s, found.high_s
     if found.start_s is None or low_s is None or high_s is None or not found.quantiles_s:
-        why = _NO_FIGURE.get(found.state, "too few starts were seen yet to tell")
-        raise HpctwinError(f"--plot: there is no distribution to draw: {why}")
+        why = _NO_FIGURE.get(found.state, "too few starts were observed for an estimate")
+        raise HpctwinError(f"--plot: no distribution to draw: {why}")
     figure = plot_start(
         found.quantiles_s,
         LEVELS,
         now_s=now_s,
         start_s=found.start_s,
         span_s=(low_s, high_s),
-        title=f"{title.rstrip(',')}: when it will start",
+        title=f"{title.rstrip(',')}: predicted start",
     )
     save_figure(figure, path)

@@ -66,12 +66,14 @@ def calibrate_command(
     }.items():  # fmt: skip
         samples[name] = round(parse_duration_s(text) / step_s)
         if samples[name] < 1:
-            raise ConfigError(f"--{name} is {text}, less than the {step_s:g} s between samples")
+            raise ConfigError(
+                f"--{name} is {text}; it must be at least the {step_s:g} s between samples"
+            )
     first = 2 * samples["ahead"]
     if len(table) <= first:
         raise ConfigError(
-            f"{measured} covers {len(table) * step_s:g} s; to forecast {ahead} ahead, more than "
-            f"{first * step_s:g} s are needed"
+            f"{measured} covers {len(table) * step_s:g} s; a forecast {ahead} ahead needs "
+            f"more than {first * step_s:g} s"
         )
     watts = table[power_column].fill_null(float("nan")).to_numpy()
     found = calibrate(
@@ -131,11 +133,11 @@ def _read(path: Path, time: str, power: str, use: tuple[str, ...]) -> tuple[pl.D
         if name not in frame.columns:
             raise TraceError(
                 path,
-                f"the column is missing; found {', '.join(frame.columns)}.{near(name, frame.columns)}",
+                f"column is missing; found {', '.join(frame.columns)}.{near(name, frame.columns)}",
                 field=name,
             )
     if len(wanted) < 3:
-        raise TraceError(path, f"no column of use beside {time} and {power}")
+        raise TraceError(path, f"no column of use next to {time} and {power}")
     frame = frame.select(wanted)
     table = frame.cast(pl.Float64, strict=False)
     for name in wanted:
@@ -151,11 +153,11 @@ def _read(path: Path, time: str, power: str, use: tuple[str, ...]) -> tuple[pl.D
             )
     steps = np.diff(table[time].to_numpy())
     if not len(steps):
-        raise TraceError(path, f"has {len(table)} rows, two or more are needed")
+        raise TraceError(path, f"table has {len(table)} rows; two or more are needed")
     uneven = np.abs(steps - steps[0]) > 1e-6 * abs(steps[0])
     if steps[0] <= 0 or uneven.any():
         row = int(np.argmax(uneven)) + 2
         raise TraceError(
-            path, f"row {row}: times must ascend by equal steps, here of {steps[0]:g} s", field=time
+            path, f"row {row}: times must increase by equal steps, here {steps[0]:g} s", field=time
         )
     return table, float(steps[0])

@@ -150,20 +150,21 @@ def _check_several(traces: Sequence[Path], html: Path | None, energy: EnergyOpti
         ConfigError: Such an option is given, or a trace is missing or given twice.
     """
     if energy.spars_out is not None:
-        raise ConfigError("--spars-out is of one run; it goes with hpctwin simulate")
+        raise ConfigError("--spars-out works for one run only; use hpctwin simulate")
     if html is not None and len(traces) > 1:
         raise ConfigError(
-            "--html is a report on one trace; of several, --plot draws the differences, and --out "
-            "writes each run"
+            "--html reports on one trace; for several, --plot draws the differences and "
+            "--out writes each run"
         )
     seen: set[Path] = set()
     for one in traces:
         if str(one) != "-" and not one.exists():
-            hint = "; a policy is given with -p" if _is_policy(one) else ""
-            raise ConfigError(f"{one}: there is no such file{hint}")
+            hint = "; give a policy with -p" if _is_policy(one) else ""
+            raise ConfigError(f"{one}: file does not exist{hint}")
         if one.resolve() in seen:
             raise ConfigError(
-                f"{one} is there twice: the same jobs again would make differences look surer than they are"
+                f"{one} is given twice, which would make differences look more certain "
+                "than they are; give it once"
             )
         seen.add(one.resolve())
 
@@ -264,7 +265,9 @@ class _Asked:
         more = {**notes, **self.energy.savings(workload, series, begins)}
         if window is not None:
             if self.fairness:
-                raise ConfigError("--from and --until do not go with --fairness")
+                raise ConfigError(
+                    "--from and --until do not work with --fairness; remove one of them"
+                )
             window = dataclasses.replace(window, workload=workload)
             begins = np.maximum(0 if begins is None else begins, window.not_before_s)
         options = {

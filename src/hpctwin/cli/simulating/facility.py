@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 __all__ = ["facility_app"]
 
-facility_app = App(name="facility", help="Several clusters: where should this job go?")
+facility_app = App(name="facility", help="Choose among several clusters for each job.")
 for name, target, summary in (
     ("run", "run_command", "Place the jobs of a facility's queue at its clusters, live."),
-    ("submit", "submit_command", "Put a job into a facility's queue, and print its key."),
-    ("queue", "queue_command", "Show a facility's queue, and where its jobs went."),
-    ("cancel", "withdraw_command", "Take a job back that no cluster was chosen for yet."),
+    ("submit", "submit_command", "Add a job to a facility's queue, and print its key."),
+    ("queue", "queue_command", "Show a facility's queue, and the clusters of its jobs."),
+    ("cancel", "withdraw_command", "Cancel a job that has no cluster yet."),
 ):
     facility_app.command(f"hpctwin.cli.live.facility_live:{target}", name=name, help=summary)
 
@@ -83,7 +83,7 @@ def check(path: Path, /, *, json: Json = False) -> int:
     if json:
         print_json(facility.model_dump(mode="json"))
         return 0
-    print(f"{path}: fine; {facility.name} has {len(facility.clusters)} clusters")
+    print(f"{path}: valid; facility {facility.name} has {len(facility.clusters)} clusters")
     kinds = [kind.name for kind in facility.kinds] + ["any"]
     for cluster in facility.clusters:
         print(f"  {cluster.name}: {cluster.cluster.node_count:,} nodes, {cluster.policy}")
@@ -256,7 +256,7 @@ def _show(results: dict[str, FacilityResult], console: Any) -> None:
     console.print(facility_table(summaries, next(iter(results.values())).facility.names))
     nowhere = max(result.summary()["jobs_nowhere"] for result in results.values())
     if nowhere:
-        console.print(f"{nowhere:,} jobs can run at no cluster and were rejected")
+        console.print(f"{nowhere:,} jobs were rejected, because they can run at no cluster")
 
 
 def _write(

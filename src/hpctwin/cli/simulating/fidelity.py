@@ -32,7 +32,7 @@ def fidelity_tables(checked: Checked) -> dict[str, Any]:
     """Return the comparison as tables of texts: a header and rows, by title."""
     taken = checked.taken
     tables: dict[str, Any] = {
-        "Simulated starts beside the recorded ones": (_HEAD, [_row("all", taken.figures())])
+        "Simulated and recorded starts": (_HEAD, [_row("all", taken.figures())])
     }
     for by in _CLASSES:
         rows = (
@@ -43,8 +43,8 @@ def fidelity_tables(checked: Checked) -> dict[str, Any]:
         )
         found = [_row(one["bin"], one) for one in rows]
         if len(found) > 1:
-            tables[f"By {by}" if by != "user" else "By user, those with most jobs"] = (_HEAD, found)
-    tables["With another assumption in its place, the largest gain first"] = (
+            tables[f"By {by}" if by != "user" else "By user, most jobs first"] = (_HEAD, found)
+    tables["Other assumptions, largest improvement first"] = (
         ("assumption", "taken", "instead", *_HEAD[3:]),
         [
             (one["assumption"], one["taken"], one["instead"], *_row("", one)[3:])
@@ -52,7 +52,7 @@ def fidelity_tables(checked: Checked) -> dict[str, Any]:
         ],
     )
     if len(checked.rolling):
-        tables["Fitted on what was known before, and the error in what came after"] = (
+        tables["Fitted on earlier jobs, with the error on later jobs"] = (
             ("from", "until", "jobs", "fitted", "delay", "median error", "as asked for"),
             [_rolled(one) for one in checked.rolling.iter_rows(named=True)],
         )

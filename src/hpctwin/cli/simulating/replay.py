@@ -64,7 +64,7 @@ def replay_command(
     console.print(f"conflicts with the cluster: {told}")
     for row in found.conflicts.head(5).iter_rows(named=True):
         console.print(
-            f"  at {row['time_s']:,.0f} s job {row['job_id']}: {row['what']}, "
-            f"asked {row['asked']:,.0f}, possible {row['free']:,.0f}"
+            f"  at {row['time_s']:,.0f} s job {row['job_id']}: {row['what']}, requested "
+            f"{row['asked']:,.0f}, possible {row['free']:,.0f}"
         )
     return 0

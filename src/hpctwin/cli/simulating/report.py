@@ -32,7 +32,7 @@ def accounts_command(
     from hpctwin.model.text import format_duration
 
     if not files:
-        raise ConfigError("no accounts; give files that hpctwin simulate --accounts wrote")
+        raise ConfigError("no accounts given; give files written by hpctwin simulate --accounts")
     check_outputs(files=[out])
     first, *others = [read_accounts(file) for file in files]
     accounts = first.merged(*others)
@@ -59,8 +59,8 @@ def accounts_command(
     screen().print(plain_table((accounts.by, *heads), rows, numbers=slice(1, None)))
     if accounts.total["energy_j"] is not None:
         print(
-            "points: Fugaku points, in node-hours that a mean account would have drawn in addition "
-            "(docs/how-to/accounts-and-incentives.md)"
+            "points: Fugaku points, in node-hours that the mean account would have used in "
+            "addition (docs/how-to/accounts-and-incentives.md)"
         )
     return 0
 
@@ -90,15 +90,15 @@ def export_command(
     from hpctwin.report.pages.run import read_run
 
     if perfetto is None and evalys is None and openmetrics is None:
-        raise ConfigError("name a file to write: --perfetto, --evalys or --openmetrics")
+        raise ConfigError("no output given; add --perfetto, --evalys or --openmetrics")
     check_outputs(files=[perfetto, evalys, openmetrics])
     found = read_run(run)
     held = found.node_map if found.placements is None else found.placements
     if perfetto is not None:
         if held is None:
             raise ConfigError(
-                f"{run}: its nodes were only counted, so it is not known on which of them jobs ran; "
-                "simulate again with a placement, such as --placement contiguous"
+                f"{run}: the nodes of its jobs are unknown, because nodes were only "
+                "counted; simulate again with a placement, such as --placement contiguous"
             )
         with write_atomically(perfetto) as file:
             count = write_perfetto(file, slices_of(held), found.series)
@@ -142,10 +142,10 @@ def report_command(
 
     if not runs:
         raise ConfigError(
-            "name the folders of runs, as hpctwin simulate --out has written them, or journals of twins"
+            "no runs given; give folders written by hpctwin simulate --out, or journals of twins"
         )
     if html is None and figures is None:
-        raise ConfigError("name what to write: --html FILE or --figures FOLDER")
+        raise ConfigError("no output given; add --html FILE or --figures FOLDER")
     check_outputs(folders=[figures], files=[html])
     twins = [_decided(path) for path in runs if path.is_file()]
     entries = _read(tuple(path for path in runs if not path.is_file()))
@@ -187,7 +187,7 @@ def _decided(path: Path) -> Decided:
         numbers = reversed(journal.decision_ids(2**62))
         decisions = [one for one in map(journal.read_decision, numbers) if one is not None]
         if not decisions:
-            raise ConfigError(f"{path}: its twin has not decided anything yet")
+            raise ConfigError(f"{path}: its twin has made no decision yet")
         said = journal.read_latest("status")
         rows = [row for row in accuracy(journal.read_forecasts()) if row.forecasts]
         settings, versions = journal.read_settings(decisions[-1]["settings"])

@@ -52,17 +52,14 @@ def backfill_of(
     if scheduler is None and sizing is None:
         if backfill == OUTSIDE:
             raise ConfigError(
-                f"--backfill {OUTSIDE}: nobody starts unless somebody outside says so; give --scheduler, or "
-                "--sizing"
+                f"--backfill {OUTSIDE} starts no job on its own; add --scheduler or --sizing"
             )
         return backfill
     if scheduler is not None and sizing is not None:
-        raise ConfigError("--scheduler and --sizing both decide who starts: give one of them")
+        raise ConfigError("--scheduler and --sizing both start jobs; give one of them")
     if (policy, order, backfill) != (None, None, None):
         option = "--sizing" if scheduler is None else "--scheduler"
-        raise ConfigError(
-            f"{option} decides itself who starts; leave --policy, --order and --backfill out"
-        )
+        raise ConfigError(f"{option} starts jobs itself; remove --policy, --order and --backfill")
     return OUTSIDE
 
 
@@ -80,7 +77,7 @@ def check_alone(sizing: str | None, others: Mapping[str, Any]) -> None:
 
     asked = [name for name, value in others.items() if value]
     if sizing is not None and asked:
-        raise ConfigError(f"--sizing does not go with {', '.join(asked)}")
+        raise ConfigError(f"--sizing does not work with {', '.join(asked)}; remove one of them")
 
 
 def driven(simulation: Simulation, scheduler: str, every: str | None) -> Result:
@@ -120,8 +117,8 @@ def planned_s(workload: Workload, by: str) -> npt.NDArray[np.float64] | None:
         return None
     if "runtime_s" not in workload.predicted:
         raise ConfigError(
-            f"--runtime-estimate prediction: {workload.name} has no predicted_runtime_s; "
-            "hpctwin predictor apply writes it"
+            f"--runtime-estimate prediction: workload {workload.name} has no predicted_runtime_s; "
+            "add it with hpctwin predictor apply"
         )
     return workload.predicted_runtime_s
 
@@ -138,10 +135,10 @@ def every_seconds(text: str | None, out: Path | None) -> float | None:
     if text is None:
         return None
     if out is None:
-        raise ConfigError("--out-every needs --out: where to write")
+        raise ConfigError("--out-every: the output folder is missing; add --out")
     seconds = parse_duration_s(text)
     if not seconds > 0:
-        raise ConfigError(f"--out-every is {text!r}, it must be above 0")
+        raise ConfigError(f"--out-every is {text!r}; it must be above 0")
     return seconds
 
 

@@ -175,8 +175,8 @@ def simulate_command(
     if trace.suffix in (".yaml", ".yml"):
         if chosen.name != "fcfs+easy" or energy != EnergyOptions() or run != RunOptions():
             raise ConfigError(
-                f"{trace} says itself which scheduler, platform and timeout to run; only --out, --plot and "
-                "--json go with it"
+                f"{trace} names the scheduler, platform and timeout to run; it accepts "
+                "only --out, --plot and --json"
             )
         return _simulate_spars(trace, out=out, plot=plot, all=all, json=json)
     if stream:
@@ -189,8 +189,8 @@ def simulate_command(
             "--sizing": sizing,
             "--runtime-estimate": runtime_estimate != "walltime",
             "--from and --until": part != WindowOptions(),
-            "options of energy but --power": energy != EnergyOptions(power=energy.power),
-            "options of how the trace is read": reading != TraceOptions(),
+            "energy options other than --power": energy != EnergyOptions(power=energy.power),
+            "options for reading the trace": reading != TraceOptions(),
         }  # fmt: skip
         asked = [name for name, value in others.items() if value]
         return simulate_streamed(
@@ -198,13 +198,14 @@ def simulate_command(
         )
     workload, window = reading.part(trace, part, machine)
     if window is not None and fairness:
-        raise ConfigError("--from and --until do not go with --fairness")
+        raise ConfigError("--from and --until do not work with --fairness; remove one of them")
     if scheduler is not None and (window is not None or every_s is not None or fairness or explain):
         raise ConfigError(
-            "--scheduler does not go with --from, --until, --out-every, --fairness, --explain"
+            "--scheduler does not work with --from, --until, --out-every, --fairness, "
+            "--explain; remove one of them"
         )
     if accounts is not None and accounts.suffix not in (".json", ".parquet"):
-        raise ConfigError(f"--accounts {accounts}: accounts are written as .json or .parquet")
+        raise ConfigError(f"--accounts is {accounts}; give a file name ending in .json or .parquet")
     check_alone(
         sizing,
         {

@@ -43,10 +43,14 @@ def simulate_streamed(
     from hpctwin.simulation import simulate_stream
 
     if out is None:
-        raise ConfigError("--stream needs --out FOLDER, where the jobs are written part by part")
+        raise ConfigError(
+            "--stream: the output folder is missing; add --out FOLDER, to which jobs are "
+            "written in parts"
+        )
     if others:
         raise ConfigError(
-            f"--stream does not go with {', '.join(others)}: jobs are never all there at once"
+            f"--stream does not work with {', '.join(others)}, because jobs are never all "
+            "in memory; remove one of them"
         )
     nothing = Workload.build(submit_s=[], runtime_s=[], nodes=[], name=trace.name)
     own = trace / "workload.parquet"

@@ -72,7 +72,7 @@ def sweep_command(
     check_outputs(config, folders=[folder], figures=[plot])
     asked = [one for one in (dask, scheduler_file, jobqueue, processes or None) if one is not None]
     if len(asked) > 1:
-        raise ConfigError("give one of --processes, --dask, --scheduler-file and --jobqueue")
+        raise ConfigError("give only one of --processes, --dask, --scheduler-file and --jobqueue")
     given = named_values("--worker-option", worker_option, "queue=main")
     options = {name: int(value) if value.isdigit() else value for name, value in given.items()}
     with ExitStack() as stack:
@@ -111,5 +111,5 @@ def sweep_command(
                 highlight=False,
             )
         if len(failed) > 5:
-            console.print(f"… and {len(failed) - 5:,} more failed; their rows have an error")
+            console.print(f"… and {len(failed) - 5:,} more failed; their rows contain the error")
     return int(len(failed) == len(result.table))

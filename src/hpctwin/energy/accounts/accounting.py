@@ -137,7 +137,7 @@ class Energy:
             SimulationError: The simulation did not keep them.
         """
         if self.log is None:
-            raise SimulationError("past node states were not kept; simulate with log=True")
+            raise SimulationError("past node states are not kept; simulate with log=True")
         return self.log
 
     def power_over_time(self) -> tuple[FloatArray, FloatArray]:

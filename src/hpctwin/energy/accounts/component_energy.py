@@ -270,7 +270,7 @@ class ComponentEnergy(Energy):
         plant = self.cluster.cooling
         if plant is None:
             raise ConfigError(
-                f"nothing is known of how cluster {self.cluster.name!r} is cooled: give 'cooling' in its "
+                f"cluster {self.cluster.name!r} has no cooling model; add 'cooling' to its "
                 "file (docs/reference/systems.md)"
             )
         edges = self._edges(step_s, begin_s)
@@ -299,12 +299,12 @@ class ComponentEnergy(Energy):
 
     def _edges(self, step_s: float, begin_s: float | None = None) -> FloatArray:
         if not step_s > 0:
-            raise ConfigError(f"step is {step_s:g} s, it must be above 0")
+            raise ConfigError(f"step is {step_s:g} s; it must be above 0")
         if begin_s is None:
             begin_s = self.begin_s
         if not self.begin_s <= begin_s <= self.now_s:
             raise ConfigError(
-                f"begin is {begin_s:g} s, it must be from {self.begin_s:g} to {self.now_s:g}"
+                f"begin is {begin_s:g} s; it must be from {self.begin_s:g} to {self.now_s:g}"
             )
         return np.append(np.arange(begin_s, self.now_s, step_s), self.now_s)
 

@@ -108,7 +108,7 @@ class Fmu(Settings):
     @model_validator(mode="after")
     def _whole(self) -> Self:
         if not self.inputs or "return_c" not in self.outputs:
-            raise ValueError("inputs, and outputs with return_c, are needed; or preset: exadigit")
+            raise ValueError("give inputs and outputs with return_c, or preset: exadigit")
         return self
 
     @classmethod
@@ -172,7 +172,7 @@ def run_fmu(
     known = [variable.name for variable in about.modelVariables]
     for name in [*feeds, *(one for names in wanted.values() for one in names)]:
         if name not in known:
-            raise ConfigError(f"{plant.file}: has no variable {name!r}.{near(name, known)}")
+            raise ConfigError(f"{plant.file}: variable {name!r} does not exist.{near(name, known)}")
     size = len(machine_w)
     times = plant.step * np.arange(size + 1)
     table = np.zeros(size, [("time", np.float64), *((name, np.float64) for name in feeds)])

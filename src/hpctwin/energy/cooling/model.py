@@ -70,7 +70,7 @@ def _psychrolib() -> ModuleType:
     numba = sys.modules.pop("numba", None)
     sys.modules["numba"] = None  # type: ignore[assignment]
     try:
-        need("psychrolib", "energy", "weather with humidity and without wet_bulb_c")
+        need("psychrolib", "energy", "weather with humidity but without wet_bulb_c")
     finally:
         del sys.modules["numba"]
         if numba is not None:
@@ -241,7 +241,7 @@ def wet_bulb_means(
         least, most = _POSSIBLE["wet_bulb_c"]
         if not least <= given <= most:
             raise ConfigError(
-                f"a wet-bulb temperature of {given:g} °C cannot be: expected {least:g} to {most:g} °C"
+                f"wet-bulb temperature {given:g} °C is invalid; it must be {least:g} to {most:g} °C"
             )
         return np.full(len(edges_s) - 1, float(given))
     path = Path(given)
@@ -255,8 +255,9 @@ def wet_bulb_means(
         found["wet_bulb_c"] is None and None in (found["temperature_c"], found["humidity_pct"])
     ):
         raise ConfigError(
-            f"{path}: needs two rows or more, times in the first column, and wet_bulb_c, or temperature_c "
-            f"and humidity_pct; it has {len(frame)} rows of {', '.join(map(repr, frame.columns))}"
+            f"{path}: found {len(frame)} rows of {', '.join(map(repr, frame.columns))}; "
+            "give two rows or more, with times in the first column, and wet_bulb_c, or "
+            "temperature_c and humidity_pct"
         )
     times, epoch = times_of(frame[frame.columns[0]], path)
     values = {
@@ -286,8 +287,8 @@ def _check(path: Path, name: str, kind: str, numbers: FloatArray) -> None:
     if wrong.any():
         row = int(np.argmax(wrong))
         raise ConfigError(
-            f"{path}, row {row + 2}, {name!r}: {numbers[row]:g} cannot be, expected {least:g} to {most:g}: "
-            "is it in another unit?"
+            f"{path}, row {row + 2}, {name!r}: {numbers[row]:g} is invalid; it must be "
+            f"{least:g} to {most:g}; check the unit"
         )
     if kind == "humidity_pct" and numbers.max() <= 1:
-        raise ConfigError(f"{path}, {name!r}: none is above 1; expected per cent, not parts of one")
+        raise ConfigError(f"{path}, {name!r}: no value is above 1; give percent, not fractions")

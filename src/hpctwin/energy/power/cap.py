@@ -52,8 +52,9 @@ def with_cap(workload: Workload, cluster: Cluster, *, switched: bool) -> tuple[W
     left = cap.lowest - float(floor.sum())
     if left < 0:
         raise ConfigError(
-            f"the power cap of {cap.lowest:,.0f} W is below the {floor.sum():,.0f} W that the "
-            f"{cluster.node_count} nodes of cluster {cluster.name!r} may draw when none computes"
+            f"power cap of {cap.lowest:,.0f} W is below {floor.sum():,.0f} W, the draw of "
+            f"the {cluster.node_count} nodes of cluster {cluster.name!r} without jobs; "
+            "raise the cap"
         )
     each = math.ceil(float(above.max()))
     of_group = above[np.cumsum([0, *(group.count for group in cluster.nodes[:-1])])]
@@ -62,9 +63,10 @@ def with_cap(workload: Workload, cluster: Cluster, *, switched: bool) -> tuple[W
     if len(over):
         job = int(over[0])
         raise ConfigError(
-            f"job {workload.job_id[job]} on {nodes[job]:g} nodes draws {needs[job]:,} W above what "
-            f"idle nodes may draw; the power cap leaves {left:,.0f} W, so it could never start. For all jobs "
-            f"the cap must be {floor.sum() + needs[over].max():,.0f} W or more"
+            f"job {workload.job_id[job]} on {nodes[job]:g} nodes draws {needs[job]:,} W "
+            f"above idle power, but the power cap leaves {left:,.0f} W, so the job could "
+            f"never start; give a cap of {floor.sum() + needs[over].max():,.0f} W or more "
+            "for all jobs"
         )
     needs = np.minimum(needs, math.floor(left))  # rejected as too wide for the cluster
     return (

@@ -150,9 +150,9 @@ def price_control(
     """
     for name, seconds in (("timeout_s", timeout_s), ("dear_timeout_s", dear_timeout_s)):
         if not seconds >= 0:
-            raise ConfigError(f"price_control: {name} is {seconds!r}, it must be 0 or more")
+            raise ConfigError(f"price_control: {name} is {seconds!r}; it must be 0 or more")
     if not 0 <= dear <= 1:
-        raise ConfigError(f"price_control: dear is {dear!r}, it must be between 0 and 1")
+        raise ConfigError(f"price_control: dear is {dear!r}; it must be between 0 and 1")
     limit = _exceeded_for(series, dear)
 
     def control(view: PowerView) -> Orders:

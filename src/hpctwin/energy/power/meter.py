@@ -88,9 +88,9 @@ class Sieve:
         if self._last:
             times = power_w / median(self._last)
             if max(times, 1 / times) >= _UNIT:
-                return f"{'1,000' if times > 1 else '1/1,000'} of what it was: another unit"
+                return f"{'1,000' if times > 1 else '1/1,000'} of the previous value: another unit"
         if not self.least_w <= power_w <= self.most_w:
-            return "outside what the machine can draw"
+            return "outside the possible power draw of the cluster"
         if self._last and max(times, 1 / times) > _JUMP:
             self._jumped_s = time_s if self._jumped_s is None else self._jumped_s
             if time_s - self._jumped_s < _LEVEL_S:
@@ -362,7 +362,7 @@ class Sensors:
             return None
         self._counted[sensor] = (time_s, joules)
         if joules < before:
-            self.left_out["a counter that began anew"] += 1
+            self.left_out["a counter that restarted"] += 1
             return None
         if since_s == time_s:
             return None
@@ -383,14 +383,17 @@ class Sensors:
         """
         if len(self._heard_s) > self.count:
             return (
-                f"{len(self._heard_s)} sensors tell, and there are to be {self.count}: "
+                f"{len(self._heard_s)} sensors report, but {self.count} are expected: "
                 f"{', '.join(sorted(self._heard_s)[:5])}"
             )
         late = [name for name, at in self._heard_s.items() if now_s - at > self.silent_after_s]
         unknown = self.count - len(self._power)
         began = self._began_s is not None and now_s - self._began_s > self.silent_after_s
         if late:
-            return f"{len(late)} of {self.count} sensors are silent: {', '.join(sorted(late)[:5])}"
+            return (
+                f"{len(late)} of {self.count} sensors have stopped reporting: "
+                f"{', '.join(sorted(late)[:5])}"
+            )
         if unknown and began:
-            return f"{unknown} of {self.count} sensors have told no power yet"
+            return f"{unknown} of {self.count} sensors have not reported any power yet"
         return None

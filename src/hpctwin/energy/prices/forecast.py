@@ -58,7 +58,9 @@ def from_past(series: Series) -> Forecast:
     values, step_s = _steps(series)
     day = round(_DAY_S / step_s)
     if abs(day * step_s - _DAY_S) > 1e-6 * _DAY_S:
-        raise ConfigError(f"{series.name}: a day is no whole number of its steps of {step_s:g} s")
+        raise ConfigError(
+            f"{series.name}: a day must be a whole number of its steps of {step_s:g} s"
+        )
     past = _Past(values, day)
     kept = _PERSISTENCE ** (step_s / 3600)
 
@@ -151,7 +153,7 @@ def erring(series: Series, error: float, seed: int = 0) -> Forecast:
         ConfigError: The series has no equal steps, or the error is below 0.
     """
     if not error >= 0:
-        raise ConfigError(f"a forecast's error is {error!r}, it must be 0 or more")
+        raise ConfigError(f"error of a forecast is {error!r}; it must be 0 or more")
     values, step_s = _steps(series)
     kept = _PERSISTENCE ** (step_s / 3600)
     spread = error * np.sqrt(np.pi / 2) * np.sqrt(1 - kept**2)
@@ -191,7 +193,7 @@ def parse_forecast(text: str, series: Series) -> Forecast | None:
         if isinstance(error, ConfigError):
             raise
         raise ConfigError(
-            f"forecast {text!r} must be past, oracle, or a mean error such as 5%"
+            f"forecast {text!r} is invalid; give past, oracle, or a mean error such as 5%"
         ) from error
 
 
@@ -319,7 +321,7 @@ def _steps(series: Series) -> tuple[FloatArray, float]:
     inner = lengths[1:-1] if len(lengths) > 2 else lengths
     if not (np.abs(inner - step) <= 1e-6 * step).all() or lengths[0] > step * (1 + 1e-6):
         raise ConfigError(
-            f"{series.name}: its steps are not equal, as a forecast needs them (--forecast oracle needs none)"
+            f"{series.name}: steps are not equal, as a forecast requires; use --forecast oracle"
         )
     # If time zero cuts a step, its beginning is at the end of the period.
     return series.values[: max(round(series.period_s / step), 1)], step

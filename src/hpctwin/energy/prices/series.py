@@ -81,7 +81,7 @@ class Series:
         frame = csv_of(path)
         if len(frame) < 2 or frame.width < 2:
             raise ConfigError(
-                f"{path}: needs a column of times, one of values, and two rows or more"
+                f"{path}: table must have a column of times, one of values, and two rows or more"
             )
         if column is None:
             found = [name for word in _VALUE for name in frame.columns[1:] if word in name.lower()]
@@ -211,8 +211,8 @@ def times_of(column: pl.Series, path: Path) -> tuple[FloatArray, float | None]:
         if None in found:
             row = found.index(None)
             raise ConfigError(
-                f"{path}, row {row + 2}, {column.name!r}: {column[row]!r} is no date such as "
-                "2024-01-31 13:00"
+                f"{path}, row {row + 2}, {column.name!r}: {column[row]!r} is not a date; "
+                "give one such as 2024-01-31 13:00"
             )
         seconds = np.array(found, np.float64)
         epoch = float(seconds[0])
@@ -220,7 +220,8 @@ def times_of(column: pl.Series, path: Path) -> tuple[FloatArray, float | None]:
     if not later.all():
         row = int(np.argmin(later)) + 1
         raise ConfigError(
-            f"{path}, row {row + 2}: {column[row]!r} is not after {column[row - 1]!r}; times must ascend"
+            f"{path}, row {row + 2}: {column[row]!r} is not after {column[row - 1]!r}; "
+            "sort the rows by time"
         )
     return seconds - seconds[0], epoch
 

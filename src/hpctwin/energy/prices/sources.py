@@ -135,10 +135,10 @@ def fetch(
     found = SOURCES[source]
     if forecast and not found.foretells:
         raise ConfigError(
-            f"{source} gives no forecasts; its prices are known until the end of tomorrow"
+            f"{source} offers no forecasts; its prices are known until the end of tomorrow"
         )
     if not forecast and not from_s < until_s:
-        raise ConfigError("the period ends before it begins")
+        raise ConfigError("period ends before it starts; give an end after its start")
     base = http_address(found.url if url is None else url).rstrip("/")
     secrets = [os.environ.get(name, "") for name in found.secrets]
     if not all(secrets):
@@ -166,7 +166,7 @@ def _fetched(
         known = {t: v for t, v in known.items() if period[0] <= t < period[1]}
     times = np.array(sorted(known))
     if len(times) < 2:
-        raise DownloadError(asking.url, f"no values of {asking.zone} in that time")
+        raise DownloadError(asking.url, f"no values of zone {asking.zone} in this period")
     steps = np.diff(times)
     missing = int(np.round(steps / np.median(steps) - 1).clip(0).sum())
     values = np.array([known[t] for t in times.tolist()])
@@ -220,18 +220,18 @@ class _Asking:
 
     def odd(self) -> DownloadError:
         """Return the error for an answer that is not as documented."""
-        return DownloadError(self.url, "the answer is not as its interface is documented")
+        return DownloadError(self.url, "answer differs from the documented interface")
 
 
 def _refused(url: str, code: int, said: bytes) -> RefusedError:
     why = {
-        401: "its key or password is not valid, or has expired",
-        403: "what was asked for is not open to this key",
-        404: "it knows no such zone, or nothing of it",
-        429: "it was asked too often; try again later",
+        401: "the key or password is invalid or has expired",
+        403: "this key has no access to the requested data",
+        404: "the zone is unknown or has no data",
+        429: "too many requests; try again later",
     }
     text = " ".join(re.sub(r"<[^>]*>", " ", said.decode("utf-8", "replace")).split())
-    reason = f"{code}, {why.get(code, 'refused')}; it says: {text[:200]}"
+    reason = f"{code}, {why.get(code, 'refused')}; the server says: {text[:200]}"
     return RefusedError(url, reason, code, said)
 
 
@@ -269,7 +269,7 @@ def _watt_time(asking: _Asking, from_s: float, until_s: float) -> tuple[Points, 
     rows = _rows(asking, told, "data", "point_time")
     units = told.get("meta", {}).get("units")
     if units != "lbs_co2_per_mwh":
-        raise DownloadError(asking.url, f"values are in {units!r}, expected lbs_co2_per_mwh")
+        raise DownloadError(asking.url, f"values are in {units!r}; expected lbs_co2_per_mwh")
     known = [(row["point_time"], row.get("value")) for row in rows]
     points = [(epoch_s_of(t), float(v) * _G_PER_LB / 1000) for t, v in known if v is not None]
     return points, "gCO2eq", 0
@@ -387,7 +387,7 @@ SOURCES = {
     for one in (
         Source(
             "electricitymaps",
-            "carbon intensity of the grid's mix (life cycle), hourly, and its forecast",
+            "carbon intensity of the grid (life cycle), hourly, and its forecast",
             "https://api.electricitymaps.com",
             ("ELECTRICITYMAPS_TOKEN",), 10 * _DAY_S, _electricity_maps, True,
         ),

@@ -86,7 +86,7 @@ def plot_wait_cdf(jobs: Mapping[str, pl.DataFrame], *, title: str = "Waiting tim
     ax.set_ylim(0, 1.02)
     ax.yaxis.set_major_formatter(lambda share, _: f"{share * 100:.0f} %")
     ax.set_xlabel("wait from submission to start (up to 1 s at the left edge)")
-    ax.set_ylabel("jobs that waited at most so long")
+    ax.set_ylabel("jobs with at most this wait")
     _legend_or_note(figure, bool(ax.lines), len(jobs))
     return figure
 
@@ -160,7 +160,7 @@ def plot_differences(
     labels = list(dict.fromkeys(differences["policy"]))
     rows = max(1, -(-len(columns) // 2))
     of = ", ".join(dict.fromkeys(differences["against"]))
-    heading = title or f"Against {of}, in pairs, with 95 % intervals"
+    heading = title or f"Compared with {of}, paired, with 95 % intervals"
     figure = new_figure(0.9 + rows * (0.9 + 0.3 * len(labels)), title=heading)
     panels = figure.subplots(rows, 2, squeeze=False, sharey=True)
     for ax, column in zip(panels.flat, columns, strict=False):
@@ -187,7 +187,7 @@ def plot_differences(
     panels[0, 0].set_ylim(len(labels) - 0.5, -0.5)
     for ax in panels.flat[len(columns) :]:
         ax.set_visible(False)
-    figure.supxlabel("green: better, red: worse; filled: more than luck", fontsize=8.5)
+    figure.supxlabel("green: better, red: worse; filled: significant", fontsize=8.5)
     return figure
 
 
@@ -254,7 +254,7 @@ def _radar(ax: Axes, summaries: Mapping[str, Summary], columns: Sequence[Column]
     ]
     if len(axes) < 3:
         ax.set_axis_off()
-        empty_note(ax, "fewer than three metrics are known of every policy")
+        empty_note(ax, "fewer than three metrics are available for every policy")
         return False
     raw = np.array([[float(s[c.key] or 0) for c in axes] for s in summaries.values()])
     score = kiviat_scores(raw, np.array([column.better == "high" for column in axes]))

@@ -192,7 +192,7 @@ def plot_gantt(
     ax.set_ylim(0, max(top, 1))
     if node_map is not None and ticks is not None:
         ax.set_yticks(ticks.at, ticks.names)
-        ax.set_ylabel("node, of its cores" if of == "core" else "node")
+        ax.set_ylabel("node, by core" if of == "core" else "node")
     scale.apply(ax, start, end)
     return figure
 
@@ -291,5 +291,5 @@ def _color_by_wait(figure: Figure, ax: Axes, boxes: PolyCollection, wait: pl.Ser
     boxes.set_array(np.clip(wait.fill_null(0.0).to_numpy(), *_WAITS_S))
     boxes.set_cmap("viridis")
     boxes.set_norm(LogNorm(*_WAITS_S))
-    bar = figure.colorbar(boxes, ax=ax, label="wait (beyond the ends: as the ends)", pad=0.01)
+    bar = figure.colorbar(boxes, ax=ax, label="wait (clipped at both ends)", pad=0.01)
     log_durations(bar.ax, "y", *_WAITS_S)

@@ -64,7 +64,7 @@ def check_figure(path: Path) -> None:
         OutputError: The file could not be written.
     """
     if path.suffix not in _SUFFIXES:
-        raise ConfigError(f"{path}: a figure is written as {', '.join(_SUFFIXES)}")
+        raise ConfigError(f"{path}: suffix is not supported; use {', '.join(_SUFFIXES)}")
     check_file(path)
 
 

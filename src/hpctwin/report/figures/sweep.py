@@ -76,9 +76,9 @@ def sweep_table(compared: pl.DataFrame, *, width: int | None = None) -> Group:
     against = compared["against"].drop_nulls().unique().to_list()
     notes = ["mean [95 % interval]" if compared["low"].count() else "means"]
     if against:
-        notes.append(f"below it the change against {against[0]}, in pairs of the same jobs")
+        notes.append(f"below it the change from {against[0]}, paired by jobs")
     if compared["difference_low"].count():
-        notes.append("* its interval leaves out zero")
+        notes.append("* its interval excludes zero")
     tables[-1].caption = "; ".join(notes)
     return Group(*tables)
 
@@ -148,7 +148,7 @@ def plot_sweep(compared: pl.DataFrame, *, title: str = "Sweep") -> Figure:
     metrics = compared["metric"].unique(maintain_order=True).to_list() if len(compared) else []
     if not metrics:
         figure = new_figure(3)
-        empty_note(figure.subplots(), "no point has come to its end")
+        empty_note(figure.subplots(), "no point has finished")
         return figure
     numeric = [name for name in _varied(compared) if compared[name].dtype.is_numeric()]
     across = numeric[0] if numeric else None
@@ -220,7 +220,7 @@ def plot_search(trials: pl.DataFrame, objectives: Mapping[str, str]) -> Figure:
             "o-",
             color=color(0),
             markersize=4,
-            label="none is better in all",
+            label="not dominated",
         )
         axes = [(ax.xaxis, first), (ax.yaxis, others[0])]
     for axis, name in axes:

@@ -42,7 +42,7 @@ def plot_heatmap(
     use: pl.DataFrame,
     *,
     ticks: NodeTicks | None = None,
-    title: str = "Held of each node",
+    title: str = "Resources in use per node",
     start_epoch_s: float | None = None,
 ) -> Figure:
     """Draw each node's allocated share over time; panels are cores, memory and GPUs.
@@ -90,7 +90,7 @@ def plot_heatmap(
 def plot_fragmentation(
     found: pl.DataFrame,
     *,
-    title: str = "Free, and of no use to the jobs that wait",
+    title: str = "Free resources unusable for pending jobs",
     start_epoch_s: float | None = None,
 ) -> Figure:
     """Draw free and unusable resources over time, one panel for cores and one for GPUs.
@@ -111,15 +111,17 @@ def plot_fragmentation(
         free = found[f"free_{name}"].to_numpy()
         unusable = found[f"unusable_{name}"].fill_null(0.0).to_numpy()
         ax.fill_between(at, free, color=FADED, step="mid", label="free")
-        ax.fill_between(at, unusable, color=PALETTE[5], step="mid", label="of no use to who waits")
+        ax.fill_between(
+            at, unusable, color=PALETTE[5], step="mid", label="unusable for pending jobs"
+        )
         if name == "gpus":
-            ax.plot(at, found["stranded_gpus"], color=INK, label="stranded: of use to no job")
+            ax.plot(at, found["stranded_gpus"], color=INK, label="stranded: unusable for any job")
             ax.plot(
                 at,
                 found["fragmented_gpus"],
                 color=PALETTE[0],
                 ls="--",
-                label="fragmented, by the mean job",
+                label="fragmented, for the mean job",
             )
         ax.set_ylabel(_NAMES[name])
         ax.set_ylim(0, 1.25 * max(1.0, float(free.max())))
@@ -275,7 +277,7 @@ def plot_queue(
     top, bottom = figure.subplots(2, 1, sharex=True)
     for ax, column, label in (
         (top, "queue_length", "waiting jobs"),
-        (bottom, f"queued_{unit}", f"{unit} they ask for"),
+        (bottom, f"queued_{unit}", f"{unit} requested"),
     ):
         for index, (name, (steps, edges)) in enumerate(shown.items()):
             if len(steps):

@@ -85,7 +85,7 @@ def plot_wait_heat(
     figure.supxlabel(f"{of} requested", fontsize=9.5)
     figure.supylabel("requested walltime", fontsize=9.5)
     if drawn is not None:
-        bar = figure.colorbar(drawn, ax=panels, label="mean wait (beyond the ends: as the ends)")
+        bar = figure.colorbar(drawn, ax=panels, label="mean wait (clipped at both ends)")
         log_durations(bar.ax, "y", *_WAITS_S)
     return figure
 
@@ -124,7 +124,7 @@ def plot_start(
     now_s: float,
     start_s: float,
     span_s: tuple[float, float],
-    title: str = "When it will start",
+    title: str = "Predicted start",
 ) -> Figure:
     """Draw the probability over time that a job has started.
 
@@ -248,7 +248,7 @@ def _accuracy(ax: Axes, share: FloatArray) -> None:
 
 
 def _arrivals(ax: Axes, submit: FloatArray, start_epoch_s: float | None) -> None:
-    ax.set_xlabel("hour of the day (UTC)" if start_epoch_s is not None else "hour from time zero")
+    ax.set_xlabel("hour of the day (UTC)" if start_epoch_s is not None else "hour since time zero")
     ax.set_ylabel("arrivals per hour")
     if not len(submit):
         empty_note(ax)

@@ -103,19 +103,19 @@ def _policies(entries: Sequence[ReportedRun]) -> list[Drawn]:
             Drawn(
                 section,
                 "kiviat",
-                "Scaled over the policies shown: best on the rim, worst in the centre. The area "
-                "depends on the order of the axes and is no score.",
+                "Scaled over the policies shown: best at the rim, worst in the center. The "
+                "area depends on the order of the axes and is not a score.",
                 plot_radar(summaries),
             ),
         ]
-    heat = "Who waits: narrow or wide, short or long jobs. Numbers are of jobs"
+    heat = "Waits by job size: narrow or wide, short or long jobs. Numbers count jobs"
     return [
         *found,
-        Drawn(section, "wait-cdf", "Jobs that waited at most so long", plot_wait_cdf(jobs)),
+        Drawn(section, "wait-cdf", "Jobs with at most the given wait", plot_wait_cdf(jobs)),
         Drawn(
             section,
             "wait-by-size",
-            "Who waits: narrow jobs or wide ones",
+            "Waits by job size",
             plot_wait_by_size(sized, of=of),
         ),
         Drawn(section, "wait-heat", heat, plot_wait_heat(sized, of=of)),
@@ -127,10 +127,12 @@ def _over_time(entries: Sequence[ReportedRun], start_epoch_s: float | None) -> l
     section = "Over time"
     used = plot_utilization(series, start_epoch_s=start_epoch_s)
     queue = plot_queue(series, start_epoch_s=start_epoch_s)
-    caption = "In use, and what is up. Of long runs the area is the mean, the thin line the peak"
+    caption = (
+        "Nodes in use and nodes up. For long runs the area is the mean, the thin line the peak"
+    )
     return [
         Drawn(section, "utilization", caption, used),
-        Drawn(section, "queue", "Waiting jobs and what they ask for", queue),
+        Drawn(section, "queue", "Pending jobs and their requests", queue),
     ]
 
 
@@ -144,13 +146,13 @@ def _energy(entries: Sequence[ReportedRun], start_epoch_s: float | None) -> list
         and (wait := entry.summary.get("mean_wait_s")) is not None
     }
     if len(points) > 1:
-        caption = "The line joins those than which none is better in both"
+        caption = "The line joins the policies that no other beats in both"
         found.append(Drawn(section, "energy-against-wait", caption, plot_pareto(points)))
     power = {entry.label: entry.power for entry in entries if entry.power is not None}
     power = {label: table for label, table in power.items() if len(table) > 1}
     if power:
         drawn = plot_power(power, start_epoch_s=start_epoch_s)
-        found.append(Drawn(section, "power", "What all nodes draw; means, of long runs", drawn))
+        found.append(Drawn(section, "power", "Power draw of all nodes; means for long runs", drawn))
     for number, entry in enumerate(entries, 1):
         if entry.cooling is not None:
             drawn = plot_cooling(entry.cooling, title=entry.label, start_epoch_s=start_epoch_s)
@@ -176,7 +178,7 @@ def _gantts(entries: Sequence[ReportedRun], start_epoch_s: float | None) -> list
             end_s=end,
             start_epoch_s=start_epoch_s,
         )
-        caption = f"{entry.label}: who ran when, coloured by how long they had waited"
+        caption = f"{entry.label}: jobs over time, colored by wait"
         found.append(Drawn(section, f"gantt-{number}", caption, drawn))
         if entry.states is not None and len(entry.states):
             states = plot_node_states(
@@ -186,7 +188,7 @@ def _gantts(entries: Sequence[ReportedRun], start_epoch_s: float | None) -> list
                 end_s=end,
                 start_epoch_s=start_epoch_s,
             )
-            caption = f"{entry.label}: what state each node was in"
+            caption = f"{entry.label}: states of the nodes"
             found.append(Drawn(section, f"states-{number}", caption, states))
     return found
 

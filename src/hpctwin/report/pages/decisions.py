@@ -89,7 +89,7 @@ def decided_figures(all_of_them: Sequence[Decided]) -> list[Drawn]:
         Drawn(
             f"Policies of {one.label}",
             f"policies-{number}" if many else "policies",
-            "Scores of the candidates (lower is better), and below which policy ruled when",
+            "Scores of the candidates (lower is better), with the active policy below",
             plot_policies(one),
         )
         for number, one in enumerate(all_of_them, 1)

@@ -197,7 +197,7 @@ def _sections(
         _heading(title, intro, workload_name, nodes, entries),
         *(section(heading, content) for heading, content in figures.items()),
         section("All metrics", [_details(e.label, e.summary) for e in entries]),
-        section("What the figures mean", [_definitions(summaries)]),
+        section("Meaning of the metrics", [_definitions(summaries)]),
     ]
     made = [_made(entry) for entry in entries if entry.manifest]
     return [*sections, section("How it was made", made)] if made else sections
@@ -338,7 +338,7 @@ def write_site_report(
     Raises:
         OutputError: The file cannot be written.
     """
-    title = f"{cluster.name}, as its own files tell"
+    title = f"{cluster.name}, from its own files"
     parts = len(cluster.partitions)
     about = " · ".join(
         (

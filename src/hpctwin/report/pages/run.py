@@ -264,7 +264,7 @@ def runs_in(folder: Path) -> list[Path]:
     within = [*folder.glob("*"), *folder.glob("*/*")] if folder.is_dir() else []
     found = sorted(filter(is_run, within))
     if not found:
-        why = "there is no run in it" if folder.is_dir() else "there is no such folder"
+        why = "the folder contains no run" if folder.is_dir() else "the folder does not exist"
         raise ConfigError(
             f"{folder}: {why}; a run's folder is written by hpctwin simulate --out FOLDER"
         )
@@ -276,7 +276,7 @@ def _table(folder: Path, name: str) -> pl.DataFrame:
     try:
         return pl.read_parquet(path)
     except (OSError, pl.exceptions.PolarsError) as error:
-        raise _not_read(path, "it is no Parquet file") from error
+        raise _not_read(path, "not a Parquet file") from error
 
 
 def _json(folder: Path, name: str) -> dict[str, Any]:
@@ -284,11 +284,11 @@ def _json(folder: Path, name: str) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text())
     except (OSError, ValueError) as error:
-        raise _not_read(path, "it is no JSON file") from error
+        raise _not_read(path, "not a JSON file") from error
     if not isinstance(found, dict) or (
         name == MANIFEST and not {"cluster", "tables"} <= found.keys()
     ):
-        raise _not_read(path, "it is none that hpctwin has written")
+        raise _not_read(path, "not a file of hpctwin")
     return found
 
 

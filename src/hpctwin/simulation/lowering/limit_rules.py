@@ -203,7 +203,7 @@ class RuleFinder:
             of = _of_partitions(limit)
             if limit.per == "job":
                 for measure in _alone(limit):
-                    found.alone.append((limit, measure, f"{_words(measure)} of a job{of}"))
+                    found.alone.append((limit, measure, f"{_words(measure)} per job{of}"))
                 continue
             each = {"all": "", "user": user, "account": account}[limit.per]
             if each is None:
@@ -237,7 +237,7 @@ def _words(measure: str) -> str:
     kind, _, name = measure.partition(" ")
     amount = {"memory_gb": "memory", "submitted": "submitted jobs"}.get(name or kind, name or kind)
     if kind == "per_node":
-        return f"{amount} of each node"
+        return f"{amount} per node"
     said = {"minutes": f"minutes of {amount}", "used": f"used {amount}", "least": f"least {amount}"}
     return said.get(kind, amount)
 

@@ -42,21 +42,21 @@ def why_rejected(workload: Workload, cluster: Cluster, rejected: BoolArray) -> d
             left = left & ~which
 
     has = f"than the cluster has ({cluster.node_count:,})"
-    count(f"ask for more nodes {has}", workload.nodes > cluster.node_count)
+    count(f"need more nodes {has}", workload.nodes > cluster.node_count)
     _count_limits(workload, cluster, count)
     for name, amount in workload.resources.items():
         most = cluster.resources.get(name, 0)
-        count(f"ask for more {name} than the cluster has ({most:,})", amount > most)
+        count(f"need more {name} than the cluster has ({most:,})", amount > most)
     for name, values in needs_of_whole_nodes(workload).items():
         unsaid = np.inf if name in PER_NODE else 0.0
         most_of_any = max(g.amount(name) or unsaid for g in cluster.nodes)
         count(
-            f"ask for more {name} per node than any node has ({most_of_any:g})",
+            f"need more {name} per node than any node has ({most_of_any:g})",
             values > most_of_any,
         )
     for code, text in enumerate(workload.features.labels):
         if not any(has_features(text, group.all_features) for group in cluster.nodes):
-            count(f"ask for features that no node has ({text})", workload.features.codes == code)
+            count(f"need features that no node has ({text})", workload.features.codes == code)
     for name in (*PER_TASK, *cluster.consumables):
         if workload.shares_nodes:
             stated = [own for g in cluster.nodes if (own := g.amount(name)) is not None]
@@ -68,17 +68,17 @@ def why_rejected(workload: Workload, cluster: Cluster, rejected: BoolArray) -> d
             )
             asked = np.maximum(first, _most_of_further(workload, name))
             count(
-                f"ask for more {name} per task than any node has ({most_of_any:g})",
+                f"need more {name} per task than any node has ({most_of_any:g})",
                 asked > most_of_any,
             )
     if cluster.limits and left.any():
         _count_refused(workload, cluster, left, count)
     if workload.shares_nodes:
         count(
-            "ask for more tasks than there is room for on the nodes they may run on",
+            "have more tasks than fit on the nodes they may use",
             workload.chunks["tasks"] > 0,
         )
-    count("ask for more nodes than there are of those they may run on", np.ones(len(left), bool))
+    count("need more nodes than they may use", np.ones(len(left), bool))
     return counts
 
 
@@ -102,7 +102,10 @@ def _count_refused(
     late = left & (known["job"]["rejected"] == 0)
     names = np.array([limits.submitted(row) if late[row] else "" for row in range(len(late))])
     for name in sorted(set(names[late])):
-        count(f"came when as many as may be waited and ran ({name})", names == name)
+        count(
+            f"were submitted when the limit of pending and running jobs was reached ({name})",
+            names == name,
+        )
 
 
 def _count_limits(
@@ -114,16 +117,17 @@ def _count_limits(
         here = labels == partition.name
         name = f"partition {partition.name}"
         count(
-            f"ask for fewer nodes than {name} takes (min_nodes {partition.min_nodes:,})",
+            f"need fewer nodes than {name} allows (min_nodes {partition.min_nodes:,})",
             here & (workload.nodes < partition.min_nodes),
         )
         if partition.max_nodes is not None:
             count(
-                f"ask for more nodes than {name} takes (max_nodes {partition.max_nodes:,})",
+                f"need more nodes than {name} allows (max_nodes {partition.max_nodes:,})",
                 here & (workload.nodes > partition.max_nodes),
             )
         if partition.max_walltime is not None:
             count(
-                f"ask for longer than {name} takes (max_walltime {format_duration(partition.max_walltime)})",
+                f"have a longer walltime than {name} allows (max_walltime "
+                f"{format_duration(partition.max_walltime)})",
                 here & (workload.walltime_ms > partition.max_walltime * 1000),
             )

@@ -67,8 +67,9 @@ def lower(
     for name in workload.resources:
         if name not in cluster.resources:
             raise ConfigError(
-                f"jobs ask for resource {name!r}, which cluster {cluster.name!r} does not have; "
-                f"add it under 'resources:' (it has {', '.join(cluster.resources) or 'none'})"
+                f"jobs request resource {name!r}, which cluster {cluster.name!r} does not "
+                "have; add it under 'resources:' (defined: "
+                f"{', '.join(cluster.resources) or 'none'})"
             )
     machine = machine_of(cluster)
     partition = _partition_of_jobs(workload, cluster)
@@ -147,16 +148,17 @@ def check_consumables(workload: Workload, cluster: Cluster) -> None:
         if name not in cluster.consumables and name.startswith(GPU_TYPE):
             model = name.removeprefix(GPU_TYPE)
             raise ConfigError(
-                f"jobs ask for GPUs of type {model!r}, which no node of cluster {cluster.name!r} has; say of "
-                f"a node group how many of each type its nodes have, such as gpus: {{{model}: 2}}, or, where "
-                f"all of them are of one, that {model} is a feature (known types: "
+                f"jobs request GPUs of type {model!r}, which no node of cluster "
+                f"{cluster.name!r} has; give the number per type in a node group, such as "
+                f"gpus: {{{model}: 2}}, or add {model!r} to its features if all its GPUs "
+                "have this type (known types: "
                 f"{', '.join(t.removeprefix(GPU_TYPE) for t in cluster.gpu_types) or 'none'})"
             )
         if name not in cluster.consumables:
             raise ConfigError(
-                f"jobs ask for consumable {name!r}, which no node of cluster {cluster.name!r} has; add it to "
-                f"a node group, such as consumables: {{{name}: 2}} (they have "
-                f"{', '.join(cluster.consumables) or 'none'})"
+                f"jobs request consumable {name!r}, which no node of cluster "
+                f"{cluster.name!r} has; add it to a node group, such as consumables: "
+                f"{{{name}: 2}} (defined: {', '.join(cluster.consumables) or 'none'})"
             )
 
 
@@ -229,7 +231,7 @@ def _partition_of_jobs(workload: Workload, cluster: Cluster) -> IntArray:
         asks = f"names partition {labels[code]!r}" if code >= 0 else "names no partition"
         raise WorkloadError(
             f"job {workload.job_id[row]} {asks}; cluster {cluster.name!r} has "
-            f"{', '.join(names)}{'' if code >= 0 else ', and none is the default'}"
+            f"{', '.join(names)}{'' if code >= 0 else ', none of them marked as default'}"
         )
     return found
 

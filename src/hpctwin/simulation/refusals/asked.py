@@ -12,8 +12,9 @@ _NO_FORECAST = (
     Refusal(
         lambda c, p: p.power.control is not None or (c.cap is not None and c.cap.lower_modes),
         lambda c, p: (
-            f"cluster {c.name!r}: there are no forecasts where a function switches nodes or a cap "
-            "lowers modes, which is done between instants; take psus, psas-auto or psas-ipm"
+            f"cluster {c.name!r}: forecasts are not supported with a power control "
+            "function or with a power cap that lowers modes; use power policy psus, "
+            "psas-auto or psas-ipm"
         ),
     ),
 )

@@ -20,8 +20,8 @@ _NO_SHARED_STREAM = (
     Refusal(
         lambda c, p: p.placement.name == "fragmentation",
         lambda c, p: (
-            "placement 'fragmentation' goes by which kinds of jobs are the most frequent of all, and a "
-            "stream's jobs are never all there; take best-fit, or simulate the whole workload"
+            "placement 'fragmentation' needs the kinds of all jobs in advance and does not "
+            "support streams; use best-fit, or simulate the whole workload"
         ),
     ),
 )
@@ -31,15 +31,15 @@ _NO_STREAM = (
     Refusal(
         lambda c, p: suspends(c),
         lambda c, p: (
-            f"cluster {c.name!r}: the metrics of suspended jobs are computed from all times at which "
-            "they ran, and a stream does not keep these; take mode requeue or cancel"
+            f"cluster {c.name!r}: preemption mode 'suspend' does not support streams, "
+            "because its metrics need all run intervals; use mode requeue or cancel"
         ),
     ),
     Refusal(
         lambda c, p: c.fairshare.kind == "tree" and p.order.fairshare,
         lambda c, p: (
-            f"cluster {c.name!r}: in a tree all users are ranked, and of a stream it is not known which will "
-            "come; take fair shares of kind classic"
+            f"cluster {c.name!r}: fair-share tree ranks all users and does not support "
+            "streams, whose future users are unknown; use fair shares of kind classic"
         ),
     ),
     Refusal(
@@ -49,29 +49,31 @@ _NO_STREAM = (
             and bool(p.scheduling.own or p.scheduling.kept)
         ),
         lambda c, p: (
-            f"backfill {p.backfill!r} keeps data of jobs, and does not say how they change when other "
-            f"jobs come; take {', '.join(_KEEPS_NO_ROWS)}"
+            f"backfill {p.backfill!r} keeps data per job and does not support streams; use "
+            f"{', '.join(_KEEPS_NO_ROWS)}"
         ),
     ),
     Refusal(
         lambda c, p: p.power.control is not None or (c.cap is not None and c.cap.lower_modes),
         lambda c, p: (
-            f"cluster {c.name!r}: there are no streams where a function switches nodes or a cap lowers "
-            "modes, which look at all jobs between instants; take psus, psas-auto or psas-ipm"
+            f"cluster {c.name!r}: streams are not supported with a power control function "
+            "or with a power cap that lowers modes; use power policy psus, psas-auto or "
+            "psas-ipm"
         ),
     ),
     Refusal(
         lambda c, p: c.cap is not None and bool(c.cap.windows),
         lambda c, p: (
-            f"cluster {c.name!r}: its cap changes with the time of day until some days after the last "
-            "submission, which a stream does not know beforehand; give one cap for all times"
+            f"cluster {c.name!r}: a power cap that changes with the time of day does not "
+            "support streams, because the end of the workload is unknown; give one cap for "
+            "all times"
         ),
     ),
     Refusal(
         lambda c, p: c.has_power and any(group.components for group in c.nodes),
         lambda c, p: (
-            f"cluster {c.name!r}: what components of nodes draw goes by their use, which is held of all "
-            "jobs; give what nodes draw, under 'modes'"
+            f"cluster {c.name!r}: power draw of node components depends on the use of all "
+            "jobs and does not support streams; give the power draw of nodes under 'modes'"
         ),
     ),
 )
@@ -99,23 +101,25 @@ def check_streamed(
     """
     if options.get("sizing") is not None:
         raise ConfigError(
-            "a stream's jobs are never all there, and a sizing sees all that wait or run"
+            "sizing: streams are not supported, because a sizing function needs all "
+            "pending and running jobs; simulate the whole workload"
         )
     for name in ("expected_s", "risk", "begin_s"):
         if options.get(name) is not None:
             raise ConfigError(
-                f"{name} is one number for each job, and a stream's are never all there"
+                f"{name} has one value per job and does not support streams; simulate the "
+                "whole workload"
             )
     if options.get("log"):
-        raise ConfigError("past power states are not kept of a stream; leave 'log' out")
+        raise ConfigError("log: past power states are not kept for a stream; remove 'log'")
     scores = policy.order, policy.candidates, policy.placement.score
     for score in () if labelled else filter(None, scores):
         from hpctwin.model.workload.joining import LABELS
 
         if asked := score.reads() & {"fairshare", "usage", *LABELS}:
             raise ConfigError(
-                f"{score.label} asks for {', '.join(sorted(asked))}: of this stream it is not known which "
-                "users, accounts, partitions and qos will come; give a Parquet file or a whole workload, "
-                "which say so beforehand"
+                f"{score.label} reads {', '.join(sorted(asked))}, but the future users, "
+                "accounts, partitions and QOS of this stream are unknown; give a Parquet "
+                "file or a whole workload, which lists them in advance"
             )
     refuse((*_NO_STREAM, *(_NO_SHARED_STREAM if workload.shares_nodes else ())), cluster, policy)

@@ -50,22 +50,22 @@ REFUSALS = (
     Refusal(
         lambda c, p: p.power.switches and not c.has_power,
         lambda c, p: (
-            f"power policy {p.power.kind!r}: of cluster {c.name!r} it is not known what its nodes "
-            "draw; give 'modes' and 'sleep' of each node group"
+            f"power policy {p.power.kind!r}: cluster {c.name!r} has no power model; add "
+            "'modes' and 'sleep' to each node group"
         ),
     ),
     Refusal(
         lambda c, p: p.power.switches and p.power.timeout_s is not None and c.depths == 0,
         lambda c, p: (
-            f"cluster {c.name!r}: no node group has a sleep state, so power policy "
-            f"{p.power.kind!r} has nothing to do; give one under 'sleep:'"
+            f"cluster {c.name!r}: no node group has a sleep state for power policy "
+            f"{p.power.kind!r} to use; add one under 'sleep:'"
         ),
     ),
     Refusal(
         lambda c, p: p.backfill == "pushdown" and p.power.kind == "psas-ipm",
         lambda c, p: (
-            "power policy 'psas-ipm' wakes nodes for a plan in the ordering's order, and backfill "
-            "'pushdown' has queues of its own; take psus or psas-auto"
+            "power policy 'psas-ipm' plans in the order of one queue and does not work "
+            "with backfill 'pushdown', which has several; use psus or psas-auto"
         ),
     ),
     Refusal(
@@ -80,35 +80,38 @@ REFUSALS = (
             and p.power.power_pass.shown != ONLY_ACTIVE
         ),
         lambda c, p: (
-            f"a cap by time of day does not go with power policy {p.power.kind!r}, whose plan does "
-            "not know when jobs begin; take psas-ipm"
+            f"power policy {p.power.kind!r} does not work with a power cap by time of day, "
+            "because its plan has no start times; use psas-ipm"
         ),
     ),
     Refusal(
         lambda c, p: p.placement.name in ("fewest-switches", "whole-blocks") and not c.switches,
         lambda c, p: (
-            f"placement {p.placement.name!r}: of cluster {c.name!r} it is not known how nodes are connected; "
-            "give 'switches', such as [{name: s0, nodes: 0-15}, {name: s1, nodes: 16-31}, {name: top, "
-            "switches: [s0, s1]}]"
+            f"placement {p.placement.name!r}: cluster {c.name!r} has no network topology; "
+            "add 'switches', such as [{name: s0, nodes: 0-15}, {name: s1, nodes: 16-31}, "
+            "{name: top, switches: [s0, s1]}]"
         ),
     ),
     Refusal(
         lambda c, p: c.cleanup > 0 and c.has_power,
         lambda c, p: (
-            f"cluster {c.name!r}: nodes are cleaned up after jobs ('cleanup'), which is not simulated "
-            "together with what nodes draw; leave out 'cleanup', or 'modes' of the node groups"
+            f"cluster {c.name!r}: 'cleanup' does not work with a power model; remove "
+            "'cleanup', or 'modes' of the node groups"
         ),
     ),
     Refusal(
         lambda c, p: c.cleanup > 0 and p.backfill == OUTSIDE,
         lambda c, p: (
-            f"cluster {c.name!r}: nodes are cleaned up after jobs ('cleanup'), of which a scheduler outside "
-            "is not told; leave 'cleanup' out"
+            f"cluster {c.name!r}: 'cleanup' does not work with an external scheduler, "
+            "which gets no cleanup events; remove 'cleanup'"
         ),
     ),
     Refusal(
         lambda c, p: c.cap is not None and c.cap.lower_modes and p.power.control is not None,
-        lambda c, p: "a cap that lowers modes does not go with a control function",
+        lambda c, p: (
+            "power cap that lowers modes does not work with a power control function; remove "
+            "one of them"
+        ),
     ),
 )
 """Combinations that are always rejected, in the order of the check."""
@@ -127,15 +130,16 @@ SHARED = (
     Refusal(
         lambda c, p: not PASSES.find(p.backfill).works_on(SHARED_NODES),
         lambda c, p: (
-            f"jobs that ask for tasks share nodes, and backfill {p.backfill!r} plans whole ones; "
-            f"take {_backfills_on(SHARED_NODES)}"
+            f"backfill {p.backfill!r} plans exclusive nodes and does not support jobs with "
+            f"tasks, which share nodes; use {_backfills_on(SHARED_NODES)}"
         ),
     ),
     Refusal(
         lambda c, p: p.placement.shared_name not in SHARED_PLACEMENTS.own(),
         lambda c, p: (
-            f"jobs that ask for tasks share nodes, and placement {p.placement.name!r} is one of whole nodes; "
-            f"take {', '.join(name for name in PLACEMENTS if name in SHARED_PLACEMENTS.own())}"
+            f"placement {p.placement.name!r} needs exclusive nodes and does not support "
+            "jobs with tasks, which share nodes; use "
+            f"{', '.join(name for name in PLACEMENTS if name in SHARED_PLACEMENTS.own())}"
         ),
     ),
     Refusal(
@@ -144,15 +148,15 @@ SHARED = (
             or p.power.power_pass.preferred not in (LOWEST, SOONEST)
         ),
         lambda c, p: (
-            f"jobs that ask for tasks share nodes, and power policy {p.power.kind!r} gives jobs whole ones; "
-            "take none, psus, psas-auto or psas-ipm"
+            f"power policy {p.power.kind!r} needs exclusive nodes and does not support "
+            "jobs with tasks, which share nodes; use none, psus, psas-auto or psas-ipm"
         ),
     ),
     Refusal(
         lambda c, p: all(group.cores is None for group in c.nodes),
         lambda c, p: (
-            f"jobs ask for tasks, and no node group of cluster {c.name!r} says how many cores its nodes "
-            "have; give 'cores' of each group"
+            f"cluster {c.name!r}: no node group has 'cores', but jobs request tasks; add "
+            "'cores' to each node group"
         ),
     ),
 )
@@ -163,7 +167,8 @@ WHOLE = (
     Refusal(
         lambda c, p: not p.placement.whole,
         lambda c, p: (
-            f"placement {p.placement.name!r} is one of shared nodes, and all jobs ask for whole ones; take "
+            f"placement {p.placement.name!r} is for shared nodes, but all jobs request "
+            "exclusive nodes; use "
             f"{', '.join(name for name in PLACEMENTS if PLACEMENTS.find(name).make().whole)}"
         ),
     ),
@@ -175,24 +180,24 @@ INTERRUPTED = (
     Refusal(
         lambda c, p: not PASSES.find(p.backfill).works_on(PREEMPTING_WHOLE),
         lambda c, p: (
-            f"cluster {c.name!r}: jobs preempt others or go on from checkpoints, which backfill "
-            f"{p.backfill!r} does not know; take {_backfills_on(PREEMPTING_WHOLE)}, or leave preemption "
-            "and checkpoints out"
+            f"cluster {c.name!r}: backfill {p.backfill!r} does not support preemption or "
+            f"checkpoints; use {_backfills_on(PREEMPTING_WHOLE)}, or remove preemption and "
+            "checkpoints"
         ),
     ),
     Refusal(
         lambda c, p: c.cleanup > 0,
         lambda c, p: (
-            f"cluster {c.name!r}: jobs preempt others or go on from checkpoints, which is not simulated "
-            "together with nodes that are cleaned up after jobs; leave 'cleanup' out, or preemption and "
-            "checkpoints"
+            f"cluster {c.name!r}: 'cleanup' does not work with preemption or checkpoints; "
+            "remove 'cleanup', or preemption and checkpoints"
         ),
     ),
     Refusal(
         lambda c, p: p.power.power_pass.scheduling is not None,
         lambda c, p: (
-            f"power policy {p.power.kind!r} starts jobs itself and preempts none; use psus, psas-auto or "
-            f"psas-ipm, or remove preemption and checkpoints from cluster {c.name!r}"
+            f"power policy {p.power.kind!r} starts jobs itself and preempts no job; use "
+            "psus, psas-auto or psas-ipm, or remove preemption and checkpoints from "
+            f"cluster {c.name!r}"
         ),
     ),
 )
@@ -203,16 +208,16 @@ SUSPENDED = (
     Refusal(
         lambda c, p: bool(c.failures.outages) or c.failures.mtbf is not None,
         lambda c, p: (
-            f"cluster {c.name!r}: jobs are suspended for others (preemption: mode suspend), which is not "
-            "simulated together with nodes that fail; leave 'failures' out, or take requeue or cancel"
+            f"cluster {c.name!r}: preemption mode 'suspend' does not work with node "
+            "failures; remove 'failures', or use mode requeue or cancel"
         ),
     ),
     Refusal(
         lambda c, p: any(limit.is_timed for limit in c.limits),
         lambda c, p: (
-            f"cluster {c.name!r} limits minutes that are left of walltimes, which is not simulated together "
-            "with jobs that are suspended for others (preemption: mode suspend); leave 'minutes' and 'safe' "
-            "of the limits out, or take requeue or cancel"
+            f"cluster {c.name!r}: preemption mode 'suspend' does not work with limits on "
+            "the remaining minutes of walltimes; remove 'minutes' and 'safe' from the "
+            "limits, or use mode requeue or cancel"
         ),
     ),
 )
@@ -258,8 +263,9 @@ def check_modes(cluster: Cluster, workload: Workload) -> None:
     lowers = cluster.cap is not None and cluster.cap.lower_modes
     if lowers and writes_checkpoints(workload, cluster):
         raise ConfigError(
-            f"cluster {cluster.name!r}: the cap lowers modes while jobs run ('lower_modes'), and the work "
-            "that a checkpoint keeps is known at one speed only; remove 'lower_modes', or checkpoints"
+            f"cluster {cluster.name!r}: a power cap that lowers modes ('lower_modes') does "
+            "not work with checkpoints, whose kept work is computed at one speed; remove "
+            "'lower_modes', or checkpoints"
         )
 
 
@@ -273,9 +279,8 @@ def check_kept(cluster: Cluster, workload: Workload) -> None:
         return
     if ((workload.more_tasks.codes >= 0) & (workload.chunks["exclusive"] > 0)).any():
         raise ConfigError(
-            f"cluster {cluster.name!r}: jobs are suspended for others (preemption: mode suspend), which is "
-            "not simulated together with jobs that have tasks of several kinds and their nodes alone; take "
-            "requeue or cancel"
+            f"cluster {cluster.name!r}: preemption mode 'suspend' does not support "
+            "exclusive jobs with tasks of several kinds; use mode requeue or cancel"
         )
 
 
@@ -291,6 +296,7 @@ def check_usage(cluster: Cluster, workload: Workload) -> None:
         and any(group.components for group in cluster.nodes)
     ):
         raise ConfigError(
-            f"workload {workload.name!r} says what a node of each job drew ({NODE_W}), and jobs share nodes: "
-            "whose that was is not known. Leave it out, or tell how much jobs used of components (use_cpu, …)"
+            f"workload {workload.name!r}: column {NODE_W} gives the node power of each "
+            "job, which is ambiguous because jobs share nodes; remove it, or give the use "
+            "of components (use_cpu, …)"
         )

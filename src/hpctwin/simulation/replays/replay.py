@@ -94,7 +94,7 @@ def replay(
     known = start >= 0
     if not known.any():
         raise WorkloadError(
-            f"workload {workload.name!r} has no recorded start times, so there is nothing to replay"
+            f"workload {workload.name!r} has no recorded start times to replay; use `simulate`"
         )
     without_start = int((~known).sum())
     shares = workload.shares_nodes

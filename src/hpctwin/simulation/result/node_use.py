@@ -314,7 +314,7 @@ def _amounts(cluster: Cluster) -> dict[str, FloatArray]:
 
 def _edges(placements: pl.DataFrame, steps: int, end_s: float | None) -> FloatArray:
     if steps < 1:
-        raise ConfigError(f"steps is {steps}, it must be 1 or more")
+        raise ConfigError(f"steps is {steps}; it must be 1 or more")
     if end_s is None:
         ends = placements["end_s"].fill_null(strategy="zero")
         end_s = max(float(ends.max() or 0.0), float(placements["start_s"].max() or 0.0))  # type: ignore[arg-type]

@@ -277,16 +277,15 @@ class Result(Shown):
     def _check_rigid(self, what: str) -> None:
         if self.stretches is not None:
             raise ConfigError(
-                f"{what} would be reckoned as if jobs had the nodes that they ask for all the time, and "
-                "their sizes were decided while they ran, or they were suspended: take the result's "
-                "'stretches', and 'energy'"
+                f"{what} is not available, because jobs changed their sizes or were "
+                "suspended while they ran; use the result's 'stretches' and 'energy'"
             )
 
     def _shared_placements(self) -> pl.DataFrame:
         if self.placements is None:
             raise ConfigError(
-                f"jobs of {self.workload.name!r} ask for whole nodes: what is held of parts of nodes is "
-                "known where jobs ask for tasks"
+                f"jobs of {self.workload.name!r} request exclusive nodes, so no use of "
+                "parts of nodes is recorded; use a workload whose jobs request tasks"
             )
         return self.placements
 

@@ -171,7 +171,7 @@ def advance_engine(
 ) -> Outcome:
     """Advance the engine; arguments, result and errors as for `Simulation.advance`."""
     if simulation.broken:
-        raise SimulationError(f"this simulation cannot go on: {simulation.broken}")
+        raise SimulationError(f"simulation cannot continue: {simulation.broken}")
     until = NEVER_MS if until_s is None else to_ms(until_s)
     advance, sim = _advance(), simulation.state
     simulation.compiled_policy()
@@ -179,7 +179,7 @@ def advance_engine(
     first = 0 if instants is None else int(sim.clock.instants)
     while True:
         if simulation.stopped:
-            raise SimulationError("this simulation was stopped from another thread")
+            raise SimulationError("simulation was stopped from another thread")
         left = simulation.slice
         if instants is not None:
             left = min(left, first + instants - int(sim.clock.instants))
@@ -192,7 +192,7 @@ def advance_engine(
             else:
                 code = call()
         except KeyboardInterrupt:
-            simulation.broken = "it was interrupted in the middle of an instant"
+            simulation.broken = "it was interrupted within an event time"
             raise
         except Exception as error:
             simulation.broken = f"a function of its policy failed: {error!r}"
@@ -215,11 +215,11 @@ def advance_engine(
     simulation.engine_s += time.perf_counter() - begin
     if code == layout.NOT_A_NUMBER:
         what = not_a_number(simulation.policy, sim)
-        simulation.broken = f"{what} gave something that is not a number"
+        simulation.broken = f"{what} returned a value that is not a number"
         job = simulation.workload.job_id[sim.clock.bad_job]
         raise PolicyError(
-            f"{what} gave NaN for job {job} at {simulation.now_s:g} s; it must give a number for every "
-            "waiting job"
+            f"{what} returned NaN for job {job} at {simulation.now_s:g} s; it must return "
+            "a number for every pending job"
         )
     return _NAMES[code]
 
@@ -238,12 +238,13 @@ def asked_again_s(simulation: SimulationBase, next_call_s: Any, where: str) -> f
     if next_call_s is None:
         return None
     if isinstance(next_call_s, bool) or not isinstance(next_call_s, (int, float, np.number)):
-        raise PolicyError(f"{where}: next_call_s is {next_call_s!r}, it must be seconds or None")
+        raise PolicyError(f"{where}: next_call_s is {next_call_s!r}; it must be seconds or None")
     wanted: Any = next_call_s
     again_ms = to_ms(wanted) if abs(wanted) < NEVER_MS / MS_PER_S else NEVER_MS
     if not simulation.now_s < again_ms / MS_PER_S < NEVER_MS / MS_PER_S:
         raise PolicyError(
-            f"{where}: next_call_s is {wanted:g}, which is not after {simulation.now_s:g} s"
+            f"{where}: next_call_s is {wanted:g}; it must be later than the present, "
+            f"{simulation.now_s:g} s"
         )
     return again_ms / MS_PER_S
 
@@ -253,7 +254,7 @@ def not_a_number(policy: Policy, sim: Sim) -> str:
     node, placed = int(sim.clock.bad_node), policy.placement.score
     if node < 0 or placed is None:
         return f"ordering {policy.order.name!r}"
-    return f"{placed.label}, asked about node {node},"
+    return f"{placed.label}, called for node {node},"
 
 
 @cache

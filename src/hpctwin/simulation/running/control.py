@@ -40,14 +40,16 @@ def switch(simulation: SimulationBase, *, on: Iterable[int], off: Iterable[int])
         chosen = np.array(sorted(set(nodes)), np.int64)
         for node in chosen.tolist():
             if not 0 <= node < len(states):
-                raise SimulationError(f"there is no node {node}; there are {len(states)}")
+                raise SimulationError(
+                    f"node {node} does not exist; the cluster has {len(states)} nodes"
+                )
             if states[node].partition(":")[0] != wanted:
                 raise SimulationError(
-                    f"node {node} is {states[node]}, it must be {wanted} to be switched "
+                    f"node {node} is {states[node]}; it must be {wanted} to be switched "
                     f"{'on' if number else 'off'}"
                 )
             if not sleeping[node]:
-                raise SimulationError(f"node {node} has no sleep state; it stays on")
+                raise SimulationError(f"node {node} has no sleep state and stays on")
         if len(chosen):
             if simulation.log:
                 more_log(simulation.state)
@@ -58,7 +60,9 @@ def switch(simulation: SimulationBase, *, on: Iterable[int], off: Iterable[int])
 def set_mode(simulation: SimulationBase, group: str, mode: str) -> None:
     """Put a node group into another mode now; see `Simulation.set_mode`."""
     if simulation.sizing is not None:
-        raise SimulationError("modes cannot be set where the sizes of jobs are decided (sizing)")
+        raise SimulationError(
+            "modes cannot be set if a sizing function decides the sizes of jobs; remove 'sizing'"
+        )
     names = [one.name for one in simulation.cluster.nodes]
     if group not in names:
         raise UnknownNameError("node group", group, names)
@@ -67,9 +71,9 @@ def set_mode(simulation: SimulationBase, group: str, mode: str) -> None:
     if mode not in own.modes:
         raise UnknownNameError(f"mode of node group {group!r}", mode, own.modes)
     if simulation.cluster.cap is not None:
-        raise SimulationError("modes cannot be set under a power cap")
+        raise SimulationError("modes cannot be set under a power cap; remove 'cap'")
     if writes_checkpoints(simulation.workload, simulation.cluster):
-        raise SimulationError("modes cannot be set where jobs write checkpoints")
+        raise SimulationError("modes cannot be set if jobs write checkpoints; remove checkpoints")
     put_into_mode(simulation, number, mode)
 
 
@@ -237,8 +241,9 @@ def _give_up(simulation: SimulationBase) -> None:
     waiting = len(simulation.snapshot()["waiting"])
     if waiting:
         raise SimulationError(
-            f"{waiting} jobs wait at {simulation.now_s:g} s, nothing is left to happen, and the "
-            "control function switches no node on"
+            f"{waiting} jobs are pending at {simulation.now_s:g} s with no event to come, "
+            "and the control function switches no node on; switch nodes on, or give the "
+            "time of the next call"
         )
 
 
@@ -257,8 +262,8 @@ def _ask(simulation: SimulationBase, control: Control) -> float | None:
         orders.close()  # otherwise Python later warns that it was never awaited
     if not isinstance(orders, Orders):
         raise PolicyError(
-            f"control function {name!r} gave {orders!r} at {simulation.now_s:g} s, it must give Orders "
-            "or None"
+            f"control function {name!r} returned {orders!r} at {simulation.now_s:g} s; it "
+            "must return Orders or None"
         )
     where = f"control function {name!r} at {simulation.now_s:g} s"
     on, off = (
@@ -282,7 +287,7 @@ def _nodes(nodes: Any, what: str) -> list[int]:
         found = list(nodes)
         if all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in found):
             return [int(n) for n in found]
-    raise PolicyError(f"{what} is {nodes!r}, it must be numbers of nodes")
+    raise PolicyError(f"{what} is {nodes!r}; it must be a list of node numbers")
 
 
 def begin(
@@ -299,8 +304,8 @@ def begin(
 
     if simulation.policy.backfill != OUTSIDE:
         raise SimulationError(
-            f"policy {simulation.policy.name!r} decides itself who starts; to begin jobs from outside, take "
-            f"backfill {OUTSIDE!r}"
+            f"policy {simulation.policy.name!r} starts jobs itself; to start jobs from "
+            f"outside, use backfill {OUTSIDE!r}"
         )
     given = list(job_ids)
     rows = np.array([simulation.row_of(one) for one in given], np.int64)
@@ -308,11 +313,11 @@ def begin(
     for one, phase in zip(given, phases.tolist(), strict=True):
         if phase != layout.WAITING:
             raise SimulationError(
-                f"job {one} does not wait at {simulation.now_s:g} s: it is {_phase(phase)}"
+                f"job {one} is not pending at {simulation.now_s:g} s: it is {_phase(phase)}"
             )
     if len(set(given)) < len(given):
         twice = next(one for one in given if given.count(one) > 1)
-        raise SimulationError(f"job {twice} is named twice")
+        raise SimulationError(f"job {twice} is listed twice; list each job once")
     if not given:
         return []
     simulation.compiled_policy()

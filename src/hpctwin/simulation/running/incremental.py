@@ -175,8 +175,8 @@ class OpenSimulation:
         workload = simulation.workload
         if len(workload.dependencies):
             raise WorkloadError(
-                f"workload {workload.name!r}: jobs that depend on each other cannot be given to a "
-                "simulation one by one"
+                f"workload {workload.name!r} has jobs with dependencies, which cannot be "
+                "added to a simulation one by one; give the whole workload"
             )
         check_forecasts(simulation.cluster, simulation.policy)
         self.simulation = simulation
@@ -298,8 +298,9 @@ class OpenSimulation:
         sim = self.simulation.state
         if at_ms <= sim.clock.now and sim.clock.instants > 0:
             raise SimulationError(
-                f"job {self.simulation.workload.job_id[row]} is to arrive at {at_ms / MS_PER_S:g} s, "
-                f"but the simulation has gone on to {self.simulation.now_s:g} s"
+                f"job {self.simulation.workload.job_id[row]} is submitted at "
+                f"{at_ms / MS_PER_S:g} s, but the simulation is already at "
+                f"{self.simulation.now_s:g} s; add jobs in the order of their submit times"
             )
         arrive_at(sim, row, at_ms, int(self._cancel[row]))
         arrive(sim.address, row)
@@ -373,8 +374,9 @@ class OpenSimulation:
                 self.advance_before(now_ms)
             elif code != -layout.NEED_ROOM:
                 raise SimulationError(
-                    f"a forecast on cluster {self.simulation.cluster.name!r} stopped: "
-                    f"{not_a_number(self.simulation.policy, self._ahead)} gave something that is not a number"
+                    f"forecast on cluster {self.simulation.cluster.name!r} stopped: "
+                    f"{not_a_number(self.simulation.policy, self._ahead)} returned a value "
+                    "that is not a number"
                 )
             more_ahead(self.simulation.state, self._ahead, coming)
         self.simulation.engine_s += time.perf_counter() - begin

@@ -87,9 +87,14 @@ def load(cls: type[S], path: Path, policy: Policy | None, sizing: SizingHook | N
         about = json.loads(arrays["about"].tobytes())
         found, version = about["format"], about["version"]
     except FileNotFoundError as error:
-        raise SimulationError(f"{path}: there is no such file") from error
+        raise SimulationError(
+            f"{path}: file does not exist; give a file written by `Simulation.save`"
+        ) from error
     except (OSError, ValueError, LookupError, TypeError, zipfile.BadZipFile) as error:
-        raise SimulationError(f"{path}: not a simulation saved by hpctwin ({error})") from error
+        raise SimulationError(
+            f"{path}: not a simulation saved by hpctwin ({error}); give a file written by "
+            "`Simulation.save`"
+        ) from error
     if found != _FORMAT:
         raise SimulationError(other_format(path, found, _FORMAT, version))
     _check_sizing(path, sizing, had=about.get("sized") is not None)
@@ -105,7 +110,7 @@ def load(cls: type[S], path: Path, policy: Policy | None, sizing: SizingHook | N
     except HpctwinError as error:
         if policy is None:
             raise SimulationError(
-                f"{path}: its policy {about['policy']!r} cannot be found again; give policy="
+                f"{path}: policy {about['policy']!r} of the file cannot be found; give policy="
             ) from error
         was = policy
     made = cls(
@@ -139,12 +144,13 @@ def _check_sizing(path: Path, sizing: SizingHook | None, *, had: bool) -> None:
     """
     if had and sizing is None:
         raise SimulationError(
-            f"{path}: the sizes of its jobs were decided while they ran, by a function, which is not in the "
-            "file; give sizing="
+            f"{path}: a sizing function, which is not in the file, decided the sizes of "
+            "its jobs; give sizing="
         )
     if sizing is not None and not had:
         raise SimulationError(
-            f"{path}: its jobs ran on the nodes they ask for; leave sizing= out, or begin anew with it"
+            f"{path}: its jobs ran with the sizes they requested; remove sizing=, or start "
+            "a new simulation with it"
         )
 
 
@@ -156,8 +162,8 @@ def _as_it_is_now(path: Path, version: str) -> Iterator[None]:
     except (ValueError, LookupError, TypeError, pl.exceptions.PolarsError) as error:
         why = str(error).splitlines()[0]
         raise SimulationError(
-            f"{path}: saved by hpctwin {version}, and this is {__version__}, whose simulations hold "
-            f"something else ({why}); use the version that wrote it, or simulate again"
+            f"{path}: file of hpctwin {version}, whose format differs from that of "
+            f"{__version__} ({why}); use the version that wrote it, or simulate again"
         ) from error
 
 

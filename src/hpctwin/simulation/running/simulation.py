@@ -334,7 +334,7 @@ def _why_doomed(simulation: SimulationBase, most: int = 10) -> Iterator[str]:
     workload = simulation.workload
     rejected = simulation.rejected_mask()
     found = doomed_by(workload.dependencies, _cannot_complete(simulation))
-    then = {"cancel": "it is cancelled", "hold": "it is held for ever"}
+    then = {"cancel": "it is cancelled", "hold": "it is held indefinitely"}
     for row in sorted(found)[:most]:
         chain = _chain(found, row)
         last = chain[-1]
@@ -343,12 +343,12 @@ def _why_doomed(simulation: SimulationBase, most: int = 10) -> Iterator[str]:
         elif workload.fails is not None and workload.fails[last]:
             reason = "fails"
         else:
-            reason = "runs past its walltime"
+            reason = "exceeds its walltime"
         names = chain_text([str(workload.job_id[one]) for one in chain])
         yield (
             f"job {workload.job_id[row]} can never start, "
-            f"{then[simulation.on_dependency_failure]}: job {workload.job_id[last]} {reason} "
-            f"(chain {names}; each waits for the next)"
+            f"{then[simulation.on_dependency_failure]}: job {workload.job_id[last]} "
+            f"{reason} (chain {names}; each waits for the next)"
         )
     if len(found) > most:
         yield f"… and {len(found) - most:,} more jobs that can never start"

@@ -140,7 +140,8 @@ def window(workload: Workload, begin_s: float, end_s: float) -> Window:
     """
     if not 0 <= begin_s < end_s:
         raise ConfigError(
-            f"a window from {begin_s:g} to {end_s:g} s cannot be: it begins at 0 or later and ends after that"
+            f"window from {begin_s:g} to {end_s:g} s is invalid; it must start at 0 or "
+            "later and end after its start"
         )
     begin, end = round(begin_s * MS_PER_S), round(end_s * MS_PER_S)
     submit, start = workload.submit_ms, workload.recorded_start_ms
@@ -152,13 +153,15 @@ def window(workload: Workload, begin_s: float, end_s: float) -> Window:
     chosen = running | waiting | fresh
     if not chosen.any():
         raise WorkloadError(
-            f"no job of {workload.name} ran, waited or was submitted from {begin_s:g} to {end_s:g} "
-            f"s; it covers {submit.min(initial=0) / MS_PER_S:g} to {submit.max(initial=0) / MS_PER_S:g} s"
+            f"window from {begin_s:g} to {end_s:g} s: no job of {workload.name} ran, was "
+            "pending or was submitted in it; choose one within "
+            f"{submit.min(initial=0) / MS_PER_S:g} to {submit.max(initial=0) / MS_PER_S:g} "
+            "s"
         )
     left_out = {
-        "job left out: it was over before the window": int((known & (start < begin) & over).sum()),
-        "job left out: it was submitted after the window": int((submit >= end).sum()),
-        "job left out: submitted before the window, and no start is recorded": int(
+        "jobs skipped: ended before the window": int((known & (start < begin) & over).sum()),
+        "jobs skipped: submitted after the window": int((submit >= end).sum()),
+        "jobs skipped: submitted before the window without a recorded start": int(
             (~known & (submit < begin)).sum()
         ),
     }
@@ -196,7 +199,8 @@ def moment(given: object, workload: Workload) -> float:
     if isinstance(found, dt.datetime) and since_s < 0:
         first = dt.datetime.fromtimestamp(workload.start_epoch_s or 0, dt.UTC)
         raise ConfigError(
-            f"{given} is before {workload.name} begins, at {first:%Y-%m-%dT%H:%M:%S} UTC"
+            f"{given} is before the start of {workload.name} at {first:%Y-%m-%dT%H:%M:%S} "
+            "UTC; give a later time"
         )
     return since_s
 

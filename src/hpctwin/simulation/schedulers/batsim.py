@@ -45,8 +45,9 @@ class BatsimScheduler:
     def __init__(self, address: str, cluster: Cluster, *, timeout_s: float = 60.0) -> None:
         if len(cluster.nodes) > 1 or cluster.partitions:
             raise ConfigError(
-                f"cluster {cluster.name!r} has node groups or partitions: a scheduler that speaks "
-                "Batsim's protocol chooses nodes, and here the simulation does, so all nodes must be equal"
+                f"cluster {cluster.name!r} has node groups or partitions, but nodes must "
+                "be equal for Batsim's protocol: its scheduler chooses nodes, which "
+                "hpctwin does itself"
             )
         self.address, self.cluster, self.timeout_s = address, cluster, timeout_s
         self._begun = self._told_last = False
@@ -66,7 +67,8 @@ class BatsimScheduler:
         except zmq.ZMQError as error:
             self._context.destroy(0)
             raise ConfigError(
-                f"{self.address!r} is no address of a scheduler; expected one such as tcp://127.0.0.1:28000"
+                f"{self.address!r} is not an address of a scheduler; give one such as "
+                "tcp://127.0.0.1:28000"
             ) from error
         return self
 
@@ -156,16 +158,16 @@ class BatsimScheduler:
             answer = self._socket.recv_string()
         except zmq.Again as error:
             raise SimulationError(
-                f"the scheduler at {self.address} has not answered for {self.timeout_s:g} s at "
-                f"{now_s:g} s of the simulation"
+                f"scheduler at {self.address} did not answer within {self.timeout_s:g} s, "
+                f"at {now_s:g} s of the simulation"
             ) from error
         try:
             decided = json.loads(answer)["events"]
             assert all(isinstance(one["type"], str) for one in decided)
         except (ValueError, KeyError, TypeError, AssertionError) as error:
             raise SimulationError(
-                f"the scheduler at {self.address} answered {answer[:80]!r} at {now_s:g} s of the simulation, "
-                "which is no message of Batsim's protocol"
+                f"scheduler at {self.address} answered {answer[:80]!r} at {now_s:g} s of "
+                "the simulation, which is not a message of Batsim's protocol"
             ) from error
         found: list[dict[str, Any]] = decided
         return found
@@ -186,8 +188,9 @@ class BatsimScheduler:
                 calls.append(float(data["timestamp"]))
             else:
                 raise SimulationError(
-                    f"the scheduler at {self.address} decided {one['type']} at {now_s:g} s of the "
-                    "simulation; known here are EXECUTE_JOB, REJECT_JOB, CALL_ME_LATER"
+                    f"scheduler at {self.address} sent {one['type']} at {now_s:g} s of the "
+                    "simulation, which is not supported; use EXECUTE_JOB, REJECT_JOB or "
+                    "CALL_ME_LATER"
                 )
         return Orders(start, min(calls, default=None), never)
 
@@ -195,7 +198,7 @@ class BatsimScheduler:
         name = data.get("job_id")
         if name not in self._ids:
             raise SimulationError(
-                f"the scheduler at {self.address} names job {name!r}, which is not there"
+                f"scheduler at {self.address} names job {name!r}, which does not exist"
             )
         return self._ids[name]
 

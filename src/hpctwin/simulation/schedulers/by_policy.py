@@ -54,8 +54,8 @@ class PolicyScheduler:
         self.policy = make_policy(policy)
         if self.policy.order.fairshare:
             raise PolicyError(
-                f"policy {self.policy.name!r} goes by fair share; a scheduler from outside is not told what "
-                "was used before"
+                f"policy {self.policy.name!r} uses fair shares, but an external scheduler "
+                "has no record of past usage; use another policy"
             )
         self.cluster = Cluster.uniform(nodes=nodes)
         self._simulation = Simulation(_of_nobody(rows), self.cluster, self.policy)
@@ -81,8 +81,8 @@ class PolicyScheduler:
         now_ms = to_ms(happened.now_s)
         if now_ms < self._simulation.state.clock.now:
             raise SimulationError(
-                f"what happened at {happened.now_s:g} s is told after {self._simulation.now_s:g} s; time "
-                "does not go back"
+                f"event at {happened.now_s:g} s arrives after the event at "
+                f"{self._simulation.now_s:g} s; send events in order of time"
             )
         ended: list[int] = []
         for job_id, _ in happened.ended:
@@ -215,7 +215,8 @@ class BatsimDecisions:
             decided = self._decide(now_s, events)
         except (ValueError, LookupError, TypeError) as error:
             raise SimulationError(
-                f"{text[:80]!r} is no message of Batsim's protocol: {type(error).__name__} {error}"
+                f"{text[:80]!r} is not a message of Batsim's protocol: "
+                f"{type(error).__name__} {error}"
             ) from error
         return json.dumps({"now": now_s, "events": decided})
 
@@ -237,14 +238,14 @@ class BatsimDecisions:
                 self.over = True
             elif kind not in _OF_NO_MATTER:
                 raise SimulationError(
-                    f"Batsim tells of {kind} at {now_s:g} s; known here are SIMULATION_BEGINS, "
-                    "JOB_SUBMITTED, JOB_COMPLETED, REQUESTED_CALL, SIMULATION_ENDS, "
-                    f"{', '.join(sorted(_OF_NO_MATTER))}"
+                    f"Batsim sent {kind} at {now_s:g} s, which is not supported; "
+                    "supported: SIMULATION_BEGINS, JOB_SUBMITTED, JOB_COMPLETED, "
+                    f"REQUESTED_CALL, SIMULATION_ENDS, {', '.join(sorted(_OF_NO_MATTER))}"
                 )
         if not (submitted or ended or called):
             return []
         if self._scheduler is None:
-            raise SimulationError(f"at {now_s:g} s Batsim tells of jobs before SIMULATION_BEGINS")
+            raise SimulationError(f"Batsim sent jobs at {now_s:g} s before SIMULATION_BEGINS")
         orders = self._scheduler(Happened(now_s, tuple(submitted), tuple(ended)))
         rejected = [_event(now_s, "REJECT_JOB", {"job_id": job_id}) for job_id in orders.never]
         started = [
@@ -260,7 +261,8 @@ class BatsimDecisions:
     def _begin(self, data: dict[str, Any]) -> None:
         if data.get("allow_compute_sharing") or data.get("allow_time_sharing"):
             raise SimulationError(
-                "Batsim shares nodes among jobs (allow_compute_sharing); here they do not"
+                "Batsim option allow_compute_sharing is on, but node sharing is not "
+                "supported here; turn it off"
             )
         told = data.get("compute_resources", data.get("resources_data"))
         count = int(data.get("nb_compute_resources", data.get("nb_resources", 0)))
@@ -303,7 +305,8 @@ def decide_for_batsim(address: str, policy: PolicyLike | None) -> None:
             socket.bind(address)
         except zmq.ZMQError as error:
             raise ConfigError(
-                f"{address!r}: nobody can listen there ({error}); expected one such as tcp://127.0.0.1:28000"
+                f"{address!r}: cannot listen at this address ({error}); give one such as "
+                "tcp://127.0.0.1:28000"
             ) from error
         while not decisions.over:
             socket.send_string(decisions.answer(socket.recv_string()))
@@ -320,7 +323,7 @@ def _check_port(address: str) -> None:
     port = address.rpartition(":")[2]
     if port.isdecimal() and not 0 < int(port) < 65_536:
         raise ConfigError(
-            f"{address!r}: port {port:.9} is none; it must be 1 to 65535, such as 28000"
+            f"{address!r}: port {port:.9} is invalid; it must be 1 to 65535, such as 28000"
         )
 
 

@@ -111,10 +111,13 @@ def drive(
     """
     if simulation.policy.backfill != OUTSIDE:
         raise SimulationError(
-            f"policy {simulation.policy.name!r} decides itself who starts; take backfill {OUTSIDE!r}"
+            f"policy {simulation.policy.name!r} starts jobs itself; for an external "
+            f"scheduler use backfill {OUTSIDE!r}"
         )
     if every_s is not None and not every_s > 0:
-        raise SimulationError(f"a scheduler is asked every {every_s:g} s; it must be above 0")
+        raise SimulationError(
+            f"call interval of the scheduler is {every_s:g} s; it must be above 0"
+        )
     watch = _Watch(simulation)
     call_at_s: float | None = None
     refused: list[Any] = []
@@ -145,15 +148,15 @@ def drive(
         if orders.call_at_s is not None:
             if not orders.call_at_s > simulation.now_s:
                 raise SimulationError(
-                    f"at {simulation.now_s:g} s the scheduler wants to be asked at {orders.call_at_s:g} s; "
-                    "it must be later"
+                    f"scheduler asked at {simulation.now_s:g} s for a call at "
+                    f"{orders.call_at_s:g} s; it must be later than the present"
                 )
             call_at_s = min(orders.call_at_s, math.inf if call_at_s is None else call_at_s)
     left = [job for job in watch.waiting() if job not in never]
     if left:
         raise SimulationError(
-            f"at {simulation.now_s:g} s nothing is left to happen, and the scheduler has left "
-            f"{len(left)} jobs waiting, job {left[0]} first"
+            f"scheduler left {len(left)} jobs pending at {simulation.now_s:g} s with no "
+            f"event to come, the first of them job {left[0]}"
         )
     return simulation.result()
 
@@ -161,9 +164,9 @@ def drive(
 def _does_not_fit(simulation: Simulation, job: Any) -> str:
     row = simulation.row_of(job)
     return (
-        f"at {simulation.now_s:g} s the scheduler starts job {job}, which does not fit: it asks for "
-        f"{simulation.workload.nodes[row]} nodes, {simulation.free_nodes()} are free (partition, limits, "
-        "resources and maintenance count too)"
+        f"scheduler started job {job} at {simulation.now_s:g} s, which does not fit: it "
+        f"needs {simulation.workload.nodes[row]} nodes, {simulation.free_nodes()} are free "
+        "(partitions, limits, resources and maintenance also apply)"
     )
 
 
@@ -278,7 +281,7 @@ class JsonLinesScheduler:
 
     def __enter__(self) -> Self:
         if not self.command:
-            raise ConfigError("the scheduler is no command; give a program and its arguments")
+            raise ConfigError("scheduler command is invalid; give a program and its arguments")
         try:
             self._process = subprocess.Popen(
                 self.command,
@@ -333,8 +336,8 @@ class JsonLinesScheduler:
         self._late_at_s = math.inf
         if self._late:
             raise SimulationError(
-                f"scheduler {self.command[0]!r} has not answered for {self.timeout_s:g} s at "
-                f"{happened.now_s:g} s of the simulation"
+                f"scheduler {self.command[0]!r} did not answer within {self.timeout_s:g} "
+                f"s, at {happened.now_s:g} s of the simulation"
             )
         if not line:
             raise SimulationError(
@@ -356,9 +359,9 @@ class JsonLinesScheduler:
                 f"unknown key {sorted(set(given) - _KEYS)[0]!r}; known: {', '.join(sorted(_KEYS))}"
             )
         elif not all(isinstance(given.get(key, []), list) for key in ("start", "never")):
-            wrong = "start and never are lists of job ids"
+            wrong = "'start' and 'never' must be lists of job ids"
         elif not isinstance(given.get("call_at_s", 0.0), int | float | None):
-            wrong = "call_at_s is a time in seconds"
+            wrong = "'call_at_s' must be a time in seconds"
         if wrong is not None or given is None:
             raise SimulationError(
                 f"scheduler {self.command[0]!r} answered {line.strip()[:80]!r} at {now_s:g} s of the "

@@ -32,9 +32,11 @@ def as_workload(given: Workload | str | os.PathLike[str]) -> Workload:
         return read_workload(Path(given))
     if hasattr(given, "columns"):
         raise WorkloadError(
-            f"a {type(given).__name__} is no workload; make one with Workload.from_frame(table)"
+            f"a {type(given).__name__} is not a workload; make one with Workload.from_frame(table)"
         )
-    raise WorkloadError(f"{in_brief(given)} is no workload: give a Workload or the path of a trace")
+    raise WorkloadError(
+        f"{in_brief(given)} is not a workload; give a Workload or the path of a trace"
+    )
 
 
 def as_cluster(given: Cluster | int | str | os.PathLike[str]) -> Cluster:
@@ -57,7 +59,8 @@ def as_cluster(given: Cluster | int | str | os.PathLike[str]) -> Cluster:
     if not isinstance(given, bool) and hasattr(number, "__index__") and not np.ndim(number):
         return Cluster.uniform(nodes=number.__index__())
     raise ConfigError(
-        f"{in_brief(given)} is no cluster: give a Cluster, a number of nodes or the path of a YAML file"
+        f"{in_brief(given)} is not a cluster; give a Cluster, a number of nodes or the "
+        "path of a YAML file"
     )
 
 
@@ -74,7 +77,8 @@ def stated_cluster(workload: Workload, instead: str) -> Cluster:
     nodes = workload.nodes_hint
     if nodes is None:
         raise ConfigError(
-            f"the size of the machine is not known: {workload.name} does not say it; give {instead}"
+            f"size of the cluster is missing: workload {workload.name} does not state it; "
+            f"give {instead}"
         )
     said = f"nodes: {nodes:,}, from {workload.notes.size_from}"
     return Cluster.uniform(nodes=nodes).noted(ReadNotes(remarks=(said,)))
@@ -84,7 +88,7 @@ def _of_jobs(given: npt.ArrayLike, workload: Workload, name: str) -> npt.NDArray
     numbers = column(name, given)
     if numbers.shape != (len(workload),):
         raise ConfigError(
-            f"{name} has shape {numbers.shape}, it must be ({len(workload)},): one per job"
+            f"{name} has shape {numbers.shape}; it must be ({len(workload)},), one value per job"
         )
     return numbers
 
@@ -131,6 +135,6 @@ def begins_ms(begin_s: npt.ArrayLike, workload: Workload) -> npt.NDArray[np.int6
     if len(wrong):
         row = int(wrong[0])
         raise ConfigError(
-            f"job {workload.job_id[row]}: begin_s is {begin[row]:g}, it must be a finite number"
+            f"job {workload.job_id[row]}: begin_s is {begin[row]:g}; it must be a finite number"
         )
     return ms_of(np.maximum(begin, 0.0))

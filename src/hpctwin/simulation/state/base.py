@@ -140,11 +140,12 @@ class SimulationBase(EngineFeed):
             ("on_dependency_failure", on_dependency_failure, ("cancel", "hold")),
         ):
             if value not in known:
-                raise ConfigError(f"{option} is {value!r}, it must be {' or '.join(known)}")
+                raise ConfigError(f"{option} is {value!r}; it must be {' or '.join(known)}")
         if overrun == "continue" and any(limit.is_timed for limit in cluster.limits):
             raise ConfigError(
-                f"cluster {cluster.name!r} limits minutes that are left of walltimes, which has no meaning "
-                "where walltimes do not end jobs (overrun 'continue')"
+                f"cluster {cluster.name!r} limits the remaining minutes of walltimes, but "
+                "walltimes do not end jobs (overrun 'continue'); remove these limits, or "
+                "use overrun 'terminate'"
             )
         self.overrun = overrun
         self.on_dependency_failure = on_dependency_failure
@@ -435,7 +436,7 @@ class SimulationBase(EngineFeed):
     def _change_policy(self, policy: Policy) -> None:
         if policy.placement.needs_nodes and not len(self._sim["node"]):
             raise SimulationError(
-                f"placement {policy.placement.name!r} needs the nodes' identity from the beginning; "
+                f"placement {policy.placement.name!r} needs node tracking from the start; "
                 "make the simulation with track_nodes=True"
             )
         self.policy = policy

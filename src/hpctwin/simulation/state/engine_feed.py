@@ -110,7 +110,7 @@ class Looks(Shown):
             SimulationError: The workload has no such job.
         """
         if job_id not in self._rows:
-            raise SimulationError(f"there is no job {job_id!r} in {self.workload.name}")
+            raise SimulationError(f"job {job_id!r} does not exist in workload {self.workload.name}")
         return self._rows[job_id]
 
     @cached_property
@@ -354,8 +354,8 @@ def _check_cut_off(workload: Workload, sim: Sim) -> None:
     row = int(times.argmax())
     if times[row] > MOST:
         raise SimulationError(
-            f"job {workload.job_id[row]} was cut off {times[row]:,} times until "
-            f"{sim.clock.now / MS_PER_S:,.0f} s, and would be for ever: jobs that preempt it, or nodes that "
-            "fail, leave it no time to end; a longer 'exempt' or 'requeue_after', a shorter 'grace', "
-            "checkpoints, or fewer failures do"
+            f"job {workload.job_id[row]} was interrupted {times[row]:,} times until "
+            f"{sim.clock.now / MS_PER_S:,.0f} s and would never end, because preemption or "
+            "node failures leave it too little time; use a longer 'exempt' or "
+            "'requeue_after', a shorter 'grace', checkpoints, or fewer failures"
         )

@@ -173,8 +173,8 @@ class Waits:
         place = int(np.argmin(self._found.known))
         edges = self._found.edges
         raise WorkloadError(
-            f"job {edges.job[place]}: depends on job {edges.on[place]}, which is not there: the whole stream "
-            "has been read"
+            f"job {edges.job[place]} depends on job {edges.on[place]}, which the stream "
+            f"does not contain; add job {edges.on[place]} or remove the dependency"
         )
 
     def _recall(self, ids: npt.NDArray[Any]) -> tuple[Past, BoolArray]:

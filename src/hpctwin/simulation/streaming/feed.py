@@ -77,8 +77,9 @@ class Feed:
         if first < self._last_ms:
             raise WorkloadError(
                 f"{self.name}: job {workload.job_id[0]}, one of rows {self.given + 1:,} to "
-                f"{self.given + len(workload):,}, is submitted at {first / MS_PER_S:,g} s, after jobs of "
-                f"earlier rows, the last at {self._last_ms / MS_PER_S:,g} s; sort the jobs by submit time"
+                f"{self.given + len(workload):,}, is submitted at {first / MS_PER_S:,g} s, "
+                f"before a job of an earlier row ({self._last_ms / MS_PER_S:,g} s); sort "
+                "the jobs by submit time"
             )
         self._last_ms = last
         self.given += len(workload)
@@ -136,8 +137,8 @@ def feed_of(source: Source, *, wanted: int) -> Feed:
         )
     if isinstance(source, pl.DataFrame) or not isinstance(source, Iterable):
         raise WorkloadError(
-            f"a {type(source).__name__} is no stream of jobs: give a path, a Workload, or an iterable of "
-            "workloads and tables"
+            f"a {type(source).__name__} is not a stream of jobs; give a path, a Workload, "
+            "or an iterable of workloads and tables"
         )
     return Feed(_checked(source), "stream", wanted)
 
@@ -162,6 +163,7 @@ def _frame(table: Any) -> pl.DataFrame:
         return table
     if not (hasattr(table, "__arrow_c_stream__") or hasattr(table, "__arrow_c_array__")):
         raise WorkloadError(
-            f"a {type(table).__name__} is no batch of jobs: give a Workload, or a table of Polars or Arrow"
+            f"a {type(table).__name__} is not a batch of jobs; give a Workload, or a table "
+            "of Polars or Arrow"
         )
     return pl.DataFrame(table)

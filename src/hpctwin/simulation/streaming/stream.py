@@ -146,7 +146,7 @@ def simulate_stream(
         OutputError: A part cannot be written.
     """
     if batch < 1:
-        raise WorkloadError(f"batch is {batch}, it must be 1 or more")
+        raise WorkloadError(f"batch is {batch}; it must be 1 or more")
     feed = feed_of(source, wanted=batch)
     rest: dict[str, Any] = {**options}
     asked = {name: rest.pop(name) for name in _POLICY if name in rest}
@@ -177,7 +177,7 @@ class _Stream:
         self.mismatches = Mismatches(cluster)
         batch = feed.next()
         if batch is None:
-            raise WorkloadError(f"{feed.name} has no jobs, so there is nothing to simulate")
+            raise WorkloadError(f"{feed.name} has no jobs to simulate")
         self.shares = batch.shares if feed.shares is None else feed.shares
         self.gpu_parts = asks_parts(batch.workload) if feed.gpu_parts is None else feed.gpu_parts
         batch = self._asking(batch)
@@ -230,7 +230,8 @@ class _Stream:
             error = fault
             if isinstance(fault, HpctwinError):
                 fault.add_note(
-                    f"{self.done:,} jobs are in whole parts in {self.parts.folder}; see {STANDING} there"
+                    f"{self.done:,} jobs are stored in complete parts in "
+                    f"{self.parts.folder}; see {STANDING} there"
                 )
             raise
         finally:
@@ -250,15 +251,16 @@ class _Stream:
         rows = np.flatnonzero(~gone)
         if batch.across and not self.waits.remember:
             raise WorkloadError(
-                f"{self.feed.name}: among rows up to {self.feed.given:,} there is a column depends, and the "
-                "first ones have none; give it to all"
+                f"{self.feed.name}: rows up to {self.feed.given:,} have a column depends, "
+                "but the first rows do not; add the column to all rows"
             )
         stay = simulation.workload.take(rows)
         batch = self._asking(batch)
         if is_interrupted(batch.workload, simulation.cluster) and not self.interrupted:
             raise WorkloadError(
-                f"{self.feed.name}: among rows up to {self.feed.given:,} jobs write checkpoints, and the "
-                "first ones do not say whether they do: give them a column checkpoint_s too, 0 for never"
+                f"{self.feed.name}: jobs in rows up to {self.feed.given:,} write "
+                "checkpoints, but the first rows have no column checkpoint_s; add it to "
+                "all rows, with 0 for never"
             )
         workload, to, _ = joined(stay, batch.workload)
         self.sums.keep(rows, to, len(workload))
@@ -282,14 +284,15 @@ class _Stream:
         asks = batch.workload.shares_nodes
         if asks and not self.shares:
             raise WorkloadError(
-                f"{self.feed.name}: among rows up to {self.feed.given:,} jobs ask for tasks, and the first "
-                "ones do not say whether they do: give them a column tasks too, 0 for whole nodes"
+                f"{self.feed.name}: jobs in rows up to {self.feed.given:,} request tasks, "
+                "but the first rows have no column tasks; add it to all rows, with 0 for "
+                "exclusive nodes"
             )
         if asks and not self.gpu_parts and asks_parts(batch.workload):
             raise WorkloadError(
-                f"{self.feed.name}: among rows up to {self.feed.given:,} jobs ask for parts of GPUs, and the "
-                "first ones do not, so that GPUs are not counted one by one: give a whole workload, or a "
-                "Parquet file with a column gpus_per_task, which say so beforehand"
+                f"{self.feed.name}: jobs in rows up to {self.feed.given:,} request parts "
+                "of GPUs, but the first rows do not; give a whole workload, or a Parquet "
+                "file with a column gpus_per_task"
             )
         if asks or not self.shares:
             return batch

@@ -74,7 +74,7 @@ class Guard:
         """Stop acting if forecasts have become too bad."""
         bound = self.settings.forecast_error
         if bound is not None and median_error is not None and median_error > bound:
-            self.stop(f"the median forecast error is {median_error:.0%}, above {bound:.0%}")
+            self.stop(f"the median forecast error is {median_error:.0%}, which exceeds {bound:.0%}")
 
     def allowance(self, kind: str, at_s: float) -> int:
         """Return how many actions of a kind may be sent now.
@@ -95,14 +95,14 @@ class Guard:
         why_not = self._forbids(kind)
         if why_not is None and self._left(at_s) <= 0:
             what = "starts" if kind == "start" else "changes"
-            why_not = f"more than {self.settings.starts_per_minute} {what} a minute"
+            why_not = f"more than {self.settings.starts_per_minute} {what} per minute"
         if why_not is None:
             self._sent.append(at_s)
         return why_not
 
     def _forbids(self, kind: str) -> str | None:
         if self.killed():
-            return f"the kill switch {self.settings.kill_switch} is there"
+            return f"kill switch {self.settings.kill_switch} exists"
         if self.mode not in ("act", "approve"):
             return f"the mode is {self.mode}"
         return None if kind in self._kinds else f"{kind} is not allowed"
@@ -149,7 +149,7 @@ class Authority:
         if why_not is not None and why_not != self.why_not:
             logger.warning("not acting: %s", why_not)
         elif why_not is None and self.why_not is not None:
-            logger.info("acting from now on")
+            logger.info("acting on the cluster")
         self.why_not = why_not
         return why_not is None
 
@@ -224,7 +224,7 @@ class ClusterLock:
         try:
             cluster = self._cluster()
         except UnreachableError as error:
-            return f"which cluster this is, is not known: {error}"
+            return f"identity of the cluster is unknown: {error}"
         name = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         # A name that begins with a zero byte is not a file; only Linux has such names.
         if sys.platform == "linux":
@@ -234,7 +234,7 @@ class ClusterLock:
                 name.listen(128)
             except OSError:
                 name.close()
-                return f"{_holder(address)} acts on this cluster ({cluster})"
+                return f"{_holder(address)} already acts on this cluster ({cluster})"
         self._name = name
         return None
 

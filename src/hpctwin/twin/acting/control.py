@@ -181,10 +181,14 @@ class Control:
             try:
                 outcome = manager.give_scheduling()
                 if outcome.result != "done":
-                    logger.warning("scheduling was not given back: %s", outcome.reason)
+                    logger.warning(
+                        "scheduling was not returned to the resource manager: %s", outcome.reason
+                    )
                     return
             except UnreachableError as error:
-                logger.warning("scheduling could not be given back: %s", error)
+                logger.warning(
+                    "scheduling could not be returned to the resource manager: %s", error
+                )
         else:
             self.executor.release_leases()
         self.is_active = False
@@ -228,7 +232,7 @@ class Control:
         manager = self.follower.manager
         self.is_active = "lease" in manager.ways() and manager.clock_speed > 0
         if not self.is_active:
-            self.faults.set("act.by", "this cluster has no leases, or no clock of its own")
+            self.faults.set("act.by", "this cluster has no leases, or no clock")
         self._beat_due = 0.0
         return self.is_active
 
@@ -239,7 +243,7 @@ class Control:
         self.follower.schedules_itself = not self.is_active
         self._last_beat = now
         if not self.is_active:
-            logger.warning("scheduling was not handed over: %s", outcome.reason)
+            logger.warning("scheduling was not handed to the twin: %s", outcome.reason)
             self.follower.wait(RETRY_S)
         return self.is_active
 
@@ -254,7 +258,7 @@ class Control:
             bound_s = max(bound_s, 2 * config.resync_interval)
         if age_s > bound_s and self.guard.is_active():
             why = f": {report.fault}" if report.fault else ""
-            self.faults.set("blind", f"no look at the cluster for {age_s:.0f} s{why}")
+            self.faults.set("blind", f"no contact with the cluster for {age_s:.0f} s{why}")
         else:
             self.faults.mended("blind")
         if self.executor.fault:

@@ -22,8 +22,8 @@ __all__ = ["DEFERRED", "Chosen", "Executor"]
 logger = logging.getLogger(__name__)
 
 DEFERRED = (
-    "it may not fit, depending on where the cluster places the others; "
-    "it is decided again when that is known"
+    "it may not fit, depending on where the cluster places other jobs; the twin decides "
+    "again after the placement"
 )
 RENEWAL_INTERVAL_S = 1.0
 """How often the twin looks for leases that are due."""
@@ -178,7 +178,7 @@ class Executor:
             if found:
                 self.follower.manager.admit(found)
         except Exception as error:
-            logger.warning("leases were not ended, they run out by themselves: %s", error)
+            logger.warning("leases were not released and will expire: %s", error)
 
     def lease_status(self) -> dict[str, Any] | None:
         """Return counts of leases in plain values; None where the twin gives no leases."""
@@ -240,7 +240,9 @@ class Executor:
         highest, step = self.follower.manager.priorities
         changes = raised([job_id for _, _, job_id in expected], priority, step)
         if changes and changes[-1][1] > highest:
-            logger.warning("the queue is not put in order: no priority is left above those in use")
+            logger.warning(
+                "queue order is not applied: no priority above those in use is available"
+            )
             return []
         noted = ((self._note(row, "set_priority", i, at_s), i, value) for i, value in changes)
         return [
@@ -279,7 +281,7 @@ class Executor:
         if self.settings.by == "lease":
             job_ids = [one.job_id for one in planned]
             found, took_ms = self._call(job_ids, partial(manager.admit, job_ids))
-            no_answer = Outcome("unknown", "the manager did not say")
+            no_answer = Outcome("unknown", "the resource manager gave no reason")
             outcomes = [(one, found.get(one.job_id, no_answer)) for one in planned]
             self._unwritten |= {one.row: (outcome, took_ms) for one, outcome in outcomes}
         else:
@@ -299,7 +301,7 @@ class Executor:
                 if outcome.result != "refused":
                     continue
                 what = "start" if one.priority is None else "change of priority"
-                logger.warning("%s of job %s refused: %s", what, one.job_id, outcome.reason)
+                logger.warning("%s of job %s rejected: %s", what, one.job_id, outcome.reason)
                 if one.priority is None:
                     now_s = self.follower.now_s()
                     body = {"job_id": one.job_id, "time_s": now_s}
@@ -347,7 +349,7 @@ class Executor:
         self._failed_calls += any(since < looked_at for since in self._refused_since.values())
         first = next(iter(refused.values()))
         if self._failed_calls >= MAX_FAILED_CALLS or first.result == "unknown":
-            self.fault = f"no lease could be given: {first.reason.splitlines()[-1]}"
+            self.fault = f"no lease was granted: {first.reason.splitlines()[-1]}"
 
     def _call(
         self, job_ids: Collection[str], send: Callable[[], dict[str, Outcome]]

@@ -98,7 +98,7 @@ class Mirror:
             return "ignored", []
         if event.run != self.run:
             self._keep_early(event)
-            self._ask(f"events of another run of the scheduler ({event.run or 'unnamed'}) came")
+            self._ask(f"events of another run of the scheduler ({event.run or 'unnamed'}) arrived")
             return "early", []
         if self.seq is None:
             if event.time_s <= self._snapshot_time_s:
@@ -198,7 +198,7 @@ class Mirror:
             ValueError: The mirror has no snapshot yet.
         """
         if not self.snapshots:
-            raise ValueError("the mirror has seen no snapshot yet")
+            raise ValueError("mirror has received no snapshot yet")
         return Snapshot.model_construct(
             cluster=self.cluster,
             time_s=self.time_s,
@@ -242,7 +242,7 @@ class Mirror:
         match event:
             case ev.JobSubmitted():
                 if event.job.id in self.jobs:
-                    raise ContradictionError(f"job {event.job.id} is there already")
+                    raise ContradictionError(f"job {event.job.id} already exists")
                 self._put_job(JobRecord.model_construct(spec=event.job))
             case ev.JobModified():
                 self._update(event.job.id, spec=event.job)
@@ -274,21 +274,21 @@ class Mirror:
                 self._fulfil(event.job_id, event.time_s)
             case ev.NodeUp() | ev.NodeDown() | ev.NodeDrained():
                 if event.node_name not in self.nodes:
-                    raise ContradictionError(f"node {event.node_name} is not known")
+                    raise ContradictionError(f"node {event.node_name} is unknown")
                 self._change_node(event.node_name, state=_NODE_STATES[event.kind])
             case ev.NodePowered():
                 if event.node_name not in self.nodes:
-                    raise ContradictionError(f"node {event.node_name} is not known")
+                    raise ContradictionError(f"node {event.node_name} is unknown")
                 self._change_node(event.node_name, power=event.power)
             case ev.ReservationSet():
                 unknown = [n for n in event.reservation.node_names if n not in self.nodes]
                 if unknown:
-                    raise ContradictionError(f"node {unknown[0]} is not known")
+                    raise ContradictionError(f"node {unknown[0]} is unknown")
                 self._put(self.reservations, event.reservation.name, event.reservation)
             case ev.ReservationRemoved():
                 self._drop(self.reservations, event.name)
             case ev.SchedulerRestarted():
-                self._ask("the scheduler has restarted, or its nodes or partitions are others")
+                self._ask("the scheduler has restarted, or its nodes or partitions have changed")
 
     def _start(self, event: ev.JobStarted) -> None:
         known = self.jobs.get(event.job_id)
@@ -304,15 +304,17 @@ class Mirror:
         job = self._waiting(event.job_id)
         for name in event.node_names:
             if name not in self.nodes:
-                raise ContradictionError(f"node {name} is not known")
+                raise ContradictionError(f"node {name} is unknown")
             if name in self.shared:
                 continue
             if name in self._holder:
-                raise ContradictionError(f"node {name} is held by job {self._holder[name]}")
+                raise ContradictionError(f"node {name} is allocated to job {self._holder[name]}")
             if self._sharing[name] and not job.spec.shares:
-                raise ContradictionError(f"node {name} is held by jobs that share it")
+                raise ContradictionError(f"node {name} is allocated to jobs that share it")
         if event.parts and len(event.parts) != len(event.node_names):
-            raise ContradictionError(f"job {event.job_id} holds parts of other nodes than it names")
+            raise ContradictionError(
+                f"job {event.job_id} has parts of nodes that differ from its list of nodes"
+            )
         spec = job.spec
         if spec.dependencies or spec.held:
             spec = spec.model_copy(update={"dependencies": (), "held": False})
@@ -351,18 +353,18 @@ class Mirror:
     def _waiting(self, job_id: str) -> JobRecord:
         job = self.jobs.get(job_id)
         if job is None:
-            raise ContradictionError(f"job {job_id} is not known")
+            raise ContradictionError(f"job {job_id} is unknown")
         if job.start_s is not None:
-            raise ContradictionError(f"job {job_id} runs already")
+            raise ContradictionError(f"job {job_id} is already running")
         return job
 
     def _free(self, job_id: str, time_s: float) -> JobRecord:
         """Release a job's nodes; nodes that it used are idle from now on."""
         job = self.jobs.get(job_id)
         if job is None:
-            raise ContradictionError(f"job {job_id} is not known")
+            raise ContradictionError(f"job {job_id} is unknown")
         if job.start_s is None:
-            raise ContradictionError(f"job {job_id} does not run")
+            raise ContradictionError(f"job {job_id} is not running")
         if job.spec.shares:
             self._sharing.subtract(job.node_names)
         for name in job.node_names:
@@ -384,7 +386,7 @@ class Mirror:
     def _update(self, job_id: str, **changes: Any) -> None:
         job = self.jobs.get(job_id)
         if job is None:
-            raise ContradictionError(f"job {job_id} is not known")
+            raise ContradictionError(f"job {job_id} is unknown")
         self._put_job(job.model_copy(update=changes))
 
     def _put_job(self, job: JobRecord) -> None:
@@ -425,7 +427,7 @@ class Mirror:
         self._early[event.run, event.seq] = event
         if len(self._early) > MAX_EARLY:
             self._early = dict(sorted(self._early.items())[-MAX_EARLY // 2 :])
-            self._ask(f"more than {MAX_EARLY} events wait for a missing one")
+            self._ask(f"more than {MAX_EARLY} events are waiting for a missing one")
 
     def _ask(self, reason: str) -> None:
         if self.needs_snapshot is None:

@@ -22,7 +22,7 @@ from hpctwin.rms.emulated.faults import Faults
 from hpctwin.rms.emulated.server import Server
 from hpctwin.twin.emulated import emulated_cluster
 
-app = App(name="hpctwin-emulated", help="An emulated cluster with a socket.")
+app = App(name="hpctwin-emulated", help="Emulated cluster with a socket.")
 
 
 @app.default
@@ -105,7 +105,7 @@ def _pace(speed: str) -> float | None:
     except ValueError:
         pace = 0.0
     if not 0 < pace <= 1e6:
-        raise ConfigError(f"speed {speed!r} is neither a number above 0 nor 'max'")
+        raise ConfigError(f"speed {speed!r} is invalid; it must be a number above 0, or 'max'")
     return pace
 
 

@@ -41,7 +41,7 @@ def emulated_process(address: Path, *options: str) -> Iterator[None]:
         until = time.monotonic() + PATIENCE_S
         while not address.exists():
             if process.poll() is not None or time.monotonic() > until:
-                raise HpctwinError(f"the emulated cluster {address.stem} did not begin")
+                raise HpctwinError(f"emulated cluster {address.stem} did not start")
             time.sleep(0.05)
         yield
     finally:

@@ -56,7 +56,7 @@ def check_strategy(strategy: Strategy) -> None:
     if isinstance(strategy, Guided):
         if strategy.knows == "oracle":
             raise ConfigError(
-                "nobody knows the runtimes of live jobs: knowledge walltime or recent"
+                "knowledge: runtimes of live jobs are unknown; use walltime or recent"
             )
         simple = strategy.batch == 1 and not (
             strategy.samples or strategy.move_every_s or strategy.window_s
@@ -66,9 +66,9 @@ def check_strategy(strategy: Strategy) -> None:
     elif isinstance(strategy, LOOKING_AT_NO_FUTURE):
         return
     raise ConfigError(
-        f"strategy {strategy.name!r} places no live jobs; those that do: random, user, round-robin, "
-        "shortest-queue, most-free, least-loaded, earliest-start, sgs-t, sgs(…) without total, samples, "
-        "batch, window and moving"
+        f"strategy {strategy.name!r} does not support live jobs; use random, user, "
+        "round-robin, shortest-queue, most-free, least-loaded, earliest-start, sgs-t, or "
+        "sgs(…) without total, samples, batch, window and moving"
     )
 
 
@@ -128,7 +128,7 @@ class Placer:
             if not possible:
                 reason = "; ".join(f"{name}: {why}" for name, why in never.items())
                 self.queue.reject(entry.request.key, reason)
-                logger.warning("job %s can run nowhere: %s", entry.request.key, reason)
+                logger.warning("no cluster can run job %s: %s", entry.request.key, reason)
                 self._tell(entry)
                 continue
             options = [c for c in possible if self._takes_jobs(c) and view.has_room(c)]
@@ -161,7 +161,7 @@ class Placer:
         why = _why(self.strategy, view, options)
         if not self.queue.intend(entry.request.key, site.name, start_s, end_s, why):
             return  # withdrawn meanwhile
-        logger.info("job %s goes to %s (%s)", entry.request.key, site.name, why)
+        logger.info("job %s is sent to %s (%s)", entry.request.key, site.name, why)
         self._tell(entry)
         self._submit(entry, view, chosen)
 
@@ -183,12 +183,12 @@ class Placer:
             self._note(entry, site, job_id, view, cluster)
         elif outcome.result == "refused":
             site.unsend(spec.id)
-            logger.warning("%s refused job %s: %s", site.name, key, outcome.reason)
+            logger.warning("%s rejected job %s: %s", site.name, key, outcome.reason)
             self.queue.refused(key, site.name, outcome.reason)
             self._tell(entry)
         else:
             logger.warning(
-                "%s: it is not known whether job %s got in: %s", site.name, key, outcome.reason
+                "%s: unknown whether job %s was accepted: %s", site.name, key, outcome.reason
             )
             self._later[key] = time.monotonic() + RETRY_S
 
@@ -246,7 +246,7 @@ class Placer:
             there = known[site.name].get(key)
             view, cluster = self._view(entry), self.sites.index(site)
             if there:
-                logger.info("job %s had got in at %s as %s", key, site.name, there[0].id)
+                logger.info("job %s was already accepted at %s as %s", key, site.name, there[0].id)
                 self._note(entry, site, there[0].id, view, cluster)
             else:
                 self._submit(entry, view, cluster)
@@ -287,7 +287,7 @@ class Placer:
 def _why(strategy: Strategy, view: LiveView, options: list[int]) -> str:
     """Return the reason for a choice as text, with the forecast for each cluster."""
     if len(options) == 1:
-        return "the only one that can take it now"
+        return "the only cluster that can accept it now"
     said = []
     for c in options:
         found = view.forecast_s(c)

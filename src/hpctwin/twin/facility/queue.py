@@ -122,7 +122,7 @@ class Queue:
         """
         why_not = self._lock.take()
         if why_not is not None:
-            raise QueueError(f"{self.path}: another placer works on this queue: {why_not}")
+            raise QueueError(f"{self.path}: another placer uses this queue: {why_not}")
 
     # --- users -----------------------------------------------------------------------------------
 
@@ -139,7 +139,9 @@ class Queue:
             (request.key, body, now, now),
         )
         if not added and self.entry(request.key).request != request:
-            raise QueueError(f"{self.path}: there is another job with the key {request.key}")
+            raise QueueError(
+                f"{self.path}: key {request.key} already belongs to another job; use a new key"
+            )
         return bool(added)
 
     def withdraw(self, key: str) -> None:
@@ -151,7 +153,7 @@ class Queue:
         if not self._step(key, ("queued",), stage="withdrawn", reason="by its user"):
             entry = self.entry(key)
             where = f" at {entry.cluster}, job {entry.job_id}" if entry.job_id else ""
-            raise QueueError(f"job {key} is {entry.stage}{where}: it can no longer be withdrawn")
+            raise QueueError(f"job {key} is {entry.stage}{where}: it can no longer be canceled")
 
     def entries(self, *stages: Stage) -> list[QueuedJob]:
         """Return the jobs at the given stages, by default all, in queue order."""
@@ -167,7 +169,7 @@ class Queue:
         """
         found = self._read("WHERE key = ?", (key,))
         if not found:
-            raise QueueError(f"{self.path}: there is no job with the key {key}")
+            raise QueueError(f"{self.path}: no job has the key {key}")
         return found[0]
 
     # --- the placer ------------------------------------------------------------------------------
@@ -213,8 +215,8 @@ class Queue:
     def _must(self, key: str, before: tuple[Stage, ...], **changes: str | float | None) -> None:
         if not self._step(key, before, **changes):
             raise QueueError(
-                f"{self.path}: job {key} is {self.entry(key).stage}, not {' or '.join(before)}: has "
-                "something else changed the queue?"
+                f"{self.path}: job {key} is {self.entry(key).stage}, not "
+                f"{' or '.join(before)}; check whether another program changed the queue"
             )
 
     def _step(self, key: str, before: tuple[Stage, ...], **changes: str | float | None) -> bool:

@@ -113,7 +113,7 @@ class LiveFacility(Settings):
                 raise ValueError(f"sites: cluster {name!r} is missing")
         for name in self.sites:
             if name not in names:
-                raise ValueError(f"sites: {name!r} is no cluster; known: {', '.join(names)}")
+                raise ValueError(f"sites: {name!r} is not a cluster; known: {', '.join(names)}")
         try:
             check_strategy(self.placing)
         except HpctwinError as error:

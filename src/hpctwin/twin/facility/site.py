@@ -237,11 +237,13 @@ class LiveView:
         for c, cluster in enumerate(self.facility.clusters):
             if not self.jobs.allowed[c, ROW]:
                 kind = self.jobs.kinds[self.jobs.kind[ROW]]
-                found[cluster.name] = f"takes no jobs of kind {kind!r}, or lacks what it asks for"
+                found[cluster.name] = (
+                    f"accepts no jobs of kind {kind!r}, or lacks requested resources"
+                )
                 continue
             simulation = Simulation(self.jobs.on[c], cluster.cluster, policy=self.sites[c].policy)
             if simulation.rejected_mask()[ROW]:
-                found[cluster.name] = f"has no {self.request.nodes} nodes for such a job"
+                found[cluster.name] = f"does not have {self.request.nodes} nodes for such a job"
         return found
 
     def has_room(self, cluster: int) -> bool:

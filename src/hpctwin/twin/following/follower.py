@@ -61,7 +61,7 @@ class FaultsInForce(dict[str, str]):
     def set(self, what: str, says: str) -> None:
         """Add an error, or change its text."""
         if what not in self:
-            logger.error("%s%s: %s; observing until it is mended", self._where, what, says)
+            logger.error("%s%s: %s; observing until this is fixed", self._where, what, says)
         self[what] = says
         self._changed(True)
 
@@ -126,13 +126,13 @@ class Follower:
             self.core = restored(self.journal, self.config.core, self._what_ifs)
         except Exception as error:
             # An unusable journal is no reason to stop: a snapshot of the cluster replaces it.
-            logger.exception("the journal's state cannot be used, beginning anew: %s", error)
+            logger.exception("state in the journal is unusable, starting from scratch: %s", error)
         with self.journal.writing():
             self.journal.settings(self.config.model_dump(mode="json"), time.time())
             # Later decisions are made under these settings. Without a checkpoint here, a replay of
             # one of them would repeat earlier decisions under these settings, too.
             self.save_if_due()
-        self.core.mirror.needs_snapshot = "the twin has just begun"
+        self.core.mirror.needs_snapshot = "the twin has just started"
 
     # --- events ----------------------------------------------------------------------------------
 
@@ -183,7 +183,7 @@ class Follower:
             self._see_time(event.time_s)
             self._compare_with_reference()
         for delivery, reason in bad:
-            logger.warning("an event that cannot be read: %s", reason)
+            logger.warning("unreadable event: %s", reason)
             self.bus.dead_letter(delivery, reason)
         unreadable = {delivery.id for delivery, _ in bad}
         self.bus.acknowledge([d.id for d in deliveries if d.id not in unreadable])
@@ -210,7 +210,7 @@ class Follower:
         snapshot = self._reference
         if snapshot is None or time.monotonic() < self._reference_until or self.bus.lag() > 0:
             return
-        logger.warning("the events up to %d of run %s did not come", snapshot.seq, snapshot.run)
+        logger.warning("events up to %d of run %s did not arrive", snapshot.seq, snapshot.run)
         self._reference = None
         self.counts["drifts"] += 1
         self._adopt(snapshot)

@@ -230,7 +230,7 @@ class RedisBus:
             return otherwise
         except (redis.RedisError, OSError) as error:
             if self.connected:
-                logger.warning("Redis is away: %s", type(error).__name__)
+                logger.warning("Redis is unavailable: %s", type(error).__name__)
             self.connected = False
             if wait_s > 0:
                 time.sleep(min(wait_s, self._pause_s))

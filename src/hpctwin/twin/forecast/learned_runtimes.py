@@ -150,7 +150,7 @@ def read_quantiles(path: Path) -> Quantiles:
         about = path.stat()
     except OSError as error:
         raise ConfigError(
-            f"{path}: there is no such file; hpctwin predictor train TRACE {path} makes it"
+            f"{path}: file does not exist; make it with hpctwin predictor train TRACE {path}"
         ) from error
     return _read(path, about.st_mtime_ns, about.st_size)
 
@@ -161,15 +161,16 @@ def _read(path: Path, _changed_ns: int, _size: int) -> Quantiles:
         with zipfile.ZipFile(path) as archive:
             if "about.json" in archive.namelist() and _ABOUT not in archive.namelist():
                 raise ConfigError(
-                    f"{path} holds no quantiles of run times; train it again, by this version, on a "
-                    "trace that tells them: hpctwin predictor train TRACE"
+                    f"{path} contains no runtime quantiles; train it again with this "
+                    "version on a trace that has runtimes: hpctwin predictor train TRACE"
                 )
             about = json.loads(archive.read(_ABOUT))
             packed, history = archive.read(_TREES), json.loads(archive.read(_HISTORY))
         if about["features"] != list(FEATURES):
             raise ConfigError(
-                f"{path} was trained by jobs' {_differing(about['features'])}, which this version's "
-                "twin knows otherwise; train it again: hpctwin predictor train TRACE"
+                f"{path} was trained with job features that differ from those of this "
+                f"version ({_differing(about['features'])}); train it again: hpctwin "
+                "predictor train TRACE"
             )
         trees = _trees(io.BytesIO(packed))
         Submissions().restore(history)
@@ -181,7 +182,7 @@ def _read(path: Path, _changed_ns: int, _size: int) -> Quantiles:
         raise
     except (OSError, ValueError, LookupError, TypeError, zipfile.BadZipFile) as error:
         raise ConfigError(
-            f"{path} is no predictor, or not whole: hpctwin predictor train writes them"
+            f"{path} is not a predictor, or is truncated; make one with hpctwin predictor train"
         ) from error
 
 
@@ -192,18 +193,18 @@ def _trees(packed: IO[bytes]) -> QuantileTrees:
     size = len(trees.value)
     for nodes in (trees.roots, trees.left, trees.right):
         if nodes.min() < 0 or nodes.max() >= size:
-            raise ValueError("a node that is not there")
+            raise ValueError("a missing node")
     # A child's index is above its parent's, so that every walk ends at a leaf.
     beyond = np.arange(size)
     if not (
         ((trees.left == beyond) & (trees.right == beyond))
         | (np.minimum(trees.left, trees.right) > beyond)
     ).all():
-        raise ValueError("nodes that come round again")
+        raise ValueError("a cycle of nodes")
     if trees.feature.min() < 0 or trees.feature.max() >= len(FEATURES):
-        raise ValueError("a feature that is not there")
+        raise ValueError("a missing feature")
     if len(trees.roots) != len(trees.levels) or (np.diff([0, *trees.levels, 1]) <= 0).any():
-        raise ValueError("levels that do not rise from 0 to 1")
+        raise ValueError("levels that do not increase from 0 to 1")
     return trees
 
 

@@ -70,9 +70,9 @@ class Journal:
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self.path = path
         if read_only and not path.exists():
-            raise JournalError(f"{path}: no such journal; `hpctwin twin run` makes one")
+            raise JournalError(f"{path}: journal does not exist; make one with `hpctwin twin run`")
         if path.exists() and not os.access(path, os.R_OK):
-            raise JournalError(f"{path}: only the twin's own user may read its journal")
+            raise JournalError(f"{path}: only the twin's user may read its journal")
         try:
             if not read_only:
                 make_private(path)
@@ -93,7 +93,7 @@ class Journal:
                     f"INSERT OR IGNORE INTO meta VALUES ('schema', '{SCHEMA}'); COMMIT;"
                 )
         except (sqlite3.Error, OSError) as error:
-            raise JournalError(f"{path}: not a journal that can be used: {error}") from error
+            raise JournalError(f"{path}: not a usable journal: {error}") from error
         self._settings = 0
         self._since_checkpoint = 0
 

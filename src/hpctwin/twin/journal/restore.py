@@ -63,7 +63,7 @@ def apply_input(core: Core, one: Input) -> Decision | None:
         try:
             snapshot = Snapshot.model_validate_json(one.body)
         except ValidationError as error:
-            raise JournalError(f"input {one.id} is no snapshot: {first_fault(error)}") from error
+            raise JournalError(f"input {one.id} is not a snapshot: {first_fault(error)}") from error
         core.take_snapshot(snapshot)
         return None
     body = json.loads(one.body)
@@ -125,15 +125,13 @@ def decide_again(journal: Journal, number: int | None = None) -> Again:
     core = Core(settings)
     state, inputs = journal.read_inputs(before=recorded["input"])
     if not inputs or inputs[-1].id != recorded["input"]:
-        raise HpctwinError(
-            f"{journal.path}: what decision {recorded['id']} was made from is not kept any more"
-        )
+        raise HpctwinError(f"{journal.path}: inputs of decision {recorded['id']} have been deleted")
     _restore(core, state, journal)
     decision = None
     for one in inputs:
         decision = apply_input(core, one)
     if decision is None:
-        raise HpctwinError(f"{journal.path}: decision {recorded['id']} does not come about again")
+        raise HpctwinError(f"{journal.path}: decision {recorded['id']} cannot be reproduced")
     differences = [
         (name, recorded[name], getattr(decision, name))
         for name in _COMPARED
@@ -162,8 +160,10 @@ def _other_predictor(settings: CoreSettings, state: dict[str, Any] | None) -> tu
     if learned["digest"] == now:
         return ()
     return (
-        f"{settings.learned} holds another predictor now ({now}) than the twin had then "
-        f"({learned['digest']}), so forecasts may come out otherwise; give it back the file of then",
+        (
+            f"{settings.learned} now holds another predictor ({now}) than at the time of the "
+            f"decision ({learned['digest']}), so forecasts may differ; restore the former file"
+        ),
     )
 
 
@@ -199,6 +199,6 @@ def _restore(core: Core, state: dict[str, Any] | None, journal: Journal) -> None
         core.restore(state)
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise JournalError(
-            f"{journal.path}: the state in it was recorded by another version than this, hpctwin "
-            f"{__version__}; use the one that wrote it"
+            f"{journal.path}: state was recorded by another version than hpctwin "
+            f"{__version__}; use the version that wrote it"
         ) from error

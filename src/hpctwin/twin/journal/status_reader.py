@@ -101,5 +101,5 @@ def full_id(core: Core, job_id: str) -> str:
     if tasks:
         some = ", ".join(tasks[:MOST_TASKS])
         more = f" and {len(tasks) - MOST_TASKS} more" if len(tasks) > MOST_TASKS else ""
-        raise HpctwinError(f"{job_id} is an array of jobs: ask for one of {some}{more}")
+        raise HpctwinError(f"{job_id} is a job array; give one of its jobs: {some}{more}")
     return job_id

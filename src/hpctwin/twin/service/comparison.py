@@ -166,9 +166,9 @@ def row_of(method: str, seed: int, jobs: Sequence[Sequence[float]], nodes: int) 
 
 
 _HOW = {
-    "mean": "each over its mean",
-    "best": "each over its best",
-    "range": "0 for the best to 1 for the worst",
+    "mean": "each divided by its mean",
+    "best": "each divided by its best value",
+    "range": "from 0 for the best to 1 for the worst",
     "none": "as they are",
 }
 

@@ -60,15 +60,18 @@ def explain_job(journal: Journal, job_id: str) -> list[str]:
     if said:
         first, came_true_s = said[0]
         lines.append(
-            f"The first forecast, at {clock_text(first.made_s)}, was {clock_text(first.start_s)}"
+            (
+                f"The first forecast, made at {clock_text(first.made_s)}, was "
+                f"{clock_text(first.start_s)}"
+            )
             + (f"; it started at {clock_text(came_true_s)}." if came_true_s is not None else ".")
         )
     for action in journal.read_actions(job=job_id)[-FEW:]:
-        became = {"done": "was done", None: "is on its way"}.get(
-            action.result, f"came to nothing: {action.result}, {action.reason}"
+        became = {"done": "was done", None: "is in progress"}.get(
+            action.result, f"failed: {action.result}, {action.reason}"
         )
         what = "its start" if action.kind == "start" else "a higher priority for it"
-        lines.append(f"Decision {action.decision} asked for {what}; that {became}.")
+        lines.append(f"Decision {action.decision} requested {what}; that {became}.")
     return lines
 
 
@@ -80,35 +83,38 @@ def status_lines(status: dict[str, Any]) -> list[str]:
         + ("runs" if status["running_now"] else f"does not run; its last word is {age} old")
         + f"; mode {status['mode']}, "
         + (
-            "in charge of scheduling."
+            "in control of scheduling."
             if status["is_active"]
-            else "it puts the queue in order."
+            else "it orders the queue."
             if status["orders"]
-            else "not in charge of scheduling."
+            else "not in control of scheduling."
         ),
-        f"Policy {status['policy']}; {count(status['running'], 'job')} running, "
-        f"{status['waiting']} waiting, {status['free_nodes']} of {status['nodes']} nodes free.",
+        (
+            f"Policy {status['policy']}; {count(status['running'], 'job')} running, "
+            f"{status['waiting']} pending, {status['free_nodes']} of {status['nodes']} nodes "
+            "free."
+        ),
         f"Cluster time {clock_text(status['time_s'])}, events up to {status['seq']}, "
         f"{status['lag']} on the bus; state {status['state']}.",
     ]
     if status["waits_for_snapshot"]:
         lines.append(f"The mirror waits for a snapshot: {status['waits_for_snapshot']}.")
     elif status["drift"]:
-        lines.append("The mirror differed from the last snapshot compared, and took it over:")
+        lines.append("The mirror differed from the last snapshot and was replaced by it:")
         lines += [f"  {sentence}" for sentence in status["drift"]]
     else:
-        lines.append("The mirror was equal to the last snapshot compared.")
+        lines.append("The mirror was equal to the last snapshot.")
     for key, text in (
         ("fault", "Fault"),
         ("kept_out", "It does not act"),
         ("stopped", "Stopped by itself"),
         ("missing_event", "Waiting for event"),
-        ("inactive", "In charge without effect"),
+        ("inactive", "In control without effect"),
     ):
         if status.get(key):
             lines.append(f"{text}: {status[key]}.")
     if status["killed"]:
-        lines.append("The kill switch is thrown.")
+        lines.append("The kill switch is activated.")
     counts = status["counts"]
     lines.append(
         f"Since it began: {counts['events']} events ({counts['bad_events']} unreadable), "
@@ -134,11 +140,9 @@ def _what_if_lines(said: dict[str, Any]) -> list[str]:
     lines = []
     if said.get("unanswered"):
         late = count(said["unanswered"], "what-if")
-        lines.append(f"When it last decided, {late} had not answered by the deadline.")
+        lines.append(f"At its last decision, {late} had not answered by the deadline.")
     if said.get("fault"):
-        lines.append(
-            f"What-ifs, but for those of the policy in force, are not run: {said['fault']}."
-        )
+        lines.append(f"What-ifs run only for the current policy: {said['fault']}.")
     return lines
 
 
@@ -153,10 +157,10 @@ def _meter_lines(meter: dict[str, Any]) -> list[str]:
     lines = ["; ".join(said) + "."] if said else []
     if errors:
         by_model = ", ".join(f"{name} {error:.2f} %" for name, error in errors.items())
-        lines.append(f"Errors of power {ahead} ahead, over the last day: {by_model}.")
+        lines.append(f"Power forecast errors {ahead} ahead, over the last day: {by_model}.")
     if meter["left_out"]:
         left = ", ".join(f"{number} ({why})" for why, number in meter["left_out"].items())
-        lines.append(f"Readings left out: {left}.")
+        lines.append(f"Readings ignored: {left}.")
     return [*lines, f"The meter: {meter['fault']}."] if meter["fault"] else lines
 
 
@@ -188,7 +192,7 @@ def why_policy(
         lines += _main_reasons(chosen, min(others, key=lambda c: c.score), objective)
     for loser in (c for c in candidates if c.never):
         lines.append(
-            f"{loser.policy} was set aside: {count(loser.never, 'job')} would never start under it."
+            f"{loser.policy} was excluded: {count(loser.never, 'job')} would never start under it."
         )
     if chosen.starts:
         lines.append(f"It starts {jobs_named(chosen.starts)} now.")
@@ -211,11 +215,12 @@ def _left_out(unanswered: Sequence[tuple[int, str]]) -> list[str]:
     futures = {number for number, policy in unanswered if number and policy not in late}
     lines = []
     if late:
-        lines.append(f"Left out, not having answered by the deadline: {', '.join(late)}.")
+        lines.append(f"Excluded without an answer by the deadline: {', '.join(late)}.")
     if futures:
         were = "was" if len(futures) == 1 else "were"
         lines.append(
-            f"{count(len(futures), 'sampled future')} {were} left out, in which not all had answered by then."
+            f"{count(len(futures), 'sampled future')} {were} excluded, because some "
+            "policies had not answered by the deadline."
         )
     return lines
 
@@ -228,8 +233,8 @@ def _why_chosen(
     if len(candidates) == 1:
         if reason == "kept":
             return (
-                f"{chosen.policy} {same}: no waiting job fits the free nodes, or the policy must stay "
-                "for its least time, so there was nothing to choose."
+                f"{chosen.policy} {same}: no pending job fits the free nodes, or the "
+                "policy must stay for its minimum time, so there was no choice."
             )
         only = "none but it has answered" if late else "it is the only one in the pool"
         return f"{chosen.policy} {same}: {only}."
@@ -238,8 +243,8 @@ def _why_chosen(
     )
     why = {
         "lowest score": "its score is the lowest",
-        "tie": "its score is equal to the lowest, and it comes first in the order for ties",
-        "kept": "no other is better by as much as a change asks for",
+        "tie": "its score equals the lowest, and it comes first in the order for ties",
+        "kept": "no other policy is better by the margin that a change requires",
     }.get(reason, reason)
     return f"{chosen.policy} {same}: {why} (lower is better: {scores})."
 
@@ -256,14 +261,14 @@ def _main_reasons(chosen: Candidate, rival: Candidate, objective: Objective) -> 
             better = (mine > theirs) == (METRICS[name].better == "high")
             gains.append((weight * abs(mine - theirs) / scale, better, name, mine, theirs))
     if not gains:
-        return [f"In all that counts it is equal to {rival.policy}."]
+        return [f"All weighted metrics are equal to those of {rival.policy}."]
     texts = []
     for _, better, name, mine, theirs in sorted(gains, reverse=True):
         one, other = _two_values(name, mine, theirs)
         texts.append(
-            f"{_metric(name)} of {one} against {other} ({'better' if better else 'worse'})"
+            f"{_metric(name)} of {one} instead of {other} ({'better' if better else 'worse'})"
         )
-    return [f"Against {rival.policy}: {'; '.join(texts)}."]
+    return [f"Compared with {rival.policy}: {'; '.join(texts)}."]
 
 
 def _metric(name: str) -> str:

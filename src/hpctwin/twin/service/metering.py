@@ -175,7 +175,7 @@ class Metering:
             fault = fault or self._sensors.fault(now_s)
         if silent and not fault:
             said = self._sieve.fault
-            fault = f"its readings are left out: {said}" if said else "it is silent"
+            fault = f"its readings are ignored: {said}" if said else "it is silent"
         return {
             "power_w": last[1] if last and not silent else None,
             "age_s": now_s - last[0] if last else None,

@@ -70,7 +70,7 @@ class QuerySocket(socketserver.ThreadingUnixStreamServer):
             except HpctwinError as error:
                 asked.reply = {"error": str(error)}
             except (KeyError, TypeError, ValueError) as error:
-                asked.reply = {"error": f"the question is not understood: {error!r}"}
+                asked.reply = {"error": f"invalid question: {error!r}"}
             finally:
                 asked.done.set()
 

@@ -165,7 +165,7 @@ class Twin(Shown):
             self.guard.stop(stopped[1])
         with self.journal.writing():
             for action in self.journal.unfinished_actions():
-                lost = Outcome("unknown", "the twin stopped before the answer came")
+                lost = Outcome("unknown", "the twin stopped before it answered")
                 self.journal.outcome(action.id, lost, 0.0)
 
     def end(self) -> None:

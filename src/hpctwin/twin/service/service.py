@@ -108,7 +108,7 @@ def opened(config: TwinConfig, stack: ExitStack, *, record: Path | None = None) 
     lock = FileLock(path.with_name(path.name + ".lock"))
     why_not = lock.take()
     if why_not is not None:
-        raise JournalError(f"{path}: another twin works on this journal: {why_not}")
+        raise JournalError(f"{path}: another twin uses this journal: {why_not}")
     stack.callback(lock.release)
     journal = Journal(path)
     stack.callback(journal.close)
@@ -145,7 +145,7 @@ def _open_queries(journal: Path, stack: ExitStack) -> QuerySocket | None:
     try:
         queries = QuerySocket(journal)
     except OSError as error:
-        logger.warning("questions cannot be taken beside %s: %s", journal, error)
+        logger.warning("cannot answer questions at a socket next to %s: %s", journal, error)
         return None
     stack.callback(queries.close)
     return queries
@@ -162,8 +162,10 @@ def check_connections(config: TwinConfig) -> list[tuple[str, bool, str]]:
             (
                 "resource manager",
                 True,
-                f"{snapshot.cluster}: {len(snapshot.nodes)} nodes, {running} jobs running, "
-                f"{len(snapshot.jobs) - running} waiting",
+                (
+                    f"{snapshot.cluster}: {len(snapshot.nodes)} nodes, {running} jobs running, "
+                    f"{len(snapshot.jobs) - running} pending"
+                ),
             )
         )
         manager.close()
@@ -186,7 +188,9 @@ def check_connections(config: TwinConfig) -> list[tuple[str, bool, str]]:
         findings.append(_check_meter(config.meter))
     switch = config.act.kill_switch
     if switch is not None:
-        says = "thrown: nothing will be done" if switch.exists() else f"not thrown ({switch})"
+        says = (
+            "activated: the twin will not act" if switch.exists() else f"not activated ({switch})"
+        )
         findings.append(("kill switch", True, says))
     return findings
 
@@ -230,14 +234,12 @@ def open_bus(
         return local, manager
     if not isinstance(source, PolledSettings):
         raise ConfigError(
-            f"manager: kind {source.kind} tells of no events and says not how often it is polled: its "
-            "settings must be made from PolledSettings, or it must have `subscribe`"
+            f"manager: kind {source.kind} has neither events nor a polling interval; "
+            "derive its settings from PolledSettings, or add `subscribe`"
         )
     hooked = manager if isinstance(manager, Hooked) else None
     if source.news is not None and hooked is None:
-        raise ConfigError(
-            f"manager.news: a manager of kind {source.kind} has no hooks that write them"
-        )
+        raise ConfigError(f"manager.news: kind {source.kind} has no hooks that write events")
     poller = Poller(
         manager,
         local.publish,
@@ -273,7 +275,7 @@ def _check_dask(asked: WhatIfSettings) -> tuple[str, bool, str]:
     except HpctwinError as error:
         return "Dask", False, str(error)
     if not workers:
-        return "Dask", False, "the scheduler has no workers; begin some with `dask worker`"
+        return "Dask", False, "the scheduler has no workers; start some with `dask worker`"
     said = f"{count(len(workers), 'worker')}, {count(sum(workers.values()), 'thread')}"
     return "Dask", True, said
 
@@ -299,9 +301,9 @@ def _check_meter(meter: AnyMeter) -> tuple[str, bool, str]:
     except HpctwinError as error:
         return "meter", False, str(error)
     if not readings:
-        return "meter", True, "it can be read; nothing new is in it"
+        return "meter", True, "readable, without new readings"
     value = readings[-1].value
-    return "meter", math.isfinite(value), f"it tells {value:,.0f} {'J' if meter.rising else 'W'}"
+    return "meter", math.isfinite(value), f"it reports {value:,.0f} {'J' if meter.rising else 'W'}"
 
 
 def _check_journal(path: Path) -> tuple[str, bool, str]:
@@ -314,5 +316,5 @@ def _check_journal(path: Path) -> tuple[str, bool, str]:
             return "journal", False, str(error)
         return "journal", True, f"{path}: {counts['decisions']} decisions"
     fine = path.parent.is_dir()
-    says = "will be made" if fine else f"folder {path.parent} is not there"
+    says = "will be made" if fine else f"folder {path.parent} does not exist"
     return "journal", fine, f"{path}: {says}"

@@ -192,8 +192,9 @@ class Inactivity:
         started = self._started.total()
         if started and idle_s >= self.patience_s:
             return (
-                f"the twin has started no job for {format_duration(round(idle_s))}, while {started} jobs "
-                f"that it leaves to the manager started: {_reasons(self._started)}"
+                f"the twin has started no job for {format_duration(round(idle_s))}, while "
+                f"{started} jobs that it leaves to the resource manager started: "
+                f"{_reasons(self._started)}"
             )
         return ""
 

@@ -149,7 +149,7 @@ def _go_on(cluster: EmulatedCluster, core: Core, until_s: float) -> None:
     cluster.advance(until_s)
     cluster.heartbeat(core.mirror.seq or 0)
     if core.mirror.needs_snapshot is not None:
-        raise HpctwinError(f"the mirror lost track: {core.mirror.needs_snapshot}")
+        raise HpctwinError(f"the mirror lost synchronization: {core.mirror.needs_snapshot}")
 
 
 def _start(cluster: EmulatedCluster, core: Core, job_ids: Sequence[str]) -> int:
@@ -159,7 +159,7 @@ def _start(cluster: EmulatedCluster, core: Core, job_ids: Sequence[str]) -> int:
         core.asked_to_start(job_id, cluster.now_s)
         outcome = cluster.start(job_id)
         if outcome.result != "done":
-            raise HpctwinError(f"the start of job {job_id} was refused: {outcome.reason}")
+            raise HpctwinError(f"start of job {job_id} was rejected: {outcome.reason}")
     # If some starts had to wait for the placement of others, decide again: it is known by now.
     core.opportunity |= len(told) < len(job_ids)
     return len(told)

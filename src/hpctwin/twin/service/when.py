@@ -77,4 +77,4 @@ def looked_up(config: TwinConfig, manager: ResourceManager) -> Picture:
     policy, assumed = starts_by(core, None)
     status = {"not_read": manager.report().notes}
     stands = Standing(core, snapshot.time_s, policy, assumed, status)
-    return picture(stands, "one look at the resource manager")
+    return picture(stands, "one query of the resource manager")

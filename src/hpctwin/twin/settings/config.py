@@ -194,7 +194,7 @@ class CoreSettings(Settings):
         names = [parse_policy(text).name for text in _policies(value)]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice:
-            raise ValueError(f"policy {twice} is in the pool twice")
+            raise ValueError(f"policy {twice} is in the pool twice; list it once")
         return value
 
 
@@ -248,10 +248,12 @@ class ActSettings(Settings):
     @model_validator(mode="after")
     def _together(self) -> Self:
         if self.by == "priority" and self.mode == "approve":
-            says = "mode approve goes with by: lease or start; order is not confirmed job by job"
+            says = (
+                "mode approve works with by: lease or start; by: order is not approved job by job"
+            )
             raise ValueError(says)
         if self.max_lease < self.lease:
-            raise ValueError("max_lease is shorter than lease")
+            raise ValueError("max_lease is shorter than lease; it must be at least as long")
         return self
 
 
@@ -315,9 +317,9 @@ class WhatIfSettings(Settings):
     @model_validator(mode="after")
     def _together(self) -> Self:
         if self.dask is not None and self.scheduler_file is not None:
-            raise ValueError("give dask or scheduler_file, one of the two")
+            raise ValueError("give dask or scheduler_file, not both")
         if self.on_dask and self.deadline is None:
-            raise ValueError("on Dask's workers what-ifs need a deadline, such as deadline: 500ms")
+            raise ValueError("what-ifs on Dask's workers need a deadline, such as deadline: 500ms")
         return self
 
 
@@ -373,7 +375,7 @@ class TwinConfig(Settings):
     def _together(self) -> Self:
         ways = self.manager.ways
         if self.act.by not in ways:
-            says = f"a manager of kind {self.manager.kind} does not go with it; use {' or '.join(ways)}"
+            says = f"manager kind {self.manager.kind} does not support it; use {' or '.join(ways)}"
             raise ValueError(f"act.by: {self.act.by}: {says}")
         if self.act.mode in ("act", "approve"):
             try:

@@ -26,13 +26,14 @@ def check_live(policy: Policy) -> None:
     """
     if policy.placement.needs_nodes and policy.on_whole_nodes is policy.scheduling:
         raise ConfigError(
-            f"policy {policy.name}: which nodes a job gets is the cluster's to say, so there is no placement "
-            f"{policy.placement.name!r}; take first-fit or best-fit"
+            f"policy {policy.name}: placement {policy.placement.name!r} is not supported, "
+            "because the cluster chooses the nodes; use first-fit or best-fit"
         )
     if policy.power.control is not None or policy.power.kind == "orders":
         raise ConfigError(
-            f"policy {policy.name}: a control function orders nodes on and off, and a twin switches none; "
-            "take psus, psas-auto or psas-ipm, whichever is nearest to what the cluster does"
+            f"policy {policy.name}: power control functions are not supported, because the "
+            "twin switches no nodes; use the one of psus, psas-auto or psas-ipm that is "
+            "nearest to the cluster"
         )
 
 
@@ -46,14 +47,16 @@ def check_acting(pool: Sequence[Policy]) -> None:
     for policy in pool:
         if policy.power.switches and policy.power.power_pass.shown == ONLY_ACTIVE:
             raise ConfigError(
-                f"policy {policy.name}: power policy {policy.power.kind!r} wakes nodes for jobs that wait, "
-                "and a twin switches none; take psus or psas-auto, or mode observe or advise"
+                f"policy {policy.name}: power policy {policy.power.kind!r} wakes nodes for "
+                "pending jobs, but the twin switches no nodes; use psus or psas-auto, or "
+                "mode observe or advise"
             )
         if policy.power.name != pool[0].power.name:
             raise ConfigError(
-                f"policies {pool[0].name} and {policy.name} differ in how nodes are switched, which the "
-                "cluster does and a twin that acts cannot change: give all of the pool the cluster's own "
-                "power policy, or take mode observe or advise"
+                f"policies {pool[0].name} and {policy.name} have different power policies, "
+                "but the cluster switches its nodes and the twin cannot change that; give "
+                "all policies of the pool the cluster's power policy, or use mode observe "
+                "or advise"
             )
 
 
@@ -73,10 +76,11 @@ def check_told(
     """
     asks = [f"policy {policy.name} switches nodes" for policy in policies if policy.power.switches]
     if objective.function is None and objective.weights.get("total_energy_j"):
-        asks.append("the objective asks for total_energy_j")
+        asks.append("the objective uses total_energy_j")
     if asks and all(node.power is None for node in nodes):
         raise ConfigError(
-            f"{asks[0]}, and cluster {cluster!r} does not tell which of its nodes are switched on: say what "
-            "they draw and how they sleep, for Slurm under manager.power, for an emulated cluster in its "
-            "machine's file ('modes' and 'sleep')"
+            f"{asks[0]}, but cluster {cluster!r} does not report which nodes are switched "
+            "on; add the power draw and sleep states of its nodes: for Slurm under "
+            "manager.power, for an emulated cluster in the cluster file ('modes' and "
+            "'sleep')"
         )

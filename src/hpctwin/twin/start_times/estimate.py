@@ -78,7 +78,7 @@ def when(
     """
     job = core.mirror.jobs.get(job_id)
     if job is None:
-        said = f"Job {job_id} is not among the jobs that wait or run: it has ended, or never was."
+        said = f"Job {job_id} is neither pending nor running: it has ended or never existed."
         return When("gone", (said,))
     spec = job.spec
     asks = f"{asked_text(spec)} for up to {format_duration(round(spec.walltime_s))}"
@@ -86,12 +86,20 @@ def when(
         since = format_duration(round(now_s - job.start_s))
         waited = format_duration(round(job.start_s - spec.submit_s))
         runs = (
-            f"Job {job_id} ({asks}) runs since {clock_text(job.start_s)}, for {since} now.",
+            (
+                f"Job {job_id} ({asks}) has been running since {clock_text(job.start_s)}, for "
+                f"{since}."
+            ),
             f"It waited {waited}.",
         )
         return When("runs", runs, job.start_s, job.start_s, job.start_s, True)
     waited = format_duration(round(max(0.0, now_s - spec.submit_s)))
-    lines = (f"Job {job_id} ({asks}) waits since {clock_text(spec.submit_s)}, for {waited} now.",)
+    lines = (
+        (
+            f"Job {job_id} ({asks}) has been pending since {clock_text(spec.submit_s)}, for "
+            f"{waited}."
+        ),
+    )
     stuck, conditions = _conditions(core, job, now_s)
     if stuck:
         return When("stuck", (*lines, *conditions))
@@ -118,15 +126,21 @@ def _conditions(core: Core, job: JobRecord, now_s: float) -> tuple[bool, list[st
     lines = [
         f"It waits for job {edge.on} "
         + {"after": "to start", "afterany": "to end", "afterok": "to end well"}[edge.kind]
-        + ("." if edge.on in core.mirror.jobs else ", which is not there: it may wait for ever.")
+        + (
+            "."
+            if edge.on in core.mirror.jobs
+            else ", which does not exist: it may wait indefinitely."
+        )
         for edge in spec.dependencies
     ]
     stuck = any(edge.on not in core.mirror.jobs for edge in spec.dependencies)
     if spec.not_before_s is not None and spec.not_before_s > now_s:
-        lines.append(f"It asked not to start before {clock_text(spec.not_before_s)}.")
+        lines.append(f"It was submitted to start no earlier than {clock_text(spec.not_before_s)}.")
     until_s = core.put_off(spec.id)
     if until_s is not None and until_s > now_s:
-        lines.append(f"The cluster refused its start; it is tried again at {clock_text(until_s)}.")
+        lines.append(
+            f"The cluster rejected its start; the twin tries again at {clock_text(until_s)}."
+        )
     return stuck, lines
 
 
@@ -137,16 +151,18 @@ def _why_never(core: Core, job: JobRecord) -> str:
     partition = next((p for p in machine.partitions if p.name == spec.partition), None)
     if spec.partition and partition is None:
         known = ", ".join(p.name for p in machine.partitions)
-        return f"It can never start: there is no partition {spec.partition!r}; there are {known}."
+        return f"It can never start: partition {spec.partition!r} does not exist; known: {known}."
     if partition is not None:
         if partition.max_nodes is not None and spec.nodes > partition.max_nodes:
             return (
-                f"It can never start: partition {partition.name} takes jobs of at most "
+                f"It can never start: partition {partition.name} accepts jobs of at most "
                 f"{count(partition.max_nodes, 'node')}."
             )
         if partition.max_walltime is not None and spec.walltime_s > partition.max_walltime:
             longest = format_duration(round(partition.max_walltime))
-            return f"It can never start: partition {partition.name} takes at most {longest}."
+            return (
+                f"It can never start: partition {partition.name} accepts walltimes up to {longest}."
+            )
     usable = [
         group
         for group in machine.nodes
@@ -161,17 +177,17 @@ def _why_never(core: Core, job: JobRecord) -> str:
         )
     ]
     if spec.tasks and not Room(machine).place(spec, empty=True):
-        return f"It can never start: the empty cluster has no room for {asked_text(spec)}."
+        return f"It can never start: even the empty cluster has no capacity for {asked_text(spec)}."
     most = sum(group.count for group in usable)
     if not spec.tasks and spec.nodes > most:
         return (
             f"It can never start: {count(most, 'node')} of {len(nodes)} "
-            f"{'has' if most == 1 else 'have'} what it asks for, and it needs {spec.nodes}."
+            f"{'has' if most == 1 else 'have'} what it requests, and it needs {spec.nodes}."
         )
     up = sum(node.state == "up" for node in nodes.values())
     return (
-        f"As things are it would never start: {up} of {len(nodes)} nodes are up, "
-        "and a node that is down or a limit keeps it out."
+        f"In the current state it would never start: {up} of {len(nodes)} nodes are up, "
+        "and a node that is down or a limit blocks it."
     )
 
 
@@ -190,7 +206,7 @@ def _when(
     free = core.free_nodes()
     there = f"{count(free, 'node')} {'is' if free == 1 else 'are'} free"
     if shares:
-        there = "There is room now" if fits(spec) else "There is no room now"
+        there = "There is capacity for it now" if fits(spec) else "There is no capacity for it now"
     waits = {i: s for i, s in starts.items() if i in jobs and jobs[i].start_s is None}
     before = sorted((s, i) for i, s in waits.items() if s < start_s and i != spec.id)
     lines = []
@@ -199,14 +215,17 @@ def _when(
     if not fits(spec):
         lines.append(f"{there}.")
     elif not shares and (ready := core.free_nodes(on=True)) < spec.nodes:
-        lines.append(f"{there}, {ready or 'none'} of them switched on: it starts when enough are.")
+        lines.append(
+            f"{there}, {ready or 'none'} of them switched on: it starts when enough are on."
+        )
     elif spec.not_before_s is None or spec.not_before_s < start_s:
         later = sorted((s, i) for i, s in waits.items() if s >= start_s and i != spec.id)
         kept_for = [i for _, i in before + later if not fits(jobs[i].spec)][:1]
         whom = f" for job {kept_for[0]} ({asked_text(jobs[kept_for[0]].spec)})" if kept_for else ""
         lines.append(
-            f"{there} and it would fit, but under {policy} {'that is' if shares else 'they are'} kept"
-            f"{whom}: with its walltime it would still run when {'it is' if shares else 'they are'} needed."
+            f"{there}, but {policy} reserves {'it' if shares else 'them'}{whom}: with its "
+            f"walltime this job would still run when {'it is' if shares else 'they are'} "
+            "needed."
         )
     ends = sorted(
         (
@@ -229,7 +248,7 @@ def _when(
         f"Under {policy} it starts at {clock_text(start_s)}, in "
         f"{format_duration(round(start_s - now_s))}"
         f"; probably between {clock_text(low_s)} and {clock_text(high_s)}"
-        + ("." if calibrated else " (too few starts seen yet to say this well).")
+        + ("." if calibrated else " (too few starts observed yet for a reliable interval).")
     )
     return lines
 
@@ -328,8 +347,8 @@ def picture(stands: Standing, source: str) -> Picture:
     not_read = tuple(stands.status["not_read"])
     if stands.assumed:
         assumed = (
-            "what the cluster itself schedules by (core.site_policy is not set): "
-            f"{stands.policy} is taken for granted"
+            "the cluster's own policy is unknown (core.site_policy is not set); "
+            f"{stands.policy} is assumed"
         )
         not_read = (assumed, *not_read)
     core, now_s = stands.core, stands.now_s
@@ -387,12 +406,14 @@ def _partition(known: Picture, asked: str) -> str:
     partitions = known.core.mirror.machine.partitions
     names = [p.name for p in partitions]
     if asked and asked not in names:
-        raise HpctwinError(f"--partition {asked}: there are {', '.join(names) or 'none'}")
+        raise HpctwinError(
+            f"--partition {asked} does not exist; known: {', '.join(names) or 'none'}"
+        )
     if asked or not names:
         return asked
     default = next((p.name for p in partitions if p.default), None)
     if default is None and len(names) > 1:
-        raise HpctwinError(f"--partition: which? There are {', '.join(names)}")
+        raise HpctwinError(f"--partition is missing; give one of {', '.join(names)}")
     return default or names[0]
 
 

@@ -65,7 +65,8 @@ def recorded(workload: Workload) -> Lived:
     start = workload.recorded_start_ms
     if not (start >= 0).any():
         raise WorkloadError(
-            f"{workload.name} does not say when jobs started; give a policy that they start by (--under)"
+            f"{workload.name} has no start times of jobs; give the policy to start them by "
+            "(--under)"
         )
     return Lived(workload, start, np.where(start < 0, -1, start + workload.runtime_ms))
 

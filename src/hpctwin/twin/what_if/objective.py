@@ -150,7 +150,7 @@ class Objective:
             if name not in METRICS:
                 raise UnknownNameError("metric", name, list(METRICS))
             if not (np.isfinite(weight) and weight >= 0):
-                raise ConfigError(f"objective: weight of {name} is {weight}, it must be 0 or more")
+                raise ConfigError(f"objective: weight of {name} is {weight}; it must be 0 or more")
         if self.function is None and not any(self.weights.values()):
             raise ConfigError("objective: all weights are 0; give at least one metric a weight")
 
@@ -166,12 +166,14 @@ class Objective:
             given = self.function(outlook)
             if inspect.iscoroutine(given):
                 given.close()
-                raise TypeError("it is an async def; write def")
+                raise TypeError("it is an async def; use def")
             cost = float(given)
         except (Exception, SystemExit) as error:
             raise HpctwinError(f"the objective's function failed: {error!r}") from error
         if not np.isfinite(cost):
-            raise HpctwinError(f"the objective's function gave {cost}, it must be finite")
+            raise HpctwinError(
+                f"objective: function returned {cost}; it must return a finite number"
+            )
         return {"cost": cost}
 
     def measure_all(self, outlook: Outlook) -> list[dict[str, float]]:
@@ -225,7 +227,7 @@ def _load(path: str) -> Callable[[Outlook], float]:
     module, colon, name = path.rpartition(":")
     if not (module and colon and name):
         raise ConfigError(
-            f"objective: function {path!r} must be written as module:function or FILE.py:function"
+            f"objective: function {path!r} is invalid; write module:function or FILE.py:function"
         )
     try:
         function = named_in(load_module(module), name, module)

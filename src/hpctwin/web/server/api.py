@@ -109,7 +109,7 @@ def timeline_routes(app: FastAPI, source: Charted) -> None:
         the color with the largest share.
         """
         if not (to_s - from_s > 1e-6 and bottom - top > 1e-6):
-            raise HTTPException(409, "from_s is to be before to_s, and top above bottom")
+            raise HTTPException(409, "from_s must be before to_s, and top above bottom")
         content = pictures.of(Window(from_s, to_s, top, bottom, width, height))
         return Response(content, media_type=MEDIA_TYPE)
 
@@ -155,7 +155,7 @@ def _looking(app: FastAPI, source: Source, live: Live) -> None:
     @app.get("/readyz", tags=["health"])
     def readyz() -> dict[str, str]:
         """Check that the journal can be read and the twin runs."""
-        trouble = source.fault or (None if source.head().alive else "the twin does not run")
+        trouble = source.fault or (None if source.head().alive else "the twin is not running")
         if trouble:
             raise HTTPException(503, trouble)
         return {"status": "ready"}
@@ -242,7 +242,9 @@ def _asking(app: FastAPI, source: Source) -> None:
         The real cluster is not changed.
         """
         if not app.state.turns.acquire(blocking=False):
-            raise HTTPException(429, f"{AT_ONCE} what-ifs run already; ask again in a second")
+            raise HTTPException(
+                429, f"{AT_ONCE} what-ifs are already running; try again in a second"
+            )
         try:
             return source.what_if(change)
         finally:
@@ -258,7 +260,7 @@ def _acting(app: FastAPI, source: Source, switch: FilePath | None) -> None:
             if number not in waiting:
                 known = ", ".join(map(str, waiting)) or "none"
                 raise HTTPException(
-                    409, f"decision {number} does not wait for approval; waiting: {known}"
+                    409, f"decision {number} is not awaiting approval; awaiting: {known}"
                 )
             said = "approved" if asked.approved else "rejected"
             with journal.writing():
@@ -273,7 +275,7 @@ def _acting(app: FastAPI, source: Source, switch: FilePath | None) -> None:
         """Set or release the kill switch; recorded with your name."""
         if switch is None:
             raise HTTPException(
-                409, "the twin has no act.kill_switch, or this page was not told of it by --config"
+                409, "act.kill_switch is not set, or this page was started without --config"
             )
         _throw(switch, asked.thrown)
         with _writing(source) as journal, journal.writing():
@@ -284,7 +286,7 @@ def _acting(app: FastAPI, source: Source, switch: FilePath | None) -> None:
 def _operator(request: Request) -> str:
     who: Token | None = request.scope["state"]["who"]
     if who is None or who.role != "operator":
-        raise HTTPException(403, "this needs the token of an operator")
+        raise HTTPException(403, "the token of an operator is required")
     return who.name
 
 

@@ -116,12 +116,15 @@ _DETAIL = {
     }}}
 }  # fmt: skip
 _FAULTS: dict[int | str, dict[str, Any]] = {
-    401: {"description": "A token is needed.", **_DETAIL},
+    401: {"description": "A token is required.", **_DETAIL},
     403: {"description": "The token's role does not allow it.", **_DETAIL},
-    404: {"description": "There is no such thing.", **_DETAIL},
-    409: {"description": "It does not go with how things stand; the detail says why.", **_DETAIL},
+    404: {"description": "The object does not exist.", **_DETAIL},
+    409: {
+        "description": "The request conflicts with the current state; see the detail.",
+        **_DETAIL,
+    },
     413: {"description": "The body is too long.", **_DETAIL},
-    421: {"description": "Asked for under a name that is not this host's.", **_DETAIL},
+    421: {"description": "The host name of the request is not allowed.", **_DETAIL},
     429: {"description": "Too many requests.", **_DETAIL},
     503: {"description": "Not now.", **_DETAIL},
 }
@@ -211,7 +214,7 @@ def _bare(lifespan: Any, page: str) -> FastAPI:
     app = FastAPI(
         title="hpctwin",
         version=__version__,
-        summary="A digital twin for HPC batch scheduling: what it sees, foresees and decides.",
+        summary="Digital twin for HPC batch scheduling: state, forecasts and decisions.",
         docs_url=None,
         redoc_url=None,
         openapi_url="/api/v1/openapi.json",

@@ -53,18 +53,16 @@ class QueueEntry(BaseModel):
     state: str
     nodes: int
     limit_s: float
-    waits_s: float = Field(description="since its submission; until its start if it runs")
+    waits_s: float = Field(description="seconds since its submission, until its start if it runs")
     starts_in_s: float | None = Field(
-        description="by the forecast; None if it runs or never starts"
+        description="forecast start; None if the job runs or never starts"
     )
-    between_s: tuple[float, float] | None = Field(
-        description="with a chance of 80 %, once calibrated"
-    )
+    between_s: tuple[float, float] | None = Field(description="80 % interval, once calibrated")
     calibrated: bool
     user: Quoted
     account: Quoted
     partition: Quoted
-    why: Quoted = Field(description="why it does not start now")
+    why: Quoted = Field(description="why the job does not start now")
 
 
 class Queue(BaseModel):
@@ -104,9 +102,9 @@ class Outcome(BaseModel):
     nodes: int
     policy: Quoted
     metrics: dict[str, float] = Field(
-        description="over the jobs that wait; those in _s are seconds"
+        description="over the pending jobs; metrics in _s are in seconds"
     )
-    never: int = Field(description="waiting jobs that would never start")
+    never: int = Field(description="pending jobs that would never start")
 
 
 class Futures(BaseModel):
@@ -114,9 +112,11 @@ class Futures(BaseModel):
 
     as_is: Outcome
     changed: Outcome
-    pretended_starts_in_s: float | None = Field(description="the pretended job's start, from now")
-    earlier: int = Field(description="waiting jobs that start earlier than as it is")
-    later: int = Field(description="waiting jobs that start later")
+    pretended_starts_in_s: float | None = Field(
+        description="start of the hypothetical job, from now"
+    )
+    earlier: int = Field(description="pending jobs that start earlier than without the change")
+    later: int = Field(description="pending jobs that start later")
 
 
 def quoted(text: str) -> Quoted:

@@ -104,13 +104,15 @@ def read_tokens(path: Path | None) -> tuple[Token, ...]:
     check_trusted(path)
     try:
         if path.stat().st_mode & 0o077:
-            raise ConfigError(f"{path}: others may read these tokens; chmod 600 {path}")
+            raise ConfigError(f"{path}: other users may read these tokens; run chmod 600 {path}")
         lines = path.read_text().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
     found = tuple(_tokens(lines, str(path)))
     if not found:
-        raise ConfigError(f"{path}: there is no token in it; a line is: NAME ROLE SECRET")
+        raise ConfigError(
+            f"{path}: file contains no token; write lines of the form NAME ROLE SECRET"
+        )
     return found
 
 
@@ -122,17 +124,19 @@ def _tokens(lines: Iterable[str], where: str) -> Iterable[Token]:
             continue
         at = f"{where}, line {number}"
         if len(parts) != 3:
-            raise ConfigError(f"{at}: {len(parts)} words; a line is: NAME ROLE SECRET")
+            raise ConfigError(
+                f"{at}: found {len(parts)} words; write lines of the form NAME ROLE SECRET"
+            )
         name, role, secret = parts
         if role not in get_args(Role):
             raise UnknownNameError(f"{at}: role", role, get_args(Role))
         if len(secret) < SHORTEST:
             raise ConfigError(
-                f"{at}: the secret of {name} has {len(secret)} characters; "
-                f"{SHORTEST} or more are right: openssl rand -hex 24"
+                f"{at}: secret of {name} has {len(secret)} characters; use {SHORTEST} or "
+                "more: openssl rand -hex 24"
             )
         if name in names:
-            raise ConfigError(f"{at}: {name} is named twice")
+            raise ConfigError(f"{at}: {name} is listed twice; list each name once")
         names.add(name)
         yield Token(name, role, secret.encode())  # type: ignore[arg-type]
 
@@ -166,7 +170,7 @@ _HEADERS = [
 ]  # fmt: skip
 
 _TOO_LONG: tuple[int, str, list[tuple[bytes, bytes]]]
-_TOO_LONG = (413, f"a body of more than {LARGEST_BODY} bytes", [])
+_TOO_LONG = (413, f"body exceeds {LARGEST_BODY} bytes", [])
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -221,7 +225,7 @@ class Gate:
         host = headers.get(b"host", b"").decode("latin-1")
         name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
         if self._access.hosts and name.strip("[]").lower() not in self._access.hosts:
-            return 421, f"this is not {name or 'a host'}; --allow-host names others", []
+            return 421, f"host {name or 'unnamed'} is not allowed; add it with --allow-host", []
         wait_s = self._too_many((scope.get("client") or ("", 0))[0])
         if wait_s > 0:
             again = str(max(1, round(wait_s))).encode()
@@ -239,7 +243,7 @@ class Gate:
         is_open = path in _OPEN or path.endswith("/") or path.startswith("/static/")
         if who is None and not is_open:
             wanted = [(b"www-authenticate", b'Bearer realm="hpctwin"')]
-            return 401, "a token is needed: Authorization: Bearer TOKEN", wanted
+            return 401, "a token is required: Authorization: Bearer TOKEN", wanted
         return None
 
     def _too_many(self, client: str) -> float:

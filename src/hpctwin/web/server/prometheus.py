@@ -15,13 +15,13 @@ from hpctwin.web.views.views import MeterView
 __all__ = ["exposition"]
 
 _COUNTS = {
-    "events": "events of the cluster taken in",
-    "bad_events": "events that could not be read",
+    "events": "events of the cluster received",
+    "bad_events": "unreadable events",
     "snapshots": "snapshots taken",
     "drifts": "snapshots that differed from the mirror",
     "decisions": "decisions made",
     "starts": "starts done",
-    "refused": "starts refused by the resource manager",
+    "refused": "starts rejected by the resource manager",
 }
 
 
@@ -37,36 +37,40 @@ class _Collector:
         head = self._source.head()
         gauges = {
             "up": ("whether the twin runs", float(head.alive)),
-            "is_active": ("whether the twin says which jobs start", float(head.is_active)),
-            "last_word_age_seconds": ("how old the twin's last word is", head.age_s),
-            "troubles": ("how many things are wrong", float(len(head.trouble))),
-            "cluster_time_seconds": ("the present by the cluster's clock", head.time_s),
+            "is_active": ("whether the twin controls scheduling", float(head.is_active)),
+            "last_word_age_seconds": ("age of the twin's last update", head.age_s),
+            "troubles": ("number of errors and warnings", float(len(head.trouble))),
+            "cluster_time_seconds": ("present time by the cluster's clock", head.time_s),
             "jobs_running": ("jobs that run", float(head.running)),
             "jobs_waiting": ("jobs that wait", float(head.waiting)),
             "viewers": ("listeners to live updates", float(self._live.listeners)),
         }
         if (energy := head.energy) is not None:
             for name, says, value in (
-                ("power_watts", "what the machine draws by its description", energy.power_w),
+                ("power_watts", "power draw by the cluster's power model", energy.power_w),
                 ("pue_ratio", "power usage effectiveness", energy.pue),
-                ("carbon_grams_per_hour", "emitted by what the machine draws", energy.carbon_per_h),
-                ("price_per_hour", "of the electricity that the machine draws", energy.price_per_h),
+                (
+                    "carbon_grams_per_hour",
+                    "carbon emissions of the power draw",
+                    energy.carbon_per_h,
+                ),
+                ("price_per_hour", "price of the power draw", energy.price_per_h),
             ):
                 if value is not None:
                     gauges[name] = (says, value)
         if head.cycle_ms is not None:
-            gauges["cycle_seconds"] = ("how long the last decision took", head.cycle_ms / 1000)
+            gauges["cycle_seconds"] = ("duration of the last decision", head.cycle_ms / 1000)
         for name, (says, value) in gauges.items():
             yield GaugeMetricFamily(f"hpctwin_{name}", says, value)
         with self._source.looking() as stands:
             nodes, reasons = nodes_by_state(stands), queue_by_reason(stands)
-        yield _labelled("hpctwin_nodes", "nodes, by what they do", "state", nodes)
-        yield _labelled("hpctwin_queue_jobs", "jobs that wait, by why", "reason", reasons)
-        yield _labelled("hpctwin_policy_in_force", "1 for what jobs start by", "policy",
+        yield _labelled("hpctwin_nodes", "nodes by state", "state", nodes)
+        yield _labelled("hpctwin_queue_jobs", "pending jobs by reason", "reason", reasons)
+        yield _labelled("hpctwin_policy_in_force", "1 for the current policy", "policy",
                         {head.policy: 1})  # fmt: skip
         chosen = CounterMetricFamily(
             "hpctwin_policy_decisions",
-            "decisions of the journal, by the policy chosen",
+            "recorded decisions by chosen policy",
             labels=["policy"],
         )
         for policy, count in sorted(self._source.decisions_by_policy().items()):
@@ -82,7 +86,7 @@ class _Collector:
     def _forecasts(self) -> Iterable[Metric]:
         median = GaugeMetricFamily(
             "hpctwin_forecast_error_seconds",
-            "median size of the error of start forecasts, by the wait forecast",
+            "median absolute error of start forecasts, by forecast wait",
             labels=["wait"],
         )
         covered = GaugeMetricFamily(
@@ -100,9 +104,9 @@ class _Collector:
 
 def _metered(meter: MeterView) -> Iterable[Metric]:
     for name, says, value in (
-        ("metered_power_watts", "what the meter told last", meter.power_w),
-        ("meter_age_seconds", "how old that is", meter.age_s),
-        ("expected_power_watts", "what will be drawn then, as is expected now", meter.expected_w),
+        ("metered_power_watts", "last reading of the power meter", meter.power_w),
+        ("meter_age_seconds", "age of the last reading", meter.age_s),
+        ("expected_power_watts", "forecast power draw", meter.expected_w),
     ):
         if value is not None:
             yield GaugeMetricFamily(f"hpctwin_{name}", says, value)
@@ -114,7 +118,7 @@ def _metered(meter: MeterView) -> Iterable[Metric]:
     for model, pct in meter.error_pct.items():
         error.add_metric([model], pct / 100)
     left = CounterMetricFamily(
-        "hpctwin_meter_readings_left_out", "readings that did not count, by why", labels=["why"]
+        "hpctwin_meter_readings_left_out", "ignored readings by reason", labels=["why"]
     )
     for why, count in meter.left_out.items():
         left.add_metric([why], count)

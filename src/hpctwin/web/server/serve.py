@@ -114,20 +114,21 @@ def access_of(listening: Listening) -> Access:
         ConfigError: The options are unsafe or incompatible.
     """
     if (listening.certificate is None) != (listening.key is None):
-        raise ConfigError("--certificate and --private-key go together")
+        raise ConfigError("--certificate and --private-key are required together")
     tokens = read_tokens(listening.tokens)
     if not is_loopback(listening.host):
         if not tokens:
             raise ConfigError(
-                f"--host {listening.host}: beyond this host a token is asked for; name a file by --tokens"
+                f"--host {listening.host}: access from other hosts requires a token; give "
+                "a file with --tokens"
             )
         if not listening.tls and not listening.behind_proxy:
             raise ConfigError(
-                f"--host {listening.host}: tokens would travel in the clear; give --certificate and --key, "
-                "or --behind-proxy if a proxy does TLS"
+                f"--host {listening.host}: tokens would be sent unencrypted; give "
+                "--certificate and --key, or --behind-proxy if a proxy does TLS"
             )
     if listening.no_token and tokens:
-        raise ConfigError("--no-token and tokens do not go together")
+        raise ConfigError("--no-token does not work with --tokens; remove one of them")
     if not tokens and not listening.no_token:
         tokens = (made_up(),)
     hosts = {"localhost", "127.0.0.1", "::1", listening.host.lower()}

@@ -26,7 +26,7 @@ export async function follow(ask, told) {
         await askToken();
         continue;
       }
-      at("standing").textContent = error.status ? error.message : "The server does not answer; trying again …";
+      at("standing").textContent = error.status ? error.message : "No answer from the server; trying again …";
     }
     await new Promise((done) => { setTimeout(done, pause); });
   }

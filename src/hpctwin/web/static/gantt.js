@@ -140,7 +140,7 @@ export class Gantt {
   async next() {
     const { from, to, top, bottom } = this.shown, picture = this.picture;
     if (!picture?.boxes) {
-      this.say("More jobs lie here than can be walked through: + shows fewer of them.");
+      this.say("Too many jobs here to step through; + zooms in.");
       return;
     }
     const here = [];
@@ -150,7 +150,7 @@ export class Gantt {
     }
     const i = here[(here.indexOf(this.walked) + 1) % here.length];
     this.walked = i;
-    if (i === undefined) this.say("No job lies here.");
+    if (i === undefined) this.say("No job here.");
     else await this.pick(picture.from_s + (picture.start[i] + picture.end[i]) / 2, picture.first[i]);
   }
 
@@ -304,7 +304,7 @@ function project(context, picture, view, width, deep) {
 }
 
 function describe(box, of) {
-  const kinds = { ran: "ran", runs: "runs, at the longest", forecast: "is forecast" };
+  const kinds = { ran: "ran", runs: "runs, at most", forecast: "is forecast" };
   const where = box.kind === "forecast" || !box.where ? "" : ` on ${box.where}${box.lanes > (of === "core" ? box.count : 1) ? " and others" : ""}`;
   return `Job ${box.job} ${kinds[box.kind]} from ${clock(box.start_s)} to ${clock(box.end_s)} (${span(box.end_s - box.start_s)}), ${box.lanes} ${of}${box.lanes === 1 ? "" : "s"}${where}.`;
 }

@@ -31,7 +31,7 @@ export class Lines {
     this.charts.forEach((canvas, i) => {
       const { name, mean, peak, unit } = this.lines[i];
       const over = mean.reduce((sum, one) => sum + one, 0) / Math.max(1, mean.length);
-      canvas.setAttribute("aria-label", `${name}: ${amount(over, unit)} in the mean, ${amount(Math.max(...peak, 0), unit)} at most`);
+      canvas.setAttribute("aria-label", `${name}: ${amount(over, unit)} on average, ${amount(Math.max(...peak, 0), unit)} at most`);
     });
     this.draw();
   }

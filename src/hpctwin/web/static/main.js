@@ -23,12 +23,12 @@ let head = null, jobs = [], decision = null, filling = false, again = false;
 function showHead() {
   document.title = `${head.cluster} – hpctwin`;
   at("cluster").textContent = head.cluster || "hpctwin";
-  at("standing").textContent = !head.alive ? "The twin does not run" : head.is_active ? "The twin is in charge" : `The twin watches (mode ${head.mode})`;
+  at("standing").textContent = !head.alive ? "The twin is not running" : head.is_active ? "The twin controls scheduling" : `The twin observes (mode ${head.mode})`;
   const figures = [
-    ["policy", head.policy + (head.policy_assumed ? " (assumed)" : "")], ["running", head.running], ["waiting", head.waiting],
-    ["nodes free", `${head.free_nodes} of ${head.nodes}`], ["cluster's time", clock(head.time_s)],
+    ["policy", head.policy + (head.policy_assumed ? " (assumed)" : "")], ["running", head.running], ["pending", head.waiting],
+    ["nodes free", `${head.free_nodes} of ${head.nodes}`], ["cluster time", clock(head.time_s)],
     ...drawn(head.energy), ...metered(head.meter),
-    ["a decision takes", head.cycle_ms === null ? "–" : `${number(head.cycle_ms)} ms`],
+    ["time per decision", head.cycle_ms === null ? "–" : `${number(head.cycle_ms)} ms`],
   ];
   replace(at("figures"), figures.map(([name, value]) => {
     const pair = element("div");
@@ -38,7 +38,7 @@ function showHead() {
   replace(at("trouble"), head.trouble.map((text) => element("li", text)));
   at("trouble").hidden = !head.trouble.length;
   replace(at("pool"), head.pool.map((name) => element("option", "", { value: name })));
-  replace(at("not-read"), head.not_read.map((text) => element("li", `Not in the picture: ${text}`)));
+  replace(at("not-read"), head.not_read.map((text) => element("li", `Not included: ${text}`)));
 }
 
 /** What is drawn now, as pairs; and in words what was used so far. */
@@ -61,8 +61,8 @@ function metered(meter) {
   const error = meter.error_pct["expected use"] ?? meter.error_pct.ensemble;
   return [
     ["measured power", meter.power_w === null ? "–" : amount(meter.power_w, "W")],
-    ...(meter.expected_w === null ? [] : [[`expected in ${span(meter.ahead_s)}`, amount(meter.expected_w, "W")]]),
-    ...(error === undefined ? [] : [["mean error of these", `${number(error)} %`]]),
+    ...(meter.expected_w === null ? [] : [[`forecast in ${span(meter.ahead_s)}`, amount(meter.expected_w, "W")]]),
+    ...(error === undefined ? [] : [["mean forecast error", `${number(error)} %`]]),
   ];
 }
 
@@ -71,7 +71,7 @@ function showQueue() {
   const waiting = jobs.filter((job) => job.state === "waiting");
   const found = waiting.filter((job) => [job.id, job.user, job.account, job.partition].some((text) => text.toLowerCase().includes(wanted)));
   const cut = found.length > MOST_ROWS ? `, the first ${MOST_ROWS} shown` : "";
-  at("found").textContent = `${found.length} of ${waiting.length} waiting jobs${cut}`;
+  at("found").textContent = `${found.length} of ${waiting.length} pending jobs${cut}`;
   replace(document.querySelector("#queue tbody"), found.slice(0, MOST_ROWS).map(queueRow));
 }
 
@@ -127,14 +127,14 @@ function showApproval(waiting) {
     made.addEventListener("click", async () => {
       try {
         await api.send("POST", `decisions/${waiting.id}/approval`, { approved });
-        said.textContent = approved ? " Confirmed." : " Refused.";
+        said.textContent = approved ? " Approved." : " Rejected.";
       } catch (error) {
         said.textContent = ` ${error.message}`;
       }
     });
     return made;
   };
-  replace(place, [element("p", `Decision ${waiting.id} waits for a person: ${waiting.policy} would start ${waiting.starts.join(", ")}.`), button("Confirm", true), " ", button("Refuse", false), said]);
+  replace(place, [element("p", `Decision ${waiting.id} awaits approval: ${waiting.policy} would start ${waiting.starts.join(", ")}.`), button("Approve", true), " ", button("Reject", false), said]);
 }
 
 async function showAccuracy() {

@@ -173,7 +173,7 @@ function asleep(context, power, x, y, size, colours) {
 const NAMES = { cores: "of its cores", memory_gb: "of its memory", gpus: "of its GPUs" };
 
 function describe(node) {
-  const jobs = node.jobs.length ? `job ${node.jobs.join(", ")} until ${clock(node.until_s)} at the longest` : "no job";
+  const jobs = node.jobs.length ? `job ${node.jobs.join(", ")} until ${clock(node.until_s)} at most` : "no job";
   const load = Object.entries(node.load).filter(() => node.jobs.length).map(([name, share]) => `, ${Math.round(100 * share)} % ${NAMES[name]}`).join("");
   return `${node.name} (${node.place}): ${node.state}${node.power && node.power !== "on" ? `, ${node.power}` : ""}, ${jobs}${load}.`;
 }

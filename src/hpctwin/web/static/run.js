@@ -26,7 +26,7 @@ function pairs(rows) {
 function showHead(head) {
   document.title = `${head.workload} – hpctwin`;
   at("title").textContent = `${head.workload} on ${head.cluster}`;
-  at("standing").textContent = head.finished ? "A simulated run" : "The simulation is under way";
+  at("standing").textContent = head.finished ? "Simulated run" : "Simulation in progress";
   const told = head.figures.filter(({ key }) => TOP.includes(key)).map(({ name, text }) => [name, text]);
   replace(at("figures"), pairs([["policy", head.policy], ["jobs", head.jobs.toLocaleString()], ["nodes", head.nodes.toLocaleString()], ...told]));
   replace(at("trouble"), head.trouble.map((text) => element("li", text)));

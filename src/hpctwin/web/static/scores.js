@@ -21,7 +21,7 @@ export class Scores {
     for (const one of this.decisions) ruled.set(one.policy, (ruled.get(one.policy) ?? 0) + 1);
     const shares = [...ruled].map(([policy, count]) => `${policy} in ${count}`).join(", ");
     this.said.textContent = this.decisions.length
-      ? `Of the last ${this.decisions.length} decisions, since ${clock(this.decisions[0].time_s)}: ${shares}. A lower line is better; the strip below shows which policy ruled.` : "";
+      ? `Of the last ${this.decisions.length} decisions, since ${clock(this.decisions[0].time_s)}: ${shares}. A lower line is better; the strip below shows the active policy.` : "";
     this.draw();
   }
 

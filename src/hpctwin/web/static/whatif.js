@@ -7,7 +7,7 @@ import { element, figure, replace, span } from "./words.js";
 
 const SHOWN = {
   mean_wait_s: "mean wait", max_wait_s: "longest wait", mean_bounded_slowdown: "mean bounded slowdown",
-  mean_turnaround_s: "mean turnaround", makespan_s: "until all have ended", utilization: "utilisation",
+  mean_turnaround_s: "mean turnaround", makespan_s: "time until all jobs have ended", utilization: "utilization",
 };
 const LARGER_IS_BETTER = new Set(["utilization"]);
 
@@ -72,7 +72,7 @@ export class WhatIf {
       this.charts[i].set(given(future.bars), { lanes: future.lanes, of: future.lanes > answer.nodes[i] ? "core" : "node", from_s: answer.time_s, to_s: end, now_s: answer.time_s });
       this.charts[i].look(answer.time_s, end);
       const never = future.never ? `; ${future.never} jobs would never start` : "";
-      document.getElementById(["f-as-is", "f-changed"][i]).textContent = `${["As it is", "Changed"][i]}: ${future.policy}, ${answer.nodes[i]} nodes${never}`;
+      document.getElementById(["f-as-is", "f-changed"][i]).textContent = `${["Unchanged", "Changed"][i]}: ${future.policy}, ${answer.nodes[i]} nodes${never}`;
     });
   }
 }

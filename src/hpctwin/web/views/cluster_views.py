@@ -80,11 +80,13 @@ def _why(job: JobRecord, stands: Standing, fits: Callable[[JobSpec], bool]) -> s
         others = ", ".join(edge.on for edge in spec.dependencies[:2])
         return f"waits for {others}" + (" …" if len(spec.dependencies) > 2 else "")
     if spec.not_before_s is not None and spec.not_before_s > now_s:
-        return f"asked to wait another {format_duration(round(spec.not_before_s - now_s))}"
+        return (
+            f"submitted to start after another {format_duration(round(spec.not_before_s - now_s))}"
+        )
     if not fits(spec):
         free = "" if spec.tasks else f", {stands.core.free_nodes()} free"
         return f"needs {asked_text(spec)}{free}"
-    return "nodes are kept for jobs before it"
+    return "nodes are reserved for earlier jobs"
 
 
 def node_views(stands: Standing) -> list[NodeView]:

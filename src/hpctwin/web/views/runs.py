@@ -270,7 +270,7 @@ class _Moment:
         rows = [
             (self.series, f"used_{unit}s", f"{unit}s in use", f"{unit}s", up),
             (self.series, "queue_length", "waiting jobs", "jobs", None),
-            (self.series, f"queued_{unit}s", f"{unit}s they ask for", f"{unit}s", None),
+            (self.series, f"queued_{unit}s", f"requested {unit}s", f"{unit}s", None),
         ]
         if self.run.power is not None:
             rows.append((self.run.power, "total_w", "power drawn", "W", None))

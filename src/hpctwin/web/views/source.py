@@ -124,16 +124,16 @@ class Source(FollowedJournal):
 
     def _trouble(self) -> tuple[str, ...]:
         status = self._said[1]
-        named = (("", "fault"), ("", "inactive"), ("it does not act: ", "kept_out"),
+        named = (("", "fault"), ("", "inactive"), ("not acting: ", "kept_out"),
                  ("stopped by itself: ", "stopped"),
                  ("the mirror waits for a snapshot: ", "waits_for_snapshot"))  # fmt: skip
         found = [f"{text}{status[key]}" for text, key in named if status.get(key)]
         if (status.get("meter") or {}).get("fault"):
             found.append(f"the meter: {status['meter']['fault']}")
         if status.get("killed"):
-            found.append("the kill switch is thrown")
+            found.append("the kill switch is activated")
         if not self._alive:
-            found.insert(0, "the twin does not run")
+            found.insert(0, "the twin is not running")
         if self.fault:
             found.insert(0, self.fault)
         if self._untold:

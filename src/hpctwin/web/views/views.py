@@ -56,28 +56,30 @@ class EnergyView(View):
     """
 
     power_w: float
-    past_s: float = Field(description="so long is what was used of")
+    past_s: float = Field(
+        description="Length of the past period that the totals cover, in seconds."
+    )
     energy_j: float
-    pue: float | None = Field(description="power usage effectiveness; none without weather")
-    price: float | None = Field(None, description="of what was used, in `price_unit`")
+    pue: float | None = Field(description="Power usage effectiveness; null without weather.")
+    price: float | None = Field(None, description="Price of the energy so far, in `price_unit`.")
     price_per_h: float | None = Field(None, description="at present")
     price_unit: str = ""
-    carbon: float | None = Field(None, description="emitted by what was used, g")
+    carbon: float | None = Field(None, description="Emissions of the energy so far, in g.")
     carbon_per_h: float | None = Field(None, description="at present, g/h")
 
 
 class MeterView(View):
     """State of the twin's power meter."""
 
-    power_w: float | None = Field(description="measured last; none while the meter is silent")
-    age_s: float | None = Field(description="how old that is")
-    expected_w: float | None = Field(description="what will be drawn in `ahead_s`")
+    power_w: float | None = Field(description="Last reading; null while the meter is silent.")
+    age_s: float | None = Field(description="Age of the last reading, in seconds.")
+    expected_w: float | None = Field(description="Forecast power draw in `ahead_s`.")
     ahead_s: float
     error_pct: dict[str, float] = Field(
-        description="mean absolute percentage error of such forecasts over the last day, by model"
+        description="Mean absolute percentage error of power forecasts over the last day, by model."
     )
-    left_out: dict[str, int] = Field(description="readings that did not count, by why")
-    fault: str | None = Field(description="why nothing is known of the power now")
+    left_out: dict[str, int] = Field(description="Number of ignored readings, by reason.")
+    fault: str | None = Field(description="Why the power draw is currently unknown.")
 
 
 class Head(View):
@@ -85,28 +87,26 @@ class Head(View):
 
     version: int
     cluster: str
-    time_s: float = Field(description="the present by the cluster's clock, seconds since the epoch")
-    alive: bool = Field(description="whether the twin runs")
-    age_s: float = Field(description="how old the twin's last word is, seconds")
+    time_s: float = Field(
+        description="Present time by the cluster's clock, in seconds since the epoch."
+    )
+    alive: bool = Field(description="Whether the twin is running.")
+    age_s: float = Field(description="Age of the twin's last update, in seconds.")
     mode: str
     is_active: bool
-    policy: str = Field(description="what jobs start by")
-    policy_assumed: bool = Field(description="whether that is only taken for granted")
-    trouble: tuple[str, ...] = Field(
-        description="what is wrong, in plain words; empty if nothing is"
-    )
+    policy: str = Field(description="Current policy.")
+    policy_assumed: bool = Field(description="Whether the policy is an assumption.")
+    trouble: tuple[str, ...] = Field(description="Errors and warnings, one sentence each.")
     nodes: int
     free_nodes: int
     running: int
     waiting: int
-    decision: int | None = Field(description="number of the last decision")
-    cycle_ms: float | None = Field(description="how long the last decision took")
-    energy: EnergyView | None = Field(
-        description="none if the machine's description does not say what nodes draw"
-    )
-    meter: MeterView | None = Field(description="none if the twin has no meter")
-    not_read: tuple[str, ...] = Field(description="what the mirror leaves out")
-    pool: tuple[str, ...] = Field(description="policies that are compared")
+    decision: int | None = Field(description="Number of the last decision.")
+    cycle_ms: float | None = Field(description="Duration of the last decision, in ms.")
+    energy: EnergyView | None = Field(description="Null if the cluster has no power model.")
+    meter: MeterView | None = Field(description="Null if the twin has no meter.")
+    not_read: tuple[str, ...] = Field(description="What the mirror does not include.")
+    pool: tuple[str, ...] = Field(description="Policies of the pool.")
 
 
 class JobView(View):
@@ -120,26 +120,24 @@ class JobView(View):
     walltime_s: float
     submit_s: float
     state: Literal["waiting", "running"]
-    start_s: float | None = Field(description="when it started; the forecast while it waits")
-    end_s: float | None = Field(
-        description="when it ends at its limit, if a start is known or forecast"
-    )
-    low_s: float | None = Field(None, description="it starts between these, with a chance of 80 %")
+    start_s: float | None = Field(description="Start, or forecast start of a pending job.")
+    end_s: float | None = Field(description="End at the walltime, if a start is known or forecast.")
+    low_s: float | None = Field(None, description="Lower bound of the 80 % interval of the start.")
     high_s: float | None = None
     calibrated: bool = False
-    why: str = Field("", description="why it does not start now, in a few words")
+    why: str = Field("", description="Why the job does not start now.")
 
 
 class NodeView(View):
     """A node."""
 
     name: str
-    place: str = Field(description="its switch, else its rack, else its node group")
+    place: str = Field(description="Switch of the node, else its rack, else its node group.")
     state: str
-    power: str = Field(description="whether it is on, asleep, or switched; empty if not known")
+    power: str = Field(description="Power state: on, asleep, or switching; empty if unknown.")
     jobs: tuple[str, ...]
-    load: dict[str, float] = Field(description="shares of cores, memory_gb and gpus that are held")
-    until_s: float | None = Field(description="when its last job ends at its limit")
+    load: dict[str, float] = Field(description="Shares of cores, memory_gb and gpus in use.")
+    until_s: float | None = Field(description="Latest end of its jobs at their walltimes.")
 
 
 class Bar(View):
@@ -150,7 +148,7 @@ class Bar(View):
     start_s: float
     end_s: float
     rows: tuple[tuple[int, int], ...] = Field(
-        description="lanes as of the timeline: first, count; where a job to come will lie is a guess"
+        description="Lanes of the timeline: first, count; tentative for forecast jobs."
     )
 
 
@@ -167,16 +165,16 @@ class TimelineView(View):
 
     version: int
     of: Literal["node", "core"] = Field(
-        description="what a lane is: a node, or where nodes are shared a core"
+        description="Meaning of a lane: a node, or a core if nodes are shared."
     )
     lanes: int
     groups: tuple[LaneGroup, ...]
     from_s: float
     to_s: float
-    now_s: float | None = Field(description="the present; none where all is over")
-    placed: bool = Field(description="whether lanes are known; if not, they are made up")
+    now_s: float | None = Field(description="Present time; null for finished runs.")
+    placed: bool = Field(description="Whether lanes are recorded; if not, they are invented.")
     made: tuple[int, int] | None = Field(
-        None, description="width and height of a picture of all of it that is at hand, if one is"
+        None, description="Width and height of a picture of the whole timeline, if available."
     )
 
 
@@ -189,8 +187,8 @@ class BoxView(View):
     end_s: float
     first: int
     count: int
-    lanes: int = Field(description="all that the job had then, also elsewhere")
-    where: str = Field(description="name of the first node")
+    lanes: int = Field(description="All lanes of the job at that time.")
+    where: str = Field(description="Name of the first node.")
 
 
 class CandidateView(View):
@@ -199,8 +197,8 @@ class CandidateView(View):
     policy: str
     score: float = Field(description="lower is better")
     metrics: dict[str, float]
-    starts: int = Field(description="jobs that it would start now")
-    never: int = Field(description="waiting jobs that it would never start")
+    starts: int = Field(description="Number of jobs that it would start now.")
+    never: int = Field(description="Number of pending jobs that it would never start.")
 
 
 class DecisionView(View):
@@ -210,7 +208,7 @@ class DecisionView(View):
     time_s: float
     took_ms: float
     policy: str
-    before: str = Field(description="the policy in force before")
+    before: str = Field(description="Policy before the decision.")
     reason: str
     waiting: int
     free_nodes: int
@@ -258,7 +256,7 @@ class Change(Asked):
     add_nodes: int = Field(default=0, ge=0, le=1_000_000)
     cap_w: float | None = Field(
         default=None, gt=0, le=1e12, allow_inf_nan=False,
-        description="nodes draw no more together, by the machine's description",
+        description="Power cap of all nodes, by the cluster's power model.",
     )  # fmt: skip
     withdraw: tuple[JobId, ...] = Field(default=(), max_length=100_000, description="waiting jobs")
 
@@ -269,9 +267,13 @@ class Future(View):
     policy: str
     metrics: dict[str, float]
     units: dict[str, str]
-    never: int = Field(description="waiting jobs that would never start")
-    starts: dict[str, float] = Field(description="when waiting jobs start, seconds since the epoch")
-    lanes: int = Field(description="of the bars: a node each, or where nodes are shared a core")
+    never: int = Field(description="Number of pending jobs that would never start.")
+    starts: dict[str, float] = Field(
+        description="Start times of pending jobs, in seconds since the epoch."
+    )
+    lanes: int = Field(
+        description="Number of lanes of the bars: one per node, or per core if nodes are shared."
+    )
     bars: tuple[Bar, ...]
 
 
@@ -279,10 +281,10 @@ class WhatIfAnswer(View):
     """Both futures, and the duration of the simulation."""
 
     time_s: float
-    nodes: tuple[int, int] = Field(description="of the machine as it is, and as changed")
+    nodes: tuple[int, int] = Field(description="Number of nodes without and with the change.")
     as_is: Future
     changed: Future
-    pretend: str | None = Field(description="id of the pretended job")
+    pretend: str | None = Field(description="Id of the hypothetical job.")
     took_ms: float
 
 
@@ -316,16 +318,16 @@ class RunHead(View):
     policy: str
     nodes: int
     jobs: int
-    finished: bool = Field(description="whether the simulation has come to its end")
+    finished: bool = Field(description="Whether the simulation has ended.")
     from_s: float = Field(
-        description="the first moment, seconds; since the epoch, where that is known"
+        description="First time of the run, in seconds; since the epoch, if known."
     )
-    to_s: float = Field(description="the last moment so far")
+    to_s: float = Field(description="Last time so far.")
     trouble: tuple[str, ...]
     figures: tuple[FigureView, ...]
-    command: str = Field(description="that gives it; empty if not known")
+    command: str = Field(description="Command that reproduces the run; empty if unknown.")
     versions: dict[str, str]
-    inputs: dict[str, str] = Field(description="files that it was made of, and their SHA-256")
+    inputs: dict[str, str] = Field(description="Input files and their SHA-256.")
 
 
 class Line(View):
@@ -335,17 +337,15 @@ class Line(View):
     unit: str
     mean: tuple[float, ...]
     peak: tuple[float, ...]
-    most: float | None = Field(
-        description="what there is of it, if that is known and does not change"
-    )
-    least: float = Field(0.0, description="an axis begins there")
+    most: float | None = Field(description="Capacity, if it is known and constant.")
+    least: float = Field(0.0, description="Start of the axis.")
 
 
 class LinesView(View):
     """Metrics over time."""
 
     edges_s: tuple[float, ...] = Field(description="of the bins")
-    now_s: float | None = Field(None, description="the present; after it is forecast")
+    now_s: float | None = Field(None, description="Present time; later values are forecasts.")
     lines: tuple[Line, ...]
 
 

@@ -99,7 +99,7 @@ def _policy(core: Core, text: str) -> Policy:
         if known.name == text:
             return known
     if ".py" in text:
-        raise ConfigError(f"policy {text!r}: a Python file is used here only if it is in core.pool")
+        raise ConfigError(f"policy {text!r}: a Python file is accepted only if it is in core.pool")
     return parse_policy(text)
 
 
@@ -156,12 +156,12 @@ def _capped(
     A job takes the maximum additional power of its nodes, whichever group they are in.
     """
     if not machine.has_power:
-        raise ConfigError("cap_w: the machine's description does not say what its nodes draw")
+        raise ConfigError("cap_w: the cluster has no power model; add 'modes' to its node groups")
     watts = node_watts(machine)
     idle_w = float(watts[IDLE].sum())
     each_w = math.ceil((watts[COMPUTING] - watts[IDLE]).max())
     if cap_w < idle_w:
-        raise ConfigError(f"cap_w: idle nodes alone draw {idle_w:,.0f} W; give more than that")
+        raise ConfigError(f"cap_w: idle nodes already draw {idle_w:,.0f} W; give a higher cap")
     capped = machine.model_copy(
         update={"resources": {**machine.resources, _POWER: math.floor(cap_w - idle_w)}}
     )
