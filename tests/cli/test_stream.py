@@ -44,7 +44,7 @@ def test_parts_and_figures_are_those_of_the_whole_trace(
             ["-n", "32", "--out", "run", "--by", "user", "--fairness"],
             "not work with --by, --fairness",
         ),
-        (["-n", "32", "--out", "run", "-b", "outside"], "backfill 'outside' keeps data per job"),
+        (["-n", "32", "--out", "run", "-b", "selected"], "backfill 'selected' keeps data per job"),
     ],
 )
 def test_what_a_stream_cannot_do_is_told_and_leaves_no_folder(

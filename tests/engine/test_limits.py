@@ -206,7 +206,8 @@ def test_what_keeps_a_job_back_in_partitions_is_told_in_words() -> None:
     cluster = Cluster.uniform(8, limits=limits, partitions=[{"name": "long"}])
     result = simulate(workload, cluster)
     assert result.rejection_reasons == {
-        "were submitted when the limit of pending and running jobs was reached (submitted jobs of each user in all partitions)": 1
+        "were submitted when the limit of pending and running jobs was reached "
+        "(submitted jobs of each user in all partitions)": 1
     }
     simulation = Simulation(workload, cluster)
     told = " ".join(moment.text for moment in explain(simulation, "2"))
@@ -224,7 +225,8 @@ def test_one_submission_too_many_is_rejected_and_said_to_be() -> None:
     result = simulate(workload, made)
     assert result.jobs["state"].to_list() == ["completed", "completed", "rejected", "completed"]
     assert result.rejection_reasons == {
-        "were submitted when the limit of pending and running jobs was reached (QOSMaxSubmitJobPerUserLimit)": 1
+        "were submitted when the limit of pending and running jobs was reached "
+        "(QOSMaxSubmitJobPerUserLimit)": 1
     }
 
 

@@ -51,7 +51,8 @@ NODES = [{"name": "a", "count": 3}]
         (
             lambda: CoreSettings(site_policy="fcfs~orders"),
             [
-                "CoreSettings, site_policy: policy fcfs+easy~orders: power control functions are not supported"
+                "CoreSettings, site_policy: policy fcfs+easy~orders: "
+                "power control functions are not supported"
             ],
         ),
         (lambda: TwinConfig(corr={}), ["unknown field. Did you mean 'core'?"]),

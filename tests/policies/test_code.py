@@ -105,7 +105,7 @@ WRONG: dict[str, tuple[str, str, int, str]] = {
     ),
     "what NumPy lacks": (
         "import numpy as np", "return np.sqrroot(job.nodes)", 3, "np.sqrroot, which does not exist",
-    ),  # fmt: skip
+    ),
     "a field that is not there": ("", "x = 1\n    return job.size * x", 4, "a job has no field 'size'"),
 }  # fmt: skip
 SIGNED = {

@@ -438,7 +438,10 @@ def test_a_source_that_fails_leaves_whole_parts_and_says_how_far_it_came(tmp_pat
         (lambda: [jobs_of(0, 5), jobs_of(4, 5)], "job id 4 is used more than once"),
         (lambda: [jobs_of(0, 5), jobs_of(5, 5).drop("nodes")], "batch 2, after 5 rows: column nodes"),
         (lambda: [jobs_of(0, 5), 7], "batch 2, after 5 rows: a int is not a batch of jobs"),
-        (lambda: [jobs_of(0, 2, depends=lambda row: "afterok:9")], "depends on job 9, which the stream does not contain"),
+        (
+            lambda: [jobs_of(0, 2, depends=lambda row: "afterok:9")],
+            "depends on job 9, which the stream does not contain",
+        ),
         (lambda: [jobs_of(0, 2, depends=lambda row: "afterok:x")], "ids are whole numbers"),
         (lambda: [jobs_of(0, 5), jobs_of(5, 5, depends=lambda row: "afterok:1")], "column depends"),
         (lambda: [jobs_of(0, 1).clear()], "stream has no jobs"),

@@ -185,7 +185,7 @@ def test_prometheus_is_asked_and_what_it_says_is_told(
             "step, ahead and past must be in increasing order",
         ),
         ({"kind": "csv", "path": "a", "step": "1s"}, "use longer steps"),
-        ({"kind": "prometheus", "url": "host:1", "query": "w"}, "must begin with http"),
+        ({"kind": "prometheus", "url": "host:1", "query": "w"}, "must start with http"),
         (
             {"kind": "prometheus", "url": "http://u:p@h", "query": "w"},
             "passwords are not allowed here",
