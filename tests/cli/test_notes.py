@@ -1,4 +1,4 @@
-"""What is assumed, not read or not used: said on standard error, in JSON, and kept in the manifest."""
+"""What is assumed, ignored or not used: said on standard error, in JSON, and kept in the manifest."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PARTS = (
     "job_id,submit_s,runtime_s,walltime_s,nodes,partition,user\n"
     "1,0,100,100,4,gpu,ada\n2,0,100,100,4,cpu,ben\n"
 )
-NOTE = "2 jobs request partitions (cpu, gpu), and cluster 'cluster' has none"
+NOTE = "2 jobs request partitions (cpu, gpu), but cluster 'cluster' has none"
 
 
 @pytest.fixture
@@ -96,12 +96,12 @@ def batsim(path: Path, profile: dict[str, Any], **job: Any) -> Path:
     [
         (
             {"type": "parallel_homogeneous", "cpu": 1e10, "com": 0}, {},
-            "1 × job with computation, on nodes of 1 Gflop/s",
+            "1 × job with computation, on nodes of 1 Gflop/s (assumed)",
         ),
-        ({"type": "delay", "delay": 9}, {"after": ["0"]}, "1 × field 'after' of a job, not read"),
-        ({"type": "delay", "delay": 9, "np": 4}, {}, "1 × field 'np' of a job's profile, not read"),
+        ({"type": "delay", "delay": 9}, {"after": ["0"]}, "1 × field 'after' of a job, ignored"),
+        ({"type": "delay", "delay": 9, "np": 4}, {}, "1 × field 'np' of a job's profile, ignored"),
         ({"type": "delay", "delay": 9}, {"walltime": -1}, "1 × job without walltime, given its run time"),
-        ({"type": "delay", "delay": 9}, {}, "1 × field 'by' of the workload, not read"),
+        ({"type": "delay", "delay": 9}, {}, "1 × field 'by' of the workload, ignored"),
     ],
 )  # fmt: skip
 def test_what_a_batsim_workload_leaves_open_or_is_not_read_is_counted(
@@ -120,7 +120,7 @@ def test_fields_of_spars_and_wfcommons_that_are_not_read_are_said(tmp_path: Path
     path = tmp_path / "s.json"
     job = {"job_id": 1, "res": 1, "subtime": 0, "reqtime": 9, "runtime": 5, "deadline": 7}
     path.write_text(json.dumps({"nb_res": 4, "jobs": [job]}))
-    assert "1 × field 'deadline' of a job, not read" in read_workload(path).notes.sentences()
+    assert "1 × field 'deadline' of a job, ignored" in read_workload(path).notes.sentences()
     task = {"name": "a", "runtime": 5, "parents": [], "avgCPU": 50}
     path.write_text(json.dumps({"workflow": {"tasks": [task]}}))
     told = read_workload(path).notes.sentences()
@@ -132,7 +132,7 @@ def test_fields_of_spars_and_wfcommons_that_are_not_read_are_said(tmp_path: Path
     [
         ("nodes: [{name: a, count: 4, modes: {base: {power_w: 100}}}]", "mode 'base' has no idle_w"),
         ("nodes: [{name: a, count: 4}]\nqos: {high: 1}", "have QOS that the cluster does not list (low)"),
-        ("nodes: [{name: a, count: 4}]", "1 jobs request cores per node, which node groups a do not say"),
+        ("nodes: [{name: a, count: 4}]", "1 jobs request cores per node, which node groups a do not define"),
         (
             "nodes: [{name: a, count: 4}]\nlimits: [{user: eve, jobs: 1}]",
             "a limit names user 'eve', but jobs have no user",
@@ -152,7 +152,7 @@ def test_what_a_cluster_and_a_trace_do_not_share_is_said(
 def test_columns_that_a_mapping_does_not_name_are_said(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("when,run,color\n0,5,red\n")
     jobs = read_workload(tmp_path / "t.csv", columns={"submit": "when", "runtime": "run * 60"})
-    assert "columns not read: color" in jobs.notes.sentences()
+    assert "columns ignored: color" in jobs.notes.sentences()
     assert jobs.runtime_ms.tolist() == [300_000]
 
 
@@ -292,24 +292,24 @@ def test_fields_of_platforms_that_are_not_read_are_said_once(
         (
             "p.json",
             [
-                "1 × field 'network' of the platform, not read",
-                "4 × field 'memory' of a machine, not read",
-                "4 × field 'volts' of a DVFS profile, not read",
-                "4 × field 'idle' of a machine's states, not read",
-                "4 × field 'temperature' of a state, not read",
-                "4 × field 'power' of an active state, other than from_dvfs, not read",
-                "4 × field 'energy' of a transition, not read",
+                "1 × field 'network' of the platform, ignored",
+                "4 × field 'memory' of a machine, ignored",
+                "4 × field 'volts' of a DVFS profile, ignored",
+                "4 × field 'idle' of a machine's states, ignored",
+                "4 × field 'temperature' of a state, ignored",
+                "4 × field 'power' of an active state, other than from_dvfs, ignored",
+                "4 × field 'energy' of a transition, ignored",
             ],
         ),
         (
             "q.xml",
             [
-                "1 × field 'cabinet' of the platform, not read",
-                "1 × field 'core' of a host, not read",
-                "2 × field 'watt_off' of a host's properties, not read",
+                "1 × field 'cabinet' of the platform, ignored",
+                "1 × field 'core' of a host, ignored",
+                "2 × field 'watt_off' of a host's properties, ignored",
             ],
         ),
-        ("r.csv", ["1 × field 'rack' of a node, not read"]),
+        ("r.csv", ["1 × field 'rack' of a node, ignored"]),
     ):
         path = tmp_path / name
         assert read_cluster(path).notes.sentences() == expected
@@ -413,6 +413,6 @@ def test_outages_and_what_a_spars_configuration_leaves_open_are_kept(
     spars.write_text(spars.read_text().replace("timeout:", "retries: 3\n  timeout:"))
     assert run("simulate", spars, "--json") == 0
     shown = capsys.readouterr()
-    said = "field 'retries' of run, not read (simulator_config.yaml)"
+    said = "field 'retries' of run, ignored (simulator_config.yaml)"
     assert said in shown.err
     assert said in json.loads(shown.out)["notes"]

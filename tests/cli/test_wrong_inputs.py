@@ -108,7 +108,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (
             "dates.csv -n 8 --timezone Mars --columns submit=a,start=a,end=b",
             2,
-            "time zone 'Mars' is not",
+            "unknown time zone 'Mars'",
         ),
         ("t.swf -n 8 -o empty.py:f", 2, "unknown function in empty.py 'f'"),
         ("t.swf -n 8 -o none.py:f", 2, "none.py: no such file"),
@@ -186,7 +186,7 @@ def test_a_wrong_input_of_simulate_is_told_in_a_line(
         (
             "simulate t.swf -n 8 --stream",
             2,
-            "--stream: the output folder is missing; add --out FOLDER",
+            "--only is only valid for published data sets, and t.swf is not a known one",
         ),
         ("simulate t.swf -n 8 --jsn", 2, "Did you mean --json?"),
         ("simulate t.swf -n 8 --nodes", 2, "--nodes needs a value"),
@@ -216,7 +216,7 @@ def test_a_wrong_input_of_simulate_is_told_in_a_line(
         ("dataset check folder", 2, "folder: columns match no known data set"),
         ("system show fronteir", 2, "'fronteir'. Did you mean 'frontier'?"),
         ("accounts", 2, "no accounts; give files written by hpctwin simulate --accounts"),
-        ("accounts t.swf", 2, "t.swf does not hold accounts"),
+        ("accounts t.swf", 2, "t.swf is not an accounts file"),
         ("calibrate none.csv", 2, "none.csv: cannot be read as a table"),
         ("calibrate other.csv", 2, "other.csv, field time_s: the column is missing; found a, b"),
         ("replay t.swf -n 8", 2, "has no recorded start times to replay"),
@@ -257,7 +257,7 @@ def test_a_wrong_input_of_simulate_is_told_in_a_line(
         ("sweep sweep-seeds.yaml", 2, "line 4, seeds: it must be 1 or more seeds"),
         ("sweep sweep-figure.yaml", 2, "figure 'mean_wiat_s'. Did you mean 'mean_wait_s'?"),
         ("sweep sweep-baseline.yaml", 2, "baseline 'sjf+easy' is none of the policies."),
-        ("sweep sweep-parameter.yaml", 2, "policies.0: it must be text, in quotes where it has a"),
+        ("sweep sweep-parameter.yaml", 2, "policies.0: it must be text (quote it if it has a"),
         ("sweep sweep-samples.yaml", 2, "samples: needs a parameter with bounds"),
         ("sweep sweep-fine.yaml --metric energy", 2, "unknown figure 'energy'."),
         (
@@ -322,7 +322,7 @@ def test_a_wrong_input_of_simulate_is_told_in_a_line(
         (
             "agent evaluate folder t.swf -n 8 --jobs 9",
             2,
-            "folder: Is a directory; an agent is made by",
+            "folder: Is a directory; train an agent with",
         ),
         (
             "agent evaluate none.safetensors t.swf -n 8 --jobs 9",
@@ -332,7 +332,7 @@ def test_a_wrong_input_of_simulate_is_told_in_a_line(
         (
             "agent evaluate text.safetensors t.swf -n 8 --jobs 9",
             2,
-            "text.safetensors holds no agent",
+            "text.safetensors is not an agent file",
         ),
         ("agent evaluate text.safetensors none.swf -n 8", 2, "none.swf: No such file or directory"),
         ("agent evaluate a t.swf -n 8 --metric mean_wait", 2, 'Did you mean "mean_wait_s"?'),

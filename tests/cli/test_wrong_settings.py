@@ -106,8 +106,8 @@ COMMANDS = {
 @pytest.mark.parametrize(
     ("good", "old", "new", "told"),
     [
-        (CLUSTER, "count", "cuont", ["line 3, nodes.0.count: it is missing", "line 4, nodes.0.cuont: there "
-         "is no such field. Did you mean 'count'? Known: components, consumables, cores, "
+        (CLUSTER, "count", "cuont", ["line 3, nodes.0.count: it is missing", "line 4, nodes.0.cuont: "
+         "unknown field. Did you mean 'count'? Known: components, consumables, cores, "
          "cores_per_socket, count, features, "]),
         (CLUSTER, "64", "many", ["line 4, nodes.0.count: it must be a whole number, not 'many'"]),
         (CLUSTER, "64", "0", ["line 4, nodes.0.count: it must be 1 or more, not 0"]),
@@ -147,7 +147,7 @@ COMMANDS = {
          "meter.url: the URL must start with http:// or https:// and name a host"]),
         (TWIN, RESYNC, "meter: {kind: prometheus, url: 'http://h/?token=a', query: up}\n", ["line 11, "
          "meter.url: passwords are not allowed here; token_env names an environment variable with a token"]),
-        (LIVE, "kind: emulated, ", "", ["line 6, sites.a.manager: kind is missing in it"]),
+        (LIVE, "kind: emulated, ", "", ["line 6, sites.a.manager: kind is missing"]),
         (LIVE, "nodes: 4", "nodes: 4, power_w: -1", ["line 3, facility.clusters.0.power_w: it must be 0 or "
          "more, not -1"]),
         (LIVE, "  a:\n    m", "  b:\n    m", ["live.yaml: sites: cluster 'a' is missing"]),

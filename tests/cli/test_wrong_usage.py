@@ -47,7 +47,7 @@ def trace(tmp_path: Path) -> Path:
         (["-n", "32", "--power", "psis:20m"], "unknown power policy 'psis'. Did you mean 'psus'?"),
         (["-n", "32", "--lower-modes"], "--lower-modes: the cluster has no power model"),
         (["-M", "{platform}", "--power", "psus"], "needs a timeout to switch nodes off"),
-        (["-M", "{platform}", "--power", "psas-ipm"], "without a timeout"),
+        (["-M", "{platform}", "--power", "psas-ipm"], "needs a timeout to switch nodes off"),
         (["-M", "{platform}", "--power", "psus:timeuot=20m"], "Did you mean 'timeout'?"),
         (["-M", "{platform}", "--power", "orders:keep=3"], "keep and deeper need a timeout"),
         (["-M", "{platform}", "--power-cap", "20"], "power '20' must be such as"),

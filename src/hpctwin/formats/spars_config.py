@@ -74,7 +74,7 @@ def read_spars_config(path: str | Path) -> SparsRun:
             raise ConfigError(f"{field}: it must name a file, not {paths.get(name)!r}")
     algorithm = str(run.get("algorithm", "")).lower()
     if algorithm not in ALGORITHMS:
-        wrong = "is not known"
+        wrong = "is unknown"
         if algorithm.endswith("_normal"):
             wrong = "never wakes a node, so jobs may never start"
         raise ConfigError(

@@ -283,12 +283,7 @@ LISA = DataSet(
             ("*fragments.parquet",),
             (
                 Column("id", "", "text", needed=True, made=pl.col("number").cast(pl.String)),
-                Column(
-                    "duration",
-                    "ms, the same for a whole job",
-                    needed=True,
-                    made=pl.lit(1000 * _LISA_STEP_S),
-                ),
+                Column("duration", "ms, same for a job", needed=True, made=pl.lit(1000 * _LISA_STEP_S)),
                 Column("cpu_count", "", made=pl.lit(16)),
                 Column("cpu_usage", "MHz", needed=True, made=_LISA_MHZ * pl.col("cpu")),
             ),
