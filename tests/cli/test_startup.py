@@ -159,5 +159,7 @@ def test_a_package_whose_commands_cannot_be_loaded_is_named_and_the_others_run(
 def test_an_option_whose_package_cannot_be_loaded_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     point = metadata.EntryPoint("sizing", "no_such_module:option", "hpctwin.options")
     monkeypatch.setattr(metadata, "entry_points", lambda **_: metadata.EntryPoints([point]))
-    with pytest.raises(ConfigError, match=r"--sizing: hpctwin-sizing cannot be loaded \(No module"):
+    with pytest.raises(
+        ConfigError, match=r"--sizing: package hpctwin-sizing cannot be loaded \(No module"
+    ):
         option_from("hpctwin-sizing", "sizing")

@@ -479,7 +479,7 @@ def test_siloed_needs_an_origin_and_dependencies_are_refused() -> None:
 
     workload = jobs(submit_s=[0, 0], runtime_s=[10, 10])
     two = facility({"nodes": 1}, {"nodes": 1})
-    with pytest.raises(ConfigError, match="not known where job 1 was submitted"):
+    with pytest.raises(ConfigError, match="origin of job 1 is unknown"):
         simulate_facility(two, workload, "siloed")
     depends = Dependencies.of([(1, 0, DependencyKind.AFTEROK, 0)])
     with pytest.raises(WorkloadError, match="depend on each other"):
@@ -488,7 +488,9 @@ def test_siloed_needs_an_origin_and_dependencies_are_refused() -> None:
 
 def test_exchanged_arguments_are_told_and_the_path_of_a_trace_is_a_workload(tmp_path: Path) -> None:
     small, one = jobs(submit_s=[0, 1], runtime_s=[5, 5]), facility({"nodes": 2})
-    with pytest.raises(ConfigError, match=r"is no facility: give a Facility, then the workload"):
+    with pytest.raises(
+        ConfigError, match=r"is not a facility; give a Facility first and then the workload"
+    ):
         compare_strategies(small, one, ["sgs-t"])  # type: ignore[arg-type]
     with pytest.raises(WorkloadError, match="is no workload"):
         simulate_facility(one, one)  # type: ignore[arg-type]

@@ -72,7 +72,7 @@ def test_price_and_carbon_are_the_machine_s_own_and_stand_in_one_place(tmp_path:
     (cluster,) = Facility.from_yaml(path).clusters
     assert price(cluster, 4, 0, 7200) == pytest.approx(2 * 0.1 + 2 * 0.3)
     path.write_text("clusters:\n  - {name: a, machine: machine.yaml, price: 1}\n")
-    with pytest.raises(ConfigError, match="its machine says 'price' already"):
+    with pytest.raises(ConfigError, match="its cluster file already defines 'price'"):
         Facility.from_yaml(path)
 
 

@@ -135,7 +135,7 @@ def test_an_agent_that_imitates_chooses_as_the_best_of_the_orderings_does() -> N
 
     shortest, own = played(held_out, lambda seen, mask: 0), played(held_out, learned)
     assert own == pytest.approx(shortest, rel=0.25)
-    with pytest.raises(errors.ConfigError, match="not in Backfilling"):
+    with pytest.raises(errors.ConfigError, match="does not work with Backfilling"):
         train("Backfilling", source, plan, options=options)
 
 
@@ -378,7 +378,7 @@ def test_the_commands_train_evaluate_and_list(
     kinds = [row["kind"] for row in told["policies"]]
     assert sorted(set(kinds)) == ["agent", "bound", "oracle", "static", "twin"]
     assert kinds.count("static") == 10
-    assert "among those that it is evaluated on" in told["left_out"]["tuned"]
+    assert "evaluation includes jobs" in told["left_out"]["tuned"]
     command("agent", "list", "--json")
     card = json.loads(capsys.readouterr().out)["a.safetensors"]
     assert card["data"] == {"trace": "trace", "first": 0, "last": 150}
@@ -411,7 +411,7 @@ def test_the_commands_train_evaluate_and_list(
             ],
             "NAME=VALUE",
         ),
-        (["train", "JobSelection", "trace.swf", "a.safetensors", "-n", "16"], "takes 256 jobs"),
+        (["train", "JobSelection", "trace.swf", "a.safetensors", "-n", "16"], "needs 256 jobs"),
         (["evaluate", "none.safetensors", "trace.swf", "-n", "16", "--jobs", "5"], "No such file"),
         (["list", "nowhere"], "is not a folder"),
     ],

@@ -118,7 +118,7 @@ def test_beside_one_that_switches_nodes_stand_tuned_timeouts_and_what_gaps_allow
     assert told["best"] in by_name
     assert {row["policy"] for row in told["beside"]} == set(by_name)
     waits = evaluate(path, source, episodes=2, metric="mean_wait_s", without=["tuned"])
-    assert waits.left_out["known ahead"] == "of nodes that are switched it tells energy alone"
+    assert waits.left_out["known ahead"] == "the bound covers only energy if nodes are switched"
     assert rows(waits, "bound")["mean_wait_s"].item() <= waits.table()["mean_wait_s"].min()
 
 
@@ -146,7 +146,7 @@ def test_what_is_chosen_on_the_jobs_of_training_is_the_best_there() -> None:
     ("data", "first", "why"),
     [
         ({"trace": "other", "first": 0, "last": 200}, 200, "was trained on 'other'"),
-        (TRAINED, 100, "jobs 0 to 200, which the agent was trained on, are among those"),
+        (TRAINED, 100, "jobs 0 to 200, which the agent was trained on"),
     ],
 )
 def test_nothing_is_tuned_on_other_jobs_or_on_those_evaluated(
@@ -162,9 +162,9 @@ def test_nothing_is_tuned_on_other_jobs_or_on_those_evaluated(
     [
         ("a.safetensors --without tunned", 2, 'Did you mean "tuned"?'),
         ("a.safetensors --without", 2, "--without needs a value"),
-        ("a.safetensors --metric energy_j", 2, "what the nodes draw is not known"),
-        ("other.safetensors", 2, "an agent of Sorting has no baselines: JobSelection,"),
-        ("night.safetensors", 2, "what the nodes draw is not known"),
+        ("a.safetensors --metric energy_j", 2, "the cluster has no power model"),
+        ("other.safetensors", 2, "agents of Sorting have no baselines; supported: JobSelection,"),
+        ("night.safetensors", 2, "the cluster has no power model"),
         ("rowless.safetensors", 2, "the scores of actions without a row are not a list"),
     ],
 )
@@ -205,7 +205,7 @@ def test_the_command_tells_what_is_left_out_and_why(
         main([*given, "--json"])
     told = json.loads(capsys.readouterr().out)
     assert told["left_out"]["schedtwin"] == told["left_out"]["oracle"] == "as asked"
-    assert f"trained on '{WORKLOAD.name}', and this trace is 't'" in told["left_out"]["tuned"]
+    assert f"trained on '{WORKLOAD.name}', but this trace is 't'" in told["left_out"]["tuned"]
     assert {row["kind"] for row in told["policies"]} == {"agent", "static", "oracle"}
     with pytest.raises(SystemExit):
         main(given)

@@ -215,7 +215,7 @@ def test_policies_that_switch_nodes_have_rows_and_no_twin(tmp_path: Path) -> Non
     own = found.runs.filter(pl.col("policy") == found.agent)
     assert own["energy_j"].to_list() == runs["energy_j"].to_list()
     assert "switches no nodes" in found.left_out[SCHEDTWIN]
-    assert found.left_out[CHOSEN] == "they are chosen for waiting alone"
+    assert found.left_out[CHOSEN] == "they are chosen by waits only"
     assert set(found.oracle["policy"]) == {"lower bound"}
 
 
@@ -337,17 +337,20 @@ clusters:
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("train Placement t.swf x.safetensors -n 16", "chooses among the clusters of a facility"),
-        ("train JobSelection t.swf x.safetensors --facility f.yaml", "a facility is for Placement"),
+        ("train Placement t.swf x.safetensors -n 16", "among whose clusters it chooses"),
+        (
+            "train JobSelection t.swf x.safetensors --facility f.yaml",
+            "a facility works only with Placement",
+        ),
         ("train Placement t.swf x.safetensors --facility f.yaml -n 16", "not both"),
         ("train Placement t.swf x.safetensors --facility no.yaml", "no.yaml"),
         (
             "train Placement t.swf x.safetensors --facility f.yaml --learner cma",
-            "learner cma plays compiled episodes, and Placement has none",
+            "learner cma needs compiled episodes, which Placement does not support",
         ),
         (
             "train Placement t.swf x.safetensors --facility f.yaml --imitate sjf",
-            "imitated where jobs are selected, not in Placement",
+            "imitation of orderings needs job selection; it does not work with Placement",
         ),
         (
             "train Placement t.swf x.safetensors --facility f.yaml --option reward=turnround",
@@ -360,12 +363,12 @@ clusters:
         ("train PolicySelection t.swf x.safetensors -n 16 --option policies=fcfs", "policies"),
         ("train PolicySelection t.swf x.safetensors -n 16 --option policies=[]", "no policy"),
         ("train PolicySelection t.swf x.safetensors -n 16 --option every_s=0", "above 0"),
-        ("evaluate p.safetensors t.swf -n 16", "chooses among the clusters of a facility"),
+        ("evaluate p.safetensors t.swf -n 16", "among whose clusters it chooses"),
         ("evaluate p.safetensors t.swf --facility f.yaml", "scores 3 choices by 21 numbers"),
-        ("evaluate a.safetensors t.swf --facility f.yaml", "a facility is for Placement"),
-        ("evaluate a.safetensors t.swf -n 16 --metric mean_turnaround_s", "take mean_wait_s"),
+        ("evaluate a.safetensors t.swf --facility f.yaml", "a facility works only with Placement"),
+        ("evaluate a.safetensors t.swf -n 16 --metric mean_turnaround_s", "use mean_wait_s"),
         ("evaluate a.safetensors t.swf -n 16 --metric energy_j", "is not known"),
-        ("evaluate two.safetensors t.swf -n 16", "there are 2 choices"),
+        ("evaluate two.safetensors t.swf -n 16", "this task has 2 choices"),
         ("evaluate none.safetensors t.swf -n 16", "names no policies"),
         ("evaluate one.safetensors t.swf -n 16", "option policies of PolicySelection"),
         ("evaluate r.safetensors t.swf --facility f.yaml --metric energy_j", "by waits, slowdowns"),

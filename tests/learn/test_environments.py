@@ -92,7 +92,7 @@ def test_a_mask_tells_where_jobs_are_and_an_empty_place_is_refused() -> None:
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
-        ({"jobs": 1000}, "there are 300 from job 0 on"),
+        ({"jobs": 1000}, "only 300 are available from job 0"),
         ({"jobs": 0}, "at least 1"),
         ({"cluster": None}, "needs a cluster"),
         ({"window": 0}, "1 or more"),
@@ -106,7 +106,7 @@ def test_what_makes_no_environment_is_told(wrong: dict[str, Any], told: str) -> 
 
 def test_an_episode_that_is_not_there_is_told() -> None:
     environment = JobSelection(WORKLOAD, NODES, jobs=100)
-    with pytest.raises(errors.ConfigError, match="they begin with 0 to 200"):
+    with pytest.raises(errors.ConfigError, match="episodes start with job 0 to 200"):
         environment.reset(options={"first": 201})
 
 

@@ -134,8 +134,8 @@ def test_an_agent_of_nodes_learns_to_waste_less_than_all_on(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("asked", "options", "told"),
     [
-        ({"tensorboard": Path("logs")}, {}, "tensorboard is of learner ppo"),
-        ({"imitate": ("sjf",)}, {}, "imitates no ordering"),
+        ({"tensorboard": Path("logs")}, {}, "tensorboard works only with learner ppo"),
+        ({"imitate": ("sjf",)}, {}, "cannot imitate an ordering"),
         ({"environments": 16}, {}, "32 or more"),
         ({}, {"levels": None}, "give levels"),
     ],
@@ -152,5 +152,5 @@ def test_what_it_has_none_of_is_told(
 
 def test_a_file_that_holds_no_training_is_told(tmp_path: Path) -> None:
     (tmp_path / "evolution.npz").write_text("something else")
-    with pytest.raises(errors.ConfigError, match="holds no training"):
+    with pytest.raises(errors.ConfigError, match="contains no training"):
         train("JobSelection", TRAINED, plan(100, checkpoints=tmp_path))

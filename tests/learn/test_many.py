@@ -422,11 +422,11 @@ def test_make_vec_makes_many() -> None:
     ("wrong", "told"),
     [
         ({"cluster": NODES}, "not known"),
-        ({"policy": "fcfs+easy"}, "take power policy 'orders'"),
+        ({"policy": "fcfs+easy"}, "use power policy 'orders'"),
         ({"every_s": 0.0}, "above 0"),
         ({"levels": 1}, "2 or more"),
-        ({"observation": "levels"}, "give so many"),
-        ({"action": "nodes"}, "goes with observation"),
+        ({"observation": "levels"}, "needs their number"),
+        ({"action": "nodes"}, "and observation 'nodes' work only together"),
         ({"action": "nods"}, "nodes"),
         ({"preset": "spar"}, "spars"),
     ],
@@ -437,5 +437,5 @@ def test_what_makes_no_power_management_is_told(wrong: dict[str, Any], told: str
 
 
 def test_a_changing_order_has_no_window() -> None:
-    with pytest.raises(errors.ConfigError, match="changes while jobs wait"):
+    with pytest.raises(errors.ConfigError, match="changes while jobs are pending"):
         Backfilling(WORKLOAD, NODES, order="wfp")

@@ -211,17 +211,17 @@ def test_a_file_that_is_no_predictor_of_this_version_is_refused_by_name(
     ):
         load_predictor(bad)
     bad.write_bytes(b"cos\nsystem\n(S'true'\ntR.")
-    with pytest.raises(errors.ConfigError, match="is no predictor"):
+    with pytest.raises(errors.ConfigError, match="is not a predictor"):
         load_predictor(bad)
     for about, told in (
-        ({"features": ["runtime"]}, "other features; train it again"),
+        ({"features": ["runtime"]}, "other job features; train it again"),
         (
             {"format": 99, "hpctwin": "9.9", "jobs": "?"},
             "format 99, written by hpctwin 9.9; this is",
         ),
-        ({"sklearn": "0.1"}, "scikit-learn 0.1, here is"),
+        ({"sklearn": "0.1"}, "scikit-learn 0.1, but"),
         ({"method": "bosting"}, "boosting"),
-        ({"targets": ["node_w"]}, "it says node_w"),
+        ({"targets": ["node_w"]}, "the file lists node_w"),
     ):
         _changed(good, bad, **about)
         with pytest.raises((errors.ConfigError, errors.UnknownNameError), match=told):
@@ -242,13 +242,13 @@ def test_a_predictor_with_something_else_inside_is_not_read(known: Known, tmp_pa
     with zipfile.ZipFile(path, "w") as new:
         new.writestr("about.json", about)
         new.writestr("models.skops", strange)
-    with pytest.raises(errors.ConfigError, match="no part of a predictor"):
+    with pytest.raises(errors.ConfigError, match="not part of a predictor"):
         load_predictor(path)
 
 
 def test_what_cannot_be_learnt_from_is_told() -> None:
     plain = generate("poisson", jobs=60, nodes=NODES, seed=1)
-    with pytest.raises(errors.WorkloadError, match="does not say when 60 of 60 jobs started"):
+    with pytest.raises(errors.WorkloadError, match="has no start times of 60 of 60 jobs"):
         Known.of(plain)
     with pytest.raises(errors.WorkloadError, match="no jobs"):
         Known.of(plain[:0])
@@ -415,4 +415,4 @@ def test_the_command_draws_what_was_foretold(
     with pytest.raises(SystemExit) as stop:
         main(["simulate", str(jobs), "-M", str(machine), "--use", "predicted"])
     assert stop.value.code
-    assert "no predicted_node_w; hpctwin predictor apply writes it" in capsys.readouterr().err
+    assert "no predicted_node_w; add it with hpctwin predictor apply" in capsys.readouterr().err

@@ -317,9 +317,9 @@ def test_mixed_episodes_have_other_jobs_of_the_part_when_those_in_a_row_came() -
     ("asked", "options", "told"),
     [
         ({"layers": (8,)}, DELAYS, "layers="),
-        ({"tensorboard": Path("logs")}, DELAYS, "has no tensorboard"),
-        ({"checkpoints": Path("kept")}, DELAYS, "has no checkpoints"),
-        ({"imitate": ("sjf",)}, {}, "take that"),
+        ({"tensorboard": Path("logs")}, DELAYS, "does not support tensorboard"),
+        ({"checkpoints": Path("kept")}, DELAYS, "does not support checkpoints"),
+        ({"imitate": ("sjf",)}, {}, "work only with observation 'delays'"),
         ({"imitate": ("wfp",)}, DELAYS, "smallest-area"),
     ],
 )

@@ -46,7 +46,8 @@ WRONG: dict[str, tuple[str, str, int, str]] = {
     "id": ("", "return id(job) + job.nodes", 3, "id, which is a memory address"),
     "hash": ("", "return hash(job.nodes)", 3, "hash, which differs from run to run for text"),
     "memory as it was": (
-        "import numpy as np", "return np.empty(1)[0] + job.nodes", 3, "np.empty, which returns uninitialized",
+        "import numpy as np", "return np.empty(1)[0] + job.nodes", 3,
+        "np.empty, which returns uninitialized memory",
     ),
     "import": ("", "import math\n    return math.sqrt(job.nodes)", 3, "imports math: put the import"),
     "global": (
@@ -59,7 +60,8 @@ WRONG: dict[str, tuple[str, str, int, str]] = {
     ),
     "a list outside": ("weights = [1.0, 2.0]", "return weights[0] * job.nodes", 3, "make it a tuple"),
     "an array outside": (
-        "import numpy as np\nw = np.ones(3)", "return w[0] * job.nodes", 4, "'w' from outside the function",
+        "import numpy as np\nw = np.ones(3)", "return w[0] * job.nodes", 4,
+        "'w' from outside the function, a ndarray",
     ),
     "an object outside": (
         "from types import SimpleNamespace\nmy = SimpleNamespace(w=2.0)", "return my.w * job.nodes", 4,
@@ -101,7 +103,9 @@ WRONG: dict[str, tuple[str, str, int, str]] = {
     "another module": (
         "import json", "return len(json.dumps(job.nodes))", 3, "'json.dumps', which is not compiled",
     ),
-    "what NumPy lacks": ("import numpy as np", "return np.sqrroot(job.nodes)", 3, "np.sqrroot, which"),
+    "what NumPy lacks": (
+        "import numpy as np", "return np.sqrroot(job.nodes)", 3, "np.sqrroot, which does not exist",
+    ),
     "a field that is not there": ("", "x = 1\n    return job.size * x", 4, "a job has no field 'size'"),
 }  # fmt: skip
 SIGNED = {

@@ -78,7 +78,7 @@ def test_that_there_is_no_worker_is_told_and_the_sweep_goes_on_with_the_first(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(on_dask, "ALONE_S", 0.0)
-    told = "Dask has no worker yet; points wait until there is one"
+    told = "Dask has no worker yet; points wait for one"
     with (
         LocalCluster(
             n_workers=0, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0"
@@ -103,7 +103,7 @@ def test_a_sweep_whose_scheduler_was_killed_is_gone_on_with(tmp_path: Path) -> N
                 process.kill()
                 killed.append(now.done)
 
-        with pytest.raises(UnreachableError, match="the same command goes on"):
+        with pytest.raises(UnreachableError, match="the same command continues"):
             sweep(**VARIED, where=partial(OnDask, client=client), progress=kill, out=out)
     assert killed
     with AScheduler(tmp_path / "two") as (_, file), connected(scheduler_file=file) as client:
@@ -174,7 +174,7 @@ def test_who_cannot_be_reached_is_told(tmp_path: Path, recwarn: pytest.WarningsR
             pass
     with (
         pytest.raises(
-            ConfigError, match=r"scheduler at tcp://me@127\.0\.0\.1:9: that is no address"
+            ConfigError, match=r"scheduler at tcp://me@127\.0\.0\.1:9: address is invalid"
         ),
         connected("tcp://me:secret@127.0.0.1:9", wait_s=0.5),
     ):

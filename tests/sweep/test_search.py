@@ -65,7 +65,7 @@ def test_the_same_settings_find_the_same_and_a_search_goes_on(tmp_path: Path) ->
     longer = found(tmp_path / "c")
     assert len(longer.trials) == 12
     assert longer.trials.head(5).equals(once.trials.head(5))
-    with pytest.raises(ConfigError, match="it has another search's trials"):
+    with pytest.raises(ConfigError, match="contains the trials of another search"):
         found(tmp_path / "c", objectives=["max_wait_s"])
 
 
@@ -123,8 +123,8 @@ def test_of_several_objectives_a_front_is_found(tmp_path: Path) -> None:
         ({"objectives": ["mean_wiat_s"]}, "Did you mean 'mean_wait_s'?"),
         ({"policies": ["walltime**{c}+easy"]}, "{c} is no parameter"),
         ({"policies": ["waltime**{a}*{b}+easy"]}, "unknown field 'waltime'"),
-        ({"prefixes": [0.3, 0.1]}, "prefixes must rise"),
-        ({"held_out": WANTED["train"]}, "is in train and in held_out"),
+        ({"prefixes": [0.3, 0.1]}, "prefixes must increase"),
+        ({"held_out": WANTED["train"]}, "is in both train and held_out"),
         ({"trial": 3}, "Did you mean 'trials'?"),
         ({"held_out": [{"begin": "900d", "end": "901d"}]}, "has no jobs from 900d to 901d"),
         ({"train": [{"begin": "900d", "end": "901d"}]}, "has no jobs from 900d to 901d"),

@@ -129,7 +129,7 @@ def test_only_some_machines_and_workloads_are_drawn_each_under_all_policies() ->
     points = list(plan_of(settings))
     assert len({point.world.key for point in points}) == 4
     assert len(points) == 8
-    with pytest.raises(ConfigError, match="draw is 10, but there are only 9"):
+    with pytest.raises(ConfigError, match="draw is 10, but only 9"):
         plan_of(settings.model_copy(update={"draw": 10}))
 
 
@@ -248,7 +248,7 @@ def test_a_process_that_dies_takes_only_its_point(tmp_path: Path) -> None:
     varied = {**SMALL, "policies": ["fcfs+easy", f"{deadly}:mine+easy"], "seeds": 2}
     result = sweep(**varied, workers=2, where="processes")
     killed = result.table.filter(policy=f"{deadly}:mine+easy")
-    assert set(killed["error"]) == {"the process that ran it ended: killed, or out of memory"}
+    assert set(killed["error"]) == {"its process ended: killed, or out of memory"}
     rest = result.table.filter(policy="fcfs+easy")
     assert rest["error"].null_count() == 2
     alone = sweep(**{**varied, "policies": ["fcfs+easy"]}).table
@@ -257,7 +257,7 @@ def test_a_process_that_dies_takes_only_its_point(tmp_path: Path) -> None:
 
 def test_two_sweeps_do_not_write_into_one_folder(tmp_path: Path) -> None:
     def second(_: Any) -> None:
-        with pytest.raises(ConfigError, match="another sweep writes here"):
+        with pytest.raises(ConfigError, match="another sweep writes to this folder"):
             sweep(**SMALL, out=tmp_path / "out")
 
     sweep(**{**SMALL, "seeds": 1}, out=tmp_path / "out", workers=1, progress=second)
@@ -271,13 +271,13 @@ def test_two_sweeps_do_not_write_into_one_folder(tmp_path: Path) -> None:
         ("workloads: [{generate: poison}]\npolicies: [fcfs]", "Did you mean 'poisson'?"),
         ("workloads: [{generate: poisson}]\npolicies: [fcfs+esy]", "Did you mean 'easy'?"),
         ("workloads: [{generate: poisson}]\npolicies: ['fcfs+easy:{k}']", "{k} is no parameter. Known: none"),
-        ("workloads: [{generate: poisson}]\npolicies: [fcfs]\nparameters: {k: [1]}", "'k' is used nowhere"),
+        ("workloads: [{generate: poisson}]\npolicies: [fcfs]\nparameters: {k: [1]}", "'k' is not used"),
         ("workloads: [{generate: poisson}]\npolicies: ['easy:{k}']\nparameters: {k: {low: 1, high: 3}}",
          "say how many"),
         ("workloads: [{generate: poisson}]\npolicies: [fcfs]\nbaseline: fcsf", "Did you mean 'fcfs'?"),
-        ("workloads: [{generate: poisson}]\npolicies: [fcfs]\nseeds: 0", "1 or more seeds"),
+        ("workloads: [{generate: poisson}]\npolicies: [fcfs]\nseeds: 0", "a number of seeds, 1 or more"),
         ("workloads: [{generate: poisson}]\npolicies: [fcfs]\nloads: [-1]", "loads.0: it must be more"),
-        ("workloads: [{generate: poisson}]\npolicies: [fcfs, fcfs]", "'fcfs' is there twice"),
+        ("workloads: [{generate: poisson}]\npolicies: [fcfs, fcfs]", "'fcfs' is listed twice"),
         ("workloads: [{generate: poisson, trace: a.swf}]\npolicies: [fcfs]", "one of the two"),
         ("workloads: [{generate: poisson}]\npolicies: [fcfs]\nclusters: [nowhere.yaml]", "nowhere.yaml"),
         ("workloads: [{generate: poisson}]\npolicies: [fcfs]\nwindows: [{begin: soon, end: 2d}]", "soon"),

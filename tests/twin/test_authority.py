@@ -204,7 +204,7 @@ def test_of_two_twins_on_one_cluster_one_acts_and_the_other_says_why_not(pair: P
     for _ in range(3):
         pair.turn()
     assert (one.is_active, two.is_active) == (True, False)
-    assert "another twin in this process acts on this cluster" in two.status()["kept_out"]
+    assert "another twin in this process already acts on this cluster" in two.status()["kept_out"]
     assert one.status()["kept_out"] is None
     assert two.counts["snapshots"] > 0  # it observes
 

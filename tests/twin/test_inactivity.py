@@ -52,8 +52,8 @@ def test_no_start_while_jobs_left_to_the_manager_start_is_reported_after_the_pat
     assert watch.turn(300.0, report(("main",), {}), {"7", "8"}, 5) == ""
     said = watch.turn(600.0, report(("main",), {}), {"7", "8"}, 5)
     assert said == (
-        "the twin has started no job for 10 min, while 2 jobs that it leaves to the resource manager "
-        "started: 2 jobs (tasks per core)"
+        "the twin has started no job for 10 min, while 2 jobs that it leaves to the "
+        "resource manager started: 2 jobs (tasks per core)"
     )
     # A start of the twin ends it; the same jobs are not counted again.
     assert watch.turn(601.0, report(("main",), {}), {"7", "8"}, 6) == ""

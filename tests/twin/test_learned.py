@@ -282,7 +282,7 @@ def test_what_is_no_predictor_for_a_twin_is_refused_with_what_would_be_right(
             tmp_path / "none",
             "file does not exist; make it with hpctwin predictor train TRACE",
         ),
-        "text": (tmp_path / "text", "is no predictor"),
+        "text": (tmp_path / "text", "is not a predictor"),
         "older": (
             changed(predictor, tmp_path / "older", quantiles_json=None),
             "contains no runtime quantiles; train it again",
@@ -291,9 +291,9 @@ def test_what_is_no_predictor_for_a_twin_is_refused_with_what_would_be_right(
             changed(predictor, tmp_path / "other", quantiles_json=json.dumps(about).encode()),
             "log_walltime, moon",
         ),
-        "cut": (changed(predictor, tmp_path / "cut", quantiles_npz=b"PK"), "is no predictor"),
-        "history": (changed(predictor, tmp_path / "h", history_json=b"{}"), "is no predictor"),
-        "folder": (tmp_path, "is no predictor"),
+        "cut": (changed(predictor, tmp_path / "cut", quantiles_npz=b"PK"), "is not a predictor"),
+        "history": (changed(predictor, tmp_path / "h", history_json=b"{}"), "is not a predictor"),
+        "folder": (tmp_path, "is not a predictor"),
     }
     (tmp_path / "text").write_text("predictor")
     for path, why in wrong.values():

@@ -122,7 +122,7 @@ def test_after_a_restart_of_the_scheduler_only_the_new_run_counts(before, after)
     [
         (
             ev.JobStarted(cluster="c", seq=1, time_s=1, job_id="9", node_names=("n0",)),
-            "job 9 is not",
+            "job 9 is unknown",
         ),
         (ev.JobEnded(cluster="c", seq=1, time_s=1, job_id="1"), "is not running"),
         (ev.NodeDown(cluster="c", seq=1, time_s=1, node_name="x"), "node x is unknown"),
@@ -131,7 +131,7 @@ def test_after_a_restart_of_the_scheduler_only_the_new_run_counts(before, after)
             ev.JobSubmitted(
                 cluster="c", seq=1, time_s=1, job=JobSpec(id="1", submit_s=0, nodes=1, walltime_s=1)
             ),
-            "there already",
+            "already exists",
         ),
     ],
 )

@@ -103,7 +103,7 @@ def test_a_wrong_objective_is_named(arguments, fault, says) -> None:
 
 
 def test_a_function_that_gives_no_number_is_named() -> None:
-    with pytest.raises(HpctwinError, match="must be finite"):
+    with pytest.raises(HpctwinError, match="must return a finite number"):
         Objective(function=f"{__name__}:failing").measure(outlook([], [], [], []))
 
 
@@ -130,7 +130,7 @@ async def later(view: Outlook) -> float:
 
 
 def test_an_async_function_is_told() -> None:
-    with pytest.raises(HpctwinError, match="write def"):
+    with pytest.raises(HpctwinError, match="use def"):
         Objective(function=f"{__name__}:later").measure(outlook([], [], [], []))
 
 

@@ -124,7 +124,7 @@ def test_a_question_that_makes_no_sense_is_told_so_and_harms_nothing(setting: Se
         with pytest.raises(HpctwinError, match=says):
             setting.asked(lambda question=question: answered(setting.config, question))
     for body in ({}, {"to_come": {"nodes": 4}}, {"to_come": {"no": 1}}, {"to_come": 3}):
-        with pytest.raises(HpctwinError, match="is not understood"):
+        with pytest.raises(HpctwinError, match="invalid question"):
             setting.asked(lambda body=body: ask(setting.config.journal.path, body))
     assert setting.twin.fault is None
     assert setting.twin.is_active

@@ -230,7 +230,7 @@ def test_a_limit_on_starts_withholds_the_rest_and_says_why(make) -> None:
     setting.turn()
     assert len(setting.running()) == 2
     said = {a.reason for n in range(4) for a in setting.journal.read_actions(job=str(n))}
-    assert "withheld: more than 2 starts a minute" in said
+    assert "withheld: more than 2 starts per minute" in said
 
 
 def test_begun_again_it_is_where_it_was(make, tmp_path: Path) -> None:

@@ -409,7 +409,7 @@ def test_check_tells_of_dasks_workers(
     for address, told in (
         (cluster.scheduler_address, "1 worker, 2 threads"),
         ("tcp://127.0.0.1:1", "does not answer"),
-        ("nowhere", "that is no address"),
+        ("nowhere", "address is invalid"),
     ):
         body = {
             "manager": {"kind": "emulated", "address": str(tmp_path / "none")},

@@ -72,11 +72,11 @@ def test_beyond_this_host_tokens_do_not_travel_in_the_clear(tmp_path: pathlib.Pa
 @pytest.mark.parametrize(
     ("text", "mode", "says"),
     [
-        (f"ana operator {SECRET}\n", 0o644, "others may read"),
-        (f"ana operator {SECRET}\n", 0o660, "others may"),
+        (f"ana operator {SECRET}\n", 0o644, "other users may read"),
+        (f"ana operator {SECRET}\n", 0o660, "other users may"),
         ("ana operator short\n", 0o600, "line 1: secret of ana has 5 characters"),
         (f"ana operatr {SECRET}\n", 0o600, "operatr"),
-        (f"ana {SECRET}\n", 0o600, "line 1: 2 words"),
+        (f"ana {SECRET}\n", 0o600, "line 1: found 2 words"),
         (f"a operator {SECRET}\na read-only {SECRET}\n", 0o600, "line 2: a is listed twice"),
         ("# nothing\n", 0o600, "file contains no token"),
     ],

@@ -147,7 +147,7 @@ def test_only_an_operator_acts_and_the_journal_says_who(make: Any) -> None:
         assert client.post(path, json=approval).status_code == 403
         answer = client.post(path, json=approval, headers=bearer(ACTS))
         assert answer.status_code == 409
-        assert "does not wait" in answer.json()["detail"]
+        assert "is not awaiting approval" in answer.json()["detail"]
     notes = [one for one in page.setting.journal.inputs_after(0) if one.kind == "kill switch"]
     assert [json.loads(one.body)["by"] for one in notes] == ["ana", "ana"]
 

@@ -50,7 +50,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("experiment list --jsn", 2, "Did you mean --json?"),
         ("experiment run spars-figure-44", 2, "'spars-figure-44'. Did you mean 'spars-figure-4'?"),
         ("experiment run spars-figure-4 --out t.swf", 2, "it is a file, but a folder is needed"),
-        ("experiment run", 2, "NAME is missing: see hpctwin experiment run --help"),
+        ("experiment run", 2, "NAME is missing; see hpctwin experiment run --help"),
         ("experiment all --out t.swf", 2, "it is a file, but a folder is needed"),
         ("experiment pas --failures nan", 2, "--failures is 'nan'"),
         ("experiment schedtwin --seeds 0", 2, "it must be 1 or more"),

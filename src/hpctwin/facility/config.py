@@ -135,16 +135,19 @@ class FacilityCluster(Settings):
     @classmethod
     def _by_hour(cls, value: Rate) -> Rate:
         if isinstance(value, tuple) and len(value) != 24:
-            raise ValueError(f"{len(value)} values; give one, or one for each of the 24 hours")
+            raise ValueError(f"found {len(value)} values; give one, or one per hour (24)")
         return value
 
     @model_validator(mode="after")
     def _one_machine(self) -> Self:
         if (self.nodes is None) == (self.machine is None):
-            raise ValueError(f"cluster {self.name!r}: give either nodes or machine")
+            raise ValueError(f"cluster {self.name!r}: give either nodes or machine, not both")
         for name in ("price", "carbon"):
             if getattr(self, name) is not None and getattr(self.machine, name, None) is not None:
-                raise ValueError(f"cluster {self.name!r}: its machine says {name!r} already")
+                raise ValueError(
+                    f"cluster {self.name!r}: its cluster file already defines {name!r}; remove "
+                    "it here"
+                )
         return self
 
     @property
@@ -221,20 +224,21 @@ class Facility(Settings):
         for what, given in (("kind", kinds), ("cluster", names)):
             for name in given:
                 if given.count(name) > 1:
-                    raise ValueError(f"{what} {name!r} is there twice")
+                    raise ValueError(f"{what} {name!r} is listed twice; list it once")
         for cluster in self.clusters:
             used = list(cluster.factor) if isinstance(cluster.factor, dict) else []
             for kind in [*used, *(cluster.kinds or ())]:
                 if kind not in kinds:
                     raise ValueError(
-                        f"cluster {cluster.name!r}: kind {kind!r} is not there; known: {', '.join(kinds)}"
+                        f"cluster {cluster.name!r}: kind {kind!r} does not exist; known: "
+                        f"{', '.join(kinds)}"
                     )
         targets = [] if self.origin is None else list(self.origin.clusters.values())
         if not isinstance(self.staging, float):
             targets += [end for way in self.staging for end in (way.source, way.target)]
         for name in targets:
             if name not in names:
-                raise ValueError(f"cluster {name!r} is not there; known: {', '.join(names)}")
+                raise ValueError(f"cluster {name!r} does not exist; known: {', '.join(names)}")
         return self
 
     @property

@@ -259,13 +259,13 @@ class Guided(Strategy):
             ("window_s", self.window_s, 0),
         ):
             if number < least:
-                raise ConfigError(f"{what} is {number:g}, it must be at least {least}")
+                raise ConfigError(f"{what} is {number:g}; it must be at least {least}")
         if self.horizon_s <= 0:
-            raise ConfigError(f"horizon_s is {self.horizon_s:g}, it must be above 0")
+            raise ConfigError(f"horizon_s is {self.horizon_s:g}; it must be above 0")
         if self.batch > 1 and (self.objective.single != "turnaround" or self.samples):
             raise ConfigError(
-                "a look-ahead tree (batch above 1) takes the least sum of turnarounds, without "
-                "samples: objective 'turnaround', samples 0"
+                "look-ahead tree (batch above 1) supports only the sum of turnarounds "
+                "without samples; use objective 'turnaround' and samples 0"
             )
         object.__setattr__(self, "every_s", self.move_every_s)
 

@@ -66,8 +66,8 @@ def facility_jobs(facility: Facility, workload: Workload) -> FacilityJobs:
     """
     if len(workload.dependencies):
         raise WorkloadError(
-            f"workload {workload.name!r}: jobs depend on each other; a facility places jobs one by one "
-            "and cannot hold them for jobs at other clusters. Leave the dependencies out"
+            f"workload {workload.name!r}: dependencies are not supported, because a "
+            "facility places jobs one by one; remove the dependencies"
         )
     kind = np.full(len(workload), len(facility.kinds), np.int64)
     for index in reversed(range(len(facility.kinds))):

@@ -78,7 +78,7 @@ def parse_objective(text: str) -> PlacementObjective:
         if match[2] not in OBJECTIVES:
             raise UnknownNameError("objective", match[2], OBJECTIVES)
         if match[2] in weights:
-            raise ConfigError(f"objective {text!r}: {match[2]} is there twice")
+            raise ConfigError(f"objective {text!r}: {match[2]} is listed twice; list it once")
         try:
             weights[match[2]] = float(match[1] or 1)
         except ValueError as error:

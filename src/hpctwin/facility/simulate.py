@@ -171,8 +171,8 @@ def _given(facility: object, workload: Workload | str | os.PathLike[str]) -> Wor
     """Return the workload after a check that the first argument is a facility."""
     if not isinstance(facility, Facility):
         raise ConfigError(
-            f"{facility!r:.60} is no facility: give a Facility, then the workload; "
-            "Facility.from_yaml(path) reads one"
+            f"{facility!r:.60} is not a facility; give a Facility first and then the "
+            "workload; read one with Facility.from_yaml(path)"
         )
     return as_workload(workload)
 
@@ -224,7 +224,7 @@ def compare_strategies(
     names = [full_name(strategy) for strategy in chosen]
     for name in names:
         if names.count(name) > 1:
-            raise ConfigError(f"strategy {name!r} is there twice")
+            raise ConfigError(f"strategy {name!r} is listed twice; list it once")
 
     interrupted = threading.Event()
 

@@ -36,7 +36,7 @@ def _user(share: str, **options: Any) -> Strategy:
 
 def _always(cluster: str, **options: Any) -> Strategy:
     if not cluster:
-        raise ConfigError("strategy 'always' needs a cluster, such as always(theta)")
+        raise ConfigError("strategy 'always' requires a cluster, such as always(theta)")
     return Always(cluster, **options)
 
 

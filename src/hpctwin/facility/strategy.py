@@ -149,8 +149,8 @@ class Siloed(Strategy):
             origin = int(state.jobs.origin[row])
             if origin < 0:
                 raise ConfigError(
-                    f"siloed: it is not known where job {state.workload.job_id[row]} was submitted; "
-                    "say it under 'origin:' of the facility"
+                    f"siloed: origin of job {state.workload.job_id[row]} is unknown; "
+                    "define it under 'origin:' of the facility"
                 )
             if not state.allowed[origin, row]:
                 continue  # rejected by the cluster to which its user sent it
@@ -186,7 +186,7 @@ class User(Strategy):
 
     def __post_init__(self) -> None:
         if not 0 <= self.share <= 1:
-            raise ConfigError(f"user({self.share:g}): the share must be from 0 to 1")
+            raise ConfigError(f"user({self.share:g}): share must be from 0 to 1")
 
     @property
     def name(self) -> str:

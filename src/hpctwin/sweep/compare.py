@@ -109,17 +109,18 @@ def compare(
     for one in policies:
         if not isinstance(one, str | Policy):
             raise ArgumentError(
-                f"policies: {in_brief(one)} is none; give texts such as 'fcfs+easy', or policies"
+                f"policies: {in_brief(one)} is not a policy; give texts such as "
+                "'fcfs+easy', or policies"
             )
     if threads is not None and threads < 1:
-        raise ConfigError(f"threads is {threads}, it must be 1 or more")
+        raise ConfigError(f"threads is {threads}; it must be 1 or more")
     pool = [parse_policy(p) if isinstance(p, str) else p for p in policies]
     names = [policy.name for policy in pool]
     if not pool:
-        raise ConfigError("no policy to compare; give at least one, such as 'fcfs+easy'")
+        raise ConfigError("policies to compare are missing; give at least one, such as 'fcfs+easy'")
     for name in names:
         if names.count(name) > 1:
-            raise ConfigError(f"policy {name!r} is there twice")
+            raise ConfigError(f"policy {name!r} is listed twice; list it once")
     for policy in pool:
         check_together(cluster, policy, workload)
         policy.compile()

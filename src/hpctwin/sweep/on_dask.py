@@ -32,7 +32,10 @@ __all__ = ["JOBQUEUES", "OnDask", "connected", "jobqueue"]
 JOBQUEUES = {"slurm": "SLURMCluster", "pbs": "PBSCluster"}
 """Resource managers whose jobs can be workers, with the class of dask-jobqueue."""
 
-_GONE = "Dask's scheduler went away; what was done is kept, and the same command goes on from there"
+_GONE = (
+    "connection to Dask's scheduler was lost; finished points are kept, and the same command "
+    "continues"
+)
 
 _ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 
@@ -122,7 +125,7 @@ class OnDask:
         if time.monotonic() >= self._look_at:
             self._look_at = time.monotonic() + AGAIN_S
             if not self._client.nthreads():
-                logger.warning("Dask has no worker yet; points wait until there is one")
+                logger.warning("Dask has no worker yet; points wait for one")
 
     def renew(self) -> None:
         """See `Pool`; Dask's nannies replace processes."""
@@ -155,7 +158,7 @@ def connected(
     from distributed import Client
 
     if (address is None) == (scheduler_file is None):
-        raise ConfigError("give the scheduler's address or its file, one of the two")
+        raise ConfigError("give the scheduler's address or its file, not both")
     if scheduler_file is not None:
         _check_scheduler_file(scheduler_file)
     shown = scheduler_file or without_password(str(address)) or address
@@ -165,7 +168,7 @@ def connected(
         )
     except ValueError as error:
         raise ConfigError(
-            f"Dask's scheduler at {shown}: that is no address, such as tcp://HOST:8786"
+            f"Dask's scheduler at {shown}: address is invalid; give one such as tcp://HOST:8786"
         ) from error
     except OSError as error:
         raise UnreachableError(
@@ -193,7 +196,8 @@ def _check_scheduler_file(path: Path) -> None:
         content = None
     if not isinstance(content, dict) or not isinstance(content.get("address"), str):
         raise ConfigError(
-            f"{path}: it is not what `dask scheduler --scheduler-file FILE` writes: no JSON with an address"
+            f"{path}: not a file of `dask scheduler --scheduler-file FILE`: it contains no "
+            "JSON with an address"
         )
 
 
@@ -275,7 +279,7 @@ def _check_options(kind: str, given: Mapping[str, Any], known: Iterable[str]) ->
             raise UnknownNameError(f"option of a worker's job for {kind}", name, known)
         if name in ("cores", "processes") and not (isinstance(value, int) and value >= 1):
             raise ConfigError(
-                f"--jobqueue {kind}: {name} is {value!r}, it must be a whole number of at least 1"
+                f"--jobqueue {kind}: {name} is {value!r}; it must be a whole number of at least 1"
             )
 
 
@@ -343,7 +347,7 @@ def _noting(job: type, refused: list[str]) -> type:
                 await cls._call([*shlex.split(cancel_command), job_id])
             except (RuntimeError, OSError) as error:
                 logger.warning(
-                    "the worker's job %s could not be cancelled, and may be left: %s",
+                    "job %s of a worker could not be canceled and may remain: %s",
                     job_id,
                     _said(str(error)),
                 )

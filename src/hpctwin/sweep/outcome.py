@@ -61,7 +61,7 @@ class Store:
             raise OutputError(folder, cause(error)) from error
         self._lock = FileLock(folder / ".lock")
         if (holder := self._lock.take()) is not None:
-            raise ConfigError(f"{folder}: another sweep writes here: {holder}")
+            raise ConfigError(f"{folder}: another sweep writes to this folder: {holder}")
         parts = sorted(folder.glob("points/part-*.parquet"))
         self._next = int(parts[-1].stem.partition("-")[2]) + 1 if parts else 0
         self._rows: list[Row] = []

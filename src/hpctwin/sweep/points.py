@@ -225,7 +225,7 @@ def _worlds(
         yield World(
             _digest(json.dumps(about, sort_keys=True, default=str)),
             filled, trace, span, load, runtimes, widths, seed, address,
-            "as the workload says" if machine is None else reading.names[address],
+            "walltimes of the workload" if machine is None else reading.names[address],
             tuple((name, value) for name, value in values.items() if name in mentioned),
         )  # fmt: skip
 
@@ -235,7 +235,7 @@ def _drawn(
 ) -> list[tuple[list[World], list[Filled]]]:
     total = sum(len(worlds) for worlds, _ in parts)
     if count > total:
-        raise ConfigError(f"draw is {count:,}, but there are only {total:,} to draw from")
+        raise ConfigError(f"draw is {count:,}, but only {total:,} are available")
     chosen = set(np.random.default_rng(seed).choice(total, count, replace=False).tolist())
     number = itertools.count()
     kept = [([one for one in worlds if next(number) in chosen], of) for worlds, of in parts]
@@ -264,7 +264,7 @@ class _Reading:
                 except TypeError as error:
                     known = ", ".join(one.name for one in dataclasses.fields(SwfRules))
                     raise ConfigError(
-                        f"{source.label}: {error}; options of reading a trace: {known}"
+                        f"{source.label}: {error}; options for reading a trace: {known}"
                     ) from error
                 made = read_workload(str(source.trace), rules=rules)
             address = _digest_of(dataclasses.replace(made, name="", notes=None, header=()))  # type: ignore[arg-type]

@@ -257,7 +257,7 @@ def sweep(
     if settings is None:
         settings = SweepSettings.checked(_plain(varied, known), "sweep")
     elif varied:
-        raise ConfigError(f"{', '.join(varied)}: give a file of settings or what it would hold")
+        raise ConfigError(f"{', '.join(varied)}: give a settings file or its content")
     elif not isinstance(settings, SweepSettings):
         settings = read_sweep(settings)
     plan = plan_of(settings, known)
@@ -314,7 +314,7 @@ def _named(one: Any, given: dict[str, Workload | Cluster]) -> Any:
     if isinstance(one, Policy):
         if parse_policy(one.name) != one:
             raise PolicyError(
-                f"policy {one.name!r} is not known by its text, which is what workers get; put its function "
+                f"policy {one.name!r} cannot be sent to workers as text; put its function "
                 "into a file and write my.py:my_function"
             )
         return one.name
@@ -379,7 +379,7 @@ class _Kept:
                 for future in ready:
                     chunk = flying.pop(future)
                     if future.cancelled():
-                        raise UnreachableError("a chunk of points was cancelled by its scheduler")
+                        raise UnreachableError("a chunk of points was canceled by its scheduler")
                     if isinstance(future.exception(), pool.lost):
                         suspects += chunk
                     else:
@@ -410,7 +410,7 @@ class _Kept:
                 pool.check()
             if isinstance(future.exception(), pool.lost):
                 pool.renew()
-                error = "the process that ran it ended: killed, or out of memory"
+                error = "its process ended: killed, or out of memory"
                 self._take([{**about(point), "error": error, "seconds": None}])
             else:
                 self._take(future.result())

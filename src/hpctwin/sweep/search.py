@@ -84,7 +84,7 @@ class Sought(Worlds):
     @model_validator(mode="after")
     def _whole(self) -> Self:
         if list(self.prefixes) != sorted(set(self.prefixes)):
-            raise ValueError("prefixes must rise, such as [0.1, 0.3]")
+            raise ValueError("prefixes must increase, such as [0.1, 0.3]")
         # Each placeholder needs a parameter, each parameter a placeholder, and each text must be a
         # policy: a sweep of them checks this.
         try:
@@ -131,7 +131,9 @@ class SearchSettings(Sought):
     def _apart(self) -> Self:
         parts = set(self.train) & set(self.held_out)
         if parts:
-            raise ValueError(f"{parts.pop().label} is in train and in held_out")
+            raise ValueError(
+                f"{parts.pop().label} is in both train and held_out; remove it from one"
+            )
         return self
 
 
@@ -223,7 +225,7 @@ def search(
     held_out = sweep(settings.as_sweep(policies, settings.held_out), given=given, workers=workers)
     if len(held_out.failed) == len(held_out.table):
         said = held_out.failed["error"][0]
-        raise ConfigError(f"nothing came to its end on the parts held out: {said}")
+        raise ConfigError(f"no run on the held-out parts finished: {said}")
     return Found(trials, winners, held_out)
 
 
@@ -269,7 +271,7 @@ def _found(
     whole = [one for one in study.best_trials if one.user_attrs.get("policy")]
     if not whole:
         said = next((one for one in trials["error"].drop_nulls()), "all were pruned")
-        raise ConfigError(f"none of {len(trials):,} trials came to its end: {said}")
+        raise ConfigError(f"none of {len(trials):,} trials finished: {said}")
     winners = tuple(dict.fromkeys(one.user_attrs["policy"] for one in whole))
     if len(trying.settings.objectives) == 1:
         winners = winners[:1]
@@ -339,7 +341,7 @@ class _Trying:
             directions=[directions[one] for one in self.settings.objectives.values()],
         )  # fmt: skip
         if study.user_attrs.setdefault("settings", wanted) != wanted:
-            raise ConfigError(f"{folder}: it has another search's trials; take another folder")
+            raise ConfigError(f"{folder} contains the trials of another search; use another folder")
         study.set_user_attr("settings", wanted)
         # A caller that continues or shares a search draws other numbers than earlier callers.
         study.sampler = optuna.samplers.TPESampler(
@@ -394,7 +396,7 @@ class _Trying:
         figures = self._figures(policy, share)
         lacking = [name for name in self.settings.objectives if name not in figures]
         if lacking:
-            raise ConfigError(f"{policy} has no {lacking[0]} on some part")
+            raise ConfigError(f"{policy} has no {lacking[0]} on some parts")
         return [figures[name] for name in self.settings.objectives]
 
     def _hopeless(self, trial: optuna.Trial, at: str, values: Sequence[float]) -> bool:

@@ -86,9 +86,11 @@ class Source(Settings):
     @model_validator(mode="after")
     def _one(self) -> Self:
         if (self.trace is None) == (self.generate is None):
-            raise ValueError("give trace: PATH or generate: NAME, one of the two")
+            raise ValueError("give either trace: PATH or generate: NAME")
         if self.generate is not None and self.resample is not None:
-            raise ValueError("resample goes with a trace; a generator draws other jobs by itself")
+            raise ValueError(
+                "resample works only with a trace; a generator draws other jobs itself"
+            )
         return self
 
     @property
@@ -141,9 +143,11 @@ class Values(Settings):
     @model_validator(mode="after")
     def _rising(self) -> Self:
         if not self.low < self.high:
-            raise ValueError(f"low is {self.low:g} and high {self.high:g}; low must be less")
+            raise ValueError(
+                f"low is {self.low:g} and high is {self.high:g}; low must be less than high"
+            )
         if self.log and self.low <= 0:
-            raise ValueError(f"low is {self.low:g}; with log it must be above 0")
+            raise ValueError(f"low is {self.low:g}; it must be above 0 with log")
         return self
 
 
@@ -167,14 +171,18 @@ def source_of(given: Any) -> Any:
 def _seeds(given: Any) -> Any:
     if isinstance(given, int) and not isinstance(given, bool):
         if given < 1:
-            raise ValueError(f"it must be 1 or more seeds, or a list of them, not {given}")
+            raise ValueError(
+                f"it must be a number of seeds, 1 or more, or a list of seeds, not {given}"
+            )
         return tuple(range(given))
     return given
 
 
 def _machine(given: Any) -> Any:
     if isinstance(given, int) and given < 1:
-        raise ValueError(f"it must be 1 node or more, or a machine's file or name, not {given}")
+        raise ValueError(
+            f"it must be 1 node or more, or the file or name of a cluster, not {given}"
+        )
     return given
 
 
@@ -238,7 +246,7 @@ class SweepSettings(Worlds):
     def _distinct(cls, given: tuple[Any, ...]) -> tuple[Any, ...]:
         for one in given:
             if given.count(one) > 1:
-                raise ValueError(f"{one!r} is there twice")
+                raise ValueError(f"{one!r} is listed twice; list it once")
         return given
 
     @model_validator(mode="after")
@@ -252,28 +260,31 @@ class SweepSettings(Worlds):
             raise ValueError(f"{{{name}}} is no parameter.{hint} Known: {known}")
         for name in sorted(set(self.parameters) - used):
             raise ValueError(
-                f"parameter {name!r} is used nowhere; write {{{name}}} where it is to be put in"
+                f"parameter {name!r} is not used; write {{{name}}} where its value is to "
+                "be inserted"
             )
         drawn = [name for name, one in self.parameters.items() if isinstance(one, Values)]
         if bool(drawn) != (self.samples is not None):
             raise ValueError(
-                f"{drawn[0]!r} is drawn between bounds; say how many samples: are to be drawn"
+                f"{drawn[0]!r} is drawn between bounds; give the number of draws under samples:"
                 if drawn
-                else "samples: needs a parameter with bounds, as in k: {low: 1, high: 8}"
+                else "samples: no parameter has bounds; add one, as in k: {low: 1, high: 8}"
             )
         if self.baseline is not None and self.baseline not in self.policies:
             raise ValueError(
-                f"baseline {self.baseline!r} is none of the policies.{near(self.baseline, self.policies)}"
-                f" Known: {', '.join(self.policies)}"
+                f"baseline {self.baseline!r} is not among the "
+                f"policies.{near(self.baseline, self.policies)} Known: "
+                f"{', '.join(self.policies)}"
             )
         if self.baseline is not None and names_in(self.baseline):
             raise ValueError(
-                f"baseline {self.baseline!r} has parameters, so it is several policies"
+                f"baseline {self.baseline!r} has parameters and is therefore several "
+                "policies; give one policy"
             )
         labels = [source.label for source in self.workloads]
         for label in labels:
             if labels.count(label) > 1:
-                raise ValueError(f"two workloads are called {label!r}; give each a name:")
+                raise ValueError(f"two workloads have the name {label!r}; give each its own name:")
         return self
 
 

@@ -127,14 +127,14 @@ class Setting:
             own = {**DEFAULTS[kind], **options}
             pool = tuple(dict.fromkeys(parse_policy(policy).name for policy in own["policies"]))
             if not pool:
-                raise PolicyError("the agent's card names no policies to choose among")
+                raise PolicyError("card of the agent lists no policies to choose from")
             order, _, backfill = pool[0].rpartition("+")
             return cls(kind, order, backfill, pool, float(own["every_s"]), "mean_wait_s")
         if kind == "Placement":
             check_options(kind, options)
             reward = options.get("reward", DEFAULTS[kind]["reward"])
             return cls(kind, earns=EARNED[by_name("reward", reward, REWARDS)[0]])
-        raise PolicyError(f"an agent of {kind} has no baselines: {', '.join(KINDS)} have")
+        raise PolicyError(f"agents of {kind} have no baselines; supported: {', '.join(KINDS)}")
 
     def static(self, machine: Machine) -> list[str]:
         """Return the untrained policies to compare; for a facility, strategies."""
@@ -165,7 +165,7 @@ def policy_of(path: str | Path) -> Policy:
         return parse_policy(f"{path}+{own.backfill}")
     if own.kind == "PowerManagement":
         return parse_policy(own.powered(str(path)))
-    raise PolicyError(f"{path} is an agent of {own.kind}, which is no part of a policy")
+    raise PolicyError(f"{path} is an agent of {own.kind}, which cannot be part of a policy")
 
 
 def agent(path: str | Path, source: Source, facility: Facility | None = None) -> tuple[str, Runner]:
@@ -205,8 +205,8 @@ def _check_fits(path: str | Path, network: Network, environment: Any) -> None:
     own = network.layers[0][0].shape[1]
     if (own, scored) != (inputs, choices):
         raise PolicyError(
-            f"{path} scores {scored} choices by {own} numbers; here {inputs} numbers are seen, and there "
-            f"are {choices} choices"
+            f"{path} scores {scored} choices by {own} numbers, but this task has {choices} "
+            f"choices and {inputs} numbers"
         )
 
 
@@ -239,7 +239,7 @@ def played(environment: Any, choose: Choose) -> Runner:
             seen, _, ended, cut, told = environment.step(choose(environment, seen))
             over = ended or cut
         if cut:
-            raise PolicyError(f"the agent leaves jobs of {jobs.name!r} waiting for good")
+            raise PolicyError(f"agent leaves jobs of {jobs.name!r} pending indefinitely")
         us = (time.perf_counter() - begin) * 1e6 / len(jobs)
         return {"energy_j": None, "served": len(jobs), **told, "us_per_job": us}
 

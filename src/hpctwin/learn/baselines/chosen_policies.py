@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 CHOSEN = "policies known ahead"
-TRUE_TIMES = "sgs-t, run times known"
+TRUE_TIMES = "sgs-t, known runtimes"
 
 
 class PolicyOracle:
@@ -46,7 +46,7 @@ class PolicyOracle:
     """
 
     def __init__(self, metric: str, environment: PolicySelection) -> None:
-        energy = {CHOSEN: "they are chosen for waiting alone"}
+        energy = {CHOSEN: "they are chosen by waits only"}
         self.left_out: dict[str, str] = energy if metric == "energy_j" else {}
         self._run = played(environment, best_for_the_rest(metric))
 
@@ -201,7 +201,7 @@ class Training:
             "train": [{"begin": "0s", "end": f"{end_ms / MS_PER_S}s"}],
             "trials": TRIALS, "prefixes": [],
         }  # fmt: skip
-        sought = Sought.checked(about, "formulas to be tuned")
+        sought = Sought.checked(about, "formulas to tune")
         with tempfile.TemporaryDirectory(prefix="hpctwin-tuned-") as folder:
             _, (winner,) = look_for(sought, out=folder, given=self._given, progress=progress)
         return winner
@@ -224,20 +224,18 @@ def training_of(card: Mapping[str, Any], source: Source) -> Training:
     """
     data = card.get("data", {})
     if not isinstance(source, Episodes):
-        raise ConfigError(
-            "episodes are made by a generator, and the jobs of training are not there"
-        )
+        raise ConfigError("a generator makes the episodes, so the training jobs are not available")
     if data.get("trace") != source.workload.name:
         raise ConfigError(
-            f"the agent was trained on {data.get('trace', 'other jobs')!r}, and this trace is "
-            f"{source.workload.name!r}"
+            f"the agent was trained on {data.get('trace', 'other jobs')!r}, but this trace "
+            f"is {source.workload.name!r}"
         )
     first, last = int(data.get("first", 0)), min(int(data["last"]), len(source.workload))
     end = len(source.workload) if source.last is None else source.last
     if first < end and source.first < last:
         raise ConfigError(
-            f"jobs {first:,} to {last:,}, which the agent was trained on, are among those that it is "
-            "evaluated on; begin after them"
+            f"evaluation includes jobs {first:,} to {last:,}, which the agent was trained "
+            "on; start after them"
         )
     length = min(source.jobs, last - first)
     count = min(PARTS, max(1, (last - first) // length))

@@ -238,25 +238,25 @@ def _check_metric(metric: str, machine: Machine) -> None:
     if isinstance(machine, Facility):
         if metric == "energy_j":
             raise ConfigError(
-                "agents that choose clusters are compared by waits, slowdowns and turnarounds"
+                "agents that choose clusters are compared by waits, slowdowns and turnarounds only"
             )
     elif metric == "energy_j" and not machine.has_power:
-        raise ConfigError("what the nodes draw is not known, so there is no energy_j")
+        raise ConfigError("energy_j is unavailable, because the cluster has no power model")
     elif metric == "mean_turnaround_s":
         raise ConfigError(
-            "mean_turnaround_s is of agents that choose clusters; on one machine it is the wait and the "
-            "run time: take mean_wait_s"
+            "mean_turnaround_s is only for agents that choose clusters; on one cluster use "
+            "mean_wait_s"
         )
 
 
 def _why_no_twin(setting: Setting, metric: str) -> str:
     """Return why SchedTwin is not among the baselines; empty if it is."""
     if setting.kind == "PowerManagement":
-        return "a twin chooses who starts, and switches no nodes"
+        return "a twin starts jobs and switches no nodes"
     if setting.kind == "Placement":
-        return "a twin is of one cluster; earliest-start and sgs-t look ahead here"
+        return "a twin controls one cluster; earliest-start and sgs-t look ahead instead"
     if metric == "energy_j" or any(parse_policy(one).power.name != "none" for one in setting.pool):
-        return "the emulated cluster that it serves tells no energy and switches no nodes"
+        return "the emulated cluster of the twin reports no energy and switches no nodes"
     return ""
 
 
@@ -280,7 +280,7 @@ def tuned(training: Training, setting: Setting, metric: Metric) -> str:
         ConfigError: There is nothing to tune, or Optuna is not installed.
     """
     if setting.kind == "Placement":
-        raise ConfigError("there are no formulas of clusters to be tuned")
+        raise ConfigError("no formulas of clusters can be tuned")
     if setting.kind == "PowerManagement":
         texts = {setting.powered(power): places for power, places in TIMEOUTS.items()}
     else:

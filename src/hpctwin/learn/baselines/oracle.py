@@ -224,10 +224,10 @@ def why_not_ahead(cluster: Cluster) -> str:
         "reservations": cluster.reservations,
         "limits": cluster.limits,
         "a cap": cluster.cap,
-        "nodes that are cleaned up after jobs": cluster.cleanup,
+        "node cleanup": cluster.cleanup,
     }
     there = [name for name, given in rules.items() if given]
-    return f"the machine has {' and '.join(there)}" if there else ""
+    return f"the cluster has {' and '.join(there)}" if there else ""
 
 
 def waiting_ahead(metric: Waiting, jobs: Workload, cluster: Cluster) -> tuple[float, float]:
@@ -363,9 +363,9 @@ class Oracle:
         if why:
             self.left_out = {AHEAD: why, BOUND: why}
         elif metric == "energy_j" and setting.pool:
-            self.left_out[AHEAD] = "when jobs start is what the agent decides"
+            self.left_out[AHEAD] = "the agent itself decides when jobs start"
         elif metric != "energy_j" and setting.kind == "PowerManagement":
-            self.left_out[AHEAD] = "of nodes that are switched it tells energy alone"
+            self.left_out[AHEAD] = "the bound covers only energy if nodes are switched"
         elif metric != "energy_j" and (why := why_not_ahead(source.cluster)):
             self.left_out[AHEAD] = why
 

@@ -138,8 +138,8 @@ class Episodes:
         end = len(found) if last is None else min(last, len(found))
         if not 1 <= jobs <= end - first:
             raise ConfigError(
-                f"an episode takes {jobs} jobs, and there are {max(0, end - first)} from job {first} on; "
-                "give fewer, at least 1"
+                f"an episode needs {jobs} jobs, but only {max(0, end - first)} are "
+                f"available from job {first}; give fewer, at least 1"
             )
         _check_range("load", load, 0.0)
         _check_range("walltime_error", walltime_error, 1.0)
@@ -170,7 +170,8 @@ class Episodes:
         """
         if not self.first <= job <= self.latest:
             raise ConfigError(
-                f"no episode begins with job {job}; they begin with {self.first} to {self.latest}"
+                f"no episode starts with job {job}; episodes start with job {self.first} "
+                f"to {self.latest}"
             )
         return from_its_first_job(self.workload.take(np.arange(job, job + self.jobs)))
 
@@ -261,7 +262,7 @@ class Curriculum:
         self.stages = tuple(stages)
         self.cluster = stages[0][1].cluster
         if any(source.cluster != self.cluster for _, source in stages):
-            raise ConfigError("all stages of a curriculum must be of one machine")
+            raise ConfigError("all stages of a curriculum must have the same cluster")
         self.jobs = max(source.jobs for _, source in stages)
         self._begun = 0
 
@@ -340,7 +341,7 @@ def episodes_of(
     if isinstance(workload, (Episodes, Generated, Curriculum)):
         return workload
     if cluster is None:
-        raise ConfigError(f"{name} needs a cluster beside a workload, such as 256 nodes")
+        raise ConfigError(f"{name} needs a cluster in addition to the workload, such as 256 nodes")
     return Episodes.of(workload, cluster, jobs=jobs)  # type: ignore[arg-type]
 
 
@@ -350,7 +351,7 @@ def _check_range(name: str, found: tuple[float, float] | None, least: float) -> 
     low, high = found
     if not least <= low <= high < np.inf or high <= 0:
         raise ConfigError(
-            f"{name} is {low:g} to {high:g}; it must be two numbers that rise, from {least:g} on"
+            f"{name} is {low:g} to {high:g}; it must be two increasing numbers, at least {least:g}"
         )
 
 

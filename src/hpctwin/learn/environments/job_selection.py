@@ -198,11 +198,11 @@ def job_task(
         nobody: Whether starting no job is a choice too.
     """
     if window < 1:
-        raise ConfigError(f"the window has {window} places, it must have 1 or more")
+        raise ConfigError(f"window has {window} places; it must have 1 or more")
     if find_ordering(order).changes:
         raise ConfigError(
-            f"ordering {order!r} changes while jobs wait, so places in the queue would; take one that does "
-            "not, such as fcfs or sjf"
+            f"ordering {order!r} changes while jobs are pending, which would move jobs "
+            "between places; use a fixed one, such as fcfs or sjf"
         )
     jobs = source.all_jobs()
     seen = by_name("observation", observation, OBSERVATIONS)
@@ -277,8 +277,11 @@ class _Shortest:
 def _why_not(window: int, simulation: Simulation, place: int) -> str:
     waiting = min(int(simulation.state.clock.queued), window)
     if 0 <= place < waiting:
-        return f"the job at place {place} may not pass; take one that action_masks() allows"
-    return f"place {place} is empty: {waiting} jobs wait; take one that action_masks() allows"
+        return f"job at place {place} may not start now; choose one that action_masks() allows"
+    return (
+        f"place {place} is empty, because {waiting} jobs are pending; choose one that "
+        "action_masks() allows"
+    )
 
 
 class JobSelection(Environment):

@@ -119,7 +119,7 @@ class Placement(gymnasium.Env[FloatArray, np.int64]):
         choice = int(action)
         if self._row >= 0 and choice not in self._options:
             raise SimulationError(
-                f"the job may not go to cluster {choice}; take one that action_masks() allows"
+                f"job may not go to cluster {choice}; choose one that action_masks() allows"
             )
         over = self._next(choice)
         if not over:

@@ -50,7 +50,8 @@ def many(
     """
     if not (isinstance(kind, type) and issubclass(kind, Environment)):
         raise ConfigError(
-            f"{kind!r} is not stepped in one call; take JobSelection, Backfilling or PowerManagement"
+            f"{kind!r} does not support compiled episodes; use JobSelection, Backfilling "
+            "or PowerManagement"
         )
     one = kind(workload, cluster, **options)
     return Environments(one.task, one.episodes, num_envs, one.max_steps, threads)
@@ -106,10 +107,10 @@ class PolicySelection(gymnasium.Env[FloatArray, np.int64]):
         self.episodes = episodes_of("PolicySelection", workload, cluster, jobs)
         if not policies:
             raise ConfigError(
-                "there is no policy to choose; give at least one, such as 'fcfs+easy'"
+                "policies to choose from are missing; give at least one, such as 'fcfs+easy'"
             )
         if not every_s > 0:
-            raise ConfigError(f"a choice holds for {every_s:g} s, it must be above 0")
+            raise ConfigError(f"a choice holds for {every_s:g} s; it must be above 0")
         self.policies = tuple(make_policy(policy) for policy in policies)
         self.every_s = every_s
         self.observation_space = spaces.Box(0.0, 1.0, (len(FEATURES),), np.float32)

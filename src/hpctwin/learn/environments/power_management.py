@@ -131,27 +131,29 @@ def power_management(
     cluster, ruled = source.cluster, make_policy(policy)
     if not cluster.has_power or not cluster.depths:
         raise ConfigError(
-            f"{cluster.name}: what its nodes draw and how they sleep is not known; PowerManagement needs a "
-            "machine with power and sleep states (docs/how-to/power-price-and-carbon.md)"
+            f"cluster {cluster.name} has no power model; add power and sleep states for "
+            "PowerManagement (docs/how-to/power-price-and-carbon.md)"
         )
     if ruled.power.control is not None or not ruled.power.switches:
         raise ConfigError(
-            f"under policy {ruled.name!r} no agent can switch nodes; take power policy 'orders', as in "
-            "fcfs+easy~orders"
+            f"agents cannot switch nodes under policy {ruled.name!r}; use power policy "
+            "'orders', as in fcfs+easy~orders"
         )
     if every_s is not None and not every_s >= 0.001:
-        raise ConfigError(f"every_s is {every_s:g}, it must be above 0, or None for each instant")
+        raise ConfigError(
+            f"every_s is {every_s:g}; it must be above 0, or None for each event time"
+        )
     if levels is not None and levels < 2:
-        raise ConfigError(f"levels is {levels}, it must be 2 or more")
+        raise ConfigError(f"levels is {levels}; it must be 2 or more")
     act = by_name("action", action, ACTIONS)
     seen = by_name("observation", observation, OBSERVATIONS)
     earned = by_name("reward", reward, REWARDS)
     nodes = cluster.node_count
     by_node = act is hooks.SWITCH_EACH
     if (seen is OBSERVATIONS["nodes"]) != by_node and seen in OBSERVATIONS.values():
-        raise ConfigError("action 'nodes' goes with observation 'nodes', and with no other")
+        raise ConfigError("action 'nodes' and observation 'nodes' work only together")
     if seen is OBSERVATIONS["levels"] and levels is None:
-        raise ConfigError("observation 'levels' is of levels; give so many, such as levels=17")
+        raise ConfigError("observation 'levels' needs their number; give it, such as levels=17")
 
     def make(jobs: Workload) -> Simulation:
         return Simulation(jobs, cluster, ruled)

@@ -190,7 +190,7 @@ class Batch:
         threads = (os.cpu_count() or 1) if threads is None else threads
         for name, value in (("count", count), ("threads", threads), ("time limit", limit)):
             if value is not None and value < 1:
-                raise ConfigError(f"{name} is {value}, it must be 1 or more")
+                raise ConfigError(f"{name} is {value}; it must be 1 or more")
         self.task, self.source, self.count = task, source, count
         self.rng = np.random.default_rng(seed)
         self.agents = np.zeros(count, AGENT)
@@ -410,7 +410,7 @@ class Batch:
                 raise SimulationError(self.task.why_not(simulation, choice))
             if not simulation.provide(code):
                 what = not_a_number(simulation.policy, simulation.state)
-                raise PolicyError(f"{what} gave something that is not a number")
+                raise PolicyError(f"{what} returned a value that is not a number")
             self.whole[number, SIM] = simulation.state.address
             code = self._step_one(self._address(number))
 

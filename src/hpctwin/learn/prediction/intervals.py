@@ -118,7 +118,7 @@ def check_coverage(coverage: float) -> None:
         ConfigError: It is out of bounds.
     """
     if not 0.0 < coverage < 1.0:
-        raise ConfigError(f"coverage is {coverage:g}, it must be above 0 and below 1")
+        raise ConfigError(f"coverage is {coverage:g}; it must be above 0 and below 1")
 
 
 def intervals(
@@ -152,7 +152,7 @@ def intervals(
     check_coverage(coverage)
     if target not in known.truth:
         raise UnknownNameError(
-            f"target that {known.workload.name} tells of", target, list(known.truth)
+            f"target that {known.workload.name} records", target, list(known.truth)
         )
     tail = (1.0 - coverage) / 2.0
     makers = {

@@ -158,14 +158,15 @@ class Known:
                 submission.
         """
         if not len(workload):
-            raise WorkloadError(f"{workload.name} has no jobs, so there is nothing to learn from")
+            raise WorkloadError(f"{workload.name} has no jobs to learn from")
         if end_s is None:
             unknown = np.flatnonzero(workload.recorded_start_ms < 0)
             if len(unknown) > len(workload) // 100:
                 raise WorkloadError(
-                    f"{workload.name} does not say when {len(unknown):,} of {len(workload):,} jobs started "
-                    f"(job {workload.job_id[unknown[0]]} first), so what was known when is not known; give "
-                    "the ends of a simulation (--under POLICY)"
+                    f"{workload.name} has no start times of {len(unknown):,} of "
+                    f"{len(workload):,} jobs (the first is job "
+                    f"{workload.job_id[unknown[0]]}), so what was known at each submission "
+                    "is unknown; give the ends of a simulation (--under POLICY)"
                 )
             started = workload.recorded_start_ms
             end = np.where(started < 0, _NEVER, started + workload.runtime_ms)
@@ -173,7 +174,7 @@ class Known:
         given = np.asarray(end_s, np.float64)
         if given.shape != (len(workload),):
             raise ConfigError(
-                f"end_s has shape {given.shape}, it must be ({len(workload)},): one per job"
+                f"end_s has shape {given.shape}; it must be ({len(workload)},), one value per job"
             )
         end = np.where(np.isnan(given), _NEVER, np.rint(np.nan_to_num(given) * MS_PER_S)).astype(
             np.int64

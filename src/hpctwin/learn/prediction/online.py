@@ -64,7 +64,7 @@ class Training:
     def __post_init__(self) -> None:
         for name in ("every", "first", "window"):
             if getattr(self, name) < 1:
-                raise ConfigError(f"{name} is {getattr(self, name)}, it must be 1 or more")
+                raise ConfigError(f"{name} is {getattr(self, name)}; it must be 1 or more")
 
     def batches(self, jobs: int) -> list[tuple[int, int]]:
         """Return the first job and the job after the last that each model predicts."""
@@ -113,7 +113,7 @@ def predict(
             raise UnknownNameError("method of prediction", name, METHODS)
     if target not in known.truth:
         raise UnknownNameError(
-            f"target that {known.workload.name} tells of", target, list(known.truth)
+            f"target that {known.workload.name} records", target, list(known.truth)
         )
     wanted = METHODS if _MIXED.keys() & set(methods) else tuple(methods)
     found: dict[str, FloatArray] = {}
@@ -156,8 +156,8 @@ def drawing_as_predicted(workload: Workload) -> Workload:
     """
     if NODE_W not in workload.predicted:
         raise ConfigError(
-            f"{workload.name} has no predicted_{NODE_W}; hpctwin predictor apply writes it where power was "
-            "measured"
+            f"{workload.name} has no predicted_{NODE_W}; add it with hpctwin predictor "
+            "apply if the trace has measured power"
         )
     return workload.replace(usage={NODE_W: Usage.averages(workload.predicted[NODE_W])})
 

@@ -211,7 +211,7 @@ def train(
             quantiles = runtime_quantiles(known, rows, seed)
     if not models:
         raise ConfigError(
-            f"{known.workload.name}: fewer than {_LEAST} jobs ended; there is too little to learn from"
+            f"{known.workload.name}: fewer than {_LEAST} jobs ended, too few to learn from"
         )
     return Predictor(method, models, known.workload.name, most, quantiles, known.notes)
 
@@ -226,7 +226,7 @@ def load_predictor(path: str | os.PathLike[str]) -> Predictor:
     path = Path(path)
     if not path.is_file():
         raise ConfigError(
-            f"{path}: there is no such file; hpctwin predictor train TRACE {path} makes it"
+            f"{path}: file does not exist; make it with hpctwin predictor train TRACE {path}"
         )
     try:
         with zipfile.ZipFile(path) as archive:
@@ -243,32 +243,31 @@ def load_predictor(path: str | os.PathLike[str]) -> Predictor:
         raise
     except (OSError, ValueError, LookupError, TypeError, zipfile.BadZipFile) as error:
         raise ConfigError(
-            f"{path} is no predictor, or not whole: hpctwin predictor train writes them"
+            f"{path} is not a predictor, or is truncated; make one with hpctwin predictor train"
         ) from error
     skops = _skops()
     import sklearn
 
     if features != list(FEATURES):
         raise ConfigError(
-            f"{path} was written by hpctwin {writer}, whose jobs have other features; "
-            "train it again"
+            f"{path} was written by hpctwin {writer}, which uses other job features; train it again"
         )
     if sklearn_version.split(".")[:2] != sklearn.__version__.split(".")[:2]:
         raise ConfigError(
-            f"{path} was written with scikit-learn {sklearn_version}, here is {sklearn.__version__}; "
-            "train it again"
+            f"{path} was written with scikit-learn {sklearn_version}, but "
+            f"{sklearn.__version__} is installed; train it again"
         )
     if method not in MODELS:
         raise UnknownNameError(f"{path}: model", method, list(MODELS))
     strange = set(skops.get_untrusted_types(data=packed)) - _TRUSTED
     if strange:
         raise ConfigError(
-            f"{path} holds {min(strange)}, which is no part of a predictor; it is not read"
+            f"{path} contains {min(strange)}, which is not part of a predictor; it is not read"
         )
     parts = skops.load(io.BytesIO(packed), trusted=sorted(_TRUSTED))
     if set(parts) != set(targets):
         raise ConfigError(
-            f"{path}: its models are of {', '.join(parts)}, it says {', '.join(targets)}"
+            f"{path}: models are of {', '.join(parts)}, but the file lists {', '.join(targets)}"
         )
     models = {name: MODELS[method](**part) for name, part in parts.items()}
     return Predictor(method, models, trained_on, jobs, notes=notes)

@@ -195,12 +195,14 @@ class _Search:
                 found = {name: kept[name] for name in STANDS}
                 best.restore(kept)
         except (OSError, ValueError, KeyError) as error:
-            raise ConfigError(f"{path} holds no training ({error}); take another folder") from error
+            raise ConfigError(
+                f"{path} contains no training ({error}); use another folder"
+            ) from error
         same = (int(found["seed"]), int(found["candidates"])) == (self.seed, self.candidates)
         if not same or found["mean"].shape != self.mean.shape:
             raise ConfigError(
-                f"{path} is of another training (other weights, seed or environments); take another "
-                "folder"
+                f"{path} contains another training (other weights, seed or environments); "
+                "use another folder"
             )
         self.mean, self.spread = found["mean"], found["spread"]
         self.steps, self.rounds = int(found["steps"]), int(found["rounds"])
@@ -257,19 +259,21 @@ def _merit(earned: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 
 def _check(chosen: spaces.Space[Any], plan: Plan) -> None:
     if plan.tensorboard is not None:
-        raise ConfigError("tensorboard is of learner ppo; learner evolution has none")
+        raise ConfigError(
+            "tensorboard works only with learner ppo; remove it for learner evolution"
+        )
     if plan.imitate:
         raise ConfigError(
-            "learner evolution imitates no ordering; ppo does, and cma begins with one"
+            "learner evolution cannot imitate an ordering; use ppo, or cma, which starts from one"
         )
     if not isinstance(chosen, spaces.Discrete):
         raise ConfigError(
-            "learner evolution takes choices that are counted, not "
-            f"{type(chosen).__name__}; for PowerManagement give levels, such as 17"
+            f"learner evolution needs discrete choices, not {type(chosen).__name__}; for "
+            "PowerManagement give levels, such as 17"
         )
     least = 2 * KEPT * EPISODES
     if plan.environments < least:
         raise ConfigError(
-            f"learner evolution with {plan.environments} environments has too few candidates; give "
-            f"{least} or more, {EPISODES} for each"
+            f"learner evolution has too few candidates with {plan.environments} "
+            f"environments; give {least} or more, {EPISODES} per candidate"
         )

@@ -260,7 +260,7 @@ def fit(
             model = MaskablePPO.load(last, env=scaled, device="cpu")
         except (ValueError, KeyError) as error:
             raise ConfigError(
-                f"{last} is of another training ({error}); take another folder"
+                f"{last} contains another training ({error}); use another folder"
             ) from error
         with np.load(last.parent / RETURNS) as kept:
             for name in ("mean", "var", "count"):

@@ -141,7 +141,7 @@ def ordering_as_sum(name: str, observation: Any, nodes: int) -> FloatArray:
         UnknownNameError: The ordering is not such a sum.
     """
     if observation != "delays":
-        raise ConfigError("orderings are sums of observation 'delays' alone; take that")
+        raise ConfigError("sum orderings work only with observation 'delays'")
     weights = by_name("ordering that is a sum", name, ORDERINGS)(nodes)
     return np.array([weights.get(feature, 0.0) for feature in DELAYS])
 
@@ -303,9 +303,9 @@ def _search(
 
 def _check(plan: Plan, by_row: bool) -> None:
     if not by_row:
-        raise ConfigError("learner cma scores rows of what is seen, as of jobs; take another here")
+        raise ConfigError("learner cma needs one row of observations per job; use another learner")
     if plan.layers:
-        raise ConfigError("learner cma learns sums of what is seen alone: layers=()")
+        raise ConfigError("learner cma learns only sums of observations; give layers=()")
     for name in ("tensorboard", "checkpoints"):
         if getattr(plan, name) is not None:
-            raise ConfigError(f"learner cma has no {name}; leave it out")
+            raise ConfigError(f"learner cma does not support {name}; remove it")

@@ -149,9 +149,11 @@ def check_facility(kind: str, facility: Facility | None) -> None:
         ConfigError: Placement has no facility, or another environment has one.
     """
     if kind == "Placement" and facility is None:
-        raise ConfigError("Placement chooses among the clusters of a facility: give one")
+        raise ConfigError("Placement needs a facility, among whose clusters it chooses; give one")
     if kind != "Placement" and facility is not None:
-        raise ConfigError(f"a facility is for Placement; {kind} has one machine: leave it out")
+        raise ConfigError(
+            f"a facility works only with Placement; {kind} has one cluster; remove the facility"
+        )
 
 
 def _machine(source: Source, facility: Facility | None) -> dict[str, Any]:
@@ -224,7 +226,8 @@ def _by_sums(
     """Return the same as `_by_gradients`, by `sums.fit`."""
     if not isinstance(one, Environment):
         raise ConfigError(
-            f"learner cma plays compiled episodes, and {kind} has none; take ppo or evolution"
+            f"learner cma needs compiled episodes, which {kind} does not support; use ppo "
+            "or evolution"
         )
     starts = {
         name: sums.ordering_as_sum(name, chosen["observation"], one.task.nodes)
@@ -304,7 +307,9 @@ def _shown(
         ConfigError: Orderings cannot choose in this environment.
     """
     if kind != "JobSelection":
-        raise ConfigError(f"orderings can be imitated where jobs are selected, not in {kind}")
+        raise ConfigError(
+            f"imitation of orderings needs job selection; it does not work with {kind}"
+        )
     earned: dict[str, float] = {}
     trials = {}
     for name in plan.imitate:
