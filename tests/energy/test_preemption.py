@@ -16,7 +16,7 @@ from hpctwin import Cluster, Simulation, Workload, write_workload
 from hpctwin.cli import main
 from hpctwin.energy import Energy
 from hpctwin.errors import ConfigError, SimulationError
-from hpctwin.policies import PowerPolicy
+from hpctwin.policies import ORDERINGS, PowerPolicy
 from tests.by_hand import jobs, labels
 from tests.energy import test_outside_against_reference as outside
 from tests.energy.powered import NODES
@@ -217,6 +217,7 @@ PAIRS = [
     pytest.param(kind, policy, id=f"{kind}-{name_of(policy)}")
     for kind in KINDS
     for policy in preempting.POLICIES
+    if (kind, policy["backfill"]) != ("psas-ipm", "pushdown")
 ]
 
 
@@ -238,13 +239,19 @@ def shared_cases(draw: st.DrawFn, kind: str) -> dict[str, Any]:
     return powered_case(draw, kind, draw(SHARED))
 
 
+def lasting(policy: dict[str, Any], case: dict[str, Any]) -> dict[str, Any]:
+    """The case; with an ordering that does not change while jobs wait if the backfill needs one."""
+    changes = policy["backfill"] == "pushdown" and case["order"].changes
+    return {**case, "order": ORDERINGS["sjf"]} if changes else case
+
+
 @pytest.mark.parametrize(("kind", "policy"), PAIRS)
 @settings(max_examples=examples(60))
 @given(data=st.data())
 def test_nodes_follow_preempted_and_suspended_jobs(
     kind: str, policy: dict[str, Any], data: st.DataObject
 ) -> None:
-    compared(policy=policy, **data.draw(whole_cases(kind)))
+    compared(policy=policy, **lasting(policy, data.draw(whole_cases(kind))))
 
 
 @pytest.mark.parametrize(("kind", "policy"), PAIRS)
@@ -253,7 +260,7 @@ def test_nodes_follow_preempted_and_suspended_jobs(
 def test_shared_nodes_follow_preempted_and_suspended_jobs(
     kind: str, policy: dict[str, Any], data: st.DataObject
 ) -> None:
-    compared(policy=policy, **data.draw(shared_cases(kind)))
+    compared(policy=policy, **lasting(policy, data.draw(shared_cases(kind))))
 
 
 @st.composite

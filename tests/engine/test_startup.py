@@ -92,7 +92,7 @@ def test_the_pass_over_a_plan_is_compiled_only_where_counting_does_not_decide() 
         whole.compile_pass()
         whole.advance()
         assert longer.result().jobs.equals(whole.result().jobs)
-    assert Simulation(workload, 4, "fcfs+easy:2").decided()["hooks"]["run_pass"][0] != 0
+    assert Simulation(workload, 4, "fcfs+easy:2").compiled_policy()["hooks"]["run_pass"][0] != 0
 
 
 def _twice(number: int) -> int:

@@ -269,7 +269,7 @@ def test_on_a_slurm_as_shipped_each_submission_starts_by_the_twins_word(
             slurm.wait(lambda: job_ends(slurm, jobs), 40)
             twin.end()  # what it did last is written by then
             assert twin.status()["counts"]["starts"] == len(jobs)
-            found = twin.command("twin", "repeat")
+            found = twin.command("twin", "verify")
             assert found.returncode == 0, found.stdout
         finally:
             twin.end()

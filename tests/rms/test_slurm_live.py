@@ -92,7 +92,7 @@ def test_the_twin_runs_every_job_once_through_death_restarts_and_a_lost_node(
         # A job that fits on idle nodes gets no lease, and nothing needs to be done for it.
         assert acted or slurm.job(job)["EligibleTime"] == slurm.job(job)["SubmitTime"]
     journal.close()
-    assert twin.command("twin", "repeat").returncode == 0
+    assert twin.command("twin", "verify").returncode == 0
 
 
 def test_only_the_twins_jobs_are_leased_and_admitted(slurm: SlurmCluster) -> None:

@@ -74,7 +74,7 @@ def the_journal_is_consistent(pair: Pair) -> None:
     assert done > 0
     assert len({action.decision for action in open_actions}) <= 1
     for number in random.Random(1).sample(numbers, min(5, len(numbers))):
-        again = pair.command("repeat", str(number), "--json")
+        again = pair.command("verify", str(number), "--json")
         assert again.returncode == 0, again.stdout + again.stderr
         assert json.loads(again.stdout)["same"]
 
@@ -285,7 +285,7 @@ def test_an_objective_that_fails_is_a_fault_that_is_told_and_the_cluster_goes_on
         every_job_ran_once(pair)
         said = (tmp_path / "twin.log").read_text()
         assert "cannot decide: the objective's function failed: ValueError('three')" in said
-        assert "mended" in said
+        assert "fixed: cannot decide" in said
         assert pair.twin.poll() is None
     finally:
         pair.end()
@@ -314,7 +314,7 @@ def test_status_explain_and_accuracy_answer_beside_a_running_twin(pair: Pair) ->
     assert "lower is better" in pair.command("explain", "decision", str(_compared(path)[0])).stdout
     assert "has been running since" in pair.command("explain", "job", "long").stdout
     said = pair.command("explain", "job", "wide").stdout
-    assert "waits since" in said
+    assert "has been pending since" in said
     assert "it starts at" in said
     assert pair.command("accuracy").returncode == 0
     assert pair.command("explain", "job", "no-such-job").returncode == 0

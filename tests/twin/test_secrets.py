@@ -98,7 +98,7 @@ def test_a_password_on_the_command_line_is_refused_and_taken_from_a_file_or_the_
 ) -> None:
     for url in ("redis://:s3cr3t@host:6379/0", "redis://host/0?password=s3cr3t"):
         with pytest.raises(SystemExit) as stop:
-            main(["rms", "ship", str(tmp_path / "spool"), "--url", url])
+            main(["rms", "forward", str(tmp_path / "spool"), "--url", url])
         assert stop.value.code == 2
         said = capsys.readouterr().err
         assert "--url-file" in said

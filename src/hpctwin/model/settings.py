@@ -23,7 +23,6 @@ from pydantic import (
     ValidationError,
 )
 from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
 
 from hpctwin.errors import ConfigError, HpctwinError, in_brief, near
 from hpctwin.model.files import cause
@@ -221,7 +220,7 @@ class Described:
 
     @classmethod
     def __get_pydantic_json_schema__(
-        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+        cls, core_schema: Any, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
         schema = handler(core_schema)
         found = handler.resolve_ref_schema(schema)

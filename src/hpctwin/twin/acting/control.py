@@ -81,7 +81,7 @@ class Control:
         }
         begin = time.perf_counter()
         decision = core.decide(**call)
-        self.faults.mended("cannot decide")
+        self.faults.fixed("cannot decide")
         if decision is None:
             return True
         self.decision_ms = 1e3 * (time.perf_counter() - begin)
@@ -214,7 +214,7 @@ class Control:
                 except UnreachableError as error:
                     self.faults.set("heartbeat", str(error).removeprefix("heartbeat: "))
                 else:
-                    self.faults.mended("heartbeat")
+                    self.faults.fixed("heartbeat")
             return
         stands = follower.manager.clock_speed == 0.0 and follower.progress
         if self.is_active and (due or stands):
@@ -260,11 +260,11 @@ class Control:
             why = f": {report.fault}" if report.fault else ""
             self.faults.set("blind", f"no contact with the cluster for {age_s:.0f} s{why}")
         else:
-            self.faults.mended("blind")
+            self.faults.fixed("blind")
         if self.executor.fault:
             self.faults.set("cannot act", self.executor.fault)
             if self.guard.is_active() and set(self.faults) == {"cannot act"}:
                 # Only by trying can it be found out that it works again.
                 self.executor.act(self.decision)
         else:
-            self.faults.mended("cannot act")
+            self.faults.fixed("cannot act")

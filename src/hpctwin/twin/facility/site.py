@@ -94,8 +94,8 @@ class Site:
             follower.receive(timeout_s)
             follower.watch_gap()
             if follower.look():
-                self.faults.mended("resource manager")
-                self.faults.mended("journal")
+                self.faults.fixed("resource manager")
+                self.faults.fixed("journal")
             follower.forget_old()
         except JournalError as error:
             # The journal lacks what the core did since: its next record is the whole state.

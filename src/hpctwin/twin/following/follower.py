@@ -65,10 +65,10 @@ class FaultsInForce(dict[str, str]):
         self[what] = says
         self._changed(True)
 
-    def mended(self, what: str) -> None:
+    def fixed(self, what: str) -> None:
         """Clear an error if it is in force."""
         if what in self:
-            logger.info("%smended: %s: %s", self._where, what, self.pop(what))
+            logger.info("%sfixed: %s: %s", self._where, what, self.pop(what))
             self._changed(False)
 
 

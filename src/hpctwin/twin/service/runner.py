@@ -199,7 +199,7 @@ class Twin(Shown):
         if self.metering is not None:
             self.metering.turn(self.core, self.follower.now_s(), self.is_active)
         for name in _TRIED_AGAIN:
-            self.faults.mended(name)
+            self.faults.fixed(name)
         steps = (
             ("bus", lambda: self._receive(timeout_s)),
             ("events", self.follower.watch_gap),
@@ -224,7 +224,7 @@ class Twin(Shown):
     def _receive(self, timeout_s: float) -> bool:
         taken = self.follower.receive(timeout_s)
         if taken:
-            self.faults.mended("journal")
+            self.faults.fixed("journal")
         return taken is not None
 
     def _decide(self) -> bool:
@@ -249,7 +249,7 @@ class Twin(Shown):
     def _keep(self) -> None:
         self.control.show_life()
         if self.status_writer.turn():
-            self.faults.mended("journal")
+            self.faults.fixed("journal")
             self.watch(None)
         self.follower.forget_old()
 
@@ -260,7 +260,7 @@ class Twin(Shown):
         """
         try:
             if step() is not False:
-                self.faults.mended(name)
+                self.faults.fixed(name)
                 self._strikes.pop(name, None)
             return True
         except JournalError as error:
