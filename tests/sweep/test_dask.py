@@ -191,7 +191,7 @@ def test_who_cannot_be_reached_is_told(tmp_path: Path, recwarn: pytest.WarningsR
         pass
     for name, value in (("cores", "four"), ("cores", 0), ("processes", 1.5)):
         with (
-            pytest.raises(ConfigError, match=f"{name} is {value!r}, it must be a whole number"),
+            pytest.raises(ConfigError, match=f"{name} is {value!r}; it must be a whole number"),
             jobqueue("pbs", 1, {name: value}),
         ):
             pass
