@@ -151,8 +151,12 @@ def test_ranks_stay_for_a_period() -> None:
         ([], {"kind": "tree", "shares": {"a": 1}}, "from 'accounts:'"),
         ([{"name": "a", "share": -1}], {"kind": "tree"}, "accounts"),
         ([{"name": "a", "share": "mother"}], {"kind": "tree"}, "parent"),
-        ([{"name": "a", "parent": "c"}], {"kind": "tree"}, "is not there"),
-        ([{"name": "root", "share": 2}], {"kind": "tree"}, "above all others"),
+        ([{"name": "a", "parent": "c"}], {"kind": "tree"}, "account 'a': unknown parent 'c'"),
+        (
+            [{"name": "root", "share": 2}],
+            {"kind": "tree"},
+            "is the root of all accounts; it can have users, but",
+        ),
         ([{"name": "a", "users": {"x": 1}}], {}, "only kind: tree reads"),
     ],
 )

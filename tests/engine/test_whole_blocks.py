@@ -89,5 +89,5 @@ def test_jobs_lie_on_few_blocks(
 
 def test_a_cluster_of_which_no_blocks_are_known_is_refused() -> None:
     workload = Workload.build(submit_s=[0], runtime_s=[1], nodes=[1])
-    with pytest.raises(ConfigError, match=r"placement 'whole-blocks': cluster .* give 'switches'"):
+    with pytest.raises(ConfigError, match=r"placement 'whole-blocks': cluster .* add 'switches'"):
         Simulation(workload, Cluster.uniform(nodes=4), "fcfs+easy@whole-blocks")

@@ -115,7 +115,7 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path: Path) -> None:
     source = Episodes.of(WORKLOAD, NODES, jobs=20)
     plan = Plan(64, environments=2, horizon=32, threads=1, checkpoints=tmp_path)
     train("JobSelection", source, plan, options={"window": 8})
-    with pytest.raises(errors.ConfigError, match="of another training"):
+    with pytest.raises(errors.ConfigError, match="contains another training"):
         train("JobSelection", source, plan, options={"window": 9})
 
 
@@ -191,10 +191,10 @@ def test_a_file_that_holds_no_agent_is_told(tmp_path: Path) -> None:
 def test_an_agent_of_something_else_is_no_such_part_of_a_policy(tmp_path: Path) -> None:
     path = tmp_path / "a.safetensors"
     selecting(path)
-    with pytest.raises(errors.PolicyError, match="can be an ordering"):
+    with pytest.raises(errors.PolicyError, match="works as an ordering"):
         find_power(str(path))
     network((8, 4, 3), 0, False, {"environment": "PowerManagement"}).save(path)
-    with pytest.raises(errors.PolicyError, match="can be a power policy"):
+    with pytest.raises(errors.PolicyError, match="works as a power policy"):
         find_ordering(str(path))
     with pytest.raises(errors.PolicyError, match="at fixed times"):
         find_power(str(path))

@@ -209,4 +209,4 @@ def test_the_command_tells_what_is_left_out_and_why(
     assert {row["kind"] for row in told["policies"]} == {"agent", "static", "oracle"}
     with pytest.raises(SystemExit):
         main(given)
-    assert "schedtwin left out: as asked" in capsys.readouterr().out
+    assert "schedtwin skipped: as asked" in capsys.readouterr().out

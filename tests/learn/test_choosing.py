@@ -361,15 +361,18 @@ clusters:
             "Did you mean 'easy'?",
         ),
         ("train PolicySelection t.swf x.safetensors -n 16 --option policies=fcfs", "policies"),
-        ("train PolicySelection t.swf x.safetensors -n 16 --option policies=[]", "no policy"),
+        (
+            "train PolicySelection t.swf x.safetensors -n 16 --option policies=[]",
+            "policies to choose from are missing",
+        ),
         ("train PolicySelection t.swf x.safetensors -n 16 --option every_s=0", "above 0"),
         ("evaluate p.safetensors t.swf -n 16", "among whose clusters it chooses"),
         ("evaluate p.safetensors t.swf --facility f.yaml", "scores 3 choices by 21 numbers"),
         ("evaluate a.safetensors t.swf --facility f.yaml", "a facility works only with Placement"),
         ("evaluate a.safetensors t.swf -n 16 --metric mean_turnaround_s", "use mean_wait_s"),
-        ("evaluate a.safetensors t.swf -n 16 --metric energy_j", "is not known"),
+        ("evaluate a.safetensors t.swf -n 16 --metric energy_j", "energy_j is unavailable"),
         ("evaluate two.safetensors t.swf -n 16", "this task has 2 choices"),
-        ("evaluate none.safetensors t.swf -n 16", "names no policies"),
+        ("evaluate none.safetensors t.swf -n 16", "card of the agent lists no policies"),
         ("evaluate one.safetensors t.swf -n 16", "option policies of PolicySelection"),
         ("evaluate r.safetensors t.swf --facility f.yaml --metric energy_j", "by waits, slowdowns"),
         ("evaluate r.safetensors t.swf --facility f.yaml -p always(faster)", "mean 'fast'?"),
@@ -428,5 +431,5 @@ def test_the_commands_train_and_evaluate_with_a_facility(
 def test_a_strategy_of_a_cluster_that_is_not_there_is_told() -> None:
     with pytest.raises(errors.UnknownNameError, match="fast"):
         simulate_facility(facility(), AFTER.beginning_at(200), "always(fastest)")
-    with pytest.raises(errors.ConfigError, match="needs a cluster"):
+    with pytest.raises(errors.ConfigError, match="'always' requires a cluster"):
         parse_strategy("always")

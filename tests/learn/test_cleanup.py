@@ -85,4 +85,4 @@ def test_who_passes_as_in_rlscheduler_is_cleaned_up_before_the_selected_could_be
 
 
 def test_a_schedule_by_who_knows_all_ahead_is_not_told_of_nodes_that_are_cleaned_up() -> None:
-    assert "cleaned up" in why_not_ahead(CLEANED)
+    assert "node cleanup" in why_not_ahead(CLEANED)

@@ -111,7 +111,7 @@ def test_one_seed_gives_one_agent_and_what_was_interrupted_goes_on_as_it_would_h
     train(kind, TRAINED, plan(4_000, **kept), options=options)
     resumed = train(kind, TRAINED, plan(9_000, **kept), options=options)
     assert weights(resumed) == weights(without)
-    with pytest.raises(errors.ConfigError, match="of another training"):
+    with pytest.raises(errors.ConfigError, match="contains another training"):
         train(kind, TRAINED, plan(9_000, **kept, seed=1), options=options)
 
 

@@ -114,6 +114,6 @@ def test_the_command_shows_each_way_and_class_and_refuses_what_cannot_be(
     assert {row["bin"] for row in told["by"]} == {"1", "2", "3–4"}
     with pytest.raises(SystemExit):
         main([*asked, "--coverage", "1.5"])
-    assert "coverage is 1.5, it must be above 0 and below 1" in capsys.readouterr().err
+    assert "coverage is 1.5; it must be above 0 and below 1" in capsys.readouterr().err
     with pytest.raises(errors.UnknownNameError, match="node_w"):
         intervals(Known.of(jobs(100)), "node_w")

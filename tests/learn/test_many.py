@@ -421,7 +421,7 @@ def test_make_vec_makes_many() -> None:
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
-        ({"cluster": NODES}, "not known"),
+        ({"cluster": NODES}, "has no power model; add power and sleep states"),
         ({"policy": "fcfs+easy"}, "use power policy 'orders'"),
         ({"every_s": 0.0}, "above 0"),
         ({"levels": 1}, "2 or more"),

@@ -254,7 +254,7 @@ def test_what_cannot_be_learnt_from_is_told() -> None:
         Known.of(plain[:0])
     with pytest.raises(errors.ConfigError, match="ends before it is submitted"):
         Known.of(plain, np.full(60, -1.0))
-    with pytest.raises(errors.ConfigError, match="one per job"):
+    with pytest.raises(errors.ConfigError, match="one value per job"):
         Known.of(plain, [1.0])
     ends = simulate(plain, NODES).jobs["end_s"].to_numpy()
     with pytest.raises(errors.UnknownNameError, match="runtime_s"):

@@ -332,5 +332,7 @@ def test_what_it_has_none_of_is_told(
 
 def test_levels_of_nodes_are_no_rows() -> None:
     source = Episodes.of(WORKLOAD, machine(), jobs=60)
-    with pytest.raises(errors.ConfigError, match="rows"):
+    with pytest.raises(
+        errors.ConfigError, match="learner cma needs one row of observations per job"
+    ):
         train("PowerManagement", source, plan(100))

@@ -188,7 +188,7 @@ def test_real_batsim_is_answered_as_when_it_was_recorded() -> None:
         ),
         (
             '{"now": 1, "events": [{"type": "SIMULATION_BEGINS", "data": {"allow_compute_sharing": true}}]}',
-            "shares nodes",
+            "option allow_compute_sharing is on, but node sharing is not supported",
         ),
     ],
 )

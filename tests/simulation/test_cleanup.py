@@ -101,14 +101,18 @@ def test_in_a_present_that_is_taken_over_nodes_are_cleaned_too() -> None:
 @pytest.mark.parametrize(
     ("more", "policy", "told"),
     [
-        ({"nodes": [{"name": "n", "count": 2, "modes": {"base": {"power_w": 9}}}]}, "fcfs", "nodes draw"),
+        (
+            {"nodes": [{"name": "n", "count": 2, "modes": {"base": {"power_w": 9}}}]},
+            "fcfs",
+            "does not work with a power model",
+        ),
         (
             {
                 "partitions": [{"name": "a", "default": True}, {"name": "b"}],
                 "preemption": {"partitions": {"a": {"tier": 2}}},
             },
             "fcfs+easy",
-            "preempt others",
+            "does not work with preemption or checkpoints",
         ),
         ({"cleanup": "-1s"}, "fcfs", "cleanup"),
         ({"cleanup": "soon"}, "fcfs", "cleanup"),

@@ -121,7 +121,7 @@ def test_what_no_node_has_is_told_and_what_is_too_much_is_rejected(
     [
         ("consumables: {fpga: -1}", "it must be 0 or more, not -1"),
         ("consumables: {fpga: lots}", "'lots' is not an amount, such as 2, 100G or 100gb"),
-        ("consumables: {cores: 4}", "consumable 'cores': that is something else"),
+        ("consumables: {cores: 4}", "consumable 'cores': the name is reserved"),
         ("consumables: {'my disk': 4}", "consumable 'my disk': the name is not valid"),
         ("consumables: {tmp: 1.0e+30}", "consumables.tmp: it must be .* or less, not 1e"),
         ("consumable: {tmp: 1}", "consumable"),
@@ -140,7 +140,7 @@ def test_wrong_consumables_of_nodes_are_refused(tmp_path: Path, group: str, why:
         ("consumable_fpga", "-1", "found '-1', expected a number, 0 or more, up to 1e"),
         ("consumable_fpga", "many", "found 'many', expected a number"),
         ("consumable_", "1", "consumable '': the name is not valid"),
-        ("consumable_cores", "1", "consumable 'cores': that is something else"),
+        ("consumable_cores", "1", "consumable 'cores': the name is reserved"),
         ("more_tasks", "1:fpga=x", "is not a valid group of tasks"),
         ("more_tasks", "1:fpga=1:cores=2", "is not a valid group of tasks"),
     ],

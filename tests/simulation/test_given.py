@@ -41,7 +41,7 @@ def test_a_path_is_read_and_a_number_is_so_many_nodes(tmp_path: Path) -> None:
         (JOBS, "none.yaml", ConfigError, "none.yaml: No such file"),
         ("none.swf", 4, WorkloadError, "none.swf: No such file"),
         (JOBS.to_frame(), 4, WorkloadError, r"Workload.from_frame\(table\)"),
-        (pl.DataFrame().to_dict(), 4, WorkloadError, "is no workload"),
+        (pl.DataFrame().to_dict(), 4, WorkloadError, "is not a workload"),
         (None, 4, WorkloadError, "None is not a workload; give a Workload or the path of a trace"),
     ],
 )

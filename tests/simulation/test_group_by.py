@@ -79,5 +79,5 @@ def test_what_is_no_name_of_groups_is_refused_with_one_that_is(name: str) -> Non
 
 def test_an_emulated_cluster_refuses_jobs_whose_nodes_are_of_one_group() -> None:
     asks = {"submit_s": [0], "runtime_s": [10], "nodes": [1], "chunks": {"tasks": [2]}}
-    with pytest.raises(WorkloadError, match="job 1: all of its nodes are to be of one rack, which"):
+    with pytest.raises(WorkloadError, match=r"job 1: 'group_by' \(rack\) is not supported"):
         arrivals(Workload.build(**asks, group_by=Category.of(["rack"])), 0.0)

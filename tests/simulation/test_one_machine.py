@@ -212,7 +212,7 @@ def test_failures_maintenance_a_cap_and_power_states_go_together_and_with_saving
             ConfigError,
             "has no power model; add 'modes'",
         ),
-        (CLUSTER, "easy~psus", ConfigError, "without a timeout: give one, such as psus:20m"),
+        (CLUSTER, "easy~psus", ConfigError, "'psus' needs a timeout .*; write psus:20m"),
         (CLUSTER, "easy~psus:timeuot=20m", UnknownNameError, "Did you mean 'timeout'"),
         (
             CLUSTER,

@@ -63,7 +63,7 @@ def test_without_preemption_nothing_is_said_of_it():
     [
         ({}, "either 'partitions' or 'qos'"),
         ({"partitions": {"hihg": {"tier": 2}}}, "Did you mean 'high'?"),
-        ({"partitions": {"urgent": {"tier": 2}}}, "not there; known: low, high."),
+        ({"partitions": {"urgent": {"tier": 2}}}, "unknown partition 'urgent'; known: low, high."),
         ({"partitions": {"low": {"tier": 1}}}, "all partitions have tier 1"),
         ({**OF_TIERS, "mode": "gang"}, "is not supported; use suspend"),
         ({"qos": {"a": {"preempts": ["b"]}, "b": {"preempts": ["a"]}}}, "a preempts b preempts a"),
@@ -86,7 +86,9 @@ def test_off_is_read_though_yaml_takes_it_for_no():
 
 
 def test_a_scheduler_outside_that_knows_no_preemption_is_refused():
-    with pytest.raises(ConfigError, match=r"outside.*take none, first-fit, easy"):
+    with pytest.raises(
+        ConfigError, match=r"'outside' does not support preemption .*; use none, first-fit, easy"
+    ):
         Simulation(workload(), cluster(), "fcfs", "outside")
 
 

@@ -228,7 +228,7 @@ def test_a_program_that_does_not_answer_as_it_should_is_told_and_ended(
     program: str, told: str
 ) -> None:
     workload = Workload.build(submit_s=[0], runtime_s=[9], nodes=[1])
-    wait_s = 0.5 if "not answered" in told else 60.0
+    wait_s = 0.5 if "did not answer" in told else 60.0
     command = [sys.executable, "-c", program]
     scheduler = JsonLinesScheduler(command, Cluster.uniform(4), timeout_s=wait_s)
     with pytest.raises(errors.SimulationError, match=told), scheduler:

@@ -77,7 +77,7 @@ def test_words_and_requests_are_read(tmp_path: Path) -> None:
 def test_tasks_of_several_kinds_are_not_spread() -> None:
     asks = {"submit_s": [0], "runtime_s": [10], "nodes": [1]}
     with pytest.raises(
-        WorkloadError, match=r"its tasks differ, and it sets spread_job .* not modelled"
+        WorkloadError, match=r"its tasks differ, and it sets spread_job: .* not modeled"
     ):
         Workload.build(
             **asks,

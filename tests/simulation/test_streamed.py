@@ -556,5 +556,5 @@ def test_what_cannot_be_streamed_on_shared_nodes_is_refused_by_name(tmp_path: Pa
 
 def test_parts_of_another_run_are_not_written_over(tmp_path: Path) -> None:
     simulate_stream(iter([jobs_of(0, 5)]), NODES, out=tmp_path)
-    with pytest.raises(OutputError, match="of another run"):
+    with pytest.raises(OutputError, match="it belongs to another run"):
         simulate_stream(iter([jobs_of(0, 5)]), NODES, out=tmp_path)

@@ -168,7 +168,7 @@ def test_who_cannot_be_reached_is_told(tmp_path: Path, recwarn: pytest.WarningsR
         other = tmp_path / "other.json"
         other.write_text(text)
         with (
-            pytest.raises(ConfigError, match=r"other\.json: it is not what `dask scheduler --sch"),
+            pytest.raises(ConfigError, match=r"other\.json: not a file of `dask scheduler --sch"),
             connected(scheduler_file=other),
         ):
             pass
@@ -191,7 +191,7 @@ def test_who_cannot_be_reached_is_told(tmp_path: Path, recwarn: pytest.WarningsR
         pass
     for name, value in (("cores", "four"), ("cores", 0), ("processes", 1.5)):
         with (
-            pytest.raises(ConfigError, match=f"{name} is {value!r}, it must be a whole number"),
+            pytest.raises(ConfigError, match=f"{name} is {value!r}; it must be a whole number"),
             jobqueue("pbs", 1, {name: value}),
         ):
             pass
@@ -304,9 +304,7 @@ def test_a_sweep_that_is_ended_cancels_its_waiting_workers_and_tells_which_are_l
     assert process.returncode == 128 + signal.SIGTERM
     assert (there / "deleted").read_text().split() == ["0"]
     said = " ".join(told.split())
-    assert (
-        "the worker's job 1 could not be cancelled, and may be left: qdel: Server is away" in said
-    )
+    assert "job 1 of a worker could not be canceled and may remain: qdel: Server is away" in said
 
 
 def test_a_signal_that_comes_while_garbage_is_collected_ends_a_sweep_too() -> None:

@@ -173,10 +173,10 @@ def read_agent(text: str, kind: str) -> Network:
     network = Network.load(text)
     made = network.card.get("environment")
     if made != kind:
-        use = {ORDERS: "an ordering", "PowerManagement": "a power policy"}
+        use = {ORDERS: "works as an ordering", "PowerManagement": "works as a power policy"}
         raise PolicyError(
-            f"{text} is an agent of environment {made}, which works as "
-            f"{use.get(str(made), 'no policy')}"
+            f"{text} is an agent of environment {made}, which "
+            f"{use.get(str(made), 'cannot be part of a policy')}"
         )
     return network
 

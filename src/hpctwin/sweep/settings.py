@@ -266,7 +266,7 @@ class SweepSettings(Worlds):
         drawn = [name for name, one in self.parameters.items() if isinstance(one, Values)]
         if bool(drawn) != (self.samples is not None):
             raise ValueError(
-                f"{drawn[0]!r} is drawn between bounds; give the number of draws under samples:"
+                f"{drawn[0]!r} is drawn between bounds; give the number of draws as 'samples'"
                 if drawn
                 else "samples: no parameter has bounds; add one, as in k: {low: 1, high: 8}"
             )

@@ -127,7 +127,7 @@ class Setting:
             own = {**DEFAULTS[kind], **options}
             pool = tuple(dict.fromkeys(parse_policy(policy).name for policy in own["policies"]))
             if not pool:
-                raise PolicyError("card of the agent lists no policies to choose from")
+                raise PolicyError("the card of the agent lists no policies to choose from")
             order, _, backfill = pool[0].rpartition("+")
             return cls(kind, order, backfill, pool, float(own["every_s"]), "mean_wait_s")
         if kind == "Placement":

@@ -189,7 +189,10 @@ def check_accounts(accounts: Iterable[Account]) -> None:
     accounts = list(accounts)
     parents = {account.name: account.parent for account in accounts}
     if any(a.name == ROOT and (a.parent != ROOT or a.share != 1) for a in accounts):
-        raise ValueError(f"account {ROOT!r} is the root of all accounts and must have only users")
+        raise ValueError(
+            f"account {ROOT!r} is the root of all accounts; it can have users, but no parent "
+            "and no share"
+        )
     for name, parent in parents.items():
         if name == ROOT:
             continue
