@@ -16,11 +16,11 @@ from hpctwin import Cluster, Simulation, Workload, write_workload
 from hpctwin.cli import main
 from hpctwin.energy import Energy
 from hpctwin.errors import ConfigError, SimulationError
-from hpctwin.policies import ORDERINGS, PowerPolicy
+from hpctwin.policies import PowerPolicy
 from tests.by_hand import jobs, labels
 from tests.energy import test_outside_against_reference as outside
 from tests.energy.powered import NODES
-from tests.energy.test_against_reference import KINDS, case_of, compared, powers_of
+from tests.energy.test_against_reference import KINDS, ORDERINGS, case_of, compared, powers_of
 from tests.engine import test_preemption as preempting
 from tests.engine import test_suspension as suspending
 from tests.engine.examples import examples
@@ -242,7 +242,7 @@ def shared_cases(draw: st.DrawFn, kind: str) -> dict[str, Any]:
 def lasting(policy: dict[str, Any], case: dict[str, Any]) -> dict[str, Any]:
     """The case; with an ordering that does not change while jobs wait if the backfill needs one."""
     changes = policy["backfill"] == "pushdown" and case["order"].changes
-    return {**case, "order": ORDERINGS["sjf"]} if changes else case
+    return {**case, "order": preempting.ORDERINGS["sjf"]} if changes else case
 
 
 @pytest.mark.parametrize(("kind", "policy"), PAIRS)
