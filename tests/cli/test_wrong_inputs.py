@@ -176,7 +176,7 @@ def test_a_wrong_input_of_simulate_is_told_in_a_line(
         (
             "simulate t.swf -n 8 --priorities-from low-power:no.json",
             2,
-            "no.json: there is no such file",
+            "no.json: no such file; create it with hpctwin simulate --accounts no.json",
         ),
         ("simulate t.swf -n 8 --accounts a.txt", 2, "give a file name ending in .json or .parquet"),
         ("simulate t.swf -n 8 --price x.csv", 2, "--price: the cluster has no power model"),

@@ -350,7 +350,7 @@ def test_a_dump_without_a_needed_column_does_not_end_the_import_of_others(tmp_pa
     )
     assert (len(made.jobs), made.files["a.txt"], made.files["b.txt"]) == (1, "", "sacct")
     assert "a.txt is ignored: Submit: the column is missing" in told(made)
-    assert "c.txt: not read: no column tells how long jobs ran" in told(made)
+    assert "c.txt is ignored: no column has the run time" in told(made)
 
 
 def test_a_note_is_said_once(tmp_path: Path) -> None:

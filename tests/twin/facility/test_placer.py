@@ -137,7 +137,7 @@ def test_a_job_that_fits_nowhere_is_rejected_with_the_reasons(tmp_path: Path) ->
     (entry,) = hall.queue.entries()
     assert entry.stage == "rejected"
     assert "a: does not have 5 nodes" in entry.reason
-    assert "b: takes no jobs of kind 'any'" in entry.reason
+    assert "b: accepts no jobs of kind 'any'" in entry.reason
 
 
 def test_data_on_its_way_holds_a_job_up_and_counts_in_the_choice(tmp_path: Path) -> None:
