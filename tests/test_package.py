@@ -24,7 +24,7 @@ import yaml
 
 from hpctwin import Cluster, __version__
 from hpctwin.cli.app import app
-from hpctwin.cli.live.rms import ship
+from hpctwin.cli.live.rms import forward
 from hpctwin.cli.live.serve import mcp_command, serve_command
 from hpctwin.cli.manual import manual_page
 from hpctwin.energy.cooling.fmu import run_fmu
@@ -202,7 +202,7 @@ def batsim() -> None:
         ("uvicorn", lambda: serve_command(), "web"),
         ("prometheus_client", lambda: serve_command(), "web"),
         ("mcp", lambda: mcp_command(), "mcp"),
-        ("redis", lambda: ship(Path("news.jsonl"), url="redis://localhost:6379/0"), "live"),
+        ("redis", lambda: forward(Path("news.jsonl"), url="redis://localhost:6379/0"), "live"),
         ("fmpy", lambda: run_fmu(*[np.ones(1)] * 5), "cooling"),
         ("psychrolib", lambda: wet_bulb_c(np.ones(1), np.ones(1)), "energy"),
         ("zmq", batsim, "batsim"),
