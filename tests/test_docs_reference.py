@@ -30,6 +30,7 @@ def inventory(folder: Path) -> set[str]:
     """What Python has an entry in the documentation, which is built in a folder with warnings as errors."""
     # A copy, as the gallery's pages are written among the others; its examples have a test of their own.
     shutil.copytree(DOCS, folder / "docs", ignore=shutil.ignore_patterns("_build", "_gallery"))
+    shutil.copy(DOCS.parent / "CONTRIBUTING.md", folder)
     subprocess.run(
         [
             sys.executable, "-m", "sphinx", "-q", "-W", "-j1", "-D", "plot_gallery=0",

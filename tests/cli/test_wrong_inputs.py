@@ -176,7 +176,7 @@ def test_a_wrong_input_of_simulate_is_told_in_a_line(
         (
             "simulate t.swf -n 8 --priorities-from low-power:no.json",
             2,
-            "no.json: there is no such file",
+            "no.json: no such file; create it with hpctwin simulate --accounts no.json",
         ),
         ("simulate t.swf -n 8 --accounts a.txt", 2, "give a file name ending in .json or .parquet"),
         ("simulate t.swf -n 8 --price x.csv", 2, "--price: the cluster has no power model"),
@@ -186,13 +186,17 @@ def test_a_wrong_input_of_simulate_is_told_in_a_line(
         (
             "simulate t.swf -n 8 --stream",
             2,
-            "--only is only valid for published data sets, and t.swf is not a known one",
+            "--stream: the output folder is missing; add --out FOLDER",
         ),
         ("simulate t.swf -n 8 --jsn", 2, "Did you mean --json?"),
         ("simulate t.swf -n 8 --nodes", 2, "--nodes needs a value"),
         ("simulate t.swf -n 8 --nodes 9", 2, "--nodes is given twice; give it once"),
         ("simulate t.swf -n 8 extra", 2, "'extra' is not accepted here; see --help"),
-        ("simulate t.swf -n 8 --only x", 2, "--only is for published data sets, and t.swf is none"),
+        (
+            "simulate t.swf -n 8 --only x",
+            2,
+            "--only is only valid for published data sets, and t.swf is not a known one",
+        ),
         ("simulate t.swf -n 8 --columns a", 2, "field JobID: the column is missing"),
         ("compare t.swf -n 8 -p sjf+easy -p sjf+easy", 2, "policy 'sjf+easy' is listed twice"),
         ("compare t.swf -n 8 --threads x", 2, "--threads is 'x'; it must be a whole number"),

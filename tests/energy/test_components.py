@@ -289,7 +289,7 @@ def test_usage_follows_its_job_through_sorting_taking_and_forking() -> None:
             {NODE_W: Usage.averages([-1, 5])},
             "job 1: usage node_w, sample 0, is -1, it must be 0 W or more",
         ),
-        ({"cpu": Usage.averages([0.5])}, "usage cpu is of 1 jobs, expected 2"),
+        ({"cpu": Usage.averages([0.5])}, "usage cpu has 1 jobs, expected 2"),
     ],
 )
 def test_usage_that_cannot_be_is_refused(usage: dict[str, Usage], said: str) -> None:
@@ -343,7 +343,7 @@ def test_usage_goes_through_a_table_and_back(tmp_path) -> None:
         ({"use_cpu": [0.5, 1.5]}, "job 2: usage cpu, sample 0, is 1.5, it must be from 0 to 1"),
         (
             {"use_cpu": [[0.5], [0.1, 0.2]]},
-            "a column use_cpu_step_s must say how many seconds",
+            "a column use_cpu_step_s must give the seconds between samples",
         ),
         ({"use_cpu": [[0.5], [0.1, 0.2]], "use_cpu_step_s": [5, 0]}, "row 2: found 0"),
         ({"use_cpu": [["a"], ["b"]]}, "the column holds List(String), expected numbers or lists"),

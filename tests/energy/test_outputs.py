@@ -182,7 +182,7 @@ def test_a_machine_has_its_price_and_its_carbon(
     machine = tmp_path / "plain.yaml"
     machine.write_text("nodes: [{name: n, count: 4}]\nprice: 0.25\n")
     assert run("simulate", trace, "--cluster", machine) == 2
-    assert "price needs to know what nodes draw" in capsys.readouterr().err
+    assert "price needs a power model; add 'modes' to node group 'n'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,10 @@ def change(keys: str, value: Any) -> Callable[[Any], None]:
     ("fault", "says"),
     [
         (change("nodes.0.modes.base.power_w", -3), ["thin", "modes.base.power_w", "-3"]),
-        (change("nodes.0.sleep.0.switch_on", None), ["thin", "sleep.0.switch_on", "way out"]),
+        (
+            change("nodes.0.sleep.0.switch_on", None),
+            ["thin", "sleep.0.switch_on", "a transition out"],
+        ),
         (change("nodes.0.sleep.0.switch_on.time", float("inf")), ["sleep.0.switch_on.time", "inf"]),
         (change("nodes.0.sleep.1.switch_on.time", "soon"), ["sleep.1.switch_on.time", "'soon'"]),
         (change("nodes.0.sleep.1.switch_on.time", 1), ["thin", "sorted by wake-up time"]),

@@ -63,7 +63,7 @@ def test_a_facility_is_read_with_the_machines_it_names(tmp_path: Path) -> None:
         ("theta.yaml", "thetta.yaml", "thetta.yaml: No such file"),
         ('"1": theta', '"1": cori', "cluster 'cori' does not exist; known: polaris, theta"),
         ("time: 10m", "time: soon", "'soon' is not a duration"),
-        ("carbon: 400", "carbon: [400, 300]", "24 hours"),
+        ("carbon: 400", "carbon: [400, 300]", "one per hour (24)"),
         ("max_queued", "max_waiting", "max_waiting: unknown field. Did you mean"),
         ("name: alcf", "name: [", "not YAML"),
     ],

@@ -660,7 +660,7 @@ def test_what_is_no_data_set_is_said_without_a_traceback(
     other.write_text("a,b\n1,2\n")
     for arguments, code, words in (
         (["check", str(other)], 2, "match no known data set"),
-        (["check", str(tmp_path / "nowhere.csv")], 2, "no such file"),
+        (["check", str(tmp_path / "nowhere.csv")], 2, "file or folder does not exist"),
         (["describe", "marconi"], 2, "Did you mean 'marconi100'"),
         (["sample", "philly", "--out", str(tmp_path), "--jobs", "0"], 2, "jobs"),
     ):

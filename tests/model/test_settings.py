@@ -46,7 +46,7 @@ NODES = [{"name": "a", "count": 3}]
         ),
         (
             lambda: CoreSettings(pool=("fcfs+easy@spread",)),
-            ["CoreSettings, pool: policy fcfs+easy@spread: placement spread is not supported"],
+            ["CoreSettings, pool: policy fcfs+easy@spread: placement 'spread' is not supported"],
         ),
         (
             lambda: CoreSettings(site_policy="fcfs~orders"),

@@ -93,7 +93,7 @@ def test_the_best_of_a_column_is_marked(page: str) -> None:
 
 def test_every_metric_of_every_run_is_in_the_page(page: str) -> None:
     assert page.count("<details>") == 2
-    assert page.count('<th scope="row">utilization while jobs wait') == 2
+    assert page.count('<th scope="row">utilization with pending jobs') == 2
 
 
 def test_one_run_alone_is_not_compared(tmp_path: Path) -> None:

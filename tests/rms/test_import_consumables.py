@@ -92,7 +92,7 @@ def test_generic_resources_of_slurm_become_consumables_and_jobs_ask_for_what_the
     assert jobs["consumable_fpga"].to_list() == [1, 1, 0]
     assert jobs["consumable_tmp"].to_list() == [2**29, 0, 0]
     assert "consumable_nic" not in jobs.columns
-    assert made.tally.counts["job that had nic, which no node has: request ignored"] == 1
+    assert made.tally.counts["job with nic, which no node has: request ignored"] == 1
 
 
 def test_where_nodes_have_gpus_of_several_types_jobs_ask_for_that_of_those_that_they_had(

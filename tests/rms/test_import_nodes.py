@@ -202,7 +202,7 @@ def test_partitions_that_only_nodes_name_are_the_clusters(tmp_path: Path) -> Non
         for p in made.site.cluster.partitions
     }
     assert of == {"p": 1, "q": 2}
-    assert "only nodes name partitions p, q" in told(made)
+    assert "partitions p, q: limits, priorities and the default partition are unknown" in told(made)
 
 
 def test_nodes_in_no_partition_are_excluded_if_any_partition_is_known(tmp_path: Path) -> None:
@@ -281,14 +281,17 @@ def test_a_file_that_stands_for_an_included_one_of_another_folder_is_named(tmp_p
 def test_a_file_that_includes_itself_is_read_once(tmp_path: Path) -> None:
     made = imported(tmp_path, slurm_conf=f"{HEAD}Include slurm.conf\n{NODES}{PARTITION}")
     assert counts(made) == 10
-    assert "slurm.conf is not there" in told(made)
+    assert "slurm.conf:3: the included file slurm.conf is missing" in told(made)
 
 
 def test_one_of_several_slurm_conf_is_read_and_the_others_are_named(tmp_path: Path) -> None:
     other = "ClusterName=other\nNodeName=z[1-99]\n" + PARTITION
     made = imported(tmp_path, slurm_conf=HEAD + NODES + PARTITION, **{"old__slurm_conf": other})
     assert counts(made) == 10
-    assert "old/slurm.conf is another slurm.conf, of ClusterName other, not read" in told(made)
+    assert (
+        "old/slurm.conf is ignored: another slurm.conf (ClusterName other); slurm.conf is used"
+        in told(made)
+    )
 
 
 def test_an_import_without_nodes_is_written_and_exits_with_2(
@@ -299,7 +302,7 @@ def test_an_import_without_nodes_is_written_and_exits_with_2(
         main(["import", "slurm", "--from", str(tmp_path / "site"), "--out", str(tmp_path / "out")])
     said = capsys.readouterr()
     assert ended.value.code == 2
-    assert "slurm.conf:3: the included file /etc/slurm/gone.conf is not there" in said.out
+    assert "slurm.conf:3: the included file /etc/slurm/gone.conf is missing" in said.out
     assert "no file describes the nodes" in said.err
 
 
@@ -334,7 +337,7 @@ def test_of_two_default_partitions_the_last_counts_and_both_are_named(tmp_path: 
     conf = f"{HEAD}{NODES}PartitionName=p Nodes=ALL Default=YES\nPartitionName=q Nodes=n1 Default=YES\n"
     made = imported(tmp_path, slurm_conf=conf)
     assert [p.name for p in made.site.cluster.partitions if p.default] == ["q"]
-    assert "partitions p and q both are the default" in told(made)
+    assert "partitions p and q are both the default; the latter is used" in told(made)
 
 
 def test_a_dump_without_a_needed_column_does_not_end_the_import_of_others(tmp_path: Path) -> None:
@@ -346,8 +349,8 @@ def test_a_dump_without_a_needed_column_does_not_end_the_import_of_others(tmp_pa
         c_txt="JobID|Submit|State\n1|2026-01-01T00:00:00|COMPLETED\n",
     )
     assert (len(made.jobs), made.files["a.txt"], made.files["b.txt"]) == (1, "", "sacct")
-    assert "a.txt: not read: Submit: the column is missing" in told(made)
-    assert "c.txt: not read: no column tells how long jobs ran" in told(made)
+    assert "a.txt is ignored: Submit: the column is missing" in told(made)
+    assert "c.txt is ignored: no column has the run time" in told(made)
 
 
 def test_a_note_is_said_once(tmp_path: Path) -> None:

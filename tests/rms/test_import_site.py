@@ -650,7 +650,7 @@ def test_pseudonyms_are_stable_by_their_salt_and_no_name_is_left(tmp_path):
         ),
         (
             {"sacct_txt": "JobID|Submit|Elapsed\n1|2026-10"},
-            r"nor jobs with a start.*1 × line left out",
+            r"nor jobs with a start.*1 × line skipped",
         ),
     ],
 )

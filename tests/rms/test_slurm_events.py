@@ -99,7 +99,7 @@ def test_a_script_where_others_could_exchange_it_is_refused(tmp_path: Path) -> N
     open_folder = tmp_path / "open"
     open_folder.mkdir()
     open_folder.chmod(0o777)
-    with pytest.raises(ConfigError, match="others may write"):
+    with pytest.raises(ConfigError, match="others can write it"):
         install_events(open_folder / "events.sh", tmp_path / "var" / "events.jsonl", ME)
     with pytest.raises(ConfigError, match="other users may write"):
         install_events(tmp_path / "events.sh", open_folder / "events.jsonl", ME)

@@ -154,10 +154,10 @@ def test_forecasts_are_written_when_they_are_made_and_not_each_second(watched: W
 @pytest.mark.parametrize(
     ("metric", "mine", "theirs", "says"),
     [
-        ("mean_slowdown", 31.28, 31.31, "mean slowdown of 31.28 against 31.31 (better)"),
-        ("mean_slowdown", 31.3, 45.2, "mean slowdown of 31.3 against 45.2 (better)"),
-        ("mean_wait_s", 31.28, 31.31, "mean wait of 31.28 s against 31.31 s (better)"),
-        ("max_wait_s", 90_000.125, 90_000.0, "max wait of 90000.1 s against 90000 s (worse)"),
+        ("mean_slowdown", 31.28, 31.31, "mean slowdown of 31.28 instead of 31.31 (better)"),
+        ("mean_slowdown", 31.3, 45.2, "mean slowdown of 31.3 instead of 45.2 (better)"),
+        ("mean_wait_s", 31.28, 31.31, "mean wait of 31.28 s instead of 31.31 s (better)"),
+        ("max_wait_s", 90_000.125, 90_000.0, "max wait of 90000.1 s instead of 90000 s (worse)"),
     ],
 )
 def test_two_values_that_differ_are_shown_differently(
@@ -172,7 +172,7 @@ def test_two_values_that_differ_are_shown_differently(
         "reason": "lowest score", "before": "a", "candidates": candidates, "starts": (),
     }  # fmt: skip
     lines = why_policy(decision, Objective({metric: 1.0}))
-    assert f"Against b: {says}." in lines
+    assert f"Compared with b: {says}." in lines
 
 
 def test_a_task_of_an_array_is_asked_for_by_its_own_name(watched: Watched) -> None:

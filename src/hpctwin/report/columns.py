@@ -22,7 +22,7 @@ __all__ = [
     "shown_columns",
 ]
 
-_SHARES = ("utilization", "availability", "loss", "share", "delayed")
+_SHARES = ("utilization", "availability", "loss", "share", "fraction", "delayed")
 _UNITS = {"_node_s": "node-seconds", "_s": "s", "_j": "J", "_kg": "kg"}
 _NAMES = {
     "preempted_node_s": "lost to preemption",

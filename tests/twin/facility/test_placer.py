@@ -136,8 +136,8 @@ def test_a_job_that_fits_nowhere_is_rejected_with_the_reasons(tmp_path: Path) ->
     hall.turn()
     (entry,) = hall.queue.entries()
     assert entry.stage == "rejected"
-    assert "a: has no 5 nodes" in entry.reason
-    assert "b: takes no jobs of kind 'any'" in entry.reason
+    assert "a: does not have 5 nodes" in entry.reason
+    assert "b: accepts no jobs of kind 'any'" in entry.reason
 
 
 def test_data_on_its_way_holds_a_job_up_and_counts_in_the_choice(tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_a_queue_of_another_version_is_refused_and_stays_as_it_is(tmp_path: Path
     other.commit()
     other.close()
     before = path.read_bytes()
-    with pytest.raises(QueueError, match=r"q: of format 99; .* reads format 2: use the version"):
+    with pytest.raises(QueueError, match=r"q: format 99; .* reads format 2: use the version"):
         Queue(path)
     assert path.read_bytes() == before
 

@@ -255,7 +255,7 @@ class _Asked:
 
         workload, window = self.reading.part(trace, self.part, self.machine)
         if self.priorities_from is not None:
-            workload = option_from("hpctwin-papers", "priorities_from")(
+            workload = option_from("hpctwin-papers", "priorities-from")(
                 workload, self.priorities_from
             )
         cluster = self.energy.machine(self.machine.make(workload, trace, self.reading.timezone))

@@ -214,7 +214,7 @@ def simulate_command(
         },
     )  # fmt: skip
     if priorities_from is not None:
-        workload = option_from("hpctwin-papers", "priorities_from")(workload, priorities_from)
+        workload = option_from("hpctwin-papers", "priorities-from")(workload, priorities_from)
     cluster = energy.machine(machine.make(workload, trace, reading.timezone))
     series, notes = energy.series(workload, cluster)
     begins = energy.begins(workload, series)

@@ -27,11 +27,11 @@ from hpctwin.model.columns import alike, every
 from hpctwin.model.requests.chunks import CHUNKS
 from hpctwin.rms.records.columns import LABELS, JobRows, Jobs, jobs_to_come
 from hpctwin.rms.records.records import JobSpec, NodePower, NodeRecord
-from hpctwin.simulation import Simulation
-from hpctwin.simulation.running.incremental import POWER_STATES, NodePowers, power_of_nodes
 
 if TYPE_CHECKING:
     from hpctwin.policies import Policy
+    from hpctwin.simulation import Simulation
+    from hpctwin.simulation.running.incremental import NodePowers
 
 __all__ = [
     "Reused",
@@ -287,6 +287,8 @@ def as_expected(machine: Cluster, nodes: Sequence[NodeRecord]) -> Cluster:
 
 def powers_of(nodes: Sequence[NodeRecord], now_ms: int) -> NodePowers:
     """Return the nodes' power states; a node without one is on, and idle from now."""
+    from hpctwin.simulation.running.incremental import POWER_STATES, NodePowers
+
     on = NodePower(since_s=now_ms / MS_PER_S)
     told = [node.power or on for node in nodes]
     ready = np.array([round((p.until_s or 0.0) * MS_PER_S) for p in told], np.int64)
@@ -305,6 +307,8 @@ def switched(before: Simulation, after: Simulation) -> list[tuple[int, NodePower
     Returns:
         Number and later power state of each of these nodes.
     """
+    from hpctwin.simulation.running.incremental import POWER_STATES, power_of_nodes
+
     old, new = power_of_nodes(before), power_of_nodes(after)
     names = {number: name for name, number in POWER_STATES.items()}
     found = []

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from hpctwin.formats.accounting.sacct_json import number, said
+from hpctwin.formats.accounting.slurm_values import number, said
 
 __all__ = [
     "EXCLUSIVE",
