@@ -20,7 +20,7 @@ from hpctwin.policies import PowerPolicy
 from tests.by_hand import jobs, labels
 from tests.energy import test_outside_against_reference as outside
 from tests.energy.powered import NODES
-from tests.energy.test_against_reference import KINDS, ORDERINGS, case_of, compared, powers_of
+from tests.energy.test_against_reference import KINDS, case_of, compared, powers_of
 from tests.engine import test_preemption as preempting
 from tests.engine import test_suspension as suspending
 from tests.engine.examples import examples

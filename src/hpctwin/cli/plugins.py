@@ -34,15 +34,14 @@ def option_from(package: str, option: str) -> Any:
     Raises:
         ConfigError: The package is not installed, or cannot be imported.
     """
-    name = option.replace("_", "-")
     points = metadata.entry_points(group="hpctwin.options", name=option)
     if not points:
         raise ConfigError(
-            f"--{name}: package {package} is not installed; run pip install {package}"
+            f"--{option}: package {package} is not installed; run pip install {package}"
         )
     try:
         return points[option].load()
     except Exception as error:
         raise ConfigError(
-            f"--{name}: package {package} cannot be loaded ({error}); install it again"
+            f"--{option}: package {package} cannot be loaded ({error}); install it again"
         ) from error
