@@ -130,6 +130,9 @@ CASES: dict[str, Sequence[Case]] = {
     "a cap with lower modes, with a control function": [
         always(cluster(SLEEP, cap=LOWER), power=switch)
     ],
+    "preemption with `conservative` and a power model, shared": [
+        always(cluster(POWER | CORES, **REQUEUE), "fcfs+conservative", jobs(**SHARED))
+    ],
     "the backfill `outside`, shared": [always(cluster(CORES), OUTSIDE, jobs(**SHARED))],
     "the placement `random`, shared": [always(cluster(CORES), "@random", jobs(**SHARED))],
     "`spars-auto` or `spars-ipm`, shared": [
@@ -244,5 +247,6 @@ def test_a_combination_on_the_page_is_rejected(row: str) -> None:
 
 def test_no_other_combination_is_rejected() -> None:
     made = {raised(case) for cases in CASES.values() for case in cases}
-    in_refuse = {one for one in places() if one[0] == "refusal.py"}
+    why = (Path(refusals.__file__).parent / "together.py").read_text().splitlines()
+    in_refuse = {("together.py", n) for n, line in enumerate(why, 1) if "refusal.why(" in line}
     assert places() - made - in_refuse == set()

@@ -114,7 +114,7 @@ def test_a_cluster_file_is_checked(tmp_path: Path, capsys: pytest.CaptureFixture
         (["simulate", "{trace}", "-n", "four"], 2, "-n is 'four'; it must be a whole number"),
         (["simulate", "{trace}", "-n", "0"], 2, "it must be 1 or more"),
         (["simulate", "{trace}", "-n", "4", "--plot", "x.bmp"], 2, ".png, .svg, .pdf"),
-        (["compare", "{trace}", "-n", "4", "-p", "wait+nodez"], 2, "no 'nodez'"),
+        (["compare", "{trace}", "-n", "4", "-p", "wait+nodez"], 2, "unknown field 'nodez'"),
         (["workload", "generate", "poison", "x.swf"], 2, "Did you mean 'poisson'"),
         (["workload", "generate", "poisson", "x.swf", "jobz=3"], 2, "jobz"),
         (["workload", "convert", "{trace}", "x.doc"], 2, ".doc"),

@@ -285,7 +285,7 @@ def test_what_cannot_be_asked_is_said_before_anybody_is(
         asked_for(server, "entsoe", "DE", 24)
     with pytest.raises(ConfigError, match="offers no forecasts"):
         asked_for(server, "entsoe", "DE-LU", 24, forecast=True)
-    with pytest.raises(ConfigError, match="ends before it begins"):
+    with pytest.raises(ConfigError, match="period ends before it starts"):
         asked_for(server, "entsoe", "DE-LU", 0)
     monkeypatch.delenv("WATTTIME_PASSWORD")
     with pytest.raises(ConfigError, match="environment variable WATTTIME_PASSWORD is not set"):

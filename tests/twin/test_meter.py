@@ -45,7 +45,7 @@ def test_a_csv_file_is_followed_from_its_end_on_by_its_head(tmp_path: Path) -> N
     append(path, "3\n")
     assert meter.read() == [Reading(NOW + 2, 3000.0)]  # a line that came in two parts
     path.rename(tmp_path / "m.csv.1")
-    with pytest.raises(UnreachableError, match="there is no such file"):
+    with pytest.raises(UnreachableError, match="file does not exist"):
         meter.read()
     append(path, f"power_w,time_s\n4,{NOW + 3}\n")
     assert meter.read() == [Reading(NOW + 3, 4000.0)]  # another file, other columns
@@ -135,9 +135,9 @@ def test_twin_check_tries_the_meter(prometheus: str, tmp_path: Path) -> None:
     path = tmp_path / "m.csv"
     asked = {"kind": "prometheus", "url": prometheus, "query": "w", "unit": "kW"}
     Prometheus.answers = [(200, vector("12.5")), (200, vector("NaN"))]
-    assert found(**asked) == ("meter", True, "it tells 12,500 W")
+    assert found(**asked) == ("meter", True, "it reports 12,500 W")
     assert found(**asked)[1] is False
-    assert "there is no such file" in found(kind="csv", path=str(path))[2]
+    assert "file does not exist" in found(kind="csv", path=str(path))[2]
     append(path, "time_s,power_w\n")
     fine = ("meter", True, "readable, without new readings")
     assert found(kind="csv", path=str(path)) == fine
@@ -168,7 +168,12 @@ def test_prometheus_is_asked_and_what_it_says_is_told(
     assert meter.read() == [Reading(NOW, 7.0)]
     assert meter.read() == []
     assert math.isnan(meter.read()[0].value)
-    for said in ("returns 2 numbers", "400 parse error", "503", *["its answer is not"] * 4):
+    for said in (
+        "returns 2 numbers",
+        "400 parse error",
+        "503",
+        *["answer is not that of Prometheus"] * 4,
+    ):
         with pytest.raises(HpctwinError, match=said):
             meter.read()
 
@@ -325,7 +330,7 @@ def test_a_fault_of_the_meter_is_told_and_the_twin_stays_in_charge(
         {**twin.status(), "age_s": 0, "running_now": True}
     )
     path.unlink()
-    setting.until(lambda: "there is no such file" in (twin.status()["meter"]["fault"] or ""))
+    setting.until(lambda: "file does not exist" in (twin.status()["meter"]["fault"] or ""))
 
     def fails(*args: Any) -> None:
         raise ZeroDivisionError("of the meter's")

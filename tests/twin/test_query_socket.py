@@ -118,7 +118,7 @@ def test_whoever_asks_loads_no_engine(setting: Setting) -> None:
 
 def test_a_question_that_makes_no_sense_is_told_so_and_harms_nothing(setting: Setting) -> None:
     for question, says in (
-        (JobToCome(4, 50.0, partition="gpu"), "there are none"),
+        (JobToCome(4, 50.0, partition="gpu"), "--partition gpu does not exist; known: none"),
         (JobToCome(4, 50.0, cores=-1), "cores -1"),
     ):
         with pytest.raises(HpctwinError, match=says):

@@ -60,14 +60,14 @@ def test_settings_that_others_may_write_are_refused(
 ) -> None:
     given(settings, gid=NOBODY)
     settings.chmod(mode)
-    with pytest.raises(ConfigError, match=f"{who} may write it; mend it by: chmod") as fault:
+    with pytest.raises(ConfigError, match=f"{who} can write it; to fix this: chmod") as fault:
         TwinConfig.from_yaml(settings)
     assert str(settings) in str(fault.value)
 
 
 def test_settings_in_a_folder_that_others_may_write_are_refused(settings: Path) -> None:
     settings.parent.chmod(0o777)
-    with pytest.raises(ConfigError, match=r"others may write /.*; mend it by: chmod o-w"):
+    with pytest.raises(ConfigError, match=r"others can write /.*; to fix this: chmod o-w"):
         TwinConfig.from_yaml(settings)
 
 
@@ -98,11 +98,11 @@ def test_what_a_link_leads_to_is_checked_and_where_the_link_lies(settings: Path)
     settings.symlink_to("away/../away/real.yaml")
     check_trusted(settings)
     away.chmod(0o777)
-    with pytest.raises(ConfigError, match="others may write"):
+    with pytest.raises(ConfigError, match="others can write"):
         check_trusted(settings)
     away.chmod(0o755)
     target.chmod(0o666)
-    with pytest.raises(ConfigError, match="others may write"):
+    with pytest.raises(ConfigError, match="others can write"):
         check_trusted(settings)
 
 
@@ -123,7 +123,7 @@ def test_a_group_of_ones_own_may_write_as_under_umask_002(
     real = trusted.grp.getgrgid(me.pw_gid)
     shared = type(real)((real.gr_name, real.gr_passwd, real.gr_gid, ["somebody"]))
     monkeypatch.setattr(trusted.grp, "getgrgid", lambda gid: shared)
-    with pytest.raises(ConfigError, match="its group may write it"):
+    with pytest.raises(ConfigError, match="its group can write it"):
         check_trusted(settings)
 
 
@@ -192,7 +192,7 @@ def test_a_module_that_others_may_write_is_refused_before_it_runs(
     settings.write_text(
         settings.read_text() + 'core: {objective: {function: "open_to_all.inner:cost"}}\n'
     )
-    with pytest.raises(ConfigError, match="others may write it"):
+    with pytest.raises(ConfigError, match="others can write it"):
         TwinConfig.from_yaml(settings)
     assert not ran.exists()
     check_module("json.decoder")
@@ -208,11 +208,11 @@ def test_settings_of_a_live_facility_are_refused_as_well(tmp_path: Path) -> None
     )
     LiveFacility.from_yaml(path)
     described.chmod(0o666)
-    with pytest.raises(ConfigError, match=r"two\.yaml: .*others may write it"):
+    with pytest.raises(ConfigError, match=r"two\.yaml: .*others can write it"):
         LiveFacility.from_yaml(path)
     described.chmod(0o644)
     path.chmod(0o666)
-    with pytest.raises(ConfigError, match=r"live\.yaml: .*others may write it"):
+    with pytest.raises(ConfigError, match=r"live\.yaml: .*others can write it"):
         LiveFacility.from_yaml(path)
 
 
@@ -226,7 +226,7 @@ def test_python_of_a_live_facility_is_refused_before_it_runs(tmp_path: Path) -> 
     (tmp_path / "one.yaml").write_text(f"name: one\n{cluster}\n")
     for facility in ("one.yaml", f"{{name: one, {cluster}}}"):
         path.write_text(f"facility: {facility}\n{sites}")
-        with pytest.raises(ConfigError, match=r"code\.py: .*others may write it"):
+        with pytest.raises(ConfigError, match=r"code\.py: .*others can write it"):
             LiveFacility.from_yaml(path)
     assert not ran.exists()
 

@@ -292,7 +292,7 @@ def test_a_run_is_drawn_walked_and_followed_while_it_goes_on(
     page = one.page
     page.goto(f"{address}run/")
     page.wait_for_selector("#jobs tbody tr")
-    assert "under way" in page.inner_text("#standing")
+    assert "in progress" in page.inner_text("#standing")
     drawn = """() => {
         const canvas = document.getElementById("gantt"), { width, height } = canvas;
         const { data } = canvas.getContext("2d").getImageData(0, 0, width, height);

@@ -41,7 +41,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (
             "experiment rlscheduler --seeds 1 --steps 9 --out agents",
             2,
-            "lublin-1-9-0.safetensors holds no agent",
+            "lublin-1-9-0.safetensors is not an agent file",
         ),
         ("experiment pas --method x", 2, "unknown method 'x'. Known: adaptive, easy, fcfs"),
         ("experiment schedtwin --normalize x", 2, "unknown normalization 'x'. Known: best, mean"),

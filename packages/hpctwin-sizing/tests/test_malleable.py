@@ -192,7 +192,7 @@ def test_sizes_that_cannot_be_are_told_with_job_and_time(sizes, why):
 
 
 def test_a_sizing_that_leaves_jobs_waiting_for_ever_is_told():
-    with pytest.raises(SimulationError, match="1 jobs are pending at 0 s"):
+    with pytest.raises(SimulationError, match="1 jobs wait at 0 s"):
         simulate(one_job(), 4, sizing=Sizing(lambda view: None))
 
 
@@ -209,7 +209,7 @@ def test_a_job_that_may_not_stop_and_finds_no_room_is_a_fault_of_the_sizing():
 @pytest.mark.parametrize(
     ("machine", "options", "why"),
     [
-        ({}, {"policy": "fcfs+easy"}, "use backfill 'outside'"),
+        ({}, {"policy": "fcfs+easy"}, "take backfill 'outside'"),
         ({"nodes": [{"name": "n", "count": 4, "speed": 2}]}, {}, "nodes of speed 1"),
         ({"reservations": [{"start": 0, "end": 1}]}, {}, "maintenance"),
         ({"partitions": [{"name": "p", "default": True, "max_jobs_per_user": 1}]}, {}, "limits"),
