@@ -219,7 +219,8 @@ def normalized(values: FloatArray, how: Normalize) -> FloatArray:
 
 def _parts(values: FloatArray, base: FloatArray) -> FloatArray:
     """Return values divided by a base; 0 where the base is not positive."""
-    shares: FloatArray = np.divide(values, base, out=np.zeros(values.shape), where=base > 0)
+    with np.errstate(over="ignore"):  # a base next to 0 gives an infinite share
+        shares: FloatArray = np.divide(values, base, out=np.zeros(values.shape), where=base > 0)
     return shares
 
 
