@@ -38,8 +38,8 @@ class _Collector:
         gauges = {
             "up": ("whether the twin runs", float(head.alive)),
             "is_active": ("whether the twin controls scheduling", float(head.is_active)),
-            "last_word_age_seconds": ("age of the twin's last update", head.age_s),
-            "troubles": ("number of errors and warnings", float(len(head.trouble))),
+            "last_update_age_seconds": ("age of the twin's last update", head.age_s),
+            "errors": ("number of errors and warnings", float(len(head.trouble))),
             "cluster_time_seconds": ("present time by the cluster's clock", head.time_s),
             "jobs_running": ("jobs that run", float(head.running)),
             "jobs_waiting": ("jobs that wait", float(head.waiting)),
