@@ -86,7 +86,7 @@ def test_every_figure_of_a_result_can_be_drawn(result: Result) -> None:
 def test_power_can_be_drawn_where_it_is_known_and_else_it_is_said_what_to_give(
     result: Result,
 ) -> None:
-    with pytest.raises(SimulationError, match="give 'modes' or 'components' of its nodes"):
+    with pytest.raises(SimulationError, match="add 'modes' or 'components' to its node groups"):
         result.plot.power()
     machine = Cluster.model_validate(
         {"nodes": [{"name": "a", "count": 2, "modes": {"on": {"power_w": 200, "idle_w": 100}}}]}

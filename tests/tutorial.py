@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 BACKGROUND = re.compile(r"python -m hpctwin\.twin\.emulated |hpctwin (twin run|serve) ")
 """Programs that run until the page ends, or they are started again."""
-PATIENCE_S = 600.0
+PATIENCE_S = 300.0
 _BLOCK = re.compile(
     r"(?:<!-- (?P<note>[^>]*) -->\n)?^```(?P<kind>sh|yaml|python|text)\n(?P<text>.*?)^```$",
     re.DOTALL | re.MULTILINE,

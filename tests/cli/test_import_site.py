@@ -181,4 +181,4 @@ def test_a_check_says_what_of_the_past_the_cluster_does_not_know(tmp_path, capsy
     given = ("import", "slurm", "--from", tmp_path / "site", "--out", tmp_path / "out")
     assert run(*given, "--check", "--json") == 0
     notes = json.loads(capsys.readouterr().out)["notes"]
-    assert notes[-1].startswith("1 jobs request partitions (p), and cluster 'slurm' has none")
+    assert notes[-1].startswith("1 jobs request partitions (p), but cluster 'slurm' has none")

@@ -39,12 +39,13 @@ def outcome(energy: Energy) -> dict[str, Any]:
         if which == "":
             which = groups[node].mode or next(iter(groups[node].modes))
         nodes[node].append(Span(start, end, state, which))
-    where: dict[int, list[int]] = {}
+    where: dict[int, set[int]] = {}
     columns = ("job_id", "start_s", "first_node", "count")
     starts = dict(energy.jobs.select("job_id", "start_s").rows())
     for job, start, first, count in energy.node_map.select(*columns).unique().rows():
-        if start == starts[job]:  # not an attempt that a failure cut off
-            where.setdefault(job, []).extend(range(first, first + count))
+        # Not an attempt that was cut off; a job suspended as it began has only rows of later runs.
+        if starts[job] is not None and start >= starts[job]:
+            where.setdefault(job, set()).update(range(first, first + count))
     jobs = {
         row["job_id"]: (
             row["state"],

@@ -127,5 +127,5 @@ def test_jobs_that_may_wait_run_where_energy_is_cheap() -> None:
 
 
 def test_begins_must_be_one_for_each_job() -> None:
-    with pytest.raises(ConfigError, match="one per job"):
+    with pytest.raises(ConfigError, match="one value per job"):
         energy_of(jobs((0, 10, 1)), uniform(4), begin_s=np.zeros(3))

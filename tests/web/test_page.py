@@ -314,7 +314,7 @@ def test_a_run_is_drawn_walked_and_followed_while_it_goes_on(
     )
     write_run(simulation.run(), folder, {})
     page.wait_for_function(
-        "() => document.getElementById('standing').textContent === 'A simulated run'"
+        "() => document.getElementById('standing').textContent === 'Simulated run'"
     )
     assert one.errors == []
     assert one.outside == []
