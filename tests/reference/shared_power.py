@@ -85,7 +85,8 @@ def divided(
             (job, start, end, simulation.given[job, start][node.number])
             for job in simulation.jobs
             for start, end, nodes in job.runs
-            if node.number in nodes and start < end  # preempted as it began, it may begin at once elsewhere
+            if node.number in nodes
+            and start < end  # preempted as it began, it may begin at once elsewhere
         ]
         for span in node.past:
             key = (span.state, span.which)
