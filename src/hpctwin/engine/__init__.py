@@ -1,13 +1,11 @@
 """The compiled discrete-event core and its state.
 
-Import its modules only when a simulation starts: they load Numba.
+Its modules load Numba only to compile what is neither in the library of compiled code nor cached.
 """
 
 from __future__ import annotations
 
 import re
-from importlib.util import find_spec
-from pathlib import Path
 
 from hpctwin.errors import SimulationError
 
@@ -41,20 +39,3 @@ def check_numba(found: str) -> None:
             f"Numba {found} is installed; the engine goes with {oldest} to {newest}: "
             f"pip install 'numba>={oldest},<{beyond}'"
         )
-
-
-def _numba_version() -> str:
-    """Return the installed Numba version, read from the name of its dist-info folder.
-
-    `importlib.metadata` returns the same, but importing it takes about 30 ms.
-    """
-    numba = find_spec("numba")
-    if numba is not None and numba.origin is not None:
-        for folder in Path(numba.origin).parents[1].glob("numba-*.dist-info"):
-            return folder.name.removeprefix("numba-").removesuffix(".dist-info")
-    from importlib.metadata import version
-
-    return version("numba")
-
-
-check_numba(_numba_version())

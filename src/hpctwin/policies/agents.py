@@ -19,7 +19,7 @@ import numpy.typing as npt
 from hpctwin.engine.agents import power as hooks
 from hpctwin.engine.agents.agent_record import AGENT
 from hpctwin.engine.agents.step import look
-from hpctwin.engine.compile.numba_types import described
+from hpctwin.engine.compile.intrinsics import described
 from hpctwin.engine.state import layout
 from hpctwin.errors import PolicyError
 from hpctwin.model import MS_PER_S

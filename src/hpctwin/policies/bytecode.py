@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from hpctwin.engine.compile.jit import Part
 from hpctwin.errors import PolicyError
 
 __all__ = ["changed", "constants_of", "place", "plain_function"]
@@ -81,7 +82,7 @@ _STEPS = {
 
 def plain_function(function: Any) -> Any:
     """Return the Python function of one that Numba has compiled; others unchanged."""
-    if type(function).__module__.partition(".")[0] == "numba":
+    if isinstance(function, Part) or type(function).__module__.partition(".")[0] == "numba":
         return getattr(function, "py_func", function)
     return function
 

@@ -39,12 +39,7 @@ class NodeScore(Score):
     facts: bool = True
 
     what: ClassVar[str] = "placement"
-
-    def signature(self) -> Any:
-        """Return the types of arguments and result, as Numba's signature."""
-        from hpctwin.engine.compile.numba_types import PLACE_SIGNATURE
-
-        return PLACE_SIGNATURE
+    signature: ClassVar[str] = "float64(float64, Job, Node)"
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dis
 import inspect
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -30,7 +29,7 @@ ALL_FIELDS = CHANGING | FAIRSHARE | FACTS | {"chain"}
 
 
 @dataclass(frozen=True)
-class Score(ABC):
+class Score:
     """A function of the time and a job, and maybe more, that returns a number.
 
     Args:
@@ -48,6 +47,8 @@ class Score(ABC):
     )
 
     what: ClassVar[str] = "score"
+    signature: ClassVar[str]
+    """Types of result and arguments, see `engine.compile.jit.Compiled`."""
 
     def __call__(self, *given: Any) -> float:
         """Compute the score in Python, for reading and for tests."""
@@ -84,12 +85,14 @@ class Score(ABC):
             PolicyError: It cannot be compiled.
         """
         from hpctwin.engine.compile.compile_errors import why_not_compiled
-        from hpctwin.engine.compile.jit import compiled_score
+        from hpctwin.engine.compile.jit import Compiled
 
         self.check(complete=True)
         function = plain_function(self.function)
         try:
-            return compiled_score(function, self.signature(), keep=self.kept)
+            found = Compiled(function, self.signature, kept=self.kept)
+            found.compiled()
+            return found
         except Exception as error:  # Numba does not wrap errors in its code
             where, reason = why_not_compiled(error, function)
             raise PolicyError(
@@ -102,10 +105,6 @@ class Score(ABC):
         views: dict[str, Any] = {"now": None, "job": JobView, "node": NodeView}
         own = dict(list(views.items())[: function.__code__.co_argcount])
         return uses(function, self.label, own)["job"]
-
-    @abstractmethod
-    def signature(self) -> Any:
-        """Return the types of arguments and result, as Numba's signature."""
 
 
 def uses(function: Any, label: str, views: Mapping[str, Any]) -> dict[str, set[str]]:
@@ -193,6 +192,7 @@ class Ordering(Score):
     alone: Ordering | None = None
 
     what: ClassVar[str] = "ordering"
+    signature: ClassVar[str] = "float64(float64, Job)"
 
     @property
     def exact(self) -> bool:
@@ -201,12 +201,6 @@ class Ordering(Score):
         A label is one of fair shares.
         """
         return not self.changes or (self.power == 1 and (not self.fairshare or self.times_only))
-
-    def signature(self) -> Any:
-        """Return the types of arguments and result, as Numba's signature."""
-        from hpctwin.engine.compile.numba_types import ORDER_SIGNATURE
-
-        return ORDER_SIGNATURE
 
 
 @check_arguments("function")

@@ -6,10 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import int64, types
 
+from hpctwin.engine.compile.intrinsics import numbers_at, record_at
 from hpctwin.engine.compile.jit import Kernel, jit
-from hpctwin.engine.compile.numba_types import SIM, numbers_at, record_at
 from hpctwin.engine.state.layout import record_type
 from hpctwin.engine.state.records import Int, Real
 
@@ -166,7 +165,7 @@ def hook(function: Callable[..., None]) -> Kernel:
 
     ``agent_at(agent)`` is the `Agent` in it.
     """
-    return Kernel(function, types.void(int64, SIM))
+    return Kernel(function, "void(int64, Sim)")
 
 
 def words(agents: Any) -> tuple[Any, Any]:

@@ -28,8 +28,8 @@ from hpctwin.engine.agents.sizes import (
     sum_up_back,
 )
 from hpctwin.engine.agents.step import TAU_MS
+from hpctwin.engine.compile.intrinsics import go_on
 from hpctwin.engine.compile.jit import jit
-from hpctwin.engine.compile.numba_types import go_on
 from hpctwin.engine.loop.event_loop import records_have_room
 from hpctwin.engine.passes.admitted import admission, place_of
 from hpctwin.engine.passes.selected import selection

@@ -19,7 +19,6 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import int64, types
 
 from hpctwin.engine.agents.agent_record import (
     CHOSEN,
@@ -95,7 +94,7 @@ def _play(address: int, weights: int, inputs: int) -> int:
     return STEPPED
 
 
-play = Kernel(_play, int64(int64, int64, int64))
+play = Kernel(_play, "int64(int64, int64, int64)")
 """Play an episode to its end: ``(address, weights, numbers of a row) -> code``.
 
 It chooses as `highest`. Rewards are added to `Agent.total`, except for a step without a decision.
@@ -294,23 +293,23 @@ def _leave(table: int) -> None:
     add(word(AT_WORK, table), MINUS_ONE)
 
 
-begin_round = Kernel(_begin_round, int64(int64))
+begin_round = Kernel(_begin_round, "int64(int64)")
 """Begin a round: ``(address of the table) -> number of threads to wake``."""
 
-join_round = Kernel(_join_round, types.boolean(int64))
+join_round = Kernel(_join_round, "bool(int64)")
 """Step the remaining agents; return whether all threads are done.
 
 The argument is ``(address of the table)``.
 """
 
-serve = Kernel(_serve, types.void(int64, int64))
+serve = Kernel(_serve, "void(int64, int64)")
 """Run a worker thread until no round has come for a while.
 
 The arguments are ``(thread, address of the table)``.
 """
 
-wait = Kernel(_wait, types.boolean(int64))
+wait = Kernel(_wait, "bool(int64)")
 """Poll for a while: ``(address of the table) -> whether all threads are done``."""
 
-leave = Kernel(_leave, types.void(int64))
+leave = Kernel(_leave, "void(int64)")
 """Record that a thread has stopped after an error: ``(address of the table)``."""

@@ -20,8 +20,8 @@ from hpctwin.engine.agents.agent_record import (
 )
 from hpctwin.engine.agents.jobs import note_queue, waited_in_queue
 from hpctwin.engine.agents.step import wasted
+from hpctwin.engine.compile.intrinsics import go_on
 from hpctwin.engine.compile.jit import jit
-from hpctwin.engine.compile.numba_types import go_on
 from hpctwin.engine.containers.node_sets import first_in
 from hpctwin.engine.loop.event_loop import records_have_room
 from hpctwin.engine.power.node_states import end_transitions, standing_in, switch_off, switch_on

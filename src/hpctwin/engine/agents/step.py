@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import int64, types
 
 from hpctwin.engine.agents.agent_record import (
     CHOOSING,
@@ -14,8 +13,8 @@ from hpctwin.engine.agents.agent_record import (
     agent_at,
     fact_at,
 )
+from hpctwin.engine.compile.intrinsics import call_with_job, sim_at
 from hpctwin.engine.compile.jit import Kernel, jit
-from hpctwin.engine.compile.numba_types import call_with_job, sim_at
 from hpctwin.engine.power.node_states import standing_in
 from hpctwin.engine.queue.order import submitted_at
 from hpctwin.engine.state.layout import COMPUTING, DEPTH_STATES, IDLE, STEPPED, Arrays
@@ -131,8 +130,8 @@ def _look(address: int) -> None:
     call_with_job(agent.observe, address, sim_at(agent.sim))
 
 
-look = Kernel(_look, types.void(int64))
+look = Kernel(_look, "void(int64)")
 """Write an agent's present observation: ``(address)``."""
 
-step_one = Kernel(_step_one, int64(int64))
+step_one = Kernel(_step_one, "int64(int64)")
 """Step the agent at an address: ``(address) -> code``."""

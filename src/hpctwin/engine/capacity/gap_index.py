@@ -32,8 +32,8 @@ from hpctwin.engine.capacity.availability_profile import (
     most_free,
     place_at,
 )
+from hpctwin.engine.compile.intrinsics import leading_zeros
 from hpctwin.engine.compile.jit import jit
-from hpctwin.engine.compile.numba_types import leading_zeros
 from hpctwin.engine.state.layout import BUCKETS, NEVER, ONE, ZERO, Arrays
 
 JOBS_OF_BUCKET = 16

@@ -24,8 +24,8 @@ from hpctwin.engine.capacity.availability_profile import (
     shift_row,
 )
 from hpctwin.engine.capacity.gap_index import bucket_of, leap, note_lengths, note_new, size_of, wake
+from hpctwin.engine.compile.intrinsics import view
 from hpctwin.engine.compile.jit import jit
-from hpctwin.engine.compile.numba_types import view
 from hpctwin.engine.state.layout import NEVER, ONE, ZERO, Arrays
 from hpctwin.engine.state.records import Int
 

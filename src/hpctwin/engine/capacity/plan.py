@@ -10,11 +10,9 @@ The plan contains maintenance only up to ``sim.windows.known``, which grows as p
 
 from __future__ import annotations
 
-from numba import int64, types
-
 from hpctwin.engine.capacity.maintenance_windows import follow_clock
+from hpctwin.engine.compile.intrinsics import call, call_with_job, move_rows
 from hpctwin.engine.compile.jit import Kernel, jit
-from hpctwin.engine.compile.numba_types import SIM, call, call_with_job, move_rows
 from hpctwin.engine.state.layout import (
     ASLEEP_NODES,
     BEST_FIT,
@@ -178,7 +176,7 @@ def build_plan(sim: Arrays) -> None:
     know_changes(sim.clock.changes_done, sim)
 
 
-BUILD_PLAN = Kernel(build_plan, types.void(SIM), unrolled=False)
+BUILD_PLAN = Kernel(build_plan, "void(Sim)", unrolled=False)
 
 
 @jit
@@ -231,7 +229,7 @@ def reach_plan(time: int, sim: Arrays) -> None:
     know_changes(last, sim)
 
 
-REACH_PLAN = Kernel(reach_plan, types.void(int64, SIM), unrolled=False)
+REACH_PLAN = Kernel(reach_plan, "void(int64, Sim)", unrolled=False)
 
 
 @jit

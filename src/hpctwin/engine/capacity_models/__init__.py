@@ -12,12 +12,10 @@ from dis import get_instructions
 from functools import cache
 from importlib import import_module
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import Any, Protocol, cast
 
+from hpctwin.engine.compile.jit import Kernel, jit
 from hpctwin.engine.state.layout import Arrays
-
-if TYPE_CHECKING:
-    from hpctwin.engine.compile.jit import Kernel
 
 __all__ = [
     "PARTICULAR_NODES", "PREEMPTING_SHARED", "PREEMPTING_WHOLE", "SHARED_NODES", "WHOLE_NODES", "Capacity",
@@ -248,8 +246,6 @@ capacity: Capacity = cast("Capacity", object())
 @cache
 def bind(function: Callable[..., Any], model: CapacityModel) -> Callable[..., Any]:
     """Return a copy of a function, and those it calls, with `capacity` as one model."""
-    from hpctwin.engine.compile.jit import jit
-
     bound: dict[str, Any] = {}
     for name, value in _used(function).items():
         if value is capacity:

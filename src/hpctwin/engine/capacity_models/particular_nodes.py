@@ -8,8 +8,6 @@ gets the shortest sufficient run of numbers. The module has only the operations 
 
 from __future__ import annotations
 
-from numba import int64, types
-
 from hpctwin.engine.capacity.blocked_pools import block, block_nothing
 from hpctwin.engine.capacity.node_reservations import (
     CLEAR,
@@ -33,7 +31,6 @@ from hpctwin.engine.capacity_models.whole_nodes import (
     may_preempt,
 )
 from hpctwin.engine.compile.jit import Kernel, jit
-from hpctwin.engine.compile.numba_types import SIM
 from hpctwin.engine.jobs.transitions import start_job
 from hpctwin.engine.placement.job_nodes import claim
 from hpctwin.engine.state.layout import NEVER, ZERO, Arrays
@@ -171,7 +168,7 @@ def place_picked(j: int, sim: Arrays) -> None:
             claim(j, node, sim)
 
 
-PLACING = Kernel(place_picked, types.void(int64, SIM), unrolled=False)
+PLACING = Kernel(place_picked, "void(int64, Sim)", unrolled=False)
 
 
 @jit

@@ -21,7 +21,6 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from llvmlite import ir
 from numba import float64, int64, types
 from numba.core import cgutils
@@ -39,20 +38,20 @@ from numba.core.typing.templates import (
 )
 from numba.extending import intrinsic, models, register_model
 
+from hpctwin.engine.compile.intrinsics import WORDS
 from hpctwin.engine.compile.policy_modules import JobView, NodeView
 from hpctwin.engine.state.layout import LAYOUT, record_type
 
 __all__ = [
-    "ORDER_SIGNATURE",
-    "PLACE_SIGNATURE",
+    "KINDS",
     "SIM",
     "call",
     "call_with_job",
     "copy_row",
     "copy_table",
-    "described",
     "go_on",
     "leading_zeros",
+    "move_rows",
     "numbers_at",
     "ranked_by",
     "record_at",
@@ -61,7 +60,6 @@ __all__ = [
     "view",
 ]
 
-WORDS = 3  # of a descriptor: address, rows, columns
 _PLACE = {name: number for number, name in enumerate(LAYOUT)}
 _WORD, _BYTE = ir.IntType(64), ir.IntType(8)
 
@@ -98,10 +96,14 @@ for _kind in (SimType, RowType, TableType):
 SIM = SimType()
 
 _JOB, _NODE = (types.NamedUniTuple(float64, len(v._fields), v) for v in (JobView, NodeView))
-ORDER_SIGNATURE = float64(float64, _JOB)
-"""Signature of a compiled ordering: ``(now in seconds, JobView) -> score``."""
-PLACE_SIGNATURE = float64(float64, _JOB, _NODE)
-"""Signature of a compiled placement: ``(now in seconds, JobView, NodeView) -> score``."""
+KINDS: dict[str, Any] = {
+    **vars(types),
+    "bool": types.boolean,
+    "Sim": SIM,
+    "Job": _JOB,
+    "Node": _NODE,
+}
+"""Types by their names in signatures."""
 
 
 def _number(dtype: np.dtype[Any]) -> Any:
@@ -512,19 +514,4 @@ def numbers_at(dtype: np.dtype[Any]) -> Any:
 
         return table(int64), build
 
-    return found
-
-
-def described(rows: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """Return a descriptor for each row of an array [rows, words].
-
-    The descriptors hold addresses: the array must outlive them.
-
-    Args:
-        rows: Contiguous array; each row becomes one described array.
-    """
-    size = rows[0].size if len(rows) else 0
-    found = np.zeros((len(rows), WORDS), np.int64)
-    found[:, 0] = rows.ctypes.data + np.arange(len(rows)) * size * rows.itemsize
-    found[:, 1] = size
     return found

@@ -11,8 +11,8 @@ place on skips up to 4,096 places per step. ``sim.tally`` counts the members in 
 
 from __future__ import annotations
 
+from hpctwin.engine.compile.intrinsics import leading_zeros
 from hpctwin.engine.compile.jit import jit
-from hpctwin.engine.compile.numba_types import leading_zeros
 from hpctwin.engine.state.layout import (
     ASLEEP,
     ASLEEP_NODES,

@@ -10,12 +10,10 @@ jobs that could not start then cannot start now.
 
 from __future__ import annotations
 
-from numba import types
-
 from hpctwin.engine.capacity.maintenance_windows import maintenance_is_over
 from hpctwin.engine.capacity.plan import plan_nodes_back
+from hpctwin.engine.compile.intrinsics import move_rows
 from hpctwin.engine.compile.jit import Kernel, jit
-from hpctwin.engine.compile.numba_types import SIM, move_rows
 from hpctwin.engine.jobs.transitions import start_job
 from hpctwin.engine.queue.limits import is_skipped, may_start
 from hpctwin.engine.queue.order import (
@@ -163,7 +161,7 @@ def pass_counted(sim: Arrays) -> None:
         pass_scored(others, sim)
 
 
-COUNTED = Kernel(pass_counted, types.void(SIM))
+COUNTED = Kernel(pass_counted, "void(Sim)")
 
 
 @jit

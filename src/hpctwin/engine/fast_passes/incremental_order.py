@@ -12,8 +12,8 @@ all jobs are scored and sorted again.
 
 from __future__ import annotations
 
+from hpctwin.engine.compile.intrinsics import move_rows
 from hpctwin.engine.compile.jit import jit
-from hpctwin.engine.compile.numba_types import move_rows
 from hpctwin.engine.fast_passes.score_line_scan import (
     draw_expired,
     line_up,

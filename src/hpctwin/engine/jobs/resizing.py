@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import int64, types
 
+from hpctwin.engine.compile.intrinsics import sim_at
 from hpctwin.engine.compile.jit import Kernel, jit
-from hpctwin.engine.compile.numba_types import sim_at
 from hpctwin.engine.jobs.transitions import forget_end, throw_back
 from hpctwin.engine.placement.job_nodes import forget_segments
 from hpctwin.engine.state.layout import Arrays
@@ -50,7 +49,7 @@ def _stop(address: int, rows: Any) -> None:
         stop_job(rows[i], sim)
 
 
-STOP = Kernel(_stop, types.void(int64, types.Array(int64, 1, "C")))
+STOP = Kernel(_stop, "void(int64, int64[::1])")
 """Stop running jobs now, so that they wait: ``(address, rows)``.
 
 ``sim.lost`` must have enough free rows for one more attempt of each job.

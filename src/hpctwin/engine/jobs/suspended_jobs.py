@@ -7,11 +7,8 @@ its start assumes that it resumes when all jobs on its nodes are expected to end
 
 from __future__ import annotations
 
-from numba import types
-
 from hpctwin.engine.capacity.plan import planned_end
 from hpctwin.engine.compile.jit import Kernel, jit
-from hpctwin.engine.compile.numba_types import SIM
 from hpctwin.engine.containers.heap import heap_push
 from hpctwin.engine.containers.suspended_stack import depth_of
 from hpctwin.engine.jobs.running_jobs import run_insert, run_remove
@@ -65,9 +62,10 @@ def suspend(j: int, sim: Arrays) -> None:
 
 @jit
 def go_on(j: int, sim: Arrays) -> None:
-    """Resume a suspended job."""
+    """Resume a suspended job; reservations may move earlier, as it was expected to resume later."""
     cut = sim.cut[j]
     now = sim.clock.now
+    sim.clock.came_back = 1
     cut.suspended = 0
     cut.since = now
     move_start(j, now - cut.ran, sim)
@@ -144,4 +142,4 @@ def wake_uncovered(sim: Arrays) -> None:
         expect_to_go_on(n, sim)
 
 
-WAKE = Kernel(wake_uncovered, types.void(SIM))
+WAKE = Kernel(wake_uncovered, "void(Sim)")

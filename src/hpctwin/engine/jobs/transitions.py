@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from numba import int64, types
-
 from hpctwin.engine.capacity.plan import choose_pools, load_take, note_freed, plan_change
+from hpctwin.engine.compile.intrinsics import call_with_job
 from hpctwin.engine.compile.jit import Kernel, jit
-from hpctwin.engine.compile.numba_types import SIM, call_with_job
 from hpctwin.engine.containers.heap import heap_push, heap_remove
 from hpctwin.engine.containers.suspended_stack import remove_suspended
 from hpctwin.engine.jobs.running_jobs import run_insert, run_remove
@@ -151,7 +149,7 @@ def note_given(j: int, sim: Arrays) -> None:
         sim.clock.releases = heap_push(sim.releases, sim.clock.releases, state.start, -1 - j)
 
 
-START = Kernel(start_taken, types.void(int64, SIM))
+START = Kernel(start_taken, "void(int64, Sim)")
 
 
 @jit

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from numba import int64
-
+from hpctwin.engine.compile.intrinsics import call, go_on, sim_at
 from hpctwin.engine.compile.jit import jit
-from hpctwin.engine.compile.numba_types import SIM, call, go_on, sim_at
 from hpctwin.engine.fast_passes.counted_passes import counts
 from hpctwin.engine.loop.events import apply_events, next_time
 from hpctwin.engine.queue.fair_tree import keep_ranks
@@ -30,8 +28,6 @@ from hpctwin.engine.state.layout import (
     UNSUBMITTED,
     Arrays,
 )
-
-SIGNATURE = int64(SIM, int64, int64)
 
 
 @jit

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.engine.compile import jit
 from hpctwin.engine.compile.jit import Kernel
+from hpctwin.engine.compile.library import cache_folder
 from hpctwin.engine.passes import Pass
 from hpctwin.engine.powers import PowerPass
 from hpctwin.engine.state import layout
@@ -82,7 +82,9 @@ def seconds_left(
 
 
 def _say(done: int, all_parts: int, left_s: float) -> None:
-    how = "in each process" if jit.CACHE_DIR is None else "once after installing"
+    from hpctwin.engine.compile.compiler import CACHE_DIR
+
+    how = "in each process" if CACHE_DIR is None else "once after installing"
     part = f"part {done + 1} of {all_parts}, " if all_parts > 1 else ""
     with suppress(OSError, AttributeError, ValueError):
         print(
@@ -93,10 +95,8 @@ def _say(done: int, all_parts: int, left_s: float) -> None:
 
 
 def _read_times() -> dict[str, float]:
-    if jit.CACHE_DIR is None:
-        return {}
     with suppress(OSError, ValueError):
-        found = json.loads((jit.CACHE_DIR.parent / TIMES).read_text())
+        found = json.loads((cache_folder() / TIMES).read_text())
         if isinstance(found, dict):
             return {
                 name: float(value)
@@ -107,9 +107,7 @@ def _read_times() -> dict[str, float]:
 
 
 def _write_times(times: Mapping[str, float]) -> None:
-    if jit.CACHE_DIR is None:
-        return
-    with suppress(OSError), write_atomically(jit.CACHE_DIR.parent / TIMES) as file:
+    with suppress(OSError), write_atomically(cache_folder() / TIMES) as file:
         file.write(json.dumps({name: round(value, 2) for name, value in times.items()}).encode())
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import int64, types
 
+from hpctwin.engine.compile.intrinsics import sim_at
 from hpctwin.engine.compile.jit import Kernel, jit
-from hpctwin.engine.compile.numba_types import sim_at
 from hpctwin.engine.containers.heap import heap_push
 from hpctwin.engine.jobs.running_jobs import put
 from hpctwin.engine.state.layout import (
@@ -162,8 +161,9 @@ def put_underway(
     queue_up(clock.arrived, sim)
 
 
-_ROWS = types.Array(int64, 1, "C")
-PUT_UNDERWAY = Kernel(put_underway, types.void(int64, int64, *[_ROWS] * 9), unrolled=False)
+PUT_UNDERWAY = Kernel(
+    put_underway, f"void(int64, int64, {', '.join(['int64[::1]'] * 9)})", unrolled=False
+)
 """The compiled `put_underway`.
 
 Its arguments are ``(address, cleanup, rows, start, end, by_plan, first, held, pool, away,

@@ -6,10 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import int64, types
 
+from hpctwin.engine.compile.intrinsics import sim_at
 from hpctwin.engine.compile.jit import Kernel
-from hpctwin.engine.compile.numba_types import sim_at
 from hpctwin.engine.state.layout import COMPLETED, PENDING, RUNNING, UNSUBMITTED
 from hpctwin.engine.state.sim import Sim
 
@@ -79,8 +78,5 @@ def tell_course(
     return put_back
 
 
-_TIMES = types.Array(int64, 1, "C")
-TELL_COURSE = Kernel(
-    tell_course, types.boolean(int64, *(_TIMES,) * 3, types.Array(types.int8, 1, "C"))
-)
+TELL_COURSE = Kernel(tell_course, "bool(int64, int64[::1], int64[::1], int64[::1], int8[::1])")
 """The compiled `tell_course`."""

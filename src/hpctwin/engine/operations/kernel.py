@@ -6,7 +6,6 @@ from itertools import product
 from typing import Any
 
 import numpy.typing as npt
-from numba import int64, types
 
 from hpctwin.engine.capacity import plan
 from hpctwin.engine.capacity_models import (
@@ -15,8 +14,7 @@ from hpctwin.engine.capacity_models import (
     PREEMPTING_WHOLE,
     SHARED_NODES,
 )
-from hpctwin.engine.compile.jit import Kernel, address_of
-from hpctwin.engine.compile.numba_types import SIM
+from hpctwin.engine.compile.jit import Compiled, Kernel
 from hpctwin.engine.fast_passes import counted_passes, score_line_scan
 from hpctwin.engine.jobs import transitions
 from hpctwin.engine.loop import event_loop
@@ -31,26 +29,26 @@ from hpctwin.engine.state.sim import single
 
 __all__ = ["advance", "all_kernels", "hooks", "kernels_of", "reorder"]
 
-advance = Kernel(event_loop.advance_at, int64(int64, int64, int64))
+advance = Kernel(event_loop.advance_at, "int64(int64, int64, int64)")
 """Run `event_loop.advance` at an address: ``(address, until, instants) -> code``."""
 
-inner_advance = Kernel(event_loop.advance, event_loop.SIGNATURE)
+inner_advance = Kernel(event_loop.advance, "int64(Sim, int64, int64)")
 """The loop itself, which kernels call."""
 
-race = Kernel(counted_passes.pass_raced, types.void(SIM))
+race = Kernel(counted_passes.pass_raced, "void(Sim)")
 """The pass for long queues if counting decides."""
 
-lines = Kernel(score_line_scan.pass_lined, types.void(SIM))
+lines = Kernel(score_line_scan.pass_lined, "void(Sim)")
 """The pass for shorter queues in an order that changes, if counting decides."""
 
-reorder = Kernel(event_loop.reorder, types.void(int64))
+reorder = Kernel(event_loop.reorder, "void(int64)")
 """Sort the queue by another ordering: ``(address)``."""
 
 
 def hooks(
-    order: Any,
-    candidates: Any,
-    place: Any,
+    order: Compiled,
+    candidates: Compiled,
+    place: Compiled | None,
     found: Pass,
     power: PowerPass | None = None,
     *,
@@ -91,9 +89,9 @@ def hooks(
     return single(
         "hooks",
         (
-            ("order", address_of(order)),
-            ("candidates", address_of(candidates)),
-            ("place", 0 if place is None else address_of(place)),
+            ("order", order.address),
+            ("candidates", candidates.address),
+            ("place", 0 if place is None else place.address),
             ("advance", inner_advance.address),
             ("run_pass", _address(found.kernel("run")) if planned else 0),
             ("run_race", race.address if races else 0),

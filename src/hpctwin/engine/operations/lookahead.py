@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import int64, types
-
+from hpctwin.engine.compile.intrinsics import copy_row, copy_table, go_on, sim_at, view
 from hpctwin.engine.compile.jit import Kernel, jit
-from hpctwin.engine.compile.numba_types import copy_row, copy_table, go_on, sim_at, view
 from hpctwin.engine.containers.heap import heap_push
 from hpctwin.engine.jobs.transitions import has_ended
 from hpctwin.engine.queue.limits import count_submitted
@@ -356,10 +354,9 @@ def _look_ahead(
     return DONE
 
 
-_ROWS = types.Array(int64, 1, "C")
 look_ahead = Kernel(
     _look_ahead,
-    int64(int64, int64, int64, _ROWS, _ROWS, int64, int64, types.Array(int64, 2, "C")),
+    "int64(int64, int64, int64, int64[::1], int64[::1], int64, int64, int64[:,::1])",
 )
 """Run a simulation to a time, then a fork of it until watched jobs have started.
 
@@ -391,7 +388,7 @@ def _withdraw(address: int, j: int, now: int) -> None:
         sim.clock.alive -= 1
 
 
-withdraw = Kernel(_withdraw, types.void(int64, int64, int64))
+withdraw = Kernel(_withdraw, "void(int64, int64, int64)")
 """Remove a pending job as if it had never been submitted; a pass follows.
 
 The arguments are ``(address, job, now)``.
@@ -404,7 +401,7 @@ def _arrive(address: int, j: int) -> None:
     sim.clock.alive += 1
 
 
-arrive = Kernel(_arrive, types.void(int64, int64))
+arrive = Kernel(_arrive, "void(int64, int64)")
 """Let a job be submitted at its submit time: ``(address, job)``.
 
 That time must not be before the present.
@@ -423,7 +420,7 @@ def _enter(address: int, j: int) -> None:
     sim.clock.alive += 1
 
 
-enter = Kernel(_enter, types.void(int64, int64))
+enter = Kernel(_enter, "void(int64, int64)")
 """Add a job to the queue: ``(address, job)``.
 
 Its submit time may be before the present.

@@ -17,11 +17,11 @@ from hpctwin.engine.capacity_models import (
     capacity,
     uses_capacity,
 )
+from hpctwin.engine.compile.jit import Kernel
 from hpctwin.engine.compile.policy_modules import Modules
 from hpctwin.engine.state.layout import NEVER
 
 if TYPE_CHECKING:
-    from hpctwin.engine.compile.jit import Kernel
     from hpctwin.engine.state.layout import Arrays
     from hpctwin.engine.state.sim import Sim
 
@@ -114,12 +114,7 @@ def _on(found: Pass, model: CapacityModel) -> Pass:
 
 @cache
 def _kernel(function: Callable[..., None], of_job: bool, unrolled: bool) -> Kernel:
-    from numba import int64, types
-
-    from hpctwin.engine.compile.jit import Kernel
-    from hpctwin.engine.compile.numba_types import SIM
-
-    signature = types.void(int64, SIM) if of_job else types.void(SIM)
+    signature = "void(int64, Sim)" if of_job else "void(Sim)"
     return Kernel(function, signature, unrolled=unrolled)
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from hpctwin.engine.compile.intrinsics import view
 from hpctwin.engine.compile.jit import jit
-from hpctwin.engine.compile.numba_types import view
 from hpctwin.engine.passes import Pass, capacity
 from hpctwin.engine.queue.order import order_candidates, pop_order
 from hpctwin.engine.state.layout import HEAD_IS_PROTECTED, ZERO, Arrays

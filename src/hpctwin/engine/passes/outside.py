@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.engine.capacity.plan import fits_plan, plan_build
+from hpctwin.engine.compile.intrinsics import view
 from hpctwin.engine.compile.jit import jit
-from hpctwin.engine.compile.numba_types import view
 from hpctwin.engine.jobs.transitions import start_now
 from hpctwin.engine.passes import Pass, kept_of
 from hpctwin.engine.queue.limits import is_skipped

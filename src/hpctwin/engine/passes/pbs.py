@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from hpctwin.engine.capacity.plan import planned_end
+from hpctwin.engine.compile.intrinsics import view
 from hpctwin.engine.compile.jit import jit
-from hpctwin.engine.compile.numba_types import view
 from hpctwin.engine.passes import Pass, capacity
 from hpctwin.engine.queue.limits import at_any_limit, hold
 from hpctwin.engine.queue.order import order_queue, pop_order, reckon_fairshare

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from hpctwin.engine.compile.intrinsics import view
 from hpctwin.engine.compile.jit import jit
-from hpctwin.engine.compile.numba_types import view
 from hpctwin.engine.passes import Pass, capacity, kept_of
 from hpctwin.engine.queue.order import before, heap_order, pop_order
 from hpctwin.engine.queue.pushdown_lists import (

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from hpctwin.engine.compile.intrinsics import view
 from hpctwin.engine.compile.jit import jit
-from hpctwin.engine.compile.numba_types import view
 from hpctwin.engine.passes import Pass, capacity
 from hpctwin.engine.state.layout import NEVER, WAITING, ZERO, Arrays
 from hpctwin.engine.state.records import Int

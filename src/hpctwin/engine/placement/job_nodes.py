@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hpctwin.engine.capacity.plan import active_from
+from hpctwin.engine.compile.intrinsics import call_with_job
 from hpctwin.engine.compile.jit import jit
-from hpctwin.engine.compile.numba_types import call_with_job
 from hpctwin.engine.containers.node_sets import touch
 from hpctwin.engine.containers.suspended_stack import pop_suspended
 from hpctwin.engine.state.layout import Arrays

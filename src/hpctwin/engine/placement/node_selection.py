@@ -8,11 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from numba import int64, types
-
 from hpctwin.engine.capacity.plan import active_from
 from hpctwin.engine.compile.jit import Kernel, jit
-from hpctwin.engine.compile.numba_types import SIM
 from hpctwin.engine.containers.node_sets import first_in, is_free
 from hpctwin.engine.containers.switch_blocks import add_room, forget_room, next_block, take_off
 from hpctwin.engine.placement.job_nodes import claim
@@ -285,7 +282,7 @@ def place_anywhere(j: int, sim: Arrays) -> None:
 
 
 def _kernel(function: Callable[[int, Arrays], None]) -> Kernel:
-    return Kernel(function, types.void(int64, SIM), unrolled=False)
+    return Kernel(function, "void(int64, Sim)", unrolled=False)
 
 
 _PREFERRED = {

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from numba import int64, types
-
 from hpctwin.engine.capacity.plan import active_from
+from hpctwin.engine.compile.intrinsics import ranked_by
 from hpctwin.engine.compile.jit import Kernel, jit
-from hpctwin.engine.compile.numba_types import SIM, ranked_by
 from hpctwin.engine.compile.policy_modules import NodeView
 from hpctwin.engine.containers.node_sets import is_free
 from hpctwin.engine.placement.job_nodes import claim
@@ -34,7 +32,7 @@ def divide_by_score(j: int, sim: Arrays) -> None:
             left -= 1
 
 
-PLACE_BY_SCORE = Kernel(divide_by_score, types.void(int64, SIM))
+PLACE_BY_SCORE = Kernel(divide_by_score, "void(int64, Sim)")
 
 
 def place_ranked(j: int, sim: Arrays) -> None:

@@ -13,8 +13,8 @@ Timeouts are in a heap; entries that are no longer valid are skipped when they c
 from __future__ import annotations
 
 from hpctwin.engine.capacity.plan import active_from
+from hpctwin.engine.compile.intrinsics import move_rows
 from hpctwin.engine.compile.jit import jit
-from hpctwin.engine.compile.numba_types import move_rows
 from hpctwin.engine.containers.heap import heap_pop, heap_push
 from hpctwin.engine.containers.node_sets import last_in, put, refresh, touch
 from hpctwin.engine.state.layout import (

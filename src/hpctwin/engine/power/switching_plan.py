@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import int64, types
-
 from hpctwin.engine.capacity.plan import (
     active_from,
     choose_pools,
@@ -20,8 +18,8 @@ from hpctwin.engine.capacity.plan import (
     plan_return,
     plan_take,
 )
+from hpctwin.engine.compile.intrinsics import call, sim_at
 from hpctwin.engine.compile.jit import Kernel, jit
-from hpctwin.engine.compile.numba_types import SIM, call, sim_at
 from hpctwin.engine.containers.node_sets import first_in
 from hpctwin.engine.power.node_states import (
     end_transitions,
@@ -323,9 +321,9 @@ def after_pass_managed(sim: Arrays) -> None:
     switch_and_look_again(first, sim.clock.queued == 0, sim)
 
 
-BEFORE = Kernel(before_pass, types.void(SIM), unrolled=False)
-UNAWARE = Kernel(after_pass_unaware, types.void(SIM), unrolled=False)
-MANAGED = Kernel(after_pass_managed, types.void(SIM), unrolled=False)
+BEFORE = Kernel(before_pass, "void(Sim)", unrolled=False)
+UNAWARE = Kernel(after_pass_unaware, "void(Sim)", unrolled=False)
+MANAGED = Kernel(after_pass_managed, "void(Sim)", unrolled=False)
 
 
 def _give_orders(address: int, nodes: Any, on: int) -> None:
@@ -341,5 +339,5 @@ def _give_orders(address: int, nodes: Any, on: int) -> None:
     sim.clock.pass_due = 1
 
 
-give_orders = Kernel(_give_orders, types.void(int64, types.Array(int64, 1, "C"), int64))
+give_orders = Kernel(_give_orders, "void(int64, int64[::1], int64)")
 """Switch nodes on (1) or off (0) now; request a pass: ``(address, nodes, on)``."""

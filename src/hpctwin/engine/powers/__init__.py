@@ -11,11 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from hpctwin.engine.compile.jit import Kernel
 from hpctwin.engine.compile.policy_modules import Modules
 from hpctwin.engine.state.layout import ALL_NODES, LOWEST
 
 if TYPE_CHECKING:
-    from hpctwin.engine.compile.jit import Kernel
     from hpctwin.engine.passes import Pass
 
 __all__ = ["POWER_PASSES", "PowerPass", "switched_by"]
@@ -70,9 +70,4 @@ def switched_by(function: Callable[..., None], **options: Any) -> PowerPass:
         function: Called after each scheduling pass.
         options: Further arguments of `PowerPass`.
     """
-    from numba import types
-
-    from hpctwin.engine.compile.jit import Kernel
-    from hpctwin.engine.compile.numba_types import SIM
-
-    return PowerPass(Kernel(function, types.void(SIM)), **{"from_start": True, **options})
+    return PowerPass(Kernel(function, "void(Sim)"), **{"from_start": True, **options})

@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 from hpctwin.engine.capacity.plan import active_from
+from hpctwin.engine.compile.intrinsics import view
 from hpctwin.engine.compile.jit import jit
-from hpctwin.engine.compile.numba_types import view
 from hpctwin.engine.jobs.transitions import start_job
 from hpctwin.engine.passes import made_of
 from hpctwin.engine.placement.job_nodes import claim

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from numba import int64, types
-
 from hpctwin.engine.capacity.plan import planned_end
 from hpctwin.engine.compile.jit import Kernel, jit
-from hpctwin.engine.compile.numba_types import SIM
 from hpctwin.engine.preempting.node_loans import is_suspended_for
 from hpctwin.engine.shared.allocation import put_back
 from hpctwin.engine.shared.fit import goes_at, resources_fit
@@ -72,4 +69,4 @@ def fits_later(j: int, sim: Arrays) -> None:
         rooms.found = 1
 
 
-FITS_LATER = Kernel(fits_later, types.void(int64, SIM))
+FITS_LATER = Kernel(fits_later, "void(int64, Sim)")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
+from hpctwin.engine.compile.intrinsics import call_with_job, move_rows, scored_by
 from hpctwin.engine.compile.jit import jit
-from hpctwin.engine.compile.numba_types import call_with_job, move_rows, scored_by
 from hpctwin.engine.compile.policy_modules import JobView
 from hpctwin.engine.state.layout import NEVER, UNRACED, WAITING, ZERO, Arrays
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from numba import int64, types
-
 from hpctwin.engine.capacity.plan import active_from, plan_change
 from hpctwin.engine.compile.jit import Kernel, jit
-from hpctwin.engine.compile.numba_types import SIM
 from hpctwin.engine.containers.heap import heap_push
 from hpctwin.engine.containers.node_sets import touch
 from hpctwin.engine.jobs.running_jobs import run_insert
@@ -167,7 +164,7 @@ def gave_back(j: int, sim: Arrays) -> None:
     account(j, -sim.shape[sim.job[j].kind].charge, sim)
 
 
-GAVE_BACK = Kernel(gave_back, types.void(int64, SIM))
+GAVE_BACK = Kernel(gave_back, "void(int64, Sim)")
 
 
 @jit

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hpctwin.engine.capacity.plan import active_from
+from hpctwin.engine.compile.intrinsics import call_with_job
 from hpctwin.engine.compile.jit import jit
-from hpctwin.engine.compile.numba_types import call_with_job
 from hpctwin.engine.shared.fit import goes_by_kind
 from hpctwin.engine.shared.gpus import hold, lay_chosen
 from hpctwin.engine.shared.node_resources import CORES, GPUS, MEMORY

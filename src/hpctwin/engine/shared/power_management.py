@@ -5,10 +5,7 @@ It depends on when each node is reserved for a pending job.
 
 from __future__ import annotations
 
-from numba import types
-
 from hpctwin.engine.compile.jit import Kernel, jit
-from hpctwin.engine.compile.numba_types import SIM
 from hpctwin.engine.power.node_states import (
     due,
     end_transitions,
@@ -124,4 +121,4 @@ def after_pass_managed_shared(sim: Arrays) -> None:
     look_again(sim.clock.now if at_once else next_due(sim), sim)
 
 
-MANAGED_SHARED = Kernel(after_pass_managed_shared, types.void(SIM))
+MANAGED_SHARED = Kernel(after_pass_managed_shared, "void(Sim)")

@@ -7,10 +7,7 @@ node than it has.
 
 from __future__ import annotations
 
-from numba import types
-
 from hpctwin.engine.compile.jit import Kernel, jit
-from hpctwin.engine.compile.numba_types import SIM
 from hpctwin.engine.jobs.suspended_jobs import go_on, leaves_by, list_suspended, move_start, suspend
 from hpctwin.engine.queue.order import submitted_before
 from hpctwin.engine.shared.fit import go_together
@@ -135,4 +132,4 @@ def wake_shared(sim: Arrays) -> None:
         expect_shared(n, sim)
 
 
-WAKE_SHARED = Kernel(wake_shared, types.void(SIM))
+WAKE_SHARED = Kernel(wake_shared, "void(Sim)")

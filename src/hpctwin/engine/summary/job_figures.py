@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import int64, types
 
 from hpctwin.engine.compile.jit import Kernel, jit
 
@@ -125,14 +124,14 @@ def add_numbers(
                 least = min(least, exponent if (block[at] & _SIZE) != 0 else 0x7FF)
                 most = max(most, exponent)
             if least > 0 and most < 0x7FF and most - least <= 62:
-                first, second, third = int64(0), int64(0), int64(0)
+                first, second, third = np.int64(0), np.int64(0), np.int64(0)
                 for at in range(len(block)):
                     one = block[at]
                     exponent = (one >> 52) & 0x7FF
                     mantissa = (one & 0xFFFFFFFFFFFFF) | (1 << 52)
                     # Only 0 is below the least.
-                    mantissa = mantissa if exponent > 0 else int64(0)
-                    place = exponent - least if exponent > 0 else int64(0)
+                    mantissa = mantissa if exponent > 0 else np.int64(0)
+                    place = exponent - least if exponent > 0 else np.int64(0)
                     shift, above = place & 31, -(place >> 5)
                     low = (mantissa << shift) & LOW
                     high = mantissa >> (32 - shift)
@@ -151,9 +150,7 @@ def add_numbers(
             begin = until
 
 
-_NUMBERS = types.Array(int64, 1, "C")
-
-ADD_NUMBERS = Kernel(add_numbers, types.void(_NUMBERS, _NUMBERS, _NUMBERS, _NUMBERS))
+ADD_NUMBERS = Kernel(add_numbers, "void(int64[::1], int64[::1], int64[::1], int64[::1])")
 
 
 SUMS = (
@@ -226,7 +223,7 @@ def sum_levels(
     for i in range(len(up_nodes)):
         most = max(most, abs(up_nodes[i]))
     room = max(_MOST // most, 1)
-    left, step = room, int64(0)
+    left, step = room, np.int64(0)
     shift = node_bits + kind_bits
     for i in range(len(key)):
         nodes = key[i] & ((1 << node_bits) - 1)
@@ -255,8 +252,11 @@ def sum_levels(
     held[0], held[1], held[2], held[3] = queue, queued_nodes, used, longest
 
 
-_I = types.Array(int64, 1, "C")
-SUM_LEVELS = Kernel(sum_levels, types.void(_I, _I, types.Array(int64, 2, "C"), *(_I,) * 6))
+SUM_LEVELS = Kernel(
+    sum_levels,
+    "void(int64[::1], int64[::1], int64[:,::1], int64[::1], int64[::1], int64[::1], int64[::1], "
+    "int64[::1], int64[::1])",
+)
 """`sum_levels`, compiled."""
 
 
@@ -382,18 +382,13 @@ def take_leading(bits: _Ints, wanted: npt.NDArray[np.bool_], taken: _Ints) -> No
             at += 1
 
 
-# Inputs are read-only because they may be memory of Polars.
-_GIVEN = types.Array(int64, 1, "C", readonly=True)
-_INTS = types.Array(int64, 1, "C")
-_FLAGS = types.Array(types.boolean, 1, "C", readonly=True)
-_CODES = types.Array(types.int32, 1, "C", readonly=True)
-
+# The inputs may be memory of Polars, which must not be written.
 EVENT_KEYS = Kernel(
     event_keys,
-    int64(_GIVEN, _GIVEN, _GIVEN, _GIVEN, _FLAGS, _INTS, int64, int64, _INTS),
+    "int64(int64[::1], int64[::1], int64[::1], int64[::1], bool[::1], int64[::1], int64, int64, int64[::1])",
 )
-ADD_LABELLED = Kernel(add_labelled, types.void(_GIVEN, _CODES, _INTS, _INTS))
-COUNT_LEADING = Kernel(count_leading, types.void(_GIVEN, _INTS))
-TAKE_LEADING = Kernel(take_leading, types.void(_GIVEN, _FLAGS, _INTS))
+ADD_LABELLED = Kernel(add_labelled, "void(int64[::1], int32[::1], int64[::1], int64[::1])")
+COUNT_LEADING = Kernel(count_leading, "void(int64[::1], int64[::1])")
+TAKE_LEADING = Kernel(take_leading, "void(int64[::1], bool[::1], int64[::1])")
 
 KERNELS = EVENT_KEYS, ADD_LABELLED, COUNT_LEADING, TAKE_LEADING

@@ -25,7 +25,7 @@ from hpctwin.engine.agents.parallel_steps import (
     wait,
 )
 from hpctwin.engine.agents.step import step_one
-from hpctwin.engine.compile.numba_types import described
+from hpctwin.engine.compile.intrinsics import described
 from hpctwin.engine.operations.creation import prepare
 from hpctwin.engine.state import layout
 from hpctwin.errors import ConfigError, PolicyError, SimulationError
@@ -54,7 +54,7 @@ class Threads:
     def __init__(self, agents: Any, choices: Any, outcomes: Any, threads: int) -> None:
         self._what = agents, choices, outcomes, threads
         self._others: list[_Other] = []
-        self._begin, self._join = begin_round.compiled(), join_round.compiled()
+        self._begin, self._join = begin_round.call, join_round.call
         self._start()
         weakref.finalize(self, _end_all, self._others)
 
@@ -211,7 +211,7 @@ class Batch:
         self.scales = np.ones(count)
         self._descriptors: list[Any] = []
         prepare([step_one, *(KERNELS if count > 1 else ()), *task.hooks])
-        self._step_one = step_one.compiled()
+        self._step_one = step_one.call
         self._base, self._size = self.agents.ctypes.data, AGENT.itemsize
         self._workers = min(threads, count)
         self._threads: Threads | None = None
@@ -389,7 +389,7 @@ class Batch:
         """
         row = described(weights[None])
         told = self._base, row.ctypes.data, self.task.observation_space.shape[-1]
-        kernel, agent = play.compiled(), self.real[0]
+        kernel, agent = play.call, self.real[0]
         code = kernel(*told)
         while code != layout.STEPPED:
             self.resolve(0, code)

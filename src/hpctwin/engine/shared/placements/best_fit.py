@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from numba import int64, types
-
 from hpctwin.engine.compile.jit import Kernel, jit
-from hpctwin.engine.compile.numba_types import SIM
 from hpctwin.engine.shared.placement import give, give_most, has_less, ready_at
 from hpctwin.engine.state.layout import Arrays
 
@@ -60,4 +57,4 @@ def place_best_fit(j: int, sim: Arrays) -> None:
         left = give_most(_fullest(sim), left, sim)
 
 
-PLACE = Kernel(place_best_fit, types.void(int64, SIM))
+PLACE = Kernel(place_best_fit, "void(int64, Sim)")

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from numba import int64, types
-
 from hpctwin.engine.compile.jit import Kernel, jit
-from hpctwin.engine.compile.numba_types import SIM
 from hpctwin.engine.shared.placement import give_most
 from hpctwin.engine.state.layout import ZERO, Arrays
 
@@ -64,4 +61,4 @@ def place_contiguous(j: int, sim: Arrays) -> None:
         node += 1
 
 
-PLACE = Kernel(place_contiguous, types.void(int64, SIM))
+PLACE = Kernel(place_contiguous, "void(int64, Sim)")

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from numba import int64, types
-
 from hpctwin.engine.compile.jit import Kernel, jit
-from hpctwin.engine.compile.numba_types import SIM
 from hpctwin.engine.shared.placement import give_most, ready_at
 from hpctwin.engine.state.layout import SOONEST, Arrays
 
@@ -29,4 +26,4 @@ def place_first_fit(j: int, sim: Arrays) -> None:
         left = give_most(node, left, sim)
 
 
-PLACE = Kernel(place_first_fit, types.void(int64, SIM))
+PLACE = Kernel(place_first_fit, "void(int64, Sim)")

@@ -6,10 +6,7 @@ If jobs request fractions of GPUs, it also chooses the GPU of each fraction.
 
 from __future__ import annotations
 
-from numba import int64, types
-
 from hpctwin.engine.compile.jit import Kernel, jit
-from hpctwin.engine.compile.numba_types import SIM
 from hpctwin.engine.shared.gpus import first_gpu, lay_part, lay_whole, tightest
 from hpctwin.engine.shared.node_resources import (
     ALONE,
@@ -205,4 +202,4 @@ def place_fragmentation(j: int, sim: Arrays) -> None:
             give(node, sim.seats[node, 0], sim)
 
 
-PLACE = Kernel(place_fragmentation, types.void(int64, SIM))
+PLACE = Kernel(place_fragmentation, "void(int64, Sim)")

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from numba import int64, types
-
 from hpctwin.engine.compile.jit import Kernel
-from hpctwin.engine.compile.numba_types import SIM
 from hpctwin.engine.shared.placement import give_most
 from hpctwin.engine.state.layout import Arrays
 
@@ -19,4 +16,4 @@ def place_round_robin(j: int, sim: Arrays) -> None:
         left = give_most(node, left, sim)
 
 
-PLACE = Kernel(place_round_robin, types.void(int64, SIM))
+PLACE = Kernel(place_round_robin, "void(int64, Sim)")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from numba import int64, types
-
 from hpctwin.engine.capacity.plan import active_from
+from hpctwin.engine.compile.intrinsics import ranked_by
 from hpctwin.engine.compile.jit import Kernel, jit
-from hpctwin.engine.compile.numba_types import SIM, ranked_by
 from hpctwin.engine.compile.policy_modules import NodeView
 from hpctwin.engine.queue.order import decayed, fair_of, seen
 from hpctwin.engine.shared.node_resources import CORES, GPUS, MEMORY
@@ -76,4 +74,4 @@ def place_scored(j: int, sim: Arrays) -> None:
         left = give_most(best, left, sim)
 
 
-PLACE = Kernel(place_scored, types.void(int64, SIM))
+PLACE = Kernel(place_scored, "void(int64, Sim)")

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from numba import int64, types
-
 from hpctwin.engine.compile.jit import Kernel
-from hpctwin.engine.compile.numba_types import SIM
 from hpctwin.engine.shared.node_resources import take_asked
 from hpctwin.engine.shared.placement import give, has_less
 from hpctwin.engine.state.layout import ONE, Arrays
@@ -39,4 +36,4 @@ def place_spread(j: int, sim: Arrays) -> None:
             give(node, sim.seats[node, 0], sim)
 
 
-PLACE = Kernel(place_spread, types.void(int64, SIM))
+PLACE = Kernel(place_spread, "void(int64, Sim)")

@@ -8,10 +8,7 @@ cons_tres). If a job requests GPUs or consumables, only cores that it could have
 
 from __future__ import annotations
 
-from numba import int64, types
-
 from hpctwin.engine.compile.jit import Kernel, jit
-from hpctwin.engine.compile.numba_types import SIM
 from hpctwin.engine.shared.node_resources import (
     CORES,
     GPUS,
@@ -156,4 +153,4 @@ def place_tightest_run(j: int, sim: Arrays) -> None:
                 left = give_most(node, left, sim)
 
 
-PLACE = Kernel(place_tightest_run, types.void(int64, SIM))
+PLACE = Kernel(place_tightest_run, "void(int64, Sim)")

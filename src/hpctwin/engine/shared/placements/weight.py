@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from numba import int64, types
-
 from hpctwin.engine.compile.jit import Kernel, jit
-from hpctwin.engine.compile.numba_types import SIM
 from hpctwin.engine.shared.placement import give_most
 from hpctwin.engine.state.layout import Arrays
 
@@ -29,4 +26,4 @@ def place_weight(j: int, sim: Arrays) -> None:
         left = give_most(_lightest(sim), left, sim)
 
 
-PLACE = Kernel(place_weight, types.void(int64, SIM))
+PLACE = Kernel(place_weight, "void(int64, Sim)")

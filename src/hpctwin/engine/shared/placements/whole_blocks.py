@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from numba import int64, types
-
 from hpctwin.engine.compile.jit import Kernel
-from hpctwin.engine.compile.numba_types import SIM
 from hpctwin.engine.containers.switch_blocks import add_room, forget_room, next_block, take_off
 from hpctwin.engine.shared.placement import give_most
 from hpctwin.engine.state.layout import Arrays
@@ -30,4 +27,4 @@ def place_whole_blocks(j: int, sim: Arrays) -> None:
                 left = give_most(node, left, sim)
 
 
-PLACE = Kernel(place_whole_blocks, types.void(int64, SIM))
+PLACE = Kernel(place_whole_blocks, "void(int64, Sim)")

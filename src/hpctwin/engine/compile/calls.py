@@ -1,0 +1,84 @@
+"""Calls of compiled functions from Python.
+
+A compiled function returns a status. Its first two arguments are where it puts its result and its
+exception; an array is five numbers, its shape and its strides.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Call"]
+
+_RETURNED = (0, -2)
+"""Statuses of a function that has returned; -2 is for None."""
+_SCALARS: dict[str, Any] = {
+    "int64": ctypes.c_int64,
+    "float64": ctypes.c_double,
+    "bool": ctypes.c_bool,
+    "Sim": ctypes.c_void_p,
+}
+
+
+class _Raised(ctypes.Structure):
+    """An exception as compiled code describes it: class, arguments and place are pickled."""
+
+    _fields_ = (("pickled", ctypes.c_void_p), ("size", ctypes.c_int32))
+
+
+class Call:
+    """A compiled function as Python calls it; other threads of Python run meanwhile.
+
+    Args:
+        address: Address of the function.
+        signature: Types of result and arguments, see `jit.Compiled`.
+    """
+
+    def __init__(self, address: int, signature: str) -> None:
+        result, _, given = signature.removesuffix(")").partition("(")
+        self._result = _SCALARS.get(result, ctypes.c_void_p)
+        self._given = [_array(kind) if kind.endswith("]") else None for kind in given.split(", ")]
+        pointer, number = ctypes.c_void_p, ctypes.c_int64
+        types = [pointer, pointer]
+        for kind in given.split(", "):
+            shape = [number] * (2 * kind.count(",") + 2)
+            array = [pointer, pointer, number, number, pointer, *shape]
+            types += array if kind.endswith("]") else [_SCALARS[kind]]
+        self._function = ctypes.CFUNCTYPE(ctypes.c_int32, *types)(address)
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Call the function.
+
+        Raises:
+            TypeError: An argument is not of the declared type.
+        """
+        found, raised = self._result(), ctypes.POINTER(_Raised)()
+        words: list[Any] = []
+        for one, flat in zip(arguments, self._given, strict=True):
+            words += (one,) if flat is None else flat(one)
+        status = self._function(ctypes.addressof(found), ctypes.addressof(raised), *words)
+        if status not in _RETURNED:
+            kind, given, _ = pickle.loads(
+                ctypes.string_at(raised.contents.pickled, raised.contents.size)
+            )
+            raise kind(*given or ())
+        return found.value
+
+
+def _array(kind: str) -> Callable[[Any], tuple[Any, ...]]:
+    """Return a function that returns the words by which an array of a kind is passed."""
+    element, _, places = kind.partition("[")
+    dtype, dimensions = np.dtype(element), places.count(",") + 1
+
+    def flat(array: Any) -> tuple[Any, ...]:
+        if array.dtype != dtype or array.ndim != dimensions or not array.flags.c_contiguous:
+            raise TypeError(f"{array.dtype} array [{array.shape}] given, {kind} needed")
+        owners = None, None
+        return *owners, array.size, array.itemsize, array.ctypes.data, *array.shape, *array.strides
+
+    return flat
