@@ -11,9 +11,12 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-__all__ = ["Finding", "doctor_command", "findings", "warmup_command"]
+if TYPE_CHECKING:
+    from hpctwin.engine.compile.jit import Compiled
+
+__all__ = ["Finding", "doctor_command", "findings", "library_functions", "warmup_command"]
 
 PARTS = 3
 """Number of processes that compile the engine's kernels."""
@@ -21,9 +24,48 @@ PARTS = 3
 
 def warmup_command() -> int:
     """Compile the engine and the orderings now, so that later commands need not wait."""
+    from hpctwin.engine.compile.library import checks_bounds, library_path
+
+    path = library_path()
+    if path is not None and not checks_bounds():
+        print(f"ready: the compiled engine is {path}")
+        return 0
+    if shutil.which("cc") is None or checks_bounds():
+        return _compile_each()
+    from hpctwin.engine.compile.build import build_libraries
+    from hpctwin.engine.compile.library import cache_folder, processor_level
+
     begin = time.perf_counter()
     print("compiling the engine, once after installing …", flush=True)
-    from hpctwin.engine.compile import jit
+    shown = 0
+
+    def tell(done: int, whole: int) -> None:
+        nonlocal shown
+        if 10 * done // whole > shown:
+            shown = 10 * done // whole
+            took = time.perf_counter() - begin
+            print(f"{10 * shown} % after {took:.0f} s", file=sys.stderr, flush=True)
+
+    (path,) = build_libraries(library_functions(), cache_folder(), [processor_level()], tell)
+    print(f"ready after {time.perf_counter() - begin:.1f} s; kept as {path}")
+    return 0
+
+
+def library_functions() -> list[Compiled]:
+    """Return the functions that the library of compiled code contains."""
+    from hpctwin.engine.compile.jit import Compiled
+    from hpctwin.engine.operations.kernel import all_kernels
+    from hpctwin.policies import BUILT_IN
+
+    orders = [Compiled(order.function, order.signature) for order in BUILT_IN.values()]
+    return [*all_kernels(), *orders]
+
+
+def _compile_each() -> int:
+    """Compile functions one by one, where no C compiler links a library of them."""
+    begin = time.perf_counter()
+    print("compiling the engine, once after installing …", flush=True)
+    from hpctwin.engine.compile.compiler import CACHE_DIR
     from hpctwin.engine.operations.kernel import all_kernels
     from hpctwin.policies import BUILT_IN
     from hpctwin.simulation.running.advance import run_all
@@ -55,7 +97,7 @@ def warmup_command() -> int:
     # Each part runs in its own process, because compilation holds the interpreter lock.
     said = run_all(
         compile_in_process,
-        parts if jit.CACHE_DIR else (),
+        parts if CACHE_DIR else (),
         threads=os.cpu_count() or 1,
         stop=stop,
     )
@@ -66,9 +108,7 @@ def warmup_command() -> int:
         kernel.compiled()
     for order in BUILT_IN.values():
         _ = order.compiled
-    kept = (
-        f"kept in {jit.CACHE_DIR}" if jit.CACHE_DIR else "not stored: no cache folder is writable"
-    )
+    kept = f"kept in {CACHE_DIR}" if CACHE_DIR else "not stored: no cache folder is writable"
     print(f"ready after {time.perf_counter() - begin:.1f} s; {kept}")
     return 1 if failed else 0
 
@@ -195,19 +235,20 @@ def _engine() -> Iterator[Finding]:
     try:
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
-            from hpctwin.engine.compile import jit
+            from hpctwin.engine.compile.library import library_path
             from hpctwin.engine.operations.kernel import all_kernels
+
+            path = library_path()
+            kernels = list(all_kernels())
+            ready = sum(kernel.load() for kernel in kernels)
     except ImportError as error:
         yield Finding("engine", "import", "fault", f"{error}")
         return
-    if jit.CACHE_DIR is None:
-        reason = str(said[0].message) if said else "no cache folder for compiled code is writable"
-        yield Finding("engine", "cache", "fault", reason)
-        return
-    size = sum(file.stat().st_size for file in jit.CACHE_DIR.rglob("*") if file.is_file())
-    yield Finding("engine", "cache", "fine", f"{jit.CACHE_DIR}, {size / 2**20:.1f} MiB")
-    kernels = list(all_kernels())
-    ready = sum(kernel.load() for kernel in kernels)
+    for one in said:
+        yield Finding("engine", "cache", "fault", str(one.message))
+    if path is not None:
+        size = path.stat().st_size
+        yield Finding("engine", "library", "fine", f"{path}, {size / 2**20:.1f} MiB")
     how = "" if ready == len(kernels) else "; hpctwin warmup compiles the rest"
     yield Finding("engine", "compiled", "fine", f"{ready} of {len(kernels)} kernels{how}")
 

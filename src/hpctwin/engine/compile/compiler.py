@@ -32,7 +32,7 @@ from hpctwin.engine.compile.linking import (  # noqa: E402
 )
 from hpctwin.engine.compile.numba_types import KINDS  # noqa: E402
 
-__all__ = ["CACHE_DIR", "Translation", "part", "type_of_intrinsic"]
+__all__ = ["CACHE_DIR", "Translation", "lowered", "part", "type_of_intrinsic"]
 
 # Numba's type hints do not include its settings and some options.
 _config: Any = numba.config
@@ -105,6 +105,15 @@ def part(function: Callable[..., Any], kind: str) -> Any:
     # caller passes.
     compiled.get_call_template = typed_alike
     return compiled
+
+
+def lowered(function: Callable[..., Any], signature: str) -> Any:
+    """Return a function in LLVM's form, as Numba's result of a compilation."""
+    dispatcher = part(function, "kernel")
+    with _no_garbage(), interrupts_noted():
+        dispatcher.compile(eval(signature, KINDS))
+    (form,) = dispatcher.overloads.values()
+    return form
 
 
 def type_of_intrinsic(intrinsic: Any) -> Any:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from hpctwin.engine.compile.calls import Call
 from hpctwin.engine.compile.compile_errors import why_not_compiled
 from hpctwin.engine.compile.library import address_in_library
-from hpctwin.errors import PolicyError
+from hpctwin.errors import PolicyError, SimulationError
 
 if TYPE_CHECKING:
     from hpctwin.engine.compile.compiler import Translation
@@ -57,7 +57,7 @@ class Part:
 def jit(function: F) -> F:
     """Mark a function as a part of kernels: compiled into its callers, never alone."""
     part: Any = Part(function, "kernel")
-    return part  # type: ignore[no-any-return]
+    return part
 
 
 def part_of_score(function: F) -> F:
@@ -66,7 +66,7 @@ def part_of_score(function: F) -> F:
     It does for them what `jit` does for kernels.
     """
     part: Any = Part(function, "score")
-    return part  # type: ignore[no-any-return]
+    return part
 
 
 class Compiled:
@@ -91,8 +91,18 @@ class Compiled:
 
     @cached_property
     def translation(self) -> Translation:
-        """The function as Numba compiles it."""
-        from hpctwin.engine.compile.compiler import Translation
+        """The function as Numba compiles it.
+
+        Raises:
+            SimulationError: Numba is not installed.
+        """
+        try:
+            from hpctwin.engine.compile.compiler import Translation
+        except ModuleNotFoundError as error:
+            raise SimulationError(
+                f"{self.function.__name__!r} must be compiled, and {error.name} is missing: "
+                "pip install numba"
+            ) from error
 
         return Translation(self.function, self.signature, self.kind, kept=self._kept)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -85,7 +86,16 @@ def symbol_of(function: Callable[..., Any]) -> str:
 
 @cache
 def _library() -> ctypes.CDLL | None:
-    path = None if checks_bounds() else library_path()
+    if checks_bounds():
+        return None
+    path = library_path()
+    if path is None and any(PACKAGED.glob("engine-*.so")):
+        warnings.warn(
+            f"the compiled engine in {PACKAGED} was built from other sources and is not used: "
+            "install hpctwin again, or build it with hpctwin warmup",
+            RuntimeWarning,
+            stacklevel=2,
+        )
     return None if path is None else ctypes.CDLL(str(path))
 
 

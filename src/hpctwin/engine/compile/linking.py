@@ -43,8 +43,9 @@ from numba.core.untyped_passes import (
 )
 
 from hpctwin.engine.compile.interrupts import end_if_interrupted
+from hpctwin.engine.compile.machine_code import internalize, optimize
 
-__all__ = ["KernelCompiler", "PartCompiler", "ShortKernelCompiler"]
+__all__ = ["KernelCompiler", "PartCompiler", "ShortKernelCompiler", "all_parts"]
 
 
 class _NoEnvironment:
@@ -82,7 +83,7 @@ class _Part(_Unoptimized):
         return 0
 
 
-def _all_parts(libraries: Iterable[Any]) -> list[Any]:
+def all_parts(libraries: Iterable[Any]) -> list[Any]:
     """Return libraries and all libraries that their parts link to, each once."""
     found: dict[Any, None] = {}
     left = list(libraries)
@@ -101,27 +102,15 @@ class _Whole(_Unoptimized):
     unrolled = True
 
     def finalize(self) -> None:
-        self._linking_libraries = _all_parts(self._linking_libraries)
+        self._linking_libraries = all_parts(self._linking_libraries)
         super().finalize()
 
     def _optimize_final_module(self) -> None:
-        for function in self._final_module.functions:
-            # Internal linkage: no other module calls the function. It is inlined into its only
-            # caller, and the check for its errors disappears if it cannot fail. This saves a tenth
-            # of the run time.
-            if function.linkage == llvm.Linkage.linkonce_odr and not function.is_declaration:
-                function.linkage = llvm.Linkage.internal
-        if not hasattr(llvm, "create_pipeline_tuning_options"):  # before llvmlite 0.44
+        internalize(self._final_module)
+        if hasattr(llvm, "create_pipeline_tuning_options"):
+            optimize(self._final_module, self._codegen._tm, unrolled=self.unrolled)
+        else:  # before llvmlite 0.44
             super()._optimize_final_module()
-            return
-        options = llvm.create_pipeline_tuning_options(speed_level=3)
-        options.loop_vectorization = True
-        options.loop_unrolling = self.unrolled
-        # Interleaving makes loops with few iterations longer, and does not speed up the loops over
-        # plans.
-        options.loop_interleaving = False
-        builder = llvm.create_pass_builder(self._codegen._tm, options)
-        builder.getModulePassManager().run(self._final_module, builder)
 
 
 class _Short(_Whole):

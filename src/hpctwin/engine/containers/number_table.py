@@ -5,6 +5,8 @@ This is ten times as fast as a general table reader.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -76,7 +78,8 @@ def read_lines(
             negative = at < size and text[at] == _MINUS
             if at < size and (negative or text[at] == _PLUS):
                 at += 1
-            begin, value = at, 0
+            begin = at
+            value: Any = 0
             while at < size and is_digit(text[at]):
                 value = value * 10 + (np.int64(text[at]) - _ZERO)
                 at += 1
