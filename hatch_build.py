@@ -1,9 +1,15 @@
-"""Puts the manual page into the wheel, made of the commands' own help; see ``hpctwin.cli.manual``."""
+"""Puts the manual page into the wheel, made of the commands' own help; see ``hpctwin.cli.manual``.
+
+With HPCTWIN_LIBRARIES=FOLDER, where ``contrib/libraries.py`` built the engine's libraries, the wheel is
+one for this platform and contains them.
+"""
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
+import sysconfig
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -28,6 +34,23 @@ class ManualPage(BuildHookInterface):  # type: ignore[type-arg]
         page = self._folder / "hpctwin.1"
         page.write_text(manual_page(app), encoding="utf-8")
         build_data["shared_data"][str(page)] = "share/man/man1/hpctwin.1"
+        if folder := os.environ.get("HPCTWIN_LIBRARIES"):
+            self._add_libraries(Path(folder), build_data)
+
+    def _add_libraries(self, folder: Path, build_data: dict[str, Any]) -> None:
+        """Make it a wheel for this platform, with libraries that match its sources."""
+        from hpctwin.engine.compile.library import source_key
+
+        found = sorted(folder.resolve().glob(f"engine-*-{source_key()}.so"))
+        if not found:
+            raise RuntimeError(
+                f"{folder} has no library of these sources: python contrib/libraries.py {folder}"
+            )
+        for path in found:
+            build_data["force_include"][str(path)] = f"hpctwin/engine/library/{path.name}"
+        platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+        build_data["pure_python"] = False
+        build_data["tag"] = f"py3-none-{platform}"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Remove what was written besides the wheel."""

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numba import int64
 
 from hpctwin import Cluster, Simulation, Workload, generate, write_workload
 from hpctwin.engine.compile import linking
@@ -109,14 +108,14 @@ def four_times() -> Kernel:
     def whole(value: int) -> int:
         return twice(twice(value))
 
-    return Kernel(whole, int64(int64))
+    return Kernel(whole, "int64(int64)")
 
 
 @pytest.mark.parametrize("at", [1, 2])
 def test_ctrl_c_is_not_lost_while_compiling_where_python_drops_it(
     at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hpctwin.engine.compile.jit.CACHE_DIR", None)
+    monkeypatch.setattr("hpctwin.engine.compile.compiler.CACHE_DIR", None)
     begun: list[str] = []
     before = linking.JITCodeLibrary.enable_object_caching
 

@@ -209,13 +209,14 @@ def test_an_index_out_of_bounds_is_caught_where_bounds_are_checked() -> None:
     import sys
 
     code = (
-        "import numpy as np\nfrom numba import int64\n"
-        "from hpctwin.engine.compile import jit, numba_types as rows\n"
-        "jit.CACHE_DIR = None\n"
-        "read = jit.Kernel(lambda at, i: rows.sim_at(at).queue[i], int64(int64, int64))\n"
-        "table = np.zeros((len(rows.LAYOUT), 3), np.int64)\n"
+        "import numpy as np\n"
+        "from hpctwin.engine.compile import compiler, intrinsics as rows, jit\n"
+        "from hpctwin.engine.state.layout import LAYOUT\n"
+        "compiler.CACHE_DIR = None\n"
+        "read = jit.Kernel(lambda at, i: rows.sim_at(at).queue[i], 'int64(int64, int64)')\n"
+        "table = np.zeros((len(LAYOUT), 3), np.int64)\n"
         "values = np.zeros(3, np.int64)\n"
-        "table[list(rows.LAYOUT).index('queue')] = values.ctypes.data, 3, 1\n"
+        "table[list(LAYOUT).index('queue')] = values.ctypes.data, 3, 1\n"
         "read(table.ctypes.data, 2)\n"
         "try:\n    read(table.ctypes.data, 7)\nexcept IndexError:\n    print('caught')\n"
     )

@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from numba import int64
 
 import hpctwin.engine
 from hpctwin import Cluster, Simulation, Workload
 from hpctwin.engine import NUMBA, check_numba
+from hpctwin.engine.compile.intrinsics import sim_at, view
 from hpctwin.engine.compile.jit import Kernel
-from hpctwin.engine.compile.numba_types import sim_at, view
 from hpctwin.engine.state.records import Int
 from hpctwin.errors import SimulationError
 
@@ -30,6 +29,7 @@ INSIDES = {
     "numba.core.compiler": {"Compiler"},
     "numba.core.compiler_machinery": {"PassManager", "register_pass"},
     "numba.core.imputils": {"lower_builtin", "lower_getattr_generic", "lower_setattr_generic"},
+    "numba.core.registry": {"cpu_target"},
     "numba.core.typed_passes": {
         "AnnotateTypes", "IRLegalization", "NativeLowering", "NoPythonBackend", "NopythonTypeInference",
         "PreLowerStripPhis",
@@ -43,17 +43,17 @@ INSIDES = {
     "numba.extending": {"intrinsic", "models", "register_model"},
     "llvmlite": {"binding", "ir"},
 }  # fmt: skip
-"""What `engine/compile/numba_types.py` and `engine/compile/linking.py` import, by module."""
+"""What the modules of `engine/compile` import, by module."""
 
 
 def test_the_insides_of_numba_that_the_engine_uses_are_these_and_are_there() -> None:
     used = defaultdict(set)
     for path in Path(hpctwin.engine.__file__).parent.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom) and re.match(
-                r"numba\.|llvmlite", node.module or ""
-            ):
-                used[node.module].update(name.name for name in node.names)
+            if isinstance(node, ast.ImportFrom) and re.match("numba|llvmlite", node.module or ""):
+                assert path.parent.name == "compile", path
+                if node.module != "numba":
+                    used[node.module].update(name.name for name in node.names)
     assert used == INSIDES
     for module, names in INSIDES.items():
         missing = [name for name in names if not hasattr(import_module(module), name)]
@@ -87,7 +87,6 @@ def test_what_linking_replaces_in_numba_is_still_how_numba_links() -> None:
 def test_functions_go_through_some_of_numba_s_steps_in_its_order_and_through_all_if_that_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from numba import int64
     from numba.core.compiler import DefaultPassBuilder
 
     from hpctwin.engine.compile.jit import Kernel
@@ -111,11 +110,11 @@ def test_functions_go_through_some_of_numba_s_steps_in_its_order_and_through_all
         return more(1) + more(2)
 
     # What an earlier run kept on disk would be loaded, and go through no steps.
-    monkeypatch.setattr("hpctwin.engine.compile.jit.CACHE_DIR", None)
+    monkeypatch.setattr("hpctwin.engine.compile.compiler.CACHE_DIR", None)
     for function, found, steps in (twice, 10, "engine"), (inside, 13, "nopython"):
-        kernel = Kernel(function, int64(int64))
+        kernel = Kernel(function, "int64(int64)")
         assert kernel(5) == found
-        (form,) = kernel.compiled().overloads.values()
+        (form,) = kernel.translation.dispatcher.overloads.values()
         assert list(form.metadata["pipeline_times"]) == [steps]
 
 
@@ -152,8 +151,6 @@ def test_how_kept_code_is_loaded_is_still_how_numba_keeps_it() -> None:
 def test_a_part_is_compiled_once_whatever_numbers_and_truth_values_are_written_where_it_is_called() -> (
     None
 ):
-    from numba import int64
-
     from hpctwin.engine.compile.jit import Kernel, jit
 
     def doubled_if(number: int, so: bool) -> int:
@@ -164,14 +161,13 @@ def test_a_part_is_compiled_once_whatever_numbers_and_truth_values_are_written_w
     def sums(number: int) -> int:
         return one_if(number, number > 1) + one_if(3, True) + one_if(number=5, so=False)
 
-    assert Kernel(sums, int64(int64)).compiled()(4) == 8 + 6 + 5
-    assert len(one_if.overloads) == 1
+    assert Kernel(sums, "int64(int64)")(4) == 8 + 6 + 5
+    assert len(one_if.dispatcher.overloads) == 1
 
 
 def test_what_is_remembered_of_numba_s_own_functions_is_what_it_finds_each_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from numba import float64, int64
     from numba.core.registry import cpu_target
 
     from hpctwin.engine.compile.jit import Kernel
@@ -184,9 +180,9 @@ def test_what_is_remembered_of_numba_s_own_functions_is_what_it_finds_each_time(
         return total
 
     # What an earlier run kept on disk would be loaded, and not be typed.
-    monkeypatch.setattr("hpctwin.engine.compile.jit.CACHE_DIR", None)
+    monkeypatch.setattr("hpctwin.engine.compile.compiler.CACHE_DIR", None)
     _FOUND.clear()
-    assert Kernel(many, float64(int64, float64))(3, 0.5) == many(3, 0.5)
+    assert Kernel(many, "float64(int64, float64)")(3, 0.5) == many(3, 0.5)
     found = list(_FOUND.values())
     assert len(found) > 5
     for signature, function, given in found:
@@ -217,5 +213,5 @@ def _write_both_ways(address: int) -> int:
 def test_what_a_pass_keeps_is_the_same_as_numbers_and_as_a_record() -> None:
     workload = Workload.build(submit_s=[0], runtime_s=[1], walltime_s=[1], nodes=[1])
     simulation = Simulation(workload, Cluster.uniform(nodes=1), policy="fcfs+conservative")
-    both_ways = Kernel(_write_both_ways, int64(int64))
+    both_ways = Kernel(_write_both_ways, "int64(int64)")
     assert both_ways(simulation.state.address) == 24

@@ -9,14 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from numba import int64
 
 from hpctwin import Cluster, Simulation, Workload
 from hpctwin.engine.compile.jit import Kernel
 from hpctwin.engine.operations.creation import USUAL_S, seconds_left
 
 KERNELS = """
-from numba import int64
 from hpctwin.engine.operations.creation import prepare
 from hpctwin.engine.compile.jit import Kernel
 
@@ -26,7 +24,7 @@ def twice(number):
 def thrice(number):
     return 3 * number
 
-kernels = [Kernel(function, int64(int64)) for function in (twice, thrice)]
+kernels = [Kernel(function, 'int64(int64)') for function in (twice, thrice)]
 prepare(kernels)
 print(kernels[0](21), kernels[1](14))
 """
@@ -102,8 +100,11 @@ def _twice(number: int) -> int:
 def test_what_is_not_at_hand_is_looked_for_on_disk_once_and_is_when_it_is_compiled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    kernel, looked = Kernel(_twice, int64(int64)), []
-    monkeypatch.setattr("hpctwin.engine.compile.jit._loaded", lambda *given: looked.append(given))
+    kernel, looked = Kernel(_twice, "int64(int64)"), []
+    monkeypatch.setattr(
+        "hpctwin.engine.compile.compiler.Translation.load",
+        lambda kernel: looked.append(kernel) or 0,
+    )
     assert [kernel.at_hand() for _ in range(3)] == [False] * 3
     assert len(looked) == 1
     kernel.compiled()

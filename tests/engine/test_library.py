@@ -1,0 +1,128 @@
+"""The library of compiled code: built once, used without Numba, never with other sources."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hpctwin.engine.compile import library
+from hpctwin.engine.compile.build import build_libraries, c_compiler
+from hpctwin.engine.compile.jit import Kernel
+from hpctwin.engine.jobs.resizing import STOP
+from hpctwin.engine.summary.job_figures import COUNT_LEADING
+from hpctwin.errors import SimulationError
+
+WITHOUT_NUMBA = """
+import sys
+sys.modules["numba"] = sys.modules["llvmlite"] = None
+import numpy as np
+from hpctwin.engine.jobs.resizing import STOP
+from hpctwin.engine.summary.job_figures import COUNT_LEADING, TAKE_LEADING
+from hpctwin.errors import SimulationError
+print(COUNT_LEADING.load(), STOP.load())
+counts = np.zeros(1 << 16, np.int64)
+COUNT_LEADING(np.arange(5), counts)
+print(counts.sum())
+try:
+    TAKE_LEADING.load()
+except SimulationError as error:
+    print(error)
+"""
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of the cache with a library of two kernels."""
+    if c_compiler() is None:
+        pytest.skip("there is no C compiler")
+    base = tmp_path_factory.mktemp("cache")
+    told: list[tuple[int, int]] = []
+    (path,) = build_libraries(
+        [COUNT_LEADING, STOP],
+        base / "hpctwin",
+        [library.processor_level()],
+        lambda done, whole: told.append((done, whole)),
+    )
+    assert path.name == library.library_name(library.processor_level())
+    assert told == sorted(told)
+    assert told[-1] == (2, 2)
+    assert [one.name for one in path.parent.iterdir()] == [path.name]
+    return base
+
+
+def run(code: str, cache: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "NUMBA_CACHE_DIR": str(cache), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_kernels_of_the_library_run_without_numba_and_others_say_what_is_missing(
+    built: Path,
+) -> None:
+    done = run(WITHOUT_NUMBA, built)
+    assert done.stdout.splitlines() == [
+        "True True",
+        "5",
+        "'take_leading' must be compiled, and numba is missing: pip install numba",
+    ], done.stderr
+
+
+def test_where_bounds_are_checked_no_library_is_used(built: Path) -> None:
+    done = run(WITHOUT_NUMBA, built, NUMBA_BOUNDSCHECK="1")
+    assert "'count_leading' must be compiled" in done.stderr
+
+
+@pytest.fixture
+def nothing_opened() -> Iterator[None]:
+    library._library.cache_clear()
+    yield
+    library._library.cache_clear()
+
+
+@pytest.mark.usefixtures("nothing_opened")
+def test_a_library_of_other_sources_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.delenv("NUMBA_BOUNDSCHECK", raising=False)
+    monkeypatch.setattr(library, "PACKAGED", tmp_path)
+    (tmp_path / "engine-x86-64-v2-0123456789abcdef.so").touch()
+    with pytest.warns(RuntimeWarning, match="built from other sources .* hpctwin warmup"):
+        assert library.address_in_library(STOP.function) == 0
+
+
+def test_without_a_c_compiler_no_library_is_built(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("CC", "no-such-compiler")
+    with pytest.raises(SimulationError, match="no C compiler"):
+        build_libraries([STOP], tmp_path, ["x86-64-v2"])
+
+
+def _checked(value: int) -> int:
+    if value < 0:
+        raise ValueError("it is negative", 7)
+    return value + 1
+
+
+def test_a_call_checks_its_arrays_and_raises_what_the_function_raises() -> None:
+    checked = Kernel(_checked, "int64(int64)")
+    assert checked(np.int64(2)) == 3
+    with pytest.raises(ValueError, match="it is negative") as raised:
+        checked(-1)
+    assert raised.value.args == ("it is negative", 7)
+    with pytest.raises(TypeError, match="float64 array"):
+        COUNT_LEADING(np.zeros(3), np.zeros(3, np.int64))
+    with pytest.raises(TypeError):
+        COUNT_LEADING(np.zeros((2, 2), np.int64)[:, 0], np.zeros(3, np.int64))
