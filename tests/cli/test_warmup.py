@@ -7,23 +7,25 @@ import pytest
 from hpctwin.cli import main
 
 
-def test_warmup_leaves_every_entry_of_the_engine_on_disk(
+def test_warmup_leaves_a_library_with_every_entry_of_the_engine(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    from hpctwin.engine.compile.jit import CACHE_DIR
+    from hpctwin.cli.installation import library_functions
+    from hpctwin.engine.compile.library import address_in_library, library_path, symbol_of
 
-    assert CACHE_DIR is not None
     with pytest.raises(SystemExit) as ended:
         main(["warmup"])
     assert ended.value.code == 0
-    said = capsys.readouterr()
-    assert "ready after" in said.out
-    assert not said.err
-    kept = {path.name.partition("-")[0] for path in CACHE_DIR.rglob("*.nbi")}
-    assert kept >= {
-        "event_loop.advance", "event_loop.reorder", "easy.pass_easy_whole_nodes",
-        "easy.pass_easy_preempting_shared_nodes", "pushdown.pass_pushdown_shared_nodes",
-        "switching_plan.after_pass_managed", "lookahead._look_ahead", "orderings.wfp",
+    assert f"{library_path()}\n" in capsys.readouterr().out
+    functions = [one.function for one in library_functions()]
+    assert all(map(address_in_library, functions))
+    assert {symbol_of(one).partition("hpctwin.")[2] for one in functions} >= {
+        "engine.loop.event_loop.advance", "engine.loop.event_loop.reorder",
+        "engine.passes.easy.pass_easy_whole_nodes",
+        "engine.passes.easy.pass_easy_preempting_shared_nodes",
+        "engine.passes.pushdown.pass_pushdown_shared_nodes",
+        "engine.power.switching_plan.after_pass_managed",
+        "engine.operations.lookahead._look_ahead", "policies.orderings.wfp",
     }  # fmt: skip
 
 

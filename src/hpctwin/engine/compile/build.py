@@ -40,7 +40,7 @@ def build_libraries(
     functions: Iterable[Compiled],
     folder: Path,
     levels: Iterable[str],
-    tell: Callable[[int, int], None] = lambda done, whole: None,
+    report: Callable[[int, int], None] = lambda done, whole: None,
 ) -> list[Path]:
     """Build a library for each processor level.
 
@@ -48,7 +48,7 @@ def build_libraries(
         functions: All kernels and orderings of the library.
         folder: Folder of the libraries.
         levels: Processor levels, see `library.processor_level`.
-        tell: Called with the number of object files that are ready, and of all.
+        report: Called with the number of object files that are ready, and of all.
 
     Returns:
         The libraries.
@@ -62,12 +62,12 @@ def build_libraries(
     functions, levels = list(functions), list(levels)
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as work:
-        objects = _objects(functions, levels, Path(work), tell)
+        objects = _objects(functions, levels, Path(work), report)
         return [_linked(compiler, objects[level], folder / library_name(level)) for level in levels]
 
 
 def _objects(
-    functions: list[Compiled], levels: list[str], folder: Path, tell: Callable[[int, int], None]
+    functions: list[Compiled], levels: list[str], folder: Path, report: Callable[[int, int], None]
 ) -> dict[str, list[Path]]:
     """Write the object files; return those of each processor level."""
     objects: dict[str, list[Path]] = {level: [] for level in levels}
@@ -77,7 +77,7 @@ def _objects(
         for ready in [one for one in waiting if one.done()]:
             waiting.pop(ready).write_bytes(ready.result())
         written = sum(map(len, objects.values())) - len(waiting)
-        tell(written, len(functions) * len(levels))
+        report(written, len(functions) * len(levels))
 
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
         try:

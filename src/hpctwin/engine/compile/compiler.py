@@ -23,8 +23,6 @@ from hpctwin.engine.compile.library import cache_folder, source_key
 
 check_numba(numba.__version__)
 
-from numba.core.registry import cpu_target  # noqa: E402
-
 from hpctwin.engine.compile.linking import (  # noqa: E402
     KernelCompiler,
     PartCompiler,
@@ -32,7 +30,7 @@ from hpctwin.engine.compile.linking import (  # noqa: E402
 )
 from hpctwin.engine.compile.numba_types import KINDS  # noqa: E402
 
-__all__ = ["CACHE_DIR", "Translation", "lowered", "part", "type_of_intrinsic"]
+__all__ = ["CACHE_DIR", "Translation", "lowered", "part"]
 
 # Numba's type hints do not include its settings and some options.
 _config: Any = numba.config
@@ -114,12 +112,6 @@ def lowered(function: Callable[..., Any], signature: str) -> Any:
         dispatcher.compile(eval(signature, KINDS))
     (form,) = dispatcher.overloads.values()
     return form
-
-
-def type_of_intrinsic(intrinsic: Any) -> Any:
-    """Return the type by which Numba knows one of its intrinsics."""
-    cpu_target.typing_context.refresh()
-    return cpu_target.typing_context.resolve_value_type(intrinsic)
 
 
 class Translation:

@@ -58,9 +58,11 @@ class Intrinsic:
     @cached_property
     def _numba_type_(self) -> Any:
         """The type by which Numba knows it."""
-        from hpctwin.engine.compile.compiler import type_of_intrinsic
+        from numba.core.registry import cpu_target
 
-        return type_of_intrinsic(self._defined)
+        context = cpu_target.typing_context
+        context.refresh()  # the definition may be new to it
+        return context.resolve_value_type(self._defined)
 
 
 sim_at: Any = Intrinsic("sim_at")

@@ -10,7 +10,7 @@ __all__ = ["internalize", "machine_code", "optimize"]
 
 
 def internalize(module: Any) -> None:
-    """Tell LLVM that no other module calls the parts of a kernel.
+    """Mark the parts of a kernel as functions that no other module calls.
 
     A part is then inlined into its only caller, and the check for its errors disappears if it
     cannot fail. This saves a tenth of the run time.
