@@ -30,9 +30,10 @@ def warmup_command() -> int:
     if path is not None and not checks_bounds():
         print(f"ready: the compiled engine is {path}")
         return 0
-    if shutil.which("cc") is None or checks_bounds():
+    from hpctwin.engine.compile.build import build_libraries, c_compiler
+
+    if c_compiler() is None or checks_bounds():
         return _compile_each()
-    from hpctwin.engine.compile.build import build_libraries
     from hpctwin.engine.compile.library import cache_folder, processor_level
 
     begin = time.perf_counter()
@@ -235,7 +236,7 @@ def _engine() -> Iterator[Finding]:
     try:
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
-            from hpctwin.engine.compile.library import library_path
+            from hpctwin.engine.compile.library import cache_folder, library_path
             from hpctwin.engine.operations.kernel import all_kernels
 
             path = library_path()
@@ -244,11 +245,13 @@ def _engine() -> Iterator[Finding]:
     except ImportError as error:
         yield Finding("engine", "import", "fault", f"{error}")
         return
-    for one in said:
-        yield Finding("engine", "cache", "fault", str(one.message))
-    if path is not None:
-        size = path.stat().st_size
-        yield Finding("engine", "library", "fine", f"{path}, {size / 2**20:.1f} MiB")
+    folder = cache_folder()
+    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    yield Finding("engine", "library", "fine" if path else "none", str(path or "none is built"))
+    if said:
+        yield Finding("engine", "cache", "fault", str(said[0].message))
+    else:
+        yield Finding("engine", "cache", "fine", f"{folder}, {size / 2**20:.1f} MiB")
     how = "" if ready == len(kernels) else "; hpctwin warmup compiles the rest"
     yield Finding("engine", "compiled", "fine", f"{ready} of {len(kernels)} kernels{how}")
 

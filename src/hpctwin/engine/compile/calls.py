@@ -42,13 +42,14 @@ class Call:
     def __init__(self, address: int, signature: str) -> None:
         result, _, given = signature.removesuffix(")").partition("(")
         self._result = _SCALARS.get(result, ctypes.c_void_p)
-        self._given = [_array(kind) if kind.endswith("]") else None for kind in given.split(", ")]
+        kinds = given.split(", ")
+        self._arrays = {at: _array(kind) for at, kind in enumerate(kinds) if kind.endswith("]")}
         pointer, number = ctypes.c_void_p, ctypes.c_int64
-        types = [pointer, pointer]
-        for kind in given.split(", "):
+        types: list[Any] = [pointer, pointer]
+        for at, kind in enumerate(kinds):
             shape = [number] * (2 * kind.count(",") + 2)
             array = [pointer, pointer, number, number, pointer, *shape]
-            types += array if kind.endswith("]") else [_SCALARS[kind]]
+            types += array if at in self._arrays else [_SCALARS[kind]]
         self._function = ctypes.CFUNCTYPE(ctypes.c_int32, *types)(address)
 
     def __call__(self, *arguments: Any) -> Any:
@@ -57,17 +58,22 @@ class Call:
         Raises:
             TypeError: An argument is not of the declared type.
         """
-        found, raised = self._result(), ctypes.POINTER(_Raised)()
-        words: list[Any] = []
-        for one, flat in zip(arguments, self._given, strict=True):
-            words += (one,) if flat is None else flat(one)
-        status = self._function(ctypes.addressof(found), ctypes.addressof(raised), *words)
+        found, raised = self._result(), ctypes.c_void_p()
+        places = ctypes.addressof(found), ctypes.addressof(raised)
+        words = arguments if not self._arrays else self._words(arguments)
+        status = self._function(*places, *words)
         if status not in _RETURNED:
-            kind, given, _ = pickle.loads(
-                ctypes.string_at(raised.contents.pickled, raised.contents.size)
-            )
+            assert raised.value is not None
+            what = _Raised.from_address(raised.value)
+            kind, given, _ = pickle.loads(ctypes.string_at(what.pickled, what.size))
             raise kind(*given or ())
         return found.value
+
+    def _words(self, arguments: tuple[Any, ...]) -> list[Any]:
+        words: list[Any] = []
+        for at, one in enumerate(arguments):
+            words += self._arrays[at](one) if at in self._arrays else (one,)
+        return words
 
 
 def _array(kind: str) -> Callable[[Any], tuple[Any, ...]]:
