@@ -42,17 +42,26 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if c_compiler() is None:
         pytest.skip("there is no C compiler")
     base = tmp_path_factory.mktemp("cache")
+    level = library.processor_level()
     told: list[tuple[int, int]] = []
-    (path,) = build_libraries(
-        [COUNT_LEADING, STOP],
-        base / "hpctwin",
-        [library.processor_level()],
-        lambda done, whole: told.append((done, whole)),
-    )
-    assert path.name == library.library_name(library.processor_level())
-    assert told == sorted(told)
+
+    def build() -> Path:
+        told.clear()
+        (path,) = build_libraries(
+            [COUNT_LEADING, STOP],
+            base / "hpctwin",
+            [level],
+            lambda done, whole: told.append((done, whole)),
+        )
+        assert told == sorted(told)
+        return path
+
+    assert build().name == library.library_name(level)
     assert told[-1] == (2, 2)
-    assert [one.name for one in path.parent.iterdir()] == [path.name]
+    path = build()
+    assert told[-1] == (0, 0)
+    assert {one.name for one in path.parent.iterdir()} == {path.name, "objects"}
+    assert len(list((path.parent / "objects").iterdir())) == 2
     return base
 
 

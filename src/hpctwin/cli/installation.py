@@ -42,7 +42,7 @@ def warmup_command() -> int:
 
     def tell(done: int, whole: int) -> None:
         nonlocal shown
-        if 10 * done // whole > shown:
+        if 10 * done > (shown + 1) * whole:
             shown = 10 * done // whole
             took = time.perf_counter() - begin
             print(f"{10 * shown} % after {took:.0f} s", file=sys.stderr, flush=True)

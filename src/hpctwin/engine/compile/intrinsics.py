@@ -46,14 +46,14 @@ class Intrinsic:
     """
 
     def __init__(self, name: str, *arguments: Any, module: str = "numba_types") -> None:
-        self._where = module, name
-        self._arguments = arguments
+        self.where = module, name
+        self.arguments = arguments
 
     @cached_property
     def _defined(self) -> Any:
-        module, name = self._where
+        module, name = self.where
         found = getattr(import_module(f"{__package__}.{module}"), name)
-        return found(*self._arguments) if self._arguments else found
+        return found(*self.arguments) if self.arguments else found
 
     @cached_property
     def _numba_type_(self) -> Any:
