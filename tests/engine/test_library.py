@@ -7,13 +7,15 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from hpctwin.engine.compile import library
 from hpctwin.engine.compile.build import build_libraries, c_compiler
-from hpctwin.engine.compile.jit import Kernel
+from hpctwin.engine.compile.jit import Compiled, Kernel, jit
+from hpctwin.engine.compile.kernel_key import kernel_key
 from hpctwin.engine.jobs.resizing import STOP
 from hpctwin.engine.summary.job_figures import COUNT_LEADING
 from hpctwin.errors import SimulationError
@@ -89,6 +91,24 @@ def test_kernels_of_the_library_run_without_numba_and_others_say_what_is_missing
 def test_where_bounds_are_checked_no_library_is_used(built: Path) -> None:
     done = run(WITHOUT_NUMBA, built, NUMBA_BOUNDSCHECK="1")
     assert "'count_leading' must be compiled" in done.stderr
+
+
+def test_the_key_of_an_object_file_follows_what_a_kernel_calls() -> None:
+    source = "@jit\ndef part(x):\n    return x + N\n\n\ndef whole(x):\n    return part(x)\n"
+
+    def keys(number: int, source: str) -> list[str]:
+        scope: dict[str, Any] = {"jit": jit, "N": number}
+        exec(f"{source}\n\ndef other(x):\n    return x\n", scope)
+        kernels = [Compiled(scope[name], "int64(int64)") for name in ("whole", "other")]
+        return [kernel_key(one, "x86-64-v3") for one in kernels]
+
+    whole, other = keys(1, source)
+    assert keys(1, f"# Comment\n\n{source}") == [whole, other]
+    for changed in keys(2, source), keys(1, source.replace("x + N", "x - N")):
+        assert changed[0] != whole
+        assert changed[1] == other
+    levels = {kernel_key(STOP, level) for level in ("x86-64-v2", "x86-64-v3")}
+    assert len(levels) == 2
 
 
 @pytest.fixture
