@@ -60,9 +60,9 @@ class Intrinsic:
         """The type by which Numba knows it."""
         from numba.core.registry import cpu_target
 
-        context = cpu_target.typing_context
+        defined, context = self._defined, cpu_target.typing_context
         context.refresh()  # the definition may be new to it
-        return context.resolve_value_type(self._defined)
+        return context.resolve_value_type(defined)
 
 
 sim_at: Any = Intrinsic("sim_at")
