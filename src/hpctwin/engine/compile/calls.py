@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from hpctwin.engine.compile.policy_modules import JobView, NodeView
+
 __all__ = ["Call"]
 
 _RETURNED = (0, -2)
@@ -23,6 +25,7 @@ _SCALARS: dict[str, Any] = {
     "bool": ctypes.c_bool,
     "Sim": ctypes.c_void_p,
 }
+_VIEWS: dict[str, Any] = {"Job": JobView, "Node": NodeView}
 
 
 class _Raised(ctypes.Structure):
@@ -44,12 +47,16 @@ class Call:
         self._result = _SCALARS.get(result, ctypes.c_void_p)
         kinds = given.split(", ")
         self._arrays = {at: _array(kind) for at, kind in enumerate(kinds) if kind.endswith("]")}
+        self._arrays |= {at: tuple for at, kind in enumerate(kinds) if kind in _VIEWS}
         pointer, number = ctypes.c_void_p, ctypes.c_int64
         types: list[Any] = [pointer, pointer]
         for at, kind in enumerate(kinds):
             shape = [number] * (2 * kind.count(",") + 2)
             array = [pointer, pointer, number, number, pointer, *shape]
-            types += array if at in self._arrays else [_SCALARS[kind]]
+            if kind in _VIEWS:
+                types += [ctypes.c_double] * len(_VIEWS[kind]._fields)
+            else:
+                types += array if at in self._arrays else [_SCALARS[kind]]
         self._function = ctypes.CFUNCTYPE(ctypes.c_int32, *types)(address)
 
     def __call__(self, *arguments: Any) -> Any:

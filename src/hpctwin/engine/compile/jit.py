@@ -130,6 +130,15 @@ class Compiled:
             self.compiled()
         return self._address
 
+    @cached_property
+    def call(self) -> Call:
+        """The function as Python calls it."""
+        return Call(self.address, self.signature)
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Call the function from Python."""
+        return self.call(*arguments)
+
 
 class Kernel(Compiled):
     """A function that is compiled at its first use and cached on disk.
@@ -148,15 +157,6 @@ class Kernel(Compiled):
     def name(self) -> str:
         """Return the function's name without leading underscores."""
         return str(self.function.__name__).lstrip("_")
-
-    @cached_property
-    def call(self) -> Call:
-        """The function as Python calls it."""
-        return Call(self.address, self.signature)
-
-    def __call__(self, *arguments: Any) -> Any:
-        """Call the function from Python."""
-        return self.call(*arguments)
 
     def _compile(self) -> int:
         try:
