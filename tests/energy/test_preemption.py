@@ -220,8 +220,6 @@ PAIRS = [
     if (kind, policy["backfill"]) != ("psas-ipm", "pushdown")
 ]
 
-SHARED_PAIRS = [pair for pair in PAIRS if pair.values[1] != {"backfill": "conservative"}]
-
 
 def powered_case(draw: st.DrawFn, kind: str, case: dict[str, Any]) -> dict[str, Any]:
     """The jobs and the cluster of a case without power states, and what the nodes draw."""
@@ -256,7 +254,7 @@ def test_nodes_follow_preempted_and_suspended_jobs(
     compared(policy=policy, **lasting(policy, data.draw(whole_cases(kind))))
 
 
-@pytest.mark.parametrize(("kind", "policy"), SHARED_PAIRS)
+@pytest.mark.parametrize(("kind", "policy"), PAIRS)
 @settings(max_examples=examples(60))
 @given(data=st.data())
 def test_shared_nodes_follow_preempted_and_suspended_jobs(

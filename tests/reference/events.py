@@ -197,7 +197,7 @@ class Events:
         self.limits.log.append((self.now, -1, job))
         for node in job.nodes:
             self.machine.job_on[node] = None
-        if self.now != job.start + job.expected:
+        if job.suspended or self.now != job.start + job.paused + job.expected:
             self.came_back = True
 
     def lose(self, job: Job) -> None:
