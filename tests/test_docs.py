@@ -85,6 +85,7 @@ def test_the_example_runs(
         assert cells(printed) == cells(shown)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.name)
 def test_a_reader_of_a_tutorial_sees_what_it_shows(page: Path, tmp_path: Path) -> None:
     slurm = tmp_path / "slurm"
