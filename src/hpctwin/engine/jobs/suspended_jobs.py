@@ -65,9 +65,10 @@ def suspend(j: int, sim: Arrays) -> None:
 
 @jit
 def go_on(j: int, sim: Arrays) -> None:
-    """Resume a suspended job."""
+    """Resume a suspended job; reservations may move earlier, as it was expected to resume later."""
     cut = sim.cut[j]
     now = sim.clock.now
+    sim.clock.came_back = 1
     cut.suspended = 0
     cut.since = now
     move_start(j, now - cut.ran, sim)

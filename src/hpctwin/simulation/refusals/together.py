@@ -128,13 +128,6 @@ def _backfills_on(model: CapacityModel) -> str:
 
 SHARED = (
     Refusal(
-        lambda c, p: c.has_power and c.preemption is not None and p.backfill == "conservative",
-        lambda c, p: (
-            f"cluster {c.name!r}: conservative backfilling does not support preemption on shared nodes "
-            "with a power model; take easy or slurm, or remove 'modes' of the node groups"
-        ),
-    ),
-    Refusal(
         lambda c, p: not PASSES.find(p.backfill).works_on(SHARED_NODES),
         lambda c, p: (
             f"backfill {p.backfill!r} plans exclusive nodes and does not support jobs with "
