@@ -114,7 +114,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("t.swf -n 8 -o none.py:f", 2, "none.py: no such file"),
         ("t.swf -n 8 -o __import__('os')", 2, "'__import__' is not a supported function"),
         ("t.swf -n 8 -b eazy", 2, "unknown backfill 'eazy'. Did you mean 'easy'?"),
-        ("t.swf -n 8 -b easy:0", 2, "easy: reservations is '0', it must be a whole number"),
+        ("t.swf -n 8 -b easy:0", 2, "easy: reservations is '0'; it must be a whole number"),
         ("t.swf -n 8 -b easy:x", 2, "easy: 'x' is not a number of reservations"),
         ("t.swf -n 8 -b pack:patience=long", 2, "'long' is not a duration; write seconds, '15m'"),
         (
@@ -125,7 +125,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("t.swf -n 8 --placement bestfit", 2, "placement 'bestfit'. Did you mean 'best-fit'?"),
         ("t.swf -n 8 --candidates sfj", 2, "unknown ordering 'sfj'. Did you mean 'sjf'?"),
         ("t.swf -n 8 -p wfp+easy+easy", 2, "formula 'wfp+easy': unknown field 'wfp'"),
-        ("t.swf -n 8 --reservations 0", 2, "easy: reservations is 0, it must be a whole number"),
+        ("t.swf -n 8 --reservations 0", 2, "easy: reservations is 0; it must be a whole number"),
         (
             "t.swf -n 8 --overrun stop",
             2,
@@ -209,7 +209,7 @@ def test_a_wrong_input_of_simulate_is_told_in_a_line(
         ("workload filter t.swf o.swf --after x", 2, "'x' is not a duration"),
         ("workload filter t.swf none/o.swf", 2, "the folder none is not there"),
         ("workload generate lublen o.swf", 2, "generator 'lublen'. Did you mean 'lublin'?"),
-        ("workload generate lublin o.swf jobs=x", 2, "jobs is 'x', it must be a whole number"),
+        ("workload generate lublin o.swf jobs=x", 2, "jobs is 'x'; it must be a whole number"),
         ("workload generate lublin o.swf jobs", 2, "write NAME=VALUE, for example seed=7"),
         ("workload generate lublin o.swf job=3", 2, "'lublin' 'job'. Did you mean 'jobs'?"),
         ("workload download nolog", 2, "unknown log 'nolog'. Known: ANL-Intrepid-2009-1"),

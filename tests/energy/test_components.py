@@ -282,12 +282,12 @@ def test_usage_follows_its_job_through_sorting_taking_and_forking() -> None:
     [
         (
             {"cpu": Usage.averages([0.5, 1.2])},
-            "job 2: usage cpu, sample 0, is 1.2, it must be from 0 to 1",
+            "job 2: usage cpu, sample 0, is 1.2; it must be from 0 to 1",
         ),
         ({"cpu": Usage.traces([[0.1], [0.2, math.nan]], 5)}, "job 2: usage cpu, sample 1, is nan"),
         (
             {NODE_W: Usage.averages([-1, 5])},
-            "job 1: usage node_w, sample 0, is -1, it must be 0 W or more",
+            "job 1: usage node_w, sample 0, is -1; it must be 0 W or more",
         ),
         ({"cpu": Usage.averages([0.5])}, "usage cpu has 1 jobs, expected 2"),
     ],
@@ -340,7 +340,7 @@ def test_usage_goes_through_a_table_and_back(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("columns", "said"),
     [
-        ({"use_cpu": [0.5, 1.5]}, "job 2: usage cpu, sample 0, is 1.5, it must be from 0 to 1"),
+        ({"use_cpu": [0.5, 1.5]}, "job 2: usage cpu, sample 0, is 1.5; it must be from 0 to 1"),
         (
             {"use_cpu": [[0.5], [0.1, 0.2]]},
             "a column use_cpu_step_s must give the seconds between samples",

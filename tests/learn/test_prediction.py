@@ -293,7 +293,7 @@ def test_predictions_go_through_a_table_and_a_wrong_one_is_told_by_job(tmp_path:
     assert len(told[:10].predicted["runtime_s"]) == 10
     wrong = told.to_frame().with_columns(predicted_runtime_s=0.0)
     with pytest.raises(
-        errors.WorkloadError, match="job 1: predicted runtime_s is 0, it must be above 0"
+        errors.WorkloadError, match="job 1: predicted runtime_s is 0; it must be above 0"
     ):
         Workload.from_frame(wrong)
     with pytest.raises(errors.UnknownNameError, match="runtime_s"):

@@ -108,12 +108,12 @@ def test_what_is_left_out_is_fcfs_easy_first_fit_and_none(text: str, name: str) 
     ("text", "error", "says"),
     [
         ("fcfs+pack:depht=3", UnknownNameError, "unknown setting of pack 'depht'. Did you mean 'depth'"),
-        ("fcfs+pack:depth=0", ConfigError, "pack: depth is '0', it must be a whole number, at least 1"),
+        ("fcfs+pack:depth=0", ConfigError, "pack: depth is '0'; it must be a whole number, at least 1"),
         ("fcfs+pack:depth=3,depth=4", ConfigError, "pack: depth is given twice"),
-        ("fcfs+pushdown:interval=0s", ConfigError, "interval is '0s', it must be at least 1 ms"),
+        ("fcfs+pushdown:interval=0s", ConfigError, "interval is '0s'; it must be at least 1 ms"),
         ("fcfs+conservative:2", ConfigError, "'conservative' has no settings"),
         ("fcfs~psus:soon", ConfigError, "'soon' is not a duration"),
-        ("fcfs~psus:-5", ConfigError, "timeout is '-5', it must be at least 0 s"),
+        ("fcfs~psus:-5", ConfigError, "timeout is '-5'; it must be at least 0 s"),
         ("fcfs~psas-ipn:5m", UnknownNameError, "Did you mean 'psas-ipm'"),
     ],
 )  # fmt: skip

@@ -190,7 +190,7 @@ def _check(simulation: SimulationBase, row: int, size: Any, rules: JobRules, has
     """
     name = f"job {simulation.workload.job_id[row]}"
     if isinstance(size, bool) or not isinstance(size, (int, np.integer)):
-        raise SimulationError(f"{name} is to have {size!r} nodes, it must be a whole number")
+        raise SimulationError(f"{name} is to have {size!r} nodes; it must be a whole number")
     if size == 0:
         if has and not rules.suspendable:
             raise SimulationError(f"{name} may not be suspended")

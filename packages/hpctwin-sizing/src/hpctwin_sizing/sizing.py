@@ -170,7 +170,7 @@ def _call(sizing: Sizing, simulation: SimulationBase, advance: Callable[..., Out
         wanted = Sizes()
     where = f"{what} at {simulation.now_s:g} s"
     if not isinstance(wanted, Sizes):
-        raise PolicyError(f"{where} gave {wanted!r}, it must give Sizes or None")
+        raise PolicyError(f"{where} gave {wanted!r}; it must give Sizes or None")
     next_call_s = asked_again_s(simulation, wanted.next_call_s, where)
     try:
         resize(simulation, wanted.nodes, advance)
