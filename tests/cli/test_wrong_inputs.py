@@ -84,7 +84,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("other.csv -n 4", 2, "other.csv, field submit_s: the column is missing; required are"),
         ("bad.json -n 4", 2, "bad.json, line 1: not JSON"),
         ("empty.swf -n 4", 2, "empty.swf: the file is empty"),
-        ("binary.swf -n 4", 2, "binary.swf, line 1: found 1 columns, expected 18"),
+        ("binary.swf -n 4", 2, "binary.swf, line 1: found 1 column, expected 18"),
         ("short.swf -n 4", 2, "short.swf, line 1: found 3 columns, expected 18"),
         ("cut.parquet -n 4", 2, "cut.parquet: not a Parquet file, or truncated"),
         ("t.swf -M folder", 2, "folder: Is a directory"),
@@ -171,7 +171,7 @@ def test_a_wrong_input_of_simulate_is_told_in_a_line(
         (
             "simulate t.swf -n 8 --priorities-from x",
             2,
-            "expected an incentive and a file of accounts",
+            "give an incentive and a file of accounts",
         ),
         (
             "simulate t.swf -n 8 --priorities-from low-power:no.json",

@@ -128,8 +128,8 @@ def test_a_date_before_the_trace_is_told_with_the_date_it_begins(
 @pytest.mark.parametrize(
     ("group_by", "told"),
     [
-        ("rakc", "2 jobs request nodes of one rakc (group_by), but no node group has a feature such as "
-                 "rakc=1: they can use all nodes. Did you mean 'rack'?"),
+        ("rakc", "2 jobs requested nodes of one rakc (group_by), but no node group has a feature such as "
+                 "rakc=1: all nodes can be used. Did you mean 'rack'?"),
         ("rack", ""),
     ],
 )  # fmt: skip

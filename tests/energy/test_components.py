@@ -289,7 +289,7 @@ def test_usage_follows_its_job_through_sorting_taking_and_forking() -> None:
             {NODE_W: Usage.averages([-1, 5])},
             "job 1: usage node_w, sample 0, is -1; it must be 0 W or more",
         ),
-        ({"cpu": Usage.averages([0.5])}, "usage cpu has 1 jobs, expected 2"),
+        ({"cpu": Usage.averages([0.5])}, "usage cpu has 1 job, expected 2"),
     ],
 )
 def test_usage_that_cannot_be_is_refused(usage: dict[str, Usage], said: str) -> None:

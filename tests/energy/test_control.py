@@ -118,7 +118,7 @@ def test_asking_for_ever_while_jobs_wait_is_told() -> None:
     def off(view: PowerView) -> Orders:
         return Orders(off=view.nodes("idle"), next_call_s=view.now_s + 1e7)
 
-    with pytest.raises(SimulationError, match="1 jobs are pending"):
+    with pytest.raises(SimulationError, match="1 pending job at"):
         energy_of(jobs((0, 5, 1)), uniform(4), power=ORDERS, control=off)
 
 

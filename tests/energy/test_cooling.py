@@ -132,7 +132,7 @@ def test_wet_bulb_temperatures_are_psychrolibs_and_are_laid_beside_by_date(tmp_p
             "time,temperature_c\n0,1\n60,2\n",
             "give two rows or more, with times in the first column, and wet_bulb_c",
         ),
-        ("time,wet_bulb_c\n0,1\n", "found 1 rows"),
+        ("time,wet_bulb_c\n0,1\n", "found 1 row of"),
         ("time,wet_bulb_c\n0,1\n60,cold\n", "row 3, 'wet_bulb_c': 'cold' is not a finite number"),
         ("time,wet_bulb_c\n0,1\n0,2\n", "row 3: 0 is not after 0; sort the rows by time"),
         (

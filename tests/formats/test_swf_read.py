@@ -235,7 +235,7 @@ def test_five_columns_need_comments_of_swf(tmp_path: Path) -> None:
 
 
 def test_a_separator_between_words_is_no_log(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match="line 1: found 1 columns, expected 18"):
+    with pytest.raises(TraceError, match="line 1: found 1 column, expected 18"):
         read(tmp_path, "job,submit,wait,run,procs,a", "1,0,0,100,4,1")
 
 

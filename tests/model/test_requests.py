@@ -373,7 +373,7 @@ def test_a_piece_of_a_table_keeps_the_dependencies_of_its_requests(tmp_path: Pat
     ).write_parquet(path)  # fmt: skip
     (whole,) = open_pieces(path, 3).batches
     assert (whole.edges.job.tolist(), whole.edges.on.tolist()) == ([2], [1])
-    with pytest.raises(TraceError, match="outside the piece of 1 jobs"):
+    with pytest.raises(TraceError, match="outside the piece of 1 job;"):
         list(open_pieces(path, 1).batches)
 
 

@@ -324,7 +324,7 @@ def test_json_says_the_same_as_text(tmp_path: Path) -> None:
             {"nodes": "(null)", "tres": "(null)", "licences": "matlab:4"},
             "it has no nodes, but matlab:4",
         ),
-        ({"nodes": "n[1-2],m1", "tres": "cpu=24"}, "1 more nodes are not described"),
+        ({"nodes": "n[1-2],m1", "tres": "cpu=24"}, "not described: 1 more node"),
     ],
 )
 def test_what_cannot_be_taken_over_is_named_with_the_reason(

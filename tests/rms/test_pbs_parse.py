@@ -340,7 +340,7 @@ def test_a_state_that_is_not_known_is_named() -> None:
     states = {node.name: node.state for node in found.snapshot.nodes}
     assert [states[f"pbsvm[{n}]"] for n in (1, 2, 3)] == ["up", "drained", "up"]
     assert sorted(found.notes) == [
-        "state 'down-ish' of 1 nodes is unknown: ignored", "state 'melting' of 2 nodes is unknown: ignored",
+        "state 'down-ish' of 1 node is unknown: ignored", "state 'melting' of 2 nodes is unknown: ignored",
     ]  # fmt: skip
 
 

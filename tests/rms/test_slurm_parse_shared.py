@@ -85,7 +85,7 @@ def test_a_job_that_asks_for_what_is_not_modelled_is_left_to_slurm_and_named() -
     found = shared()
     assert set(found.mine) == {"6", "7", "8", "10", "11"}
     # Three tasks, two on each node: Slurm wants room for two on each; the other is contiguous.
-    left = "2 jobs have requests that are not modeled on shared nodes (job 9: a number of tasks"
+    left = "2 jobs with requests that are not modeled on shared nodes (job 9: a number of tasks"
     assert any(note.startswith(left) for note in found.notes)
 
 

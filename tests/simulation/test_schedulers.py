@@ -181,7 +181,7 @@ def test_a_fork_begins_its_own_jobs_and_a_saved_simulation_goes_on(tmp_path: Pat
         (Orders([7]), "job 7 does not exist"),
         (Orders([2]), "job 2 is not pending at 0 s: it is not submitted yet"),
         (Orders([1, 1]), "job 1 is listed twice"),
-        (Orders([1, 3]), "job 3 at 0 s, which does not fit: it needs 16 nodes, 8 are free"),
+        (Orders([1, 3]), "job 3 at 0 s, which does not fit: it needs 16 nodes, free are 8"),
         (Orders(call_at_s=0.0), "it must be later"),
     ],
 )
@@ -201,7 +201,7 @@ def test_a_scheduler_that_leaves_a_job_waiting_for_ever_is_told_which() -> None:
 
     with pytest.raises(
         errors.SimulationError,
-        match="left 1 jobs pending at 59 s with no event to come, the first of them job 3",
+        match="left 1 job pending at 59 s with no event to come, the first of them job 3",
     ):
         drive(outside(workload), scheduler)
 

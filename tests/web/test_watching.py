@@ -154,7 +154,7 @@ def test_the_terminal_shows_what_the_page_does(make: Any) -> None:
     console.print(render(seen(page.source)))
     text = console.export_text()
     head = page.source.head()
-    assert f"{head.running} running, {head.waiting} waiting" in text
+    assert f"{head.running} running, {head.waiting} pending" in text
     for job in page.source.job_views():
         assert job.state == "running" or re.search(rf"│ +{job.id} │", text)
     assert "decisions by policy" in text

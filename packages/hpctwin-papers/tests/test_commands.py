@@ -46,7 +46,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("experiment pas --method x", 2, "unknown method 'x'. Known: adaptive, easy, fcfs"),
         ("experiment schedtwin --normalize x", 2, "unknown normalization 'x'. Known: best, mean"),
         ("experiment spars -m x", 2, "unknown scheduler 'x'. Known: easy-auto"),
-        ("incentives t.swf -i x -n 8", 2, "does not say whose jobs they are: it has no accounts"),
+        ("incentives t.swf -i x -n 8", 2, "the accounts of its jobs are unknown"),
         ("experiment list --jsn", 2, "Did you mean --json?"),
         ("experiment run spars-figure-44", 2, "'spars-figure-44'. Did you mean 'spars-figure-4'?"),
         ("experiment run spars-figure-4 --out t.swf", 2, "it is a file, but a folder is needed"),

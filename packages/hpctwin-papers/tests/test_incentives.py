@@ -146,7 +146,7 @@ def test_from_a_run_to_its_accounts_to_a_rewarded_run(
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--priorities-from", "low-power"], "expected an incentive and a file"),
+        (["--priorities-from", "low-power"], "give an incentive and a file"),
         (["--priorities-from", "low-power:nowhere.json"], "nowhere.json: no such file"),
         (["--priorities-from", "budget=many:a.json"], "budget is 'many'"),
         (["--accounts", "a.csv"], "a file name ending in .json or .parquet"),

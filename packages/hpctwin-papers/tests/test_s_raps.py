@@ -90,7 +90,7 @@ def test_without_backfill_jobs_start_in_the_order_in_which_they_came() -> None:
 
 def test_a_machine_of_which_nothing_is_known_is_refused(sample: Path) -> None:
     part = window(read_workload(sample), 0, 3600)
-    with pytest.raises(ConfigError, match="nothing is known of the components"):
+    with pytest.raises(ConfigError, match="the components of its nodes are unknown"):
         run(part, Cluster.uniform(9472))
 
 

@@ -237,7 +237,7 @@ def test_a_folder_without_runs_or_with_something_else_is_named(
 ) -> None:
     words = ["experiment", "schedtwin", "--stored", tmp_path]
     assert command(*words) == 2
-    assert "no runs in it" in capsys.readouterr().err
+    assert "the folder has no runs" in capsys.readouterr().err
     (tmp_path / "slurm-own-0.json").write_text("{}")
     assert command(*words) == 2
     assert "not a run of this experiment" in capsys.readouterr().err

@@ -141,5 +141,5 @@ def test_what_it_cannot_learn_or_plan_is_told():
     with pytest.raises(ConfigError, match="there are none"):
         learnt(work((0, 1, 1, 1))[:0], 4, slots_of(), 0)
     rigid = Workload.build(submit_s=[0], runtime_s=[60], nodes=[8])
-    with pytest.raises(ConfigError, match="job 1 runs on 8 nodes at least, of 4"):
+    with pytest.raises(ConfigError, match="job 1 needs 8 nodes or more, but the cluster has 4"):
         oracle_plan(rigid, 4, slots_of(), 0)

@@ -192,7 +192,7 @@ def test_sizes_that_cannot_be_are_told_with_job_and_time(sizes, why):
 
 
 def test_a_sizing_that_leaves_jobs_waiting_for_ever_is_told():
-    with pytest.raises(SimulationError, match="1 jobs wait at 0 s"):
+    with pytest.raises(SimulationError, match="1 pending job at 0 s"):
         simulate(one_job(), 4, sizing=Sizing(lambda view: None))
 
 
@@ -202,7 +202,9 @@ def test_a_job_that_may_not_stop_and_finds_no_room_is_a_fault_of_the_sizing():
         malleable={"min_nodes": [2, 1], "max_nodes": [4, 4]},
     )  # fmt: skip
     sizing = at_times(j1=[(0, 2), (5, 4)], j2=[(0, 2), (5, 1)])
-    with pytest.raises(PolicyError, match="job 2 may not be suspended, and 1 nodes are not free"):
+    with pytest.raises(
+        PolicyError, match="job 2 may not be suspended, but does not fit: it needs 1 more free node"
+    ):
         simulate(work, 4, sizing=sizing)
 
 

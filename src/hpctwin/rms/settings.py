@@ -19,6 +19,7 @@ from pydantic import Field, PlainSerializer, model_validator
 
 from hpctwin.errors import ConfigError, HpctwinError
 from hpctwin.model.settings import Duration, Settings
+from hpctwin.model.text import count_text
 from hpctwin.model.web import without_password
 from hpctwin.rms.commands import not_inherited
 from hpctwin.rms.gate import Gate, Mark
@@ -88,8 +89,8 @@ def look(manager: ResourceManager, result: Probe) -> None:
     result.add(
         "reading the state",
         True,
-        f"{len(snapshot.nodes)} nodes, {running} jobs running, {len(snapshot.jobs) - running} pending; "
-        f"partitions: {partitions}",
+        f"{count_text(len(snapshot.nodes), 'node')}, {count_text(running, 'job')} running, "
+        f"{len(snapshot.jobs) - running} pending; partitions: {partitions}",
     )
     for note in manager.report().notes[:20]:
         result.add("not modeled", False, note)

@@ -80,6 +80,7 @@ def forward(
         place: File for the position up to which the spool was sent, suffix .place; default next to
             the spool.
     """
+    from hpctwin.model.text import count_text
     from hpctwin.rms.polling.redis_stream import redis_url
     from hpctwin.rms.polling.redis_stream import ship as send
     from hpctwin.rms.polling.spool import Spool
@@ -88,7 +89,7 @@ def forward(
     log.begin()
     stop = set_when_asked_to_end()
     sent = send(Spool(spool, place), address, stream_name, stop, password_env=password_env)
-    print(f"{sent} lines sent")
+    print(f"{count_text(sent, 'line')} sent")
     return 0
 
 

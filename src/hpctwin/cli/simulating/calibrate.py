@@ -123,6 +123,7 @@ def _read(path: Path, time: str, power: str, use: tuple[str, ...]) -> tuple[pl.D
     import polars as pl
 
     from hpctwin.errors import TraceError, near
+    from hpctwin.model.text import count_text
 
     try:
         frame = pl.read_parquet(path) if path.suffix == ".parquet" else pl.read_csv(path)
@@ -153,7 +154,7 @@ def _read(path: Path, time: str, power: str, use: tuple[str, ...]) -> tuple[pl.D
             )
     steps = np.diff(table[time].to_numpy())
     if not len(steps):
-        raise TraceError(path, f"table has {len(table)} rows; two or more are needed")
+        raise TraceError(path, f"table has {count_text(len(table), 'row')}; two or more are needed")
     uneven = np.abs(steps - steps[0]) > 1e-6 * abs(steps[0])
     if steps[0] <= 0 or uneven.any():
         row = int(np.argmax(uneven)) + 2

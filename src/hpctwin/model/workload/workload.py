@@ -17,7 +17,7 @@ from hpctwin.model.columns import PER_NODE, PREDICTED, UNKNOWN, Category, alike,
 from hpctwin.model.requests.chunks import check_group_by, check_more_tasks, checked_chunks
 from hpctwin.model.requests.features import check_features
 from hpctwin.model.requests.resources import checked_consumables
-from hpctwin.model.text import MS_PER_S, ReadNotes, Shown, format_duration, parse_moment
+from hpctwin.model.text import MS_PER_S, ReadNotes, Shown, count_text, format_duration, parse_moment
 from hpctwin.model.workload.dependencies import Dependencies, check_acyclic
 from hpctwin.model.workload.jobs import (
     Usage,
@@ -268,7 +268,9 @@ class Workload(Shown):
             if not isinstance(found, Usage):
                 raise ArgumentError(f"usage {kind} is {in_brief(found)}; it must be a Usage")
             if len(found) != size:
-                raise WorkloadError(f"usage {kind} has {len(found)} jobs, expected {size}")
+                raise WorkloadError(
+                    f"usage {kind} has {count_text(len(found), 'job')}, expected {size}"
+                )
             found.check(kind, ids)
         used_up = checked_consumables(used_up, ids)
         asked = checked_chunks(parts, ids, nodes_f, used_up)
@@ -474,7 +476,9 @@ class Workload(Shown):
         size = len(made.get("nodes", self.nodes))
         for name, given in made.items():
             if isinstance(given, (np.ndarray, Category)) and len(given) != size:
-                raise ArgumentError(f"{name} has {len(given):,} jobs; it must have {size:,}")
+                raise ArgumentError(
+                    f"{name} has {count_text(len(given), 'job')}; it must have {size:,}"
+                )
         return dataclasses.replace(self, **made)
 
     def _as_column(self, name: str, given: Any) -> Any:
