@@ -128,7 +128,7 @@ def clusters(
     if outages:
         content["failures"] = {
             "outages": draw(st.lists(_outage(total), max_size=3)),
-            "then": draw(st.sampled_from(("requeue", "fail"))),
+            "on_failure": draw(st.sampled_from(("requeue", "fail"))),
         }
     if cleanup:
         content["cleanup"] = draw(st.sampled_from((0, 0.4, 3, 20)))

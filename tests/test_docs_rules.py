@@ -136,7 +136,9 @@ CASES: dict[str, Sequence[Case]] = {
         always(cluster(SLEEP | CORES), f"fcfs+none~{name}:1h", jobs(**SHARED))
         for name in ("spars-auto", "spars-ipm")
     ],
-    "a cluster without `cores`": [always(cluster(), work=jobs(**SHARED))],
+    "jobs that ask for tasks, on a cluster without `cores`": [
+        always(cluster(), work=jobs(**SHARED))
+    ],
     "recorded node power, shared, with `components`": [
         always(cluster(PARTS | CORES), work=drawn())
     ],

@@ -53,7 +53,7 @@ def test_who_is_sent_back_or_left_the_queue_is_in_it_once(order: str) -> None:
     cluster = Cluster.model_validate(
         {
             "nodes": [{"name": "all", "count": 32}],
-            "failures": {"outages": outages, "then": "requeue"},
+            "failures": {"outages": outages, "on_failure": "requeue"},
         }
     )
     policy = make_policy(MEETING[order], "slurm", settings={"default_queue_depth": 5})

@@ -252,12 +252,14 @@ def test_minutes_that_are_left_let_a_job_in_as_they_run_down() -> None:
 def test_who_has_used_as_much_as_a_limit_says_waits_until_it_has_decayed() -> None:
     workload = jobs(account=["physics"] * 2, runtime_s=[600, 60], submit_s=[0, 700], nodes=[2, 1])
     share = {"half_life": "10m", "every": "1m"}
-    limit = {"account": "physics", "used": {"nodes": 10}}
+    limit = {"account": "physics", "used_minutes": {"nodes": 10}}
     # 20 node-minutes by 600 s, as they decay 14.4; below 10 some 317 s after that, looked at each minute.
     assert starts(workload, limit, fairshare=share) == [0, 960]
     assert starts(workload, {**limit, "decays": False}, fairshare=share) == [0, None]
     # Whoever runs when it is reached runs on.
-    assert starts(workload, {"account": "physics", "used": {"nodes": 15}}, fairshare=share) == [
+    assert starts(
+        workload, {"account": "physics", "used_minutes": {"nodes": 15}}, fairshare=share
+    ) == [
         0,
         700,
     ]
@@ -268,24 +270,24 @@ def factored(factors: dict[str, float], **fields: Any) -> dict[str, Any]:
 
 
 def test_use_counts_as_often_as_the_factor_of_the_qos_says() -> None:
-    used = {"account": "root", "used": {"nodes": 4}, "decays": False}
+    used = {"account": "root", "used_minutes": {"nodes": 4}, "decays": False}
     two = {"submit_s": [0, 120], "runtime_s": [120, 10], "nodes": [1, 1], "qos": ["q", "q"]}
     workload = jobs(**two, walltime_s=[120, 10])
     # 2 node-minutes have been used, which count half, once, or twice.
     assert starts(workload, used, **factored({"q": 0.5})) == [0, 120]
     assert starts(workload, used, **factored({"other": 2})) == [0, 120]
     assert starts(workload, used, **factored({"q": 2})) == [0, None]
-    wall = {"qos": "q", "used": {"wall": 4}, "decays": False}
+    wall = {"qos": "q", "used_minutes": {"wall": 4}, "decays": False}
     assert starts(workload, wall, **factored({"q": 1.75})) == [0, 120]
     assert starts(workload, wall, **factored({"q": 2})) == [0, None]
 
 
 def test_a_job_whose_use_counts_nothing_is_not_kept_back_by_what_others_used() -> None:
     workload = jobs(runtime_s=[120, 10, 10], submit_s=[0, 120, 120], qos=["a", "a", "free"])
-    used = {"account": "root", "used": {"nodes": 2}, "decays": False}
+    used = {"account": "root", "used_minutes": {"nodes": 2}, "decays": False}
     assert starts(workload, used, **factored({"free": 0})) == [0, None, 120]
     # … but by the time that others ran, as there.
-    wall = {"account": "root", "used": {"wall": 2}, "decays": False}
+    wall = {"account": "root", "used_minutes": {"wall": 2}, "decays": False}
     assert starts(workload, wall, **factored({"free": 0})) == [0, None, None]
 
 
@@ -308,7 +310,7 @@ def test_a_safe_factor_of_no_qos_is_told() -> None:
 
 def test_what_was_used_is_forgotten_when_use_is_reset() -> None:
     workload = jobs(account=["physics"] * 2, runtime_s=[600, 60], submit_s=[0, 700], nodes=[2, 1])
-    limit = {"account": "physics", "used": {"wall": 10}, "decays": False}
+    limit = {"account": "physics", "used_minutes": {"wall": 10}, "decays": False}
     assert starts(workload, limit, fairshare={"resets": [800]}) == [0, 800]
     assert starts(workload, limit, fairshare={"resets": [300]}) == [0, 700]
 
@@ -320,11 +322,11 @@ def test_a_safe_limit_lets_only_those_start_that_can_run_for_their_walltime() ->
         walltime_s=[300, 600, 300],
         submit_s=[0, 0, 1],
     )
-    limit = {"account": "physics", "used": {"nodes": 12}, "decays": False, "safe": True}
+    limit = {"account": "physics", "used_minutes": {"nodes": 12}, "decays": False, "safe": True}
     # 5 and 10 minutes are too many together; two of 5 are not, and when each has taken one, 10 are left.
     assert starts(workload, limit) == [0, 61, 1]
     # Of the time that jobs ran, Slurm does not look at how long those may still run that do.
-    assert starts(workload, {**limit, "used": {"wall": 12}}) == [0, 0, 1]
+    assert starts(workload, {**limit, "used_minutes": {"wall": 12}}) == [0, 0, 1]
 
 
 def test_a_job_without_gpus_does_not_wait_for_minutes_of_gpus() -> None:
@@ -333,7 +335,7 @@ def test_a_job_without_gpus_does_not_wait_for_minutes_of_gpus() -> None:
         {
             "nodes": [{"name": "a", "count": 4, "gpus": 2}, {"name": "b", "count": 4, "gpus": 0}],
             "partitions": [{"name": "a", "groups": ["a"]}, {"name": "b", "groups": ["b"]}],
-            "limits": [{"account": "physics", "used": {"gpus": 0}}],
+            "limits": [{"account": "physics", "used_minutes": {"gpus": 0}}],
         }
     )
     found = simulate(workload.replace(partition=Category.of(["a", "b"])), made)
@@ -348,8 +350,8 @@ def test_what_was_used_goes_on_in_a_fork_and_in_parts_of_a_run(tmp_path: Any) ->
         nodes=[2] * 12,
     )
     limits = [
-        {"account": "physics", "used": {"nodes": 5}},
-        {"account": "root", "used": {"nodes": 8}},
+        {"account": "physics", "used_minutes": {"nodes": 5}},
+        {"account": "root", "used_minutes": {"nodes": 8}},
     ]
     made = Cluster.uniform(4, limits=limits, fairshare={"half_life": "5m", "every": "1m"})
     whole = simulate(workload, made).jobs["start_s"].to_list()
@@ -418,9 +420,9 @@ def test_minutes_that_are_left_go_with_walltimes_that_end_jobs() -> None:
         ({"account": "physics", "deny": True}, "only valid for a QOS"),
         ({"qos": "a", "jobs": -1}, "0"),
         ({"qos": "a", "minutes": {"cpus": 1}}, "cores"),
-        ({"qos": "a", "per": "user", "used": {"cores": 1}}, "remove per"),
-        ({"qos": "a", "jobs": 1, "safe": True}, "only valid with 'used'"),
-        ({"qos": "a", "used": {"cpus": 1}}, "cores"),
+        ({"qos": "a", "per": "user", "used_minutes": {"cores": 1}}, "remove per"),
+        ({"qos": "a", "jobs": 1, "safe": True}, "only valid with 'used_minutes'"),
+        ({"qos": "a", "used_minutes": {"cpus": 1}}, "cores"),
     ],
 )
 def test_a_limit_that_says_nothing_sensible_is_told(limit: dict[str, Any], said: str) -> None:

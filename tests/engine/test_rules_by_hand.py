@@ -235,7 +235,7 @@ def test_a_requeued_job_is_in_the_queue_where_it_was(run):
 def test_a_failure_ends_the_job_if_so_configured(run):
     cluster = Cluster.uniform(
         nodes=2,
-        failures={"then": "fail", "outages": [{"node": 0, "start": 4, "duration": 10}]},
+        failures={"on_failure": "fail", "outages": [{"node": 0, "start": 4, "duration": 10}]},
     )
     workload = jobs((0, 10, 10, 1), (0, 5, 5, 1), dependencies=edges((1, 0, AFTEROK, 0)))
     result = run(workload, cluster)

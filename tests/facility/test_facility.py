@@ -298,7 +298,9 @@ def test_the_oracle_sees_a_job_that_ends_early_and_the_honest_does_not() -> None
     workload = jobs(submit_s=[0, 0, 10], runtime_s=[20, 300, 50], walltime_s=[1000, 400, 50])
     two = facility({"nodes": 1}, {"nodes": 1})
     where = {
-        knows: simulate_facility(two, workload, parse_strategy("sgs-t", knows=knows, ties="first"))
+        knows: simulate_facility(
+            two, workload, parse_strategy("sgs-t", knows=knows, tie_break="first")
+        )
         for knows in ("oracle", "walltime")
     }
     assert where["oracle"].jobs["cluster"].to_list() == ["c0", "c1", "c0"]
@@ -463,7 +465,7 @@ def test_a_wrong_strategy_says_what_would_be_right(
     ("options", "says"),
     [
         ({"knows": "all"}, "unknown knowledge"),
-        ({"ties": "coin"}, "unknown tie rule"),
+        ({"tie_break": "coin"}, "unknown tie rule"),
         ({"batch": 0}, "at least 1"),
         ({"batch": 2, "samples": 1}, "look-ahead tree"),
         ({"horizon_s": 0}, "above 0"),

@@ -301,7 +301,7 @@ def check_queue(environment: Environment, seen: Any) -> None:
 
 def test_the_queue_is_seen_as_it_is_whoever_comes_and_goes() -> None:
     outages = tuple(Outage(node=n, start=3000.0 * (n + 1), duration=900.0) for n in range(NODES))
-    failing = machine(failures=Failures(outages=outages, then="requeue"))
+    failing = machine(failures=Failures(outages=outages, on_failure="requeue"))
     rng = np.random.default_rng(2)
     first = WORKLOAD.take(np.arange(80)).scale(2.0, NODES)
     # Some users lose patience while their jobs wait.
@@ -323,7 +323,9 @@ def test_the_queue_is_seen_as_it_is_whoever_comes_and_goes() -> None:
 
 def test_failures_and_shared_power_states_are_those_of_the_simulation() -> None:
     failing = machine(
-        failures=Failures(outages=(Outage(node=2, start=5000.0, duration=4000.0),), then="requeue")
+        failures=Failures(
+            outages=(Outage(node=2, start=5000.0, duration=4000.0),), on_failure="requeue"
+        )
     )
     environment = PowerManagement(WORKLOAD, failing, jobs=60)
     environment.reset(options={"first": 0})

@@ -110,7 +110,7 @@ def test_a_constant_choice_is_the_engine_joule_for_joule(
 @pytest.mark.parametrize("kind", [JobSelection, Backfilling, PowerManagement])
 def test_where_nodes_fail_it_is_the_engine_too(kind: Any) -> None:
     outages = tuple(Outage(node=n, start=4000.0 * n, duration=3000.0) for n in (1, 4, 6))
-    failing = machine(failures=Failures(outages=outages, then="requeue"))
+    failing = machine(failures=Failures(outages=outages, on_failure="requeue"))
     options, choose, policy = next(
         row[1:] for row in CONSTANT if row[0] is kind and row[3] == "fcfs+easy"
     )

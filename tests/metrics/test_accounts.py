@@ -143,7 +143,7 @@ SLEEPY = Cluster.model_validate(
                           "switch_on": {"time": "7s", "power_w": 180}}],
             }
         ],
-        "failures": {"outages": [{"node": 1, "start": 20, "duration": 9}], "then": "requeue"},
+        "failures": {"outages": [{"node": 1, "start": 20, "duration": 9}], "on_failure": "requeue"},
     }
 )  # fmt: skip
 

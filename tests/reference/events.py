@@ -207,9 +207,9 @@ class Events:
             return
         self.vacate(job)
         self.undo_if_not_begun(job)
-        if job.start is not None and self.machine.cluster.failures.then == "requeue":
+        if job.start is not None and self.machine.cluster.failures.on_failure == "requeue":
             job.attempts.append((job.start, self.now, job.nodes))
-        if self.machine.cluster.failures.then == "fail":
+        if self.machine.cluster.failures.on_failure == "fail":
             self.end(job, State.NODE_FAILURE)
         else:
             self.put_back(job)

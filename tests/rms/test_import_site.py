@@ -324,9 +324,9 @@ def test_what_sacctmgr_says_of_limits_becomes_limits(tmp_path):
         {"qos": "part", "nodes": 3, "deny": True},
         {"qos": "part", "per": "job", "walltime": 172800, "deny": True},
         {**of_qos, "cores": 64, "gpus": 4, "minutes": {"cores": 600}, "jobs": 10, "submitted": 20},
-        {**of_qos, "used": {"cores": 9}},
+        {**of_qos, "used_minutes": {"cores": 9}},
         {**of_qos, "per": "job", "nodes": 2, "per_node": {"cores": 4}, "minutes": {"cores": 480},
-         "walltime": 86400, "least": {"cores": 2}},
+         "walltime": 86400, "min_request": {"cores": 2}},
         {**of_qos, "per": "user", "memory_gb": 100, "jobs": 3, "submitted": 7},
         {**of_qos, "per": "account", "cores": 16, "jobs": 4, "submitted": 9},
         {"account": "root", "per": "user", "jobs": 1},
@@ -400,11 +400,11 @@ def test_what_may_be_used_in_all_becomes_limits_as_slurm_counts_it(tmp_path):
 
     made, said = read("limits")
     assert said == [
-        {"qos": "bank", "used": {"cores": 6000, "gpus": 60, "wall": 1440}, "decays": False},
+        {"qos": "bank", "used_minutes": {"cores": 6000, "gpus": 60, "wall": 1440}, "decays": False},
         {"qos": "bank", "jobs": 3},
-        {"qos": "free", "used": {"nodes": 10, "wall": 0}},
-        {"account": "root", "used": {"cores": 900000}},
-        {"account": "root", "user": "ann", "used": {"cores": 5}},
+        {"qos": "free", "used_minutes": {"nodes": 10, "wall": 0}},
+        {"account": "root", "used_minutes": {"cores": 900000}},
+        {"account": "root", "user": "ann", "used_minutes": {"cores": 5}},
     ]
     told = {one.name: one for one in made.site.settings}
     assert told["QOS bank: Flags"].became == "imported"
@@ -415,7 +415,7 @@ def test_what_may_be_used_in_all_becomes_limits_as_slurm_counts_it(tmp_path):
     assert all(limit.get("safe", "jobs" in limit) for limit in said)
     assert not any("running jobs continue" in one.why for one in made.site.settings)
     _, said = read("never", half="0")
-    assert [limit.get("decays") for limit in said if "used" in limit] == [False] * 4
+    assert [limit.get("decays") for limit in said if "used_minutes" in limit] == [False] * 4
     made, said = read("basic", conf=conf.replace("multifactor", "basic"))
     assert said == [{"qos": "bank", "jobs": 3}]
     assert (

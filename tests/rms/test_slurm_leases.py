@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.slurm(NEWEST), pytest.mark.slow]
 
 NODES = 8
 LEASE_S, WITHIN_S = 6, 4
-FCFS = {"pool": ["fcfs+easy"], "objective": {"ties": ["fcfs+easy"]}}
+FCFS = {"pool": ["fcfs+easy"], "objective": {"tie_break": ["fcfs+easy"]}}
 
 
 class Site:

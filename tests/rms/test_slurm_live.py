@@ -172,7 +172,7 @@ def test_pushed_news_tell_of_starts_and_ends_between_two_looks(
 def test_by_priority_slurm_starts_the_jobs_in_the_order_that_the_twin_gives_them(
     tmp_path: Path, slurm_version: str
 ) -> None:
-    pool = {"pool": ["sjf+none"], "objective": {"ties": ["sjf+none"]}}
+    pool = {"pool": ["sjf+none"], "objective": {"tie_break": ["sjf+none"]}}
     with running(tmp_path, version=slurm_version, priority="multifactor") as slurm:
         twin = Beside(slurm, act={"by": "priority"}, core=pool)
         try:

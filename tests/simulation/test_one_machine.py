@@ -157,7 +157,7 @@ def test_power_states_that_switch_nothing_change_no_schedule(
 def failing(outages: list[tuple[int, int, int]], then: str) -> Cluster:
     failures = {
         "outages": [{"node": n, "start": start, "duration": s} for n, start, s in outages],
-        "then": then,
+        "on_failure": then,
     }
     reservations = [{"start": 30, "end": 50, "nodes": "2-5"}]
     content = {**CLUSTER.model_dump(), "failures": failures, "reservations": reservations}

@@ -121,7 +121,10 @@ def test_a_job_that_a_node_took_down_is_submitted_again() -> None:
     cluster = Cluster.model_validate(
         {
             "nodes": [{"name": "node", "count": 1}],
-            "failures": {"outages": [{"node": 0, "start": 5, "duration": 15}], "then": "requeue"},
+            "failures": {
+                "outages": [{"node": 0, "start": 5, "duration": 15}],
+                "on_failure": "requeue",
+            },
         }
     )
     workload = Workload.build(submit_s=[0], runtime_s=[10], nodes=[1])

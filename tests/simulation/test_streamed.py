@@ -304,7 +304,7 @@ NODES = 8
 
 
 def test_failures_that_are_drawn_as_time_goes_on_are_those_of_a_run_in_memory() -> None:
-    failures = {"mtbf": "2d", "mttr": "5h", "seed": 3, "then": "requeue"}
+    failures = {"mtbf": "2d", "mttr": "5h", "seed": 3, "on_failure": "requeue"}
     machine = Cluster.model_validate(
         {"nodes": [{"name": "g", "count": NODES}], "failures": failures}
     )

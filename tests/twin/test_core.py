@@ -56,7 +56,7 @@ ALL = CoreSettings(
     predictor="recent",
     samples=2,
     arrivals=60,
-    objective=ObjectiveSettings(past=1e6),
+    objective=ObjectiveSettings(window=1e6),
 )
 
 
@@ -214,7 +214,7 @@ def test_the_lowest_score_wins_and_its_jobs_are_started() -> None:
 
 def test_equal_scores_are_decided_by_the_order_for_ties() -> None:
     for ties in (("fcfs+easy", "wfp+easy"), ("sjf+easy",)):
-        core = core_with(job(1, 1, 10), objective=ObjectiveSettings(ties=ties))
+        core = core_with(job(1, 1, 10), objective=ObjectiveSettings(tie_break=ties))
         decision = core.decide(0.0)
         assert (decision.policy, decision.reason) == (ties[0], "tie")
 
@@ -224,7 +224,7 @@ def test_with_hysteresis_a_policy_stays_until_another_is_better_by_so_much() -> 
         (0.0, "sjf+easy", "lowest score"),
         (5.0, "fcfs+easy", "kept"),
     ):
-        about = ObjectiveSettings(ties=("fcfs+easy",), hysteresis=hysteresis)
+        about = ObjectiveSettings(tie_break=("fcfs+easy",), hysteresis=hysteresis)
         core = core_with(job(3, 1, 5), pool=("fcfs+easy", "sjf+easy"), objective=about)
         assert core.decide(0.0).policy == "fcfs+easy"
         for seq, one in enumerate((job(1, 8, 30), job(2, 8, 20)), 2):
@@ -234,7 +234,7 @@ def test_with_hysteresis_a_policy_stays_until_another_is_better_by_so_much() -> 
 
 
 def test_a_policy_dwells_as_long_as_it_must() -> None:
-    core = core_with(job(3, 1, 5), objective=ObjectiveSettings(ties=("fcfs+easy",)))
+    core = core_with(job(3, 1, 5), objective=ObjectiveSettings(tie_break=("fcfs+easy",)))
     core.decide(0.0)
     for seq, one in enumerate(RIVALS, 2):
         core.take_event(ev.JobSubmitted(cluster="c", run="r", seq=seq, time_s=1, job=one))
@@ -265,7 +265,7 @@ def test_a_job_asked_to_start_holds_nodes_until_it_is_seen_to_run() -> None:
 
 
 def test_a_refused_job_is_left_alone_for_a_while_and_does_not_block_others() -> None:
-    core = core_with(*RIVALS, retry=30)
+    core = core_with(*RIVALS, retry_after=30)
     core.asked_to_start("2", 0.0)
     core.refused("2", 0.0)
     assert core.decide(1.0).starts == ("1",)
@@ -319,7 +319,7 @@ def test_the_predictor_takes_the_mean_of_the_users_last_two_jobs_but_not_more_th
 
 
 def test_memory_stays_flat_however_many_jobs_come_and_go() -> None:
-    core = core_with(objective=ObjectiveSettings(past=100.0))
+    core = core_with(objective=ObjectiveSettings(window=100.0))
     sizes = []
     seq = 0
     for number in range(6000):

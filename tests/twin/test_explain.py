@@ -73,7 +73,7 @@ class Watched:
 def watched(tmp_path: Path) -> Iterator[Watched]:
     core = {
         "pool": ["sjf+easy", "wfp+easy"],
-        "objective": {"ties": ["sjf+easy"]},
+        "objective": {"tie_break": ["sjf+easy"]},
         "site_policy": "fcfs+easy",
     }
     watched = Watched(tmp_path, core=core)

@@ -158,7 +158,7 @@ def test_down_nodes_cannot_be_used_and_a_drained_one_keeps_its_job_but_takes_no_
 
 def test_what_running_jobs_have_used_counts_as_often_as_the_factor_of_their_qos_says() -> None:
     share = {"by": "user", "half_life": "36500d", "factors": {"q": 0.25}}
-    limit = {"account": "root", "used": {"nodes": 1}}
+    limit = {"account": "root", "used_minutes": {"nodes": 1}}
     cluster = Cluster.uniform(4, fairshare=share, limits=[limit])
     names = [node_name(0), node_name(1)]
     job = waiting("1", 2, user="ada", qos="q")

@@ -37,7 +37,7 @@ class Setting:
         body = {
             "manager": {"kind": "emulated", "address": "nobody-answers-here"},
             "act": {"mode": "act"},
-            "core": {"pool": ["fcfs+easy"], "objective": {"ties": ["fcfs+easy"]}},
+            "core": {"pool": ["fcfs+easy"], "objective": {"tie_break": ["fcfs+easy"]}},
             "journal": {"path": str(folder / "j.sqlite")},
         }
         self.path = folder / "twin.yaml"

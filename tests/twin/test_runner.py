@@ -161,7 +161,7 @@ def test_the_loss_of_the_very_last_event_is_noticed_by_the_next_snapshot(make) -
 
 
 def test_a_refused_start_is_tried_again_only_after_a_while_and_is_in_the_journal(make) -> None:
-    setting = make(core={"retry": 100})
+    setting = make(core={"retry_after": 100})
     setting.turn()
     setting.manager.answer = Outcome("refused", "no")
     setting.submit(1)
@@ -249,7 +249,7 @@ def test_begun_again_it_is_where_it_was(make, tmp_path: Path) -> None:
 
 
 def test_by_priority_the_cluster_starts_the_jobs_and_the_twin_only_orders_them(make) -> None:
-    pool = {"pool": ["sjf+none"], "objective": {"ties": ["sjf+none"]}}
+    pool = {"pool": ["sjf+none"], "objective": {"tie_break": ["sjf+none"]}}
     setting = make(own="priority+none", core=pool, act={"by": "priority"})
     setting.submit(0)
     setting.cluster.schedule()

@@ -257,7 +257,7 @@ def test_what_was_left_out_is_journalled_told_and_left_out_again(
     tmp_path: Path, slow: Slow
 ) -> None:
     slow.pool = 2
-    core = {"pool": ["fcfs+easy", "sjf+easy"], "objective": {"ties": ["fcfs+easy"]}}
+    core = {"pool": ["fcfs+easy", "sjf+easy"], "objective": {"tie_break": ["fcfs+easy"]}}
     watched = Watched(tmp_path, core=core, what_ifs={"deadline": LONG_S}, threads=4)
     watched.cluster.advance(watched.cluster.now_s + 60.0)
     watched.turn()

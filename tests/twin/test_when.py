@@ -123,7 +123,7 @@ def test_a_running_twin_answers_without_a_call_to_the_resource_manager(tmp_path:
     body = {
         "manager": {"kind": "emulated", "address": "nobody-answers-here"},
         "act": {"mode": "act"},
-        "core": {"pool": ["fcfs+easy"], "objective": {"ties": ["fcfs+easy"]}},
+        "core": {"pool": ["fcfs+easy"], "objective": {"tie_break": ["fcfs+easy"]}},
         "journal": {"path": str(tmp_path / "j.sqlite")},
     }
     settings = TwinConfig.of(body)

@@ -251,7 +251,7 @@ def test_a_job_that_is_suspended_in_a_file_goes_on_with_what_was_left(tmp_path):
 def failing(*outages: tuple[int, float, float], nodes: int = 4, then: str = "requeue") -> Cluster:
     """Node, from when and for how long it is away."""
     told = [{"node": node, "start": start, "duration": length} for node, start, length in outages]
-    return Cluster.uniform(nodes, failures={"outages": told, "then": then})
+    return Cluster.uniform(nodes, failures={"outages": told, "on_failure": then})
 
 
 def test_a_job_whose_node_fails_keeps_what_it_had_done_before_its_last_stretch():
@@ -286,7 +286,7 @@ def test_a_sizing_sees_the_nodes_that_are_up():
 
 
 def test_a_job_that_fails_with_its_node_is_over_where_they_are_not_requeued():
-    machine = failing((1, 10, 5), then="fail")
+    machine = failing((1, 10, 5), on_failure="fail")
     result = simulate(one_job(), machine, sizing=at_times(j1=[(0, 2)]))
     assert stretches(result) == [(0, 10, 2)]
     assert result.jobs["state"].to_list() == ["node_failure"]
@@ -478,7 +478,7 @@ def test_where_nodes_fail_the_engine_does_what_the_reference_does(case: dict[str
             # A job that ended with its node does not wait again.
             if (
                 number in reference.in_vain[row]
-                and reference.machine.cluster.failures.then == "requeue"
+                and reference.machine.cluster.failures.on_failure == "requeue"
             ):
                 vain.add((simulation.workload.job_id[row], one.start / 1000, one.end / 1000))
     lost = simulation.result().lost

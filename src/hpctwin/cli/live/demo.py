@@ -47,7 +47,6 @@ def demo_command(
         "the twin "
         f"({'as fast as possible' if pace == 'max' else pace + ' times real time'})."
     )
-    console.print("The engine is compiled at first use, once after installing …")
     with tempfile.TemporaryDirectory(prefix="hpctwin-") as folder:
         row, last = _run(Path(folder), seed, pace, console)
     jobs = four_phase(seed=seed)

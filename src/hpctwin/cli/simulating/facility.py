@@ -31,9 +31,9 @@ for name, target, summary in (
 class StrategyOptions:
     """Settings of look-ahead strategies: sgs-t, sgs(…), earliest-start."""
 
-    ties: Annotated[Literal["least-loaded", "random", "first"], Parameter(group="Strategy")] = (
-        "least-loaded"
-    )
+    tie_break: Annotated[
+        Literal["least-loaded", "random", "first"], Parameter(group="Strategy")
+    ] = "least-loaded"
     """Choice between equally good clusters."""
     samples: Annotated[int, Parameter(group="Strategy")] = 0
     """Number of futures with sampled arrivals per placement; 0: no later arrivals."""
@@ -53,7 +53,7 @@ class StrategyOptions:
         from hpctwin.model import parse_duration_s
 
         return {
-            "ties": self.ties,
+            "tie_break": self.tie_break,
             "samples": self.samples,
             "horizon_s": parse_duration_s(self.horizon),
             "batch": self.batch,

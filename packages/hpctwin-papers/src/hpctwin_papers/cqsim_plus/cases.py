@@ -35,7 +35,7 @@ TRIMMED = 1000
 
 def oracle(strategy: str = "sgs-t", **options: Any) -> Strategy:
     """Return a strategy of CQSim+: it knows all runtimes, and draws among equals."""
-    return parse_strategy(strategy, knows="oracle", ties="random", **options)
+    return parse_strategy(strategy, knows="oracle", tie_break="random", **options)
 
 
 def _published() -> list[Strategy]:

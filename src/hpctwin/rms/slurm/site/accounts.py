@@ -66,7 +66,7 @@ def take_resets(
         became, why = NO_EFFECT, _ONCE[period]
     elif said(values, "prioritytype").endswith("basic"):
         became, why = NO_EFFECT, "Slurm counts no usage under priority/basic"
-    elif not shares and not any(limit.used for limit in site.cluster.limits):
+    elif not shares and not any(limit.used_minutes for limit in site.cluster.limits):
         became, why = NO_EFFECT, "neither fair share nor a limit depends on usage"
     elif period not in _PERIODS:
         became, why = (
