@@ -182,6 +182,6 @@ def test_a_column_that_cannot_be_names_argument_value_and_form(
     assert told in str(caught.value)
 
 
-def test_a_function_as_a_sizing_is_refused_with_what_to_install() -> None:
+def test_a_function_as_a_sizing_is_rejected_with_what_to_install() -> None:
     with pytest.raises(ArgumentError, match=r"sizing is <function .*give hpctwin_sizing\.Sizing"):
         Simulation(JOBS, MACHINE, sizing=lambda view: None)  # type: ignore[arg-type]

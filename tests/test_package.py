@@ -124,7 +124,7 @@ def test_man_finds_the_page_that_an_installation_brings(
     assert max(map(len, shown.splitlines())) <= 80
 
 
-def test_the_wheel_tells_licence_pythons_and_the_readme(
+def test_the_wheel_reports_license_pythons_and_the_readme(
     wheel: zipfile.ZipFile, told: Message
 ) -> None:
     assert told["License-Expression"] == PROJECT["license"]
@@ -253,7 +253,7 @@ def test_no_extra_is_there_that_no_code_uses_and_none_is_missing() -> None:
     assert used - known - set(sys.stdlib_module_names) == {"hpctwin"}
 
 
-def test_version_licence_and_dependencies_are_the_same_in_all_files_that_tell_them() -> None:
+def test_version_license_and_dependencies_are_the_same_in_all_files_that_tell_them() -> None:
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     zenodo = json.loads((ROOT / ".zenodo.json").read_text())
     conda = yaml.safe_load((ROOT / "contrib/conda/recipe.yaml").read_text())

@@ -132,7 +132,7 @@ def test_a_salt_keeps_pseudonyms_the_same_and_its_file_private(folder, tmp_path)
         (["torque", "--from", "SITE", "--out", "OUT"], 2, "torque"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_imported_is_refused_in_words(
+def test_what_cannot_be_imported_is_rejected_in_words(
     folder, tmp_path, capsys, arguments, code, said
 ):
     (tmp_path / "empty").mkdir()
@@ -143,7 +143,7 @@ def test_what_cannot_be_imported_is_refused_in_words(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_folder_that_is_no_import_is_refused_by_name(tmp_path, capsys):
+def test_a_folder_that_is_no_import_is_rejected_by_name(tmp_path, capsys):
     assert run("simulate", tmp_path) == 2
     told = capsys.readouterr().err
     assert "contains no policy.yaml; give a trace, a folder made by hpctwin import" in told
