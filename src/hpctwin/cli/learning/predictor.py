@@ -254,11 +254,11 @@ def forecast(
             recorded.
         by_policy: Policy of the forecasts for recorded starts.
         every: Forecast at every Nth submission of a job that does not start at once.
-        futures: Number of futures drawn for a forecast; 0 for none.
+        futures: Number of sampled scenarios per forecast; 0 for none.
         arrivals: Duration of arrivals in each future.
         predictor: File written by hpctwin predictor train, with --until no later than --from; its
             quantiles are also used to draw runtimes.
-        seed: Seed of the drawn futures.
+        seed: Seed of the sampled scenarios.
         json: Print the scores as JSON.
     """
     from dataclasses import asdict

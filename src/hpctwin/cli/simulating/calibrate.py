@@ -41,10 +41,10 @@ def calibrate_command(
         power_column: Column of measured power, in W.
         time_column: Column of times, in s.
         use_column: Column of use; default all others. Repeatable.
-        ahead: Time between a forecast and its sample.
+        ahead: Time from a forecast to the predicted sample.
         past: Length of the past for a fit.
         refit_every: Time between two fits.
-        residual: Length of the past whose mean residual is added to the line.
+        residual: Length of the past whose mean error corrects the fitted line.
         rolling: Length of the periods of the rolling errors.
         out: Write the forecasts of each model to this Parquet file.
         plot: Write a chart (.png, .svg, .pdf) of measured power, the ensemble's forecast, and
