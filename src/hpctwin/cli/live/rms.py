@@ -110,7 +110,7 @@ def install(
 ) -> int:
     """Install the hook in the PBS server on this host; needs a manager's rights (root).
 
-    While the twin is in charge, the hook prevents PBS's scheduler from starting the jobs that the
+    While the twin is in control, the hook prevents PBS's scheduler from starting the jobs that the
     twin has leased. It appends a line to a local file for each event. It refuses no submission and
     opens no connection.
 

@@ -265,7 +265,7 @@ class Picture:
     Args:
         core: The mirror, and what was learned from past forecasts.
         now_s: The present by the cluster's clock, in seconds.
-        policy: Policy by which jobs start: the twin's if it is in charge, else the configured
+        policy: Policy by which jobs start: the twin's if it is in control, else the configured
             policy of the cluster.
         source: Source of the state, as text.
         not_read: Parts of the cluster that could not be read or are not modeled, as texts.
