@@ -127,12 +127,12 @@ def test_a_salt_keeps_pseudonyms_the_same_and_its_file_private(folder, tmp_path)
         (["slurm", "--out", "OUT"], 2, "or `live` to query the running slurm"),
         (["slurm", "--from", "GONE", "--out", "OUT"], 2, "expected a folder with the site's files"),
         (["slurm", "--from", "EMPTY", "--out", "OUT"], 2, "none of its 0 files is recognized"),
-        (["slurm", "--from", "SITE", "--out", "OUT", "--salt", "x"], 2, "--salt goes with --anonymise"),
+        (["slurm", "--from", "SITE", "--out", "OUT", "--salt", "x"], 2, "no effect without --anonymise"),
         (["slurm", "--from", "SITE", "--out", "OUT", "--timezone", "Moon"], 2, "unknown time zone 'Moon'"),
         (["torque", "--from", "SITE", "--out", "OUT"], 2, "torque"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_imported_is_refused_in_words(
+def test_what_cannot_be_imported_is_rejected_in_words(
     folder, tmp_path, capsys, arguments, code, said
 ):
     (tmp_path / "empty").mkdir()
@@ -143,7 +143,7 @@ def test_what_cannot_be_imported_is_refused_in_words(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_folder_that_is_no_import_is_refused_by_name(tmp_path, capsys):
+def test_a_folder_that_is_no_import_is_rejected_by_name(tmp_path, capsys):
     assert run("simulate", tmp_path) == 2
     told = capsys.readouterr().err
     assert "contains no policy.yaml; give a trace, a folder made by hpctwin import" in told
@@ -181,4 +181,4 @@ def test_a_check_says_what_of_the_past_the_cluster_does_not_know(tmp_path, capsy
     given = ("import", "slurm", "--from", tmp_path / "site", "--out", tmp_path / "out")
     assert run(*given, "--check", "--json") == 0
     notes = json.loads(capsys.readouterr().out)["notes"]
-    assert notes[-1].startswith("1 jobs request partitions (p), but cluster 'slurm' has none")
+    assert notes[-1].startswith("1 job requested partitions (p), but cluster 'slurm' has none")

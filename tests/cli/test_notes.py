@@ -23,7 +23,7 @@ PARTS = (
     "job_id,submit_s,runtime_s,walltime_s,nodes,partition,user\n"
     "1,0,100,100,4,gpu,ada\n2,0,100,100,4,cpu,ben\n"
 )
-NOTE = "2 jobs request partitions (cpu, gpu), but cluster 'cluster' has none"
+NOTE = "2 jobs requested partitions (cpu, gpu), but cluster 'cluster' has none"
 
 
 @pytest.fixture
@@ -132,7 +132,7 @@ def test_fields_of_spars_and_wfcommons_that_are_not_read_are_said(tmp_path: Path
     [
         ("nodes: [{name: a, count: 4, modes: {base: {power_w: 100}}}]", "mode 'base' has no idle_w"),
         ("nodes: [{name: a, count: 4}]\nqos: {high: 1}", "have QOS that the cluster does not list (low)"),
-        ("nodes: [{name: a, count: 4}]", "1 jobs request cores per node, which node groups a do not define"),
+        ("nodes: [{name: a, count: 4}]", "1 job requested cores per node, which node groups a do not define"),
         (
             "nodes: [{name: a, count: 4}]\nlimits: [{user: eve, jobs: 1}]",
             "a limit names user 'eve', but jobs have no user",
@@ -180,11 +180,11 @@ def test_a_stream_says_what_an_ordinary_run_says(tmp_path: Path) -> None:
         "the log is cut short",
         "3 × line repaired",
         "skipped: line 7",
-        "3 jobs request partitions (cpu, gpu), but cluster 'cluster' has none: the jobs can use all nodes",
+        "3 jobs requested partitions (cpu, gpu), but cluster 'cluster' has none: all nodes can be used",
         "2 jobs have QOS that the cluster does not list (low, odd): weight 0 is used",
         "2 jobs have accounts that the cluster does not list (b, c): each gets a fair share of 1",
-        "2 jobs request cores per node, which node groups node do not define: the jobs can use all of "
-        "their nodes",
+        "2 jobs requested cores per node, which node groups node do not define: all of their "
+        "nodes can be used",
         "a limit names user 'eve', but jobs have no user: the limit has no effect",
     )
     for batch in (1, 3, 100):
@@ -380,12 +380,12 @@ def test_the_size_in_json_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize(
     ("cluster", "told"),
     [
-        ({}, ["2 jobs have QOS (a, b), but cluster 'cluster' lists none: no weight or limit applies "
+        ({}, ["2 jobs requested QOS (a, b), but cluster 'cluster' lists none: no weight or limit applies "
               "to them"]),
         ({"limits": [{"qos": "a", "jobs": 1}]}, []),
         (
             {"limits": [{"qos": "a", "jobs": 1}], "fairshare": {"shares": {"ada": 2}}},
-            ["1 jobs have users that the cluster does not list (ben): each gets a fair share of 1"],
+            ["1 job with users that the cluster does not list (ben): each gets a fair share of 1"],
         ),
     ],
 )  # fmt: skip

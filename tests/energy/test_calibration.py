@@ -54,7 +54,7 @@ def _table(path: Path) -> pl.DataFrame:
     return table
 
 
-def test_calibrate_tells_errors_and_writes_forecasts(tmp_path: Path, capsys) -> None:
+def test_calibrate_reports_errors_and_writes_forecasts(tmp_path: Path, capsys) -> None:
     table = _table(tmp_path / "m.csv")
     with pytest.raises(SystemExit) as ended:
         main(

@@ -287,7 +287,7 @@ def test_a_job_that_never_runs_after_the_last_end_costs_no_energy(
         assert one.power_over_time()[0][-1] == 3_150
 
 
-def test_a_simulation_that_goes_on_covers_the_time_up_to_now() -> None:
+def test_a_simulation_in_progress_covers_the_time_up_to_now() -> None:
     group, policy = CLUSTERS["nodes that sleep"]
     energies = []
     for late_s in (0.0, LATE_S):
@@ -300,7 +300,7 @@ def test_a_simulation_that_goes_on_covers_the_time_up_to_now() -> None:
     assert energies[0] == energies[1] > 0
 
 
-def test_a_saved_simulation_goes_on_with_the_same_energy(tmp_path: Path) -> None:
+def test_a_saved_simulation_continues_with_the_same_energy(tmp_path: Path) -> None:
     group, policy = CLUSTERS["nodes that sleep"]
     failing = cluster_of(group, failures={"mtbf": 100_000, "mttr": 500})
     jobs = later(at_zero(), LATE_S)

@@ -42,7 +42,7 @@ def _lead(metered: Metered, busy: np.ndarray, power: np.ndarray, known: np.ndarr
 
 @settings(deadline=None, max_examples=30)
 @given(st.integers(0, 10_000), st.sampled_from([50, 130, 400]), st.sampled_from([0.0, 0.3]))
-def test_calibrated_as_time_goes_on_is_as_calibrated_on_the_table(
+def test_calibrated_over_time_is_as_calibrated_on_the_table(
     seed: int, steps: int, missing: float
 ) -> None:
     busy, power = _course(seed, steps)
@@ -84,7 +84,7 @@ def test_what_was_expected_is_judged_when_it_has_been_measured() -> None:
     assert metered.errors_pct()["as it was"] > 5
 
 
-def test_a_table_goes_on_as_if_there_had_been_no_break() -> None:
+def test_a_table_continues_as_if_there_had_been_no_break() -> None:
     busy, power = _course(6, 300)
     whole, first, second = _metered(), _metered(), _metered()
     _lead(whole, busy, power, np.ones(300, bool))
@@ -141,11 +141,11 @@ AFTER = EPOCH + 300
         ((AFTER, 30_000.0), "a jump"),
     ],
 )
-def test_a_reading_that_cannot_be_is_left_out_and_said(bad: tuple[float, float], why: str) -> None:
+def test_a_reading_that_cannot_be_is_omitted_and_said(bad: tuple[float, float], why: str) -> None:
     assert _sifted([*GOOD, bad, (AFTER + 5, 2000.0)]) == {why: 1}
 
 
-def test_a_reading_ahead_of_the_clock_is_left_out_and_does_not_hide_those_after_it() -> None:
+def test_a_reading_ahead_of_the_clock_is_omitted_and_does_not_hide_those_after_it() -> None:
     sieve = Sieve()
     assert not sieve.takes(EPOCH + 1000, 2000.0, now_s=EPOCH)
     assert sieve.fault == "ahead of the clock"

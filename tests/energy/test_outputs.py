@@ -198,7 +198,7 @@ def test_a_machine_has_its_price_and_its_carbon(
         (["-M", "none.yaml"], "none.yaml"),
     ],
 )
-def test_wrong_options_are_told_without_a_traceback(
+def test_wrong_options_are_reported_without_a_traceback(
     files: tuple[Path, Path],
     arguments: list[str],
     says: str,

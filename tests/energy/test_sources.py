@@ -154,7 +154,7 @@ class WattTime:
         return 200, {"data": rows, "meta": meta}, {}
 
 
-def test_watttime_s_token_is_asked_for_anew_when_it_has_expired(server: Server) -> None:
+def test_watttime_s_token_is_requested_again_when_it_has_expired(server: Server) -> None:
     server.answer = grid = WattTime(questions=1)
     found = asked_for(server, "watttime", "CAISO_NORTH", 61 * 24)
     assert grid.logins == 3  # one for each piece of thirty days
@@ -212,7 +212,7 @@ NOTHING = (
 )
 
 
-def test_entsoe_s_prices_that_are_left_out_are_those_before_them(
+def test_entsoe_s_prices_that_are_omitted_are_those_before_them(
     server: Server, tmp_path: Path
 ) -> None:
     # A day of Berlin begins at 23:00 UTC; what is before the time asked for is left out.

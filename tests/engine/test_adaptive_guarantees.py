@@ -143,7 +143,7 @@ def bounds_s(simulation: Simulation, patience_s: float) -> tuple[np.ndarray, np.
 @pytest.mark.parametrize("order", ["adaptive", "ljf", "smallest", "wfp"])
 @settings(max_examples=examples(300))
 @given(workload=workloads(40, depend=False), patience=st.sampled_from([0, 1, PATIENCE_S, 40]))
-def test_nobody_waits_longer_than_the_stated_bound(
+def test_no_job_waits_longer_than_the_stated_bound(
     order: str, workload: Workload, patience: int
 ) -> None:
     simulation = Simulation(
@@ -219,7 +219,7 @@ def starts(policy: str, workload: Workload, nodes: int = 1) -> list[float]:
     return jobs["start_s"].to_list()
 
 
-def test_who_has_used_less_goes_first_unless_fair_share_is_off() -> None:
+def test_the_user_who_has_used_less_goes_first_unless_fair_share_is_off() -> None:
     """User a runs for 100 s; then one job of a and, later, one of b wait."""
     workload = Workload.build(
         submit_s=[0, 1, 2],

@@ -34,7 +34,7 @@ def test_first_fit_protects_no_one(run):
     assert starts(run(workload, 4, backfill="first-fit")) == [0, 20, 0]
 
 
-def test_easy_refuses_a_candidate_that_would_delay_the_head(run):
+def test_easy_rejects_a_candidate_that_would_delay_the_head(run):
     workload = jobs((0, 10, 10, 3), (0, 10, 10, 4), (0, 20, 20, 1))
     assert starts(run(workload, 4)) == [0, 10, 20]
 

@@ -66,7 +66,7 @@ def most_used(jobs: pl.DataFrame) -> int:
 
 @pytest.mark.parametrize("policy", POLICIES)
 @given(workload=workloads())
-def test_capacity_is_never_exceeded_and_nobody_starts_before_submission(
+def test_capacity_is_never_exceeded_and_no_job_starts_before_submission(
     policy: str, workload: Workload
 ) -> None:
     jobs = simulate(workload, Cluster.uniform(nodes=NODES), policy=parse_policy(policy)).jobs

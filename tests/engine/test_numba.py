@@ -128,7 +128,7 @@ def test_pyproject_and_the_check_name_the_same_versions_and_ours_is_within() -> 
 
 
 @pytest.mark.parametrize("found", ["0.59.1", "0.69.0rc1", "1.0"])
-def test_another_numba_is_refused_by_name_with_the_remedy(found: str) -> None:
+def test_another_numba_is_rejected_by_name_with_the_remedy(found: str) -> None:
     with pytest.raises(
         SimulationError, match=f"Numba {found} is installed; .*pip install 'numba>="
     ):

@@ -476,7 +476,7 @@ def test_a_wrong_option_says_what_would_be_right(options: dict[str, Any], says: 
         parse_strategy("sgs-t", **options)
 
 
-def test_siloed_needs_an_origin_and_dependencies_are_refused() -> None:
+def test_siloed_needs_an_origin_and_dependencies_are_rejected() -> None:
     from hpctwin.model import Dependencies, DependencyKind
 
     workload = jobs(submit_s=[0, 0], runtime_s=[10, 10])
@@ -488,7 +488,9 @@ def test_siloed_needs_an_origin_and_dependencies_are_refused() -> None:
         simulate_facility(two, workload.replace(dependencies=depends))
 
 
-def test_exchanged_arguments_are_told_and_the_path_of_a_trace_is_a_workload(tmp_path: Path) -> None:
+def test_exchanged_arguments_are_reported_and_the_path_of_a_trace_is_a_workload(
+    tmp_path: Path,
+) -> None:
     small, one = jobs(submit_s=[0, 1], runtime_s=[5, 5]), facility({"nodes": 2})
     with pytest.raises(
         ConfigError, match=r"is not a facility; give a Facility first and then the workload"

@@ -82,7 +82,7 @@ def server() -> Iterator[Server]:
         thread.join()
 
 
-def test_a_log_comes_whole_with_its_checksum_beside_it(tmp_path: Path, server: Server) -> None:
+def test_a_log_comes_whole_with_its_checksum_next_to_it(tmp_path: Path, server: Server) -> None:
     steps: list[tuple[int, int | None]] = []
     path = download(
         NAME,
@@ -137,7 +137,9 @@ def test_a_file_put_there_by_hand_is_verified_and_recorded(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("ranges", [True, False])
-def test_a_cut_connection_is_told_and_resumed(tmp_path: Path, server: Server, ranges: bool) -> None:
+def test_a_cut_connection_is_reported_and_resumed(
+    tmp_path: Path, server: Server, ranges: bool
+) -> None:
     server.cut_after = 1000
     with pytest.raises(DownloadError, match=r"(interrupted after|IncompleteRead|call again)"):
         download(NAME, tmp_path, base_url=server.url)
@@ -170,7 +172,9 @@ def test_a_part_longer_than_the_file_is_thrown_away(tmp_path: Path, server: Serv
     assert download(NAME, tmp_path, base_url=server.url).read_bytes() == LOG
 
 
-def test_an_answer_from_another_place_than_asked_is_refused(tmp_path: Path, server: Server) -> None:
+def test_an_answer_from_another_place_than_asked_is_rejected(
+    tmp_path: Path, server: Server
+) -> None:
     (tmp_path / f"{NAME}.swf.gz.part").write_bytes(LOG[:500])
     server.wrong_begin = True
     with pytest.raises(

@@ -114,7 +114,7 @@ PACKED = {
 
 @pytest.mark.parametrize("name", ["w.swf", "w.log", "w.txt", "w", "w.swf.gz", "w.SWF.XZ", "w.2024"])
 @pytest.mark.parametrize("packing", PACKED)
-def test_content_tells_packing_and_format(tmp_path: Path, packing: str, name: str) -> None:
+def test_content_reports_packing_and_format(tmp_path: Path, packing: str, name: str) -> None:
     (tmp_path / name).write_bytes(PACKED[packing])
     assert read_workload(tmp_path / name).runtime_ms.tolist() == [100_000]
 
@@ -188,7 +188,7 @@ def test_names_that_tell_nothing_leave_it_to_the_content(
 
 
 @pytest.mark.parametrize("content", [b"Dear reader\nthis is no trace\n", b"\x89PNG\r\n\0\0,1 2 3"])
-def test_content_that_is_no_workload_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_content_that_is_no_workload_is_rejected(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "readme").write_bytes(content)
     with pytest.raises(TraceError, match="the format is not recognized by file name or content"):
         read_workload(tmp_path / "readme")

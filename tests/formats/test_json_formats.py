@@ -46,7 +46,7 @@ def test_spars_is_read(tmp_path: Path) -> None:
     assert w.notes.counts == {}
 
 
-def test_the_older_spars_is_told_from_batsim_by_its_user(tmp_path: Path) -> None:
+def test_the_older_spars_is_distinguished_from_batsim_by_its_user(tmp_path: Path) -> None:
     old = {"id": 3, "res": 2, "subtime": 0, "walltime": 9, "profile": "h", "user_id": 0}
     w = batsim(tmp_path, old)
     assert w.runtime_ms.tolist() == [9000]
@@ -127,7 +127,7 @@ def test_documents_that_are_no_workload_are_trace_errors(
         read_workload(tmp_path / "w.json", format=name)
 
 
-def test_a_speed_that_cannot_be_is_refused(tmp_path: Path) -> None:
+def test_a_speed_that_cannot_be_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="flops_per_s is 0, expected a number above 0"):
         batsim(tmp_path, BATSIM_JOB, flops_per_s=0)
 
@@ -151,7 +151,7 @@ def test_batsim_brings_back_what_it_can_carry(
     assert_same_jobs(read_workload(path), workload, besides=("user", *OFTEN_LOST))
 
 
-def test_what_spars_and_batsim_cannot_carry_is_told(tmp_path: Path) -> None:
+def test_what_spars_and_batsim_cannot_carry_is_reported(tmp_path: Path) -> None:
     w = Workload.build(
         submit_s=[0, 1],
         runtime_s=[1, 1],

@@ -124,12 +124,12 @@ def test_import_takes_it_with_the_settings_and_leaves_another_database_alone(
         ({"JobID": "text", "Submit": "int"}, "no column has the run time"),
     ],
 )
-def test_a_table_of_other_columns_is_refused(tmp_path: Path, columns, says) -> None:
+def test_a_table_of_other_columns_is_rejected(tmp_path: Path, columns, says) -> None:
     with pytest.raises(TraceError, match=says):
         read_workload(database(tmp_path / "a.db", [{}], columns))
 
 
-def test_other_databases_broken_ones_and_packed_ones_are_told_of(tmp_path: Path) -> None:
+def test_other_databases_broken_ones_and_packed_ones_are_reported(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "other.db")) as made, made:
         made.execute("CREATE TABLE decisions (id int)")
     with pytest.raises(TraceError, match=r"has no table 'slurm'.* found decisions"):

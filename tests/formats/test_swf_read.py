@@ -235,7 +235,7 @@ def test_five_columns_need_comments_of_swf(tmp_path: Path) -> None:
 
 
 def test_a_separator_between_words_is_no_log(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match="line 1: found 1 columns, expected 18"):
+    with pytest.raises(TraceError, match="line 1: found 1 column, expected 18"):
         read(tmp_path, "job,submit,wait,run,procs,a", "1,0,0,100,4,1")
 
 
@@ -398,7 +398,7 @@ def test_a_gzip_with_a_wrong_checksum_is_corrupt(tmp_path: Path) -> None:
         ("partition_field", "user"),
     ],
 )
-def test_a_rule_that_cannot_be_is_refused(option: str, value: Any) -> None:
+def test_a_rule_that_cannot_be_is_rejected(option: str, value: Any) -> None:
     with pytest.raises(ConfigError, match=f"SWF rule {option} is"):
         SwfRules(**{option: value})
 

@@ -38,7 +38,7 @@ def test_all_jobs_come_back(
 
 
 @pytest.mark.parametrize("name", ["w.csv", "w.parquet"])
-def test_resources_come_back_and_the_rest_is_told(tmp_path: Path, name: str) -> None:
+def test_resources_come_back_and_the_rest_is_reported(tmp_path: Path, name: str) -> None:
     w = Workload.build(
         submit_s=[0, 1],
         runtime_s=[1, 1],

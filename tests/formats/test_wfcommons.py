@@ -133,7 +133,7 @@ def test_older_versions_refer_to_names_and_keep_all_in_one_place(
     assert w.per_node["memory_gb"].max() == pytest.approx(1, rel=1e-5)
 
 
-def test_it_is_told_from_other_json_compressed_or_named(tmp_path: Path) -> None:
+def test_it_is_distinguished_from_other_json_compressed_or_named(tmp_path: Path) -> None:
     path = tmp_path / "w.json.gz"
     path.write_bytes(gzip.compress(json.dumps(diamond()).encode()))
     assert len(read_workload(path)) == 4
@@ -178,7 +178,7 @@ def test_a_cycle_is_named(tmp_path: Path) -> None:
     assert "w.json" in str(error)
 
 
-def test_faulty_tasks_can_be_left_out_and_are_counted(tmp_path: Path) -> None:
+def test_faulty_tasks_can_be_omitted_and_are_counted(tmp_path: Path) -> None:
     document = diamond()
     document["workflow"]["execution"]["tasks"][2]["runtimeInSeconds"] = None
     w = read(tmp_path, document, skip_invalid=True)
@@ -243,7 +243,7 @@ def places(document: Any) -> list[tuple[Any, Any]]:
 
 
 @pytest.mark.parametrize("value", ODD, ids=lambda value: repr(value)[:12])
-def test_any_value_in_any_place_is_read_or_refused(tmp_path: Path, value: Any) -> None:
+def test_any_value_in_any_place_is_read_or_rejected(tmp_path: Path, value: Any) -> None:
     for place in range(len(places(diamond()))):
         document = diamond()
         holder, key = places(document)[place]

@@ -42,7 +42,7 @@ def test_the_same_seed_gives_the_same_jobs_and_another_gives_others(name: str) -
         ("theta-year", {"days": "many"}, ConfigError, "days is 'many'"),
     ],
 )
-def test_wrong_options_are_refused(
+def test_wrong_options_are_rejected(
     name: str, options: dict[str, object], fault: type[Exception], told: str
 ) -> None:
     with pytest.raises(fault, match=told):

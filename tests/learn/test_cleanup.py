@@ -73,7 +73,9 @@ def test_many_begin_with_clean_nodes_again_and_again() -> None:
     vector.close()
 
 
-def test_who_passes_as_in_rlscheduler_is_cleaned_up_before_the_selected_could_begin() -> None:
+def test_a_job_that_passes_as_in_rlscheduler_is_cleaned_up_before_the_selected_could_begin() -> (
+    None
+):
     honest = WORKLOAD.replace(walltime_ms=WORKLOAD.runtime_ms)
     episodes = Episodes.of(honest, CLEANED, jobs=150)
     environment = JobSelection(episodes, backfilling="rlscheduler")

@@ -100,7 +100,7 @@ def test_wide_classes_get_wide_intervals(known: Known) -> None:
     assert weeks["jobs"].sum() == table["jobs"].sum()
 
 
-def test_the_command_shows_each_way_and_class_and_refuses_what_cannot_be(
+def test_the_command_shows_each_way_and_class_and_rejects_what_cannot_be(
     tmp_path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_workload(jobs(300), tmp_path / "trace.parquet")

@@ -222,7 +222,7 @@ def test_what_is_seen_as_fitting_starts_at_once() -> None:
     assert min(told.values()) > 20
 
 
-def test_who_passes_as_in_rlscheduler_delays_nobody_who_was_selected() -> None:
+def test_a_job_that_passes_as_in_rlscheduler_delays_no_job_who_was_selected() -> None:
     honest = WORKLOAD.replace(walltime_ms=WORKLOAD.runtime_ms)
     environment = JobSelection(honest, machine(), jobs=150, backfilling="rlscheduler")
     environment.reset(options={"first": FIRST})
@@ -234,7 +234,7 @@ def test_who_passes_as_in_rlscheduler_delays_nobody_who_was_selected() -> None:
     assert jobs["wait_s"].mean() < in_order["wait_s"].mean()
 
 
-def test_an_episode_that_is_cut_off_tells_what_was_drawn_until_then() -> None:
+def test_an_episode_that_is_truncated_reports_what_was_drawn_until_then() -> None:
     environment = PowerManagement(WORKLOAD, machine(), jobs=60, every_s=600.0, max_steps=30)
     environment.reset(options={"first": FIRST})
     cut, told = False, {}
@@ -264,7 +264,7 @@ def test_an_episode_without_shared_nodes_is_seen_as_such() -> None:
         assert np.array_equal(*found)
 
 
-def test_beside_an_agent_on_shared_nodes_stands_what_goes_with_them(tmp_path: Path) -> None:
+def test_next_to_an_agent_on_shared_nodes_stands_what_goes_with_them(tmp_path: Path) -> None:
     training = Episodes.of(WORKLOAD, machine(), jobs=30, last=200)
     plan = Plan(3000, 0, layers=(), trials=4, imitate=("sjf",), learner="cma")
     file = tmp_path / "agent.safetensors"
@@ -276,7 +276,7 @@ def test_beside_an_agent_on_shared_nodes_stands_what_goes_with_them(tmp_path: Pa
     assert "schedtwin" not in found.left_out
 
 
-def test_no_start_of_a_twin_is_refused_where_jobs_share_nodes() -> None:
+def test_no_start_of_a_twin_is_rejected_where_jobs_share_nodes() -> None:
     """Where it gives them nodes in an order other than that of submission, it starts them so."""
     workload = WORKLOAD.take(np.arange(120))
     served = {

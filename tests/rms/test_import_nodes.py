@@ -181,7 +181,7 @@ def test_states_of_slurm_conf_count_with_its_down_nodes(tmp_path: Path) -> None:
         assert note in told(made)
 
 
-def test_a_site_whose_nodes_are_all_down_is_refused_with_their_names(tmp_path: Path) -> None:
+def test_a_site_whose_nodes_are_all_down_is_rejected_with_their_names(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"2 nodes \(n1, n2\) in state DOWN: excluded"):
         imported(tmp_path, nodes_txt=node("n1", "DOWN") + node("n2", "DOWN"))
 
@@ -325,7 +325,7 @@ def test_switches_of_nodes_that_are_down_do_not_end_the_tree(tmp_path: Path) -> 
     assert [s.name for s in made.site.cluster.switches] == ["a", "top"]
 
 
-def test_partitions_with_whole_nodes_are_taken_over_where_all_are_so(tmp_path: Path) -> None:
+def test_partitions_with_whole_nodes_are_imported_where_all_are_so(tmp_path: Path) -> None:
     conf = f"{HEAD}{NODES}PartitionName=p Nodes=ALL OverSubscribe=EXCLUSIVE\n"
     made = imported(tmp_path / "a", slurm_conf=conf)
     assert {s.name: s.became for s in made.site.settings}["p: OverSubscribe"] == IMPORTED

@@ -213,7 +213,7 @@ def test_all_terms_of_formulas_are_known_to_policies():
     assert {*PBS_NAMES, *FUNCTIONS, "walltime"} == TERMS
 
 
-def test_lines_that_pbs_cannot_read_are_told_of(tmp_path):
+def test_lines_that_pbs_cannot_read_are_reported(tmp_path):
     made = site(
         tmp_path, "by_queue: true\nbackfil_prime: false ALL\nnonsense\nround_robin: perhaps"
     )
@@ -493,7 +493,7 @@ def test_limits_of_the_server_and_of_a_queue_on_one_thing_both_hold(
         ("[u:PBS_GENERIC=x]", NOT_MODELED, "not a number"),
     ],
 )
-def test_a_limit_that_cannot_be_taken_over_is_named(tmp_path, said, became_, why):
+def test_a_limit_that_cannot_be_imported_is_named(tmp_path, said, became_, why):
     made = site(tmp_path, "by_queue: true", f"set server max_run = {said}")
     assert why in became(made, became_)[f"max_run: {said}"]
     assert made.site.cluster.limits == ()

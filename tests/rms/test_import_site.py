@@ -205,7 +205,7 @@ def test_backfilling_is_as_the_settings_say(tmp_path, lines, policy):
     assert parse_policy(slurm(tmp_path, *lines).site.policy).name == policy
 
 
-def test_jobs_ask_for_the_licences_that_they_held_and_others_are_counted(tmp_path):
+def test_jobs_ask_for_the_licenses_that_they_held_and_others_are_counted(tmp_path):
     held = ("license/matlab=2,node=1", "license/fluent@flex=1,node=1", "license/old=3", "node=1")
     lines = [
         f"{job}|2026-10-01T10:00:00|2026-10-01T10:10:00|60|1|COMPLETED|cpu=8,{tres}"
@@ -237,7 +237,7 @@ def test_jobs_ask_for_the_licences_that_they_held_and_others_are_counted(tmp_pat
          {"PriorityWeightTRES: GRES/fpga"}),
     ],
 )  # fmt: skip
-def test_flags_and_weights_of_priority_are_taken_over_and_others_named(tmp_path, lines, has, left):
+def test_flags_and_weights_of_priority_are_imported_and_others_named(tmp_path, lines, has, left):
     made = slurm(tmp_path, "PriorityType=priority/multifactor", *lines)
     name = parse_policy(made.site.policy).name
     assert all(part in name.partition("+")[0] for part in has)
@@ -525,7 +525,7 @@ def test_what_the_slurm_backfill_does_not_have_is_named(tmp_path):
     assert not {"SchedulerParameters: bf_continue", "SchedulerParameters: bf_window"} & set(told)
 
 
-def test_lines_go_on_comments_end_and_files_are_included(tmp_path):
+def test_lines_continue_comments_end_and_files_are_included(tmp_path):
     folder = site(
         tmp_path,
         slurm_conf="ClusterName=c # ours\nInclude /etc/slurm/more_%c.conf\ninclude gone.conf\n"
@@ -654,12 +654,12 @@ def test_pseudonyms_are_stable_by_their_salt_and_no_name_is_left(tmp_path):
         ),
     ],
 )
-def test_a_folder_without_what_is_needed_is_refused_in_words(tmp_path, texts, said):
+def test_a_folder_without_what_is_needed_is_rejected_in_words(tmp_path, texts, said):
     with pytest.raises(ConfigError, match=said):
         import_site("slurm", site(tmp_path, **texts))
 
 
-def test_a_running_slurm_is_asked_for_no_column_that_it_refuses():
+def test_a_running_slurm_is_asked_for_no_column_that_it_rejects():
     asked = LIVE["sacct.txt"][-1].split(",")
     recorded = gzip.decompress((ACCOUNTING / "sacct-22.05-all.txt.gz").read_bytes())
     assert set(asked) <= set(recorded.decode().partition("\n")[0].split("|"))

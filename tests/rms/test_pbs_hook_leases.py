@@ -174,7 +174,7 @@ def test_jobs_of_a_queue_with_a_priority_are_marked_and_leased(
     hook(RUNJOB, job_of(500, queue=Queue("long")), refused=True)
 
 
-def test_a_fault_of_the_hook_is_told_to_the_twin_even_where_pbs_cannot_log_it(
+def test_a_fault_of_the_hook_is_reported_to_the_twin_even_where_pbs_cannot_log_it(
     hook: Hook, settings: HookSettings
 ) -> None:
     class Broken(Job):
@@ -329,7 +329,7 @@ def test_what_is_not_the_twins_is_started(hook: Hook, settings: HookSettings) ->
 
 
 @pytest.mark.parametrize("beat_at", [None, "old", "ahead", "not JSON", "text", "link"])
-def test_without_the_twin_nothing_is_refused(
+def test_without_the_twin_nothing_is_rejected(
     hook: Hook, settings: HookSettings, beat_at: str | None
 ) -> None:
     lease(settings, j7=30.0)
@@ -380,7 +380,7 @@ def test_what_the_twin_itself_changes_is_no_news(hook: Hook, settings: HookSetti
     assert not settings.spool.exists()
 
 
-def test_a_fault_in_the_hook_refuses_and_delays_nothing(hook: Hook) -> None:
+def test_a_fault_in_the_hook_rejects_and_delays_nothing(hook: Hook) -> None:
     class Broken:
         def __init__(self) -> None:
             raise RuntimeError("no server")
@@ -398,7 +398,7 @@ def test_a_fault_in_the_hook_refuses_and_delays_nothing(hook: Hook) -> None:
         ({"lease_s": 0}, "expected 1 to 600"),
     ],
 )
-def test_what_cannot_be_written_into_the_hook_is_refused(about: dict[str, Any], says: str) -> None:
+def test_what_cannot_be_written_into_the_hook_is_rejected(about: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         hook_text(HookSettings(**about))
 

@@ -143,14 +143,16 @@ def test_a_job_that_waits_for_another_is_not_held() -> None:
         ("Can Never Run: Insufficient amount of resource: ncpus (R: 40 A: 32 T: 32)", "nodes"),
     ],
 )
-def test_comments_of_pbs_are_told_apart(comment: str, kind: str) -> None:
+def test_comments_of_pbs_are_distinguished(comment: str, kind: str) -> None:
     said = reason_of(comment)
     assert said.partition(":")[0] == kind
     assert not kind or kind in REASONS
     assert len(reason_of(comment + 300 * "x")) <= 128
 
 
-def test_who_lacks_what_the_picture_has_of_vnodes_waits_for_these_and_is_not_left_to_pbs() -> None:
+def test_a_job_that_lacks_what_the_picture_has_of_vnodes_waits_for_these_and_is_not_left_to_pbs() -> (
+    None
+):
     # As a job of OpenPBS 23.06 said that asked for one of two FPGAs of a vnode.
     comment = "Not Running: Insufficient amount of resource: fpga "
     assert reason_of(comment, {"fpga", "scratch"}) == ""
@@ -219,7 +221,7 @@ def test_what_an_administrator_has_turned_off_is_not_turned_on(
     assert not hasattr(manager, "take_scheduling")
 
 
-def test_what_is_not_the_twins_or_held_or_runs_is_refused(
+def test_what_is_not_the_twins_or_held_or_runs_is_rejected(
     pbs: FakePbs, manager: PbsManager
 ) -> None:
     ids = ["4.vm", "13.vm", "0.vm", "99.vm", "11.vm", "10[1].vm"]
@@ -256,7 +258,7 @@ def test_a_lost_answer_is_unknown(pbs: FakePbs, manager: PbsManager) -> None:
     assert (outcome.result, outcome.reason) == ("refused", "qmgr: Unauthorized Request")
 
 
-def test_a_twin_whose_user_may_not_act_keeps_nobody_waiting(
+def test_a_twin_whose_user_may_not_act_delays_no_job(
     pbs: FakePbs, manager: PbsManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = pbs.folder / "alive"
@@ -278,7 +280,7 @@ def test_a_twin_whose_user_may_not_act_keeps_nobody_waiting(
     assert path.exists()
 
 
-def test_leases_that_cannot_be_written_are_refused(pbs: FakePbs, manager: PbsManager) -> None:
+def test_leases_that_cannot_be_written_are_rejected(pbs: FakePbs, manager: PbsManager) -> None:
     manager.leasing.path = pbs.folder / "not there" / "alive.leases"
     outcome = manager.lease({"7.vm": NOW_S + 30})["7.vm"]
     assert (outcome.result, "not there" in outcome.reason) == ("refused", True)
@@ -418,7 +420,7 @@ def test_a_job_that_an_operator_takes_from_the_twin_goes_by_pbs_at_once(
     assert limited.report().left == {"7.vm": "an operator removed it from the twin's control"}
 
 
-def test_a_job_that_the_hook_tells_of_and_that_is_left_to_pbs_waits_for_no_look(
+def test_a_job_that_the_hook_reports_and_that_is_left_to_pbs_waits_for_no_look(
     pbs: FakePbs, limited: PbsManager
 ) -> None:
     line = json.loads(PBS["leases-hook-lines.jsonl"].splitlines()[0])
@@ -507,7 +509,7 @@ def test_a_limit_that_somebody_lifted_is_set_again_after_the_next_look(
     assert pbs.calls() == [SET]
 
 
-def test_beside_a_job_that_the_limit_would_count_there_is_none(
+def test_next_to_a_job_that_the_limit_would_count_there_is_none(
     pbs: FakePbs, limited: PbsManager
 ) -> None:
     # Started past the hook: used + 0 would be more than 0, and nobody admitted could start.
@@ -580,7 +582,7 @@ def test_a_look_counts_for_who_is_kept_back_but_not_for_what_was_done_meanwhile(
     assert let_through(pbs, "7.vm")
 
 
-def test_of_those_let_through_at_once_only_the_ones_that_pbs_names_are_refused(
+def test_of_those_let_through_at_once_only_the_ones_that_pbs_names_are_rejected(
     pbs: FakePbs, limited: PbsManager
 ) -> None:
     limited.lease({"2.vm": NOW_S + 30, "7.vm": NOW_S + 30})

@@ -51,7 +51,9 @@ def one(found: Found, job_id: str):
     return next((job for job in found.snapshot.jobs if job.spec.id == job_id), None)
 
 
-def test_a_job_whose_chunks_are_to_lie_on_one_group_of_vnodes_is_left_to_pbs_and_named() -> None:
+def test_a_job_whose_chunks_are_to_are_placed_on_one_group_of_vnodes_is_left_to_pbs_and_named() -> (
+    None
+):
     content = json.loads(PBS["qstat.json"])
     waiting = next(i for i, row in content["Jobs"].items() if row["job_state"] == "Q")
     asks = content["Jobs"][waiting]["Resource_List"]
@@ -101,7 +103,7 @@ BREAKS = {
 
 
 @pytest.mark.parametrize("name", BREAKS)
-def test_broken_json_tells_the_same_jobs(name: str) -> None:
+def test_broken_json_reports_the_same_jobs(name: str) -> None:
     text = PBS["qstat.json"].decode()
     before, after = BREAKS[name]
     broken = text.replace(before, after).encode()
@@ -115,7 +117,7 @@ def test_broken_json_tells_the_same_jobs(name: str) -> None:
         assert any("read line by line" in note for note in found.notes)
 
 
-def test_output_that_was_cut_off_is_an_error_not_a_shorter_queue() -> None:
+def test_output_that_was_truncated_is_an_error_not_a_shorter_queue() -> None:
     text = PBS["qstat.json"]
     for cut in (len(text) // 3, len(text) // 2, len(text) - 3):
         with pytest.raises(FormatError, match="qstat"):
@@ -160,7 +162,7 @@ RESOURCES = (
 )
 
 
-def test_each_attribute_of_qstat_tells_what_it_is_for_and_no_other_changes_a_job() -> None:
+def test_each_attribute_of_qstat_reports_what_it_is_for_and_no_other_changes_a_job() -> None:
     waits = "930.pbsvm"
     plain = one(read(), waiting := waits)
     for name in PLAIN_ATTRIBUTES.split():
@@ -202,7 +204,7 @@ READ_OF_JOBS: dict[str, tuple[str, Any, dict[str, Any]]] = {
 }  # fmt: skip
 
 
-def test_the_documentation_tells_which_attributes_of_jobs_are_read_and_which_are_not() -> None:
+def test_the_documentation_reports_which_attributes_of_jobs_are_read_and_which_are_not() -> None:
     of_jobs = documented("Jobs")
     assert set(of_jobs["Read"]) == READ_OF_JOBS.keys()
     for name, (job_id, value, others) in READ_OF_JOBS.items():
@@ -236,7 +238,7 @@ def test_the_documentation_tells_which_attributes_of_jobs_are_read_and_which_are
         ),
     ],
 )  # fmt: skip
-def test_the_documentation_tells_what_is_read_of_nodes_and_queues(
+def test_the_documentation_reports_what_is_read_of_nodes_and_queues(
     what, file, which, values
 ) -> None:
     def found_with(about: dict[str, Any]) -> Found:
@@ -340,7 +342,7 @@ def test_a_state_that_is_not_known_is_named() -> None:
     states = {node.name: node.state for node in found.snapshot.nodes}
     assert [states[f"pbsvm[{n}]"] for n in (1, 2, 3)] == ["up", "drained", "up"]
     assert sorted(found.notes) == [
-        "state 'down-ish' of 1 nodes is unknown: ignored", "state 'melting' of 2 nodes is unknown: ignored",
+        "state 'down-ish' of 1 node is unknown: ignored", "state 'melting' of 2 nodes is unknown: ignored",
     ]  # fmt: skip
 
 
@@ -440,7 +442,7 @@ def test_estimates_of_pbs_are_read() -> None:
         ("ncpus=4", "free", 8, 0, 1),
     ],
 )
-def test_a_select_statement_takes_so_many_nodes(select, place, cores, gpus, nodes) -> None:
+def test_a_select_statement_takes_a_number_of_nodes(select, place, cores, gpus, nodes) -> None:
     assert nodes_needed(parse_select(select), place, cores, gpus) == nodes
 
 
@@ -457,7 +459,7 @@ def test_values_of_pbs() -> None:
 
 @settings(max_examples=examples(150))
 @given(data=st.data())
-def test_damaged_output_is_read_or_refused_and_no_job_is_invented(data: st.DataObject) -> None:
+def test_damaged_output_is_read_or_rejected_and_no_job_is_invented(data: st.DataObject) -> None:
     which = data.draw(st.sampled_from(["qstat.json", "pbsnodes.json"]))
     text = bytearray(PBS[which])
     for _ in range(data.draw(st.integers(1, 6))):

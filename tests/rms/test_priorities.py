@@ -59,7 +59,7 @@ def aged(count: int, seed: int, weight: float) -> tuple[np.ndarray, np.ndarray, 
 
 
 @pytest.mark.parametrize(("weight", "share"), [(1000.0, 0.7), (100_000.0, 0.03)])
-def test_age_of_a_thousand_waiting_jobs_tells_only_of_those_that_change_places(
+def test_age_of_a_thousand_waiting_jobs_reports_only_of_those_that_change_places(
     weight: float, share: float
 ) -> None:
     _, _, at = aged(1000, 1, weight)
@@ -105,7 +105,7 @@ def test_the_order_told_is_the_true_order_whatever_changes(looks) -> None:
         assert order(still.settled(true)) == order(true)
 
 
-def test_a_priority_that_an_administrator_raises_is_told_at_once_and_nothing_else() -> None:
+def test_a_priority_that_an_administrator_raises_is_reported_at_once_and_nothing_else() -> None:
     still = StillPriorities()
     queue = {str(i): (float(i), 100.0 * i) for i in range(20)}
     changes = Changes(still.settled(snapshot(queue)), "r")
@@ -131,7 +131,7 @@ def test_a_job_submitted_later_finds_its_place_among_priorities_told_long_ago() 
     assert told(still.settled(snapshot(later)))["new"] == 250.0
 
 
-def test_where_most_change_places_all_are_told_as_they_are() -> None:
+def test_where_most_change_places_all_are_reported_as_they_are() -> None:
     still = StillPriorities()
     still.settled(snapshot({str(i): (float(i), 100.0 * i) for i in range(10)}))
     turned = {str(i): (float(i), 5000.0 - 100.0 * i) for i in range(10)}

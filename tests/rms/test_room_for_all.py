@@ -79,7 +79,7 @@ def test_jobs_that_fit_on_one_node_together_are_told_together() -> None:
     assert told(room, {**CORES, "cores_per_task": 8}, small, small) == ["0", "1"]
 
 
-def test_a_job_that_must_lie_on_two_nodes_waits_where_one_may_be_filled() -> None:
+def test_a_job_that_must_are_placed_on_two_nodes_waits_where_one_may_be_filled() -> None:
     room = Room(MACHINE)
     room.up[:2] = False
     whole, two = {**CORES, "cores_per_task": 8}, {**CORES, "tasks": 2, "partition": "small"}
@@ -285,6 +285,6 @@ def test_jobs_with_whole_nodes_that_are_told_together_find_them_whichever_others
 
 
 @pytest.mark.parametrize("nodes", [1, 2])
-def test_on_one_kind_of_nodes_all_that_fit_are_told(nodes: int) -> None:
+def test_on_one_kind_of_nodes_all_that_fit_are_reported(nodes: int) -> None:
     room = Room(Cluster.model_validate({"nodes": [{"name": "n", "count": 40 * nodes}]}))
     assert len(told(room, *[{"nodes": nodes}] * 40)) == 40

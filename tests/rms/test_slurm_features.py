@@ -55,7 +55,7 @@ def test_nodes_have_those_features_that_jobs_ask_for() -> None:
     assert features_of({}, asked) == ()
 
 
-def test_sockets_that_cannot_have_the_cores_are_not_taken_over() -> None:
+def test_sockets_that_cannot_have_the_cores_are_not_imported() -> None:
     row = {"sockets": 2, "cores": 4, "threads": 2}
     assert lying_of(row, 16) == (2, 4, 2)
     assert lying_of(row, 17) == (None, None, None)

@@ -212,7 +212,7 @@ def test_a_job_in_a_reservation_runs_there_at_once_and_no_other_does(site: Site)
 
 
 @pytest.mark.parametrize(("command", "fault"), [("squeue", "hang"), ("scontrol", "garbage")])
-def test_a_blind_twin_is_not_in_charge_and_keeps_nobody_waiting(
+def test_a_blind_twin_is_not_in_charge_and_delays_no_job(
     site: Site, command: str, fault: str
 ) -> None:
     slurm = site.slurm
@@ -337,7 +337,7 @@ def test_on_shared_nodes_the_twin_chooses_and_slurm_fills_them(
 
 
 @pytest.mark.slurm
-def test_no_job_is_told_to_go_where_another_user_has_the_nodes_and_none_waits_for_ever(
+def test_no_job_is_reported_to_go_where_another_user_has_the_nodes_and_none_waits_forever(
     slurm_version: str,
 ) -> None:
     one, other = ("--uid=daemon",), ("--uid=games",)

@@ -241,7 +241,7 @@ def test_jobs_for_which_slurm_preempts_are_left_to_it(preempt, qos, left, active
         ({"dependency": "singleton"}, "not modeled"),
     ],
 )
-def test_what_is_left_out_is_said(about, says) -> None:
+def test_what_is_omitted_is_said(about, says) -> None:
     assert any(says in note for note in read([job(**about)]).notes)
 
 
@@ -423,7 +423,7 @@ def test_any_hostlist_is_read_or_named(text: str) -> None:
     assert all(name and "[" not in name for name in names)
 
 
-def test_a_huge_hostlist_is_refused() -> None:
+def test_a_huge_hostlist_is_rejected() -> None:
     for text in ("n[1-99999999]", "a[1-9999]b[1-9999]"):
         with pytest.raises(FormatError, match=r"too long|more than"):
             expand(text)

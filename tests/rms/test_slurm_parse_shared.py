@@ -85,7 +85,7 @@ def test_a_job_that_asks_for_what_is_not_modelled_is_left_to_slurm_and_named() -
     found = shared()
     assert set(found.mine) == {"6", "7", "8", "10", "11"}
     # Three tasks, two on each node: Slurm wants room for two on each; the other is contiguous.
-    left = "2 jobs have requests that are not modeled on shared nodes (job 9: a number of tasks"
+    left = "2 jobs with requests that are not modeled on shared nodes (job 9: a number of tasks"
     assert any(note.startswith(left) for note in found.notes)
 
 
@@ -115,7 +115,7 @@ def test_jobs_that_share_nodes_with_those_of_their_user_only_are_read_with_who_t
     assert set(found.mine) == {"9_3", "10", "11"}
 
 
-def test_users_that_slurm_knows_no_names_of_are_told_apart_by_their_numbers() -> None:
+def test_users_that_slurm_knows_no_names_of_are_distinguished_by_their_numbers() -> None:
     nameless = {
         f"job{i}": {"user_name": None, "user_id": 1000 + i, "shared": "user"} for i in (6, 7)
     }
@@ -209,7 +209,7 @@ def test_a_gpu_of_which_several_jobs_use_parts_is_held_by_the_one_that_may_run_l
     }  # fmt: skip
 
 
-def test_gpus_of_several_types_on_one_node_are_told_by_type() -> None:
+def test_gpus_of_several_types_on_one_node_are_reported_by_type() -> None:
     found = shared(
         recorded="gres-gpus",
         job23={"tres_per_node": "gres:gpu:b:1"},
@@ -264,7 +264,7 @@ def test_where_whole_sockets_are_given_or_it_is_not_said_what_slurm_alone_starts
         ("MaxCPUsPerSocket=(null) MaxCPUsPerNode=N/A", "select/cons_tres", True, True),
     ],
 )
-def test_who_has_the_nodes_of_a_partition_alone_is_read_in_the_words_of_each_version(
+def test_a_job_that_has_the_nodes_of_a_partition_alone_is_read_in_the_words_of_each_version(
     setting: str, select: str, shares: bool, acts: bool
 ) -> None:
     nodes = [{**node, "threads": 1} for node in NODES]

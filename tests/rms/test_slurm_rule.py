@@ -50,7 +50,7 @@ def test_without_settings_the_first_lease_is_20_s_and_can_be_said(
 
 
 @pytest.mark.parametrize("lease", ["0s", "2h", "soon"])
-def test_a_first_lease_that_makes_no_sense_is_refused(
+def test_a_first_lease_that_makes_no_sense_is_rejected(
     capsys: pytest.CaptureFixture[str], lease: str
 ) -> None:
     with pytest.raises(SystemExit) as stop:

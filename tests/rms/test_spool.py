@@ -32,7 +32,9 @@ def test_only_whole_lines_are_given_and_each_once(tmp_path: Path) -> None:
     assert spool.read(0.0) == []
 
 
-def test_a_reader_that_is_started_again_goes_on_behind_what_was_dealt_with(tmp_path: Path) -> None:
+def test_a_reader_that_is_started_again_continues_behind_what_was_dealt_with(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "spool"
     append(path, "one\n")
     first = Spool(path)
@@ -46,7 +48,7 @@ def test_a_reader_that_is_started_again_goes_on_behind_what_was_dealt_with(tmp_p
     assert Spool(path).read(0.0) == ["one", "two", "three"]
 
 
-def test_a_file_made_anew_is_read_from_its_beginning(tmp_path: Path) -> None:
+def test_a_file_rebuilt_is_read_from_its_beginning(tmp_path: Path) -> None:
     path = tmp_path / "spool"
     append(path, "one\ntwo\n")
     spool = Spool(path)
@@ -105,7 +107,7 @@ def test_the_place_can_be_kept_where_the_reader_may_write(
     assert [p.name for p in folder.iterdir()] == ["spool"]  # nor is it put aside
 
 
-def test_a_twin_keeps_its_place_in_the_news_beside_its_journal(tmp_path: Path) -> None:
+def test_a_twin_keeps_its_place_in_the_news_next_to_its_journal(tmp_path: Path) -> None:
     (tmp_path / "news").mkdir()
     settings = NewsSettings(spool=tmp_path / "news" / "events.jsonl")
     lines = open_lines(settings, tmp_path / "j.sqlite")
@@ -121,6 +123,6 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["relative", "/a b", '/a"b', "/a/../b", "/a$(id)"])
-def test_a_path_that_would_say_more_in_a_script_is_refused(path: str) -> None:
+def test_a_path_that_would_say_more_in_a_script_is_rejected(path: str) -> None:
     with pytest.raises(ConfigError, match="absolute path"):
         checked_path(Path(path))

@@ -76,7 +76,7 @@ def drawn(
 
 @settings(max_examples=examples(100))
 @given(data=st.data())
-def test_jobs_that_are_told_to_arrive_fare_as_if_they_came_by_themselves(
+def test_jobs_that_are_reported_to_arrive_fare_as_if_they_came_by_themselves(
     data: st.DataObject,
 ) -> None:
     cluster, workload, policy = drawn(data)
@@ -202,7 +202,7 @@ def test_jobs_told_to_a_forecast_hold_up_others_and_are_forgotten() -> None:
     assert simulation.queued == 0
 
 
-def test_the_past_cannot_be_changed_and_dependent_jobs_are_refused() -> None:
+def test_the_past_cannot_be_changed_and_dependent_jobs_are_rejected() -> None:
     workload = narrow(submit_s=[0, 5], runtime_s=[10, 10])
     simulation = opened(workload, Cluster.uniform(nodes=1), "fcfs+easy")
     simulation.arrive(0, 0)

@@ -141,7 +141,7 @@ def test_a_job_that_a_node_took_down_is_submitted_again() -> None:
     assert seen[:2] == [(0.0, 1), (5.0, 1)]
 
 
-def test_begin_starts_those_that_fit_in_the_order_given_and_tells_the_others() -> None:
+def test_begin_starts_those_that_fit_in_the_order_given_and_reports_the_others() -> None:
     workload = Workload.build(submit_s=[0, 0, 0], runtime_s=[9, 9, 9], nodes=[10, 10, 6])
     simulation = outside(workload)
     simulation.advance(instants=1)
@@ -165,7 +165,7 @@ def test_many_beginnings_in_one_instant_find_room_for_where_jobs_ran() -> None:
     assert node_map["count"].sum() == int(workload.nodes.sum())
 
 
-def test_a_fork_begins_its_own_jobs_and_a_saved_simulation_goes_on(tmp_path: Path) -> None:
+def test_a_fork_begins_its_own_jobs_and_a_saved_simulation_continues(tmp_path: Path) -> None:
     workload = Workload.build(submit_s=[0, 0], runtime_s=[9, 9], nodes=[10, 10])
     simulation = outside(workload)
     simulation.advance(instants=1)
@@ -184,11 +184,11 @@ def test_a_fork_begins_its_own_jobs_and_a_saved_simulation_goes_on(tmp_path: Pat
         (Orders([7]), "job 7 does not exist"),
         (Orders([2]), "job 2 is not pending at 0 s: it is not submitted yet"),
         (Orders([1, 1]), "job 1 is listed twice"),
-        (Orders([1, 3]), "job 3 at 0 s, which does not fit: it needs 16 nodes, 8 are free"),
+        (Orders([1, 3]), "job 3 at 0 s, which does not fit: it needs 16 nodes, free are 8"),
         (Orders(call_at_s=0.0), "it must be later"),
     ],
 )
-def test_an_order_that_cannot_be_carried_out_is_told_by_job_and_time(
+def test_an_order_that_cannot_be_carried_out_is_reported_by_job_and_time(
     orders: Orders, told: str
 ) -> None:
     workload = Workload.build(submit_s=[0, 50, 0], runtime_s=[9, 9, 9], nodes=[8, 8, 16])
@@ -196,7 +196,7 @@ def test_an_order_that_cannot_be_carried_out_is_told_by_job_and_time(
         drive(outside(workload), lambda happened: orders)
 
 
-def test_a_scheduler_that_leaves_a_job_waiting_for_ever_is_told_which() -> None:
+def test_a_scheduler_that_leaves_a_job_waiting_forever_is_told_which() -> None:
     workload = Workload.build(submit_s=[0, 50, 0], runtime_s=[9, 9, 9], nodes=[8, 8, 16])
 
     def scheduler(happened: Happened) -> Orders:
@@ -204,7 +204,7 @@ def test_a_scheduler_that_leaves_a_job_waiting_for_ever_is_told_which() -> None:
 
     with pytest.raises(
         errors.SimulationError,
-        match="left 1 jobs pending at 59 s with no event to come, the first of them job 3",
+        match="left 1 job pending at 59 s with no event to come, the first of them job 3",
     ):
         drive(outside(workload), scheduler)
 
@@ -227,7 +227,7 @@ def test_a_policy_that_decides_itself_takes_no_orders() -> None:
         ("input(); input(); input()", "did not answer within 0.5 s"),
     ],
 )
-def test_a_program_that_does_not_answer_as_it_should_is_told_and_ended(
+def test_a_program_that_does_not_answer_as_it_should_is_reported_and_ended(
     program: str, told: str
 ) -> None:
     workload = Workload.build(submit_s=[0], runtime_s=[9], nodes=[1])
@@ -256,7 +256,7 @@ def test_the_example_in_c_schedules_as_ours(tmp_path: Path) -> None:
     assert found["start_s"].to_list() == own["start_s"].to_list()
 
 
-def test_a_program_that_is_not_there_is_told() -> None:
+def test_a_program_that_is_not_there_is_reported() -> None:
     with pytest.raises(errors.ConfigError, match="cannot be started"):
         JsonLinesScheduler("/nowhere/at-all", Cluster.uniform(4)).__enter__()
 
@@ -306,7 +306,7 @@ def test_a_policy_that_decides_from_outside_starts_each_job_as_within(
     assert found["start_s"].equals(own["start_s"])
 
 
-def test_a_policy_from_outside_takes_back_what_was_refused_and_does_not_go_back_in_time() -> None:
+def test_a_policy_from_outside_takes_back_what_was_rejected_and_does_not_go_back_in_time() -> None:
     scheduler = PolicyScheduler("fcfs+easy", 4)
     jobs = [
         {"job_id": name, "submit_s": 0.0, "nodes": nodes, "walltime_s": 50.0}

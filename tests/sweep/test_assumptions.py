@@ -90,7 +90,7 @@ def test_classes_hold_all_jobs_and_their_errors() -> None:
     assert whole == pytest.approx(found.figures()["later_s"])
 
 
-def test_jobs_without_a_recorded_start_are_counted_and_a_past_without_any_is_refused() -> None:
+def test_jobs_without_a_recorded_start_are_counted_and_a_past_without_any_is_rejected() -> None:
     workload = past("fcfs+easy")
     starts = workload.recorded_start_ms.copy()
     starts[:20] = -1

@@ -233,7 +233,7 @@ def test_a_twin_that_only_observes_keeps_nobody_out(tmp_path: Path) -> None:
         twin.journal.close()
 
 
-def test_a_second_twin_on_one_journal_is_refused(tmp_path: Path) -> None:
+def test_a_second_twin_on_one_journal_is_rejected(tmp_path: Path) -> None:
     pbs = FakePbs(tmp_path)
     config = TwinConfig.of(
         {

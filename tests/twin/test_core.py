@@ -76,7 +76,7 @@ def test_the_number_of_threads_does_not_change_a_decision(monkeypatch: pytest.Mo
 
 @settings(max_examples=examples(20))
 @given(workloads(), st.integers(0, 40))
-def test_a_core_restored_from_json_goes_on_the_same(workload, when) -> None:
+def test_a_core_restored_from_json_continues_the_same(workload, when) -> None:
     core = Core(ALL)
     other: list[Core] = []
     made: list[tuple[Decision | None, Decision | None]] = []
@@ -123,7 +123,7 @@ def test_what_is_carried_from_look_to_look_is_what_a_first_look_sees(story, data
 
 
 @given(workloads())
-def test_what_it_starts_the_cluster_never_refuses(workload) -> None:
+def test_what_it_starts_the_cluster_never_rejects(workload) -> None:
     # `drive` raises if it does.
     decisions(workload, Core(CoreSettings()))
 
@@ -141,12 +141,12 @@ POOLS = Cluster.model_validate(
 
 
 @given(strategies.workloads(POOLS, cancellations=False))
-def test_where_jobs_may_be_on_some_nodes_only_it_refuses_nothing_either(workload) -> None:
+def test_where_jobs_may_be_on_some_nodes_only_it_rejects_nothing_either(workload) -> None:
     core = Core(CoreSettings())
     drive(emulated_cluster(POOLS, workload, publish=core.take_event), core)
 
 
-def test_who_may_be_on_other_nodes_too_takes_none_from_who_may_not() -> None:
+def test_a_job_that_may_be_on_other_nodes_too_takes_none_from_who_may_not() -> None:
     # A policy may put the second before the first: told in order of submission, the first took the lowest
     # numbers, and the second found no room.
     core = core_with(job(1, 3, 50), job(2, 2, 20, partition="x"), machine=POOLS)
@@ -159,7 +159,7 @@ def test_who_may_be_on_other_nodes_too_takes_none_from_who_may_not() -> None:
 
 @settings(max_examples=examples(20))
 @given(data=st.data())
-def test_on_shared_nodes_too_the_cluster_refuses_nothing_that_it_starts(
+def test_on_shared_nodes_too_the_cluster_rejects_nothing_that_it_starts(
     data: st.DataObject,
 ) -> None:
     machine = data.draw(strategies.shared_clusters(maintenance=False, outages=False))
@@ -264,7 +264,7 @@ def test_a_job_asked_to_start_holds_nodes_until_it_is_seen_to_run() -> None:
     assert core.overdue(100.0) == ["2"]
 
 
-def test_a_refused_job_is_left_alone_for_a_while_and_does_not_block_others() -> None:
+def test_a_rejected_job_is_left_alone_for_a_while_and_does_not_block_others() -> None:
     core = core_with(*RIVALS, retry_after=30)
     core.asked_to_start("2", 0.0)
     core.refused("2", 0.0)

@@ -145,7 +145,7 @@ def test_accuracy_counts_errors_and_coverage_by_the_wait_forecast() -> None:
     assert rows["above 1 d"].median_error_s is None
 
 
-def test_accuracy_is_told_by_size_and_by_week() -> None:
+def test_accuracy_is_reported_by_size_and_by_week() -> None:
     week = 7 * 86_400.0
     said = [
         (Forecast("a", 0.0, 30.0, 0.0, 60.0, True, True, nodes=1), 50.0),
@@ -203,7 +203,9 @@ def test_of_forecasts_that_nobody_reads_none_is_made_but_those_that_are_kept() -
     assert later[1].start_s == 500.0
 
 
-def test_one_that_should_have_started_is_foretold_anew_and_the_same_is_said_from_then_on() -> None:
+def test_one_that_should_have_started_is_predicted_again_and_the_same_is_said_from_then_on() -> (
+    None
+):
     forecaster = Forecaster()
     forecaster.forecast({"a": 1}, {"a": 100.5}, 100.0)
     late, again = (

@@ -161,7 +161,7 @@ def test_a_job_that_runs_already_runs_longer_and_one_at_its_walltime_no_longer(
     assert set(np.round(draws(live(predictor), over, 90_000.0))) == {86_400.0}
 
 
-def test_where_jobs_run_longer_than_foretold_what_is_drawn_comes_to_be_right(
+def test_where_jobs_run_longer_than_predicted_what_is_drawn_comes_to_be_right(
     predictor: Path,
 ) -> None:
     quantiles = read_quantiles(predictor)
@@ -215,7 +215,7 @@ def test_jobs_that_are_gone_are_forgotten(predictor: Path) -> None:
     assert (list(state["foretold"]), list(state["arrived"])) == (["2"], [])
 
 
-def test_who_only_asks_changes_nothing_that_is_known(predictor: Path) -> None:
+def test_a_query_changes_nothing_that_is_known(predictor: Path) -> None:
     known = live(predictor)
     job = JobRecord(spec=spec("there"))
     draws(known, job)
@@ -256,7 +256,7 @@ def test_forecasts_by_a_predictor_are_others_and_what_ends_later_changes_none(
     assert first.equals(second)
 
 
-def test_a_twin_reads_the_file_beside_its_configuration(predictor: Path, tmp_path: Path) -> None:
+def test_a_twin_reads_the_file_next_to_its_configuration(predictor: Path, tmp_path: Path) -> None:
     config = predictor.parent / "hpctwin.yaml"
     config.write_text("manager: {kind: slurm}\ncore: {learned: site.predictor}\n")
     assert TwinConfig.from_yaml(config).core.learned == predictor
@@ -271,7 +271,7 @@ def changed(source: Path, target: Path, **files: bytes | None) -> Path:
     return target
 
 
-def test_what_is_no_predictor_for_a_twin_is_refused_with_what_would_be_right(
+def test_what_is_no_predictor_for_a_twin_is_rejected_with_what_would_be_right(
     predictor: Path, tmp_path: Path
 ) -> None:
     with zipfile.ZipFile(predictor) as archive:

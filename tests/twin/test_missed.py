@@ -127,7 +127,7 @@ def test_a_job_that_is_gone_counts_no_more() -> None:
 
 @given(st.lists(st.tuples(st.floats(0, 1e6), st.floats(0, 0.4), st.booleans()), max_size=60))
 @settings(max_examples=30)
-def test_it_goes_on_from_what_it_saved(forecasts: list[tuple[float, float, bool]]) -> None:
+def test_it_continues_from_what_it_saved(forecasts: list[tuple[float, float, bool]]) -> None:
     known = Missed(WEEK_S)
     for made_s, promised, hit in forecasts:
         known.add(made_s, (promised, TAIL))

@@ -118,7 +118,7 @@ def test_a_module_that_cannot_be_loaded_is_named(text, tmp_path, monkeypatch) ->
 @pytest.mark.parametrize(
     "wrong", [lambda: 1.0, lambda view: "dear", lambda view: None, lambda view: sys.exit(3)]
 )
-def test_a_function_that_fails_is_told_and_not_the_end(wrong) -> None:
+def test_a_function_that_fails_is_reported_and_not_the_end(wrong) -> None:
     judged = Objective(function=f"{__name__}:cost")
     judged.function = wrong
     with pytest.raises(HpctwinError, match="the objective's function failed"):
@@ -129,7 +129,7 @@ async def later(view: Outlook) -> float:
     return 1.0
 
 
-def test_an_async_function_is_told() -> None:
+def test_an_async_function_is_reported() -> None:
     with pytest.raises(HpctwinError, match="use def"):
         Objective(function=f"{__name__}:later").measure(outlook([], [], [], []))
 

@@ -160,7 +160,7 @@ def test_the_loss_of_the_very_last_event_is_noticed_by_the_next_snapshot(make) -
     assert setting.twin.counts["drifts"] == 1
 
 
-def test_a_refused_start_is_tried_again_only_after_a_while_and_is_in_the_journal(make) -> None:
+def test_a_rejected_start_is_tried_again_only_after_a_while_and_is_in_the_journal(make) -> None:
     setting = make(core={"retry_after": 100})
     setting.turn()
     setting.manager.answer = Outcome("refused", "no")
@@ -189,7 +189,7 @@ def test_an_answer_that_is_lost_is_settled_by_a_snapshot(make) -> None:
     setting.until(setting.running)
 
 
-def test_with_the_manager_away_it_says_so_and_goes_on_when_it_is_back(make) -> None:
+def test_with_the_manager_away_it_says_so_and_continues_when_it_is_back(make) -> None:
     setting = make()
     setting.turn()
     setting.manager.away = True
@@ -200,7 +200,7 @@ def test_with_the_manager_away_it_says_so_and_goes_on_when_it_is_back(make) -> N
     setting.until(lambda: setting.twin.fault is None and setting.running() == {"1"})
 
 
-def test_garbage_on_the_bus_is_put_aside_and_the_rest_goes_on(make) -> None:
+def test_garbage_on_the_bus_is_put_aside_and_the_rest_continues(make) -> None:
     setting = make()
     setting.turn()
     for data in (b"\xff", b"{}", b"null", b'{"kind": "job_started"}', b"[" * 10_000):

@@ -151,7 +151,7 @@ GRID = """async ([count, racks]) => {
 
 
 @pytest.mark.parametrize("racks", [1, 100])
-def test_ten_thousand_nodes_are_told_apart_and_walked_by_keyboard(
+def test_ten_thousand_nodes_are_distinguished_and_walked_by_keyboard(
     watched: Watched, racks: int
 ) -> None:
     page = watched.page
@@ -217,7 +217,7 @@ def test_without_a_token_the_page_asks_for_one_and_takes_it(browser: Any, addres
     one.context.close()
 
 
-def test_who_looks_may_not_confirm_and_an_operator_may(browser: Any, tmp_path: Path) -> None:
+def test_a_reader_may_not_confirm_and_an_operator_may(browser: Any, tmp_path: Path) -> None:
     with served(tmp_path, "approve") as address:
         for token, says in ((LOOKS, "operator"), (ACTS, "Approved.")):
             one = Watched(browser, address)
@@ -284,7 +284,7 @@ def test_a_large_run_is_first_shown_by_the_picture_that_is_at_hand(
     one.context.close()
 
 
-def test_a_run_is_drawn_walked_and_followed_while_it_goes_on(
+def test_a_run_is_drawn_walked_and_followed_while_it_runs(
     browser: Any, run: tuple[Path, str]
 ) -> None:
     folder, address = run
@@ -321,7 +321,7 @@ def test_a_run_is_drawn_walked_and_followed_while_it_goes_on(
     one.context.close()
 
 
-def test_no_column_of_a_report_is_cut_off_on_paper(browser: Any, tmp_path: Path) -> None:
+def test_no_column_of_a_report_is_truncated_on_paper(browser: Any, tmp_path: Path) -> None:
     modes = {"base": {"power_w": 200.0, "idle_w": 50.0}}
     machine = Cluster.model_validate({"nodes": [{"name": "a", "count": 64, "modes": modes}]})
     jobs = generate("poisson", jobs=200, nodes=64, load=2.0, seed=5)

@@ -69,7 +69,7 @@ def test_what_lacks_its_trace_says_which() -> None:
     assert (outcome.verdict, outcome.because) == ("cannot be made", "put nasa.swf there")
 
 
-def test_who_differs_for_no_known_reason_fails_the_command(
+def test_a_difference_for_no_known_reason_fails_the_command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     far = Results([Finding("n", 100, 106, 0.05, entries=("x",))])
@@ -117,7 +117,7 @@ def test_the_forms_of_fcfs_have_the_published_energies_and_waits(traces: Path) -
     assert all(one.agrees for one in fcfs)
 
 
-def test_a_wrong_name_is_told_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_name_is_reported_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("run", "spars-figure-5") == 2
     assert "Did you mean 'spars-figure-4'?" in capsys.readouterr().err
     assert run("list", "--json") == 0

@@ -20,7 +20,9 @@ from hpctwin_papers.s_raps.incentive_rules import INCENTIVES, rewarded
 
 def test_what_nodes_draw_must_be_known_where_an_incentive_goes_by_it() -> None:
     dark = simulate(ten_jobs(), Cluster.uniform(4)).accounts()
-    with pytest.raises(errors.ConfigError, match="needs energy_j, which these accounts lack"):
+    with pytest.raises(
+        errors.ConfigError, match="needs energy_j, which these accounts do not have"
+    ):
         rewarded(ten_jobs(), dark, "low-power")
     with pytest.raises(errors.UnknownNameError, match="fugaku-points"):
         rewarded(ten_jobs(), dark, "fugaku-point")

@@ -186,7 +186,7 @@ def of_policy(policy: str, under: str, seed: int, late_s: float = 0.5) -> LiveRu
     )  # fmt: skip
 
 
-def test_runs_are_stored_and_collected_beside_the_emulated_ones(
+def test_runs_are_stored_and_collected_next_to_the_emulated_ones(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     emulated = tuple(experiment.run_seeds([0, 1]))
@@ -237,7 +237,7 @@ def test_a_folder_without_runs_or_with_something_else_is_named(
 ) -> None:
     words = ["experiment", "schedtwin", "--stored", tmp_path]
     assert command(*words) == 2
-    assert "no runs in it" in capsys.readouterr().err
+    assert "the folder has no runs" in capsys.readouterr().err
     (tmp_path / "slurm-own-0.json").write_text("{}")
     assert command(*words) == 2
     assert "not a run of this experiment" in capsys.readouterr().err

@@ -119,7 +119,7 @@ def _import(
     if not live and source is None:
         raise ConfigError(f"give --from FOLDER, or `live` to query the running {manager}")
     if options.salt is not None and not options.anonymise:
-        raise ConfigError("--salt goes with --anonymise")
+        raise ConfigError("--salt has no effect without --anonymise; add it")
     check_outputs(folders=[options.out])
     key = _salt(options.salt) if options.anonymise else None
     if not live:
@@ -353,15 +353,13 @@ def _told(made: Imported, checked: Checked | None, out: Path) -> dict[str, Any]:
 
 def _print(told: dict[str, Any], checked: Checked | None) -> None:
     from hpctwin.cli.output import print_lines
+    from hpctwin.model.text import count_text
 
     counts = {name: told[name] for name in ("nodes", "node_groups", "partitions", "jobs")}
-    shown = [
-        f"{count:,} {name[:-1] if count == 1 else name}".replace("_", " ")
-        for name, count in counts.items()
-    ]
+    shown = [count_text(count, name[:-1].replace("_", " ")) for name, count in counts.items()]
     print(f"{told['cluster']}: {', '.join(shown)}")
     print(f"policy: {told['policy']}")
-    print(f"read: {len(told['read']['files'])} files" + _listed(told["read"]))
+    print(f"read: {count_text(len(told['read']['files']), 'file')}" + _listed(told["read"]))
     if told["left_out"]["files"]:
         print(f"not read: {', '.join(told['left_out']['files'])}")
     if len(told["left_out"]) > 1:

@@ -68,6 +68,7 @@ def fetch(
     from hpctwin.energy.prices import sources
     from hpctwin.errors import ConfigError
     from hpctwin.model import write_atomically
+    from hpctwin.model.text import count_text
 
     check_outputs(files=[out])
     if foretold is (from_ is not None):
@@ -94,12 +95,13 @@ def fetch(
         print_json(told)
         return 0
     print(
-        f"{out}: {told['values']:,} values of {told['column']}, {told['first']} to {told['last']} UTC"
+        f"{out}: {count_text(told['values'], 'value')} of {told['column']}, "
+        f"{told['first']} to {told['last']} UTC"
     )
     if found.missing:
-        print(f"{found.missing:,} values are missing; the value before each applies")
+        print(f"missing: {count_text(found.missing, 'value')}; the value before each applies")
     if found.estimated:
-        print(f"{found.estimated:,} values are estimates of {source}")
+        print(f"estimated by {source}: {count_text(found.estimated, 'value')}")
     return 0
 
 

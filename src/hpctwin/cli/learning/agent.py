@@ -85,7 +85,7 @@ def train(
     from hpctwin.learn.training.training import check_facility
     from hpctwin.learn.training.training import train as train_agent
     from hpctwin.learn.training.trial import Plan
-    from hpctwin.model.text import progress_bar
+    from hpctwin.model.text import count_text, progress_bar
     from hpctwin.policies.registry import is_network
 
     check_target(target, overwrite)
@@ -130,7 +130,7 @@ def train(
             f"{found['best']} {found['of_best']:,.4g}"
         )
     came = f", reward {earned[0]:.4g} at first and {earned[-1]:.4g} at the end" if earned else ""
-    print(f"{target}: {kind}, {network.card['trained']['steps']:,} steps{came}{told}")
+    print(f"{target}: {kind}, {count_text(network.card['trained']['steps'], 'step')}{came}{told}")
     return 0
 
 
@@ -180,7 +180,7 @@ def evaluate(
     """
     from hpctwin.cli.output import print_json, screen, with_notes
     from hpctwin.learn.baselines.evaluation import evaluate as evaluate_agent
-    from hpctwin.model.text import progress_bar
+    from hpctwin.model.text import count_text, progress_bar
 
     place = _facility(facility)
     source, notes = _episodes(trace, reading, machine, place, jobs, first, last)
@@ -194,7 +194,8 @@ def evaluate(
         return 0
     console = screen()
     console.print(_table(found.table(), found.metric, found.best_before))
-    console.print(f"{episodes} episodes of {jobs} jobs; more: above the agent, 95 % interval")
+    drawn = f"{count_text(episodes, 'episode')} of {count_text(jobs, 'job')}"
+    console.print(f"{drawn}; more: above the agent, 95 % interval")
     if found.best_before:
         console.print(f"best fixed policy on the training jobs: {found.best_before}")
     for name, why in found.left_out.items():

@@ -156,7 +156,7 @@ def search(
         json: Print the resulting policies and all trials as JSON.
     """
     from hpctwin.cli.output import check_outputs, print_json, screen
-    from hpctwin.model.text import progress_bar
+    from hpctwin.model.text import count_text, progress_bar
     from hpctwin.report.figures.style import save_figure
     from hpctwin.report.figures.sweep import plot_search, sweep_table
     from hpctwin.sweep import read_search
@@ -185,7 +185,7 @@ def search(
     console = screen()
     states = dict(found.trials["state"].value_counts(sort=True).iter_rows())
     told = ", ".join(f"{count:,} {state}" for state, count in states.items())
-    console.print(f"{len(found.trials):,} trials: {told}. On the held-out parts:")
+    console.print(f"{count_text(len(found.trials), 'trial')}: {told}. On the held-out parts:")
     console.print(sweep_table(compared, width=console.width))
     console.print("written: " + ", ".join(map(str, paths)))
     return 0

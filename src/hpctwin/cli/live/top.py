@@ -118,7 +118,7 @@ def _head(seen: Seen) -> Text:
     mode = Text(f" {status['mode']} ", style="reverse green" if status["is_active"] else "reverse")
     head = Text.assemble(
         (f"{status['cluster'] or '…'} ", "bold"), mode, f"  {clock_text(status['time_s'])}   "
-        f"{status['running']} running, {status['waiting']} waiting, "
+        f"{status['running']} running, {status['waiting']} pending, "
         f"{status['free_nodes']}/{status['nodes']} nodes free   policy ",
         (status["policy"], "bold"), f"   {status['cycle_ms']:.1f} ms per cycle",
     )  # fmt: skip
@@ -155,7 +155,7 @@ def _policies(counted: Counter[str], what: str) -> Panel:
 
 def _queue(seen: Seen, now_s: float) -> Table:
     table = Table(title="queue by predicted start", title_justify="left", expand=True)
-    for column in ("job", "nodes", "walltime", "waits", "starts in", "probably within"):
+    for column in ("job", "nodes", "walltime", "wait", "starts in", "probably within"):
         table.add_column(column, justify="right")
     jobs = seen.mirror.jobs
     said = [f for f in seen.forecasts if f.start_s is not None]

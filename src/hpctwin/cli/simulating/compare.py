@@ -88,7 +88,7 @@ def compare_command(
     import polars as pl
 
     from hpctwin.cli.output import check_outputs, screen
-    from hpctwin.model.text import progress_bar
+    from hpctwin.model.text import count_text, progress_bar
     from hpctwin.policies import make_policy, parse_policy
     from hpctwin.policies.policy import read_policy
     from hpctwin.report import summary_table
@@ -106,7 +106,7 @@ def compare_command(
     )  # fmt: skip
     compared: list[_Compared] = []
     title = trace.name if not more else f"{len(traces)} traces"
-    with progress_bar(f"{title}, {len(policies)} policies") as progress:
+    with progress_bar(f"{title}, {count_text(len(policies), 'policy', 'policies')}") as progress:
         for number, one in enumerate(traces):
             done = number / len(traces)
             found = asked.compared(one, policies, _share_of(progress, done, 1 / len(traces)))

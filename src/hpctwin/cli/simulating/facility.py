@@ -78,15 +78,20 @@ def check(path: Path, /, *, json: Json = False) -> int:
     """
     from hpctwin.cli.output import print_json
     from hpctwin.facility import Facility
+    from hpctwin.model.text import count_text
 
     facility = Facility.from_yaml(path)
     if json:
         print_json(facility.model_dump(mode="json"))
         return 0
-    print(f"{path}: valid; facility {facility.name} has {len(facility.clusters)} clusters")
+    print(
+        f"{path}: valid; facility {facility.name} has {count_text(len(facility.clusters), 'cluster')}"
+    )
     kinds = [kind.name for kind in facility.kinds] + ["any"]
     for cluster in facility.clusters:
-        print(f"  {cluster.name}: {cluster.cluster.node_count:,} nodes, {cluster.policy}")
+        print(
+            f"  {cluster.name}: {count_text(cluster.cluster.node_count, 'node')}, {cluster.policy}"
+        )
         allowed = cluster.kinds or kinds
         factors = ", ".join(f"{kind} × {cluster.factor_of(kind):g}" for kind in allowed)
         print(f"    runtimes: {factors}")
@@ -250,13 +255,14 @@ def compare(
 
 
 def _show(results: dict[str, FacilityResult], console: Any) -> None:
+    from hpctwin.model.text import count_text
     from hpctwin.report.facility import facility_table
 
     summaries = {label: result.summary() for label, result in results.items()}
     console.print(facility_table(summaries, next(iter(results.values())).facility.names))
     nowhere = max(result.summary()["jobs_nowhere"] for result in results.values())
     if nowhere:
-        console.print(f"{nowhere:,} jobs were rejected, because they can run at no cluster")
+        console.print(f"rejected, because they can run at no cluster: {count_text(nowhere, 'job')}")
 
 
 def _write(

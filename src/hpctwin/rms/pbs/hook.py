@@ -91,7 +91,7 @@ def read(path, most):
 
 
 def acts(queue=None):
-    """Return whether the twin is in charge, and acts on jobs of a queue."""
+    """Return whether the twin is in control, and acts on jobs of a queue."""
     try:
         said = read(HEARTBEAT, 1 << 20)
         fresh = abs(time.time() - said["time_s"]) <= FRESH_S

@@ -145,7 +145,7 @@ class StatusWriter:
 
 
 class Inactivity:
-    """Detects that the manager starts all jobs although the twin is in charge.
+    """Detects that the manager starts all jobs although the twin is in control.
 
     Args:
         patience_s: Time without starts by the twin after which it warns, in seconds, if jobs left
@@ -163,13 +163,13 @@ class Inactivity:
     def turn(
         self, now_s: float, report: Report, running: Collection[str], starts: int | None
     ) -> str:
-        """Return a sentence if the twin is in charge without effect; else an empty text.
+        """Return a sentence if the twin is in control without effect; else an empty text.
 
         Args:
             now_s: The present by the manager's clock, in seconds.
             report: Report of the manager at the last snapshot.
             running: Ids of the running jobs.
-            starts: Number of jobs that the twin has started; None while it is not in charge.
+            starts: Number of jobs that the twin has started; None while it is not in control.
         """
         if starts is None or starts != self._count or self._since_s is None:
             self._since_s, self._count = now_s, starts or 0

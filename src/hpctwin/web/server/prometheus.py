@@ -42,7 +42,7 @@ class _Collector:
             "errors": ("number of errors and warnings", float(len(head.trouble))),
             "cluster_time_seconds": ("present time by the cluster's clock", head.time_s),
             "jobs_running": ("jobs that run", float(head.running)),
-            "jobs_waiting": ("jobs that wait", float(head.waiting)),
+            "jobs_waiting": ("pending jobs", float(head.waiting)),
             "viewers": ("listeners to live updates", float(self._live.listeners)),
         }
         if (energy := head.energy) is not None:

@@ -258,7 +258,7 @@ class Change(Asked):
         default=None, gt=0, le=1e12, allow_inf_nan=False,
         description="Power cap of all nodes, by the cluster's power model.",
     )  # fmt: skip
-    withdraw: tuple[JobId, ...] = Field(default=(), max_length=100_000, description="waiting jobs")
+    withdraw: tuple[JobId, ...] = Field(default=(), max_length=100_000, description="pending jobs")
 
 
 class Future(View):
