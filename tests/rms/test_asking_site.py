@@ -135,6 +135,9 @@ def test_a_running_slurm_with_accounting_is_imported_with_limits_shares_and_jobs
         for asked_for in (("-n2",), ("-n1", "--qos=high"), ("-n1", "--array=1-2")):
             slurm.submit_tasks(10, 1, *user, *asked_for)
         slurm.wait(lambda: not states(slurm), 60)
+        # Accounting learns of a job's end later than the scheduler does.
+        said = ("sacct", "-anX", "-o", "State")
+        slurm.wait(lambda: slurm.say(*said).split() == ["COMPLETED"] * 4, 60)
         monkeypatch.setenv("SLURM_CONF", str(slurm.conf))
         with pytest.raises(SystemExit) as ended:
             main(["import", "slurm", "live", "--out", str(tmp_path / "out"), "--json"])

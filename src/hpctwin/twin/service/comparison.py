@@ -210,7 +210,7 @@ def objective_table(
     ]
     told = f"objective: weighted sum of the four costs ({_HOW[normalize]}); lower is better"
     return Table(
-        ["method", *heads, "ms a\ncycle"],
+        ["method", *heads, "ms per\ndecision"],
         rows,
         title or f"Mean over {count} workload{'s' if count > 1 else ''}",
         f"{told}\n{caption}".strip(),
