@@ -143,7 +143,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("t.swf -n 8 --out-every 1s", 2, "--out-every: the output folder is missing; add --out"),
     ],
 )
-def test_a_wrong_input_of_simulate_is_told_in_a_line(
+def test_a_wrong_input_of_simulate_is_reported_in_one_line(
     folder: Path,
     line: str,
     code: int,
@@ -382,7 +382,7 @@ def test_a_wrong_input_of_simulate_is_told_in_a_line(
         ("twin accuracy -c twin.yaml --by sizes", 2, 'Did you mean "size"?'),
     ],
 )
-def test_a_wrong_line_is_told_in_a_line(
+def test_a_wrong_line_is_reported_in_one_line(
     folder: Path,
     line: str,
     code: int,

@@ -91,7 +91,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("policy serve tcp://127.0.0.1:28000 -p fcfs~psus:5m", 2, "has no power model"),
     ],
 )
-def test_a_wrong_line_is_told_in_a_line_before_the_work(
+def test_a_wrong_line_is_reported_in_one_line_before_the_work(
     folder: Path, line: str, code: int, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = sorted(folder.rglob("*"))

@@ -209,7 +209,7 @@ def reference(
     st.sampled_from(["fcfs+easy", "fcfs+easy~psus:4s"]),
     st.sampled_from([1, 6, losses._AT_ONCE]),
 )
-def test_what_a_machine_takes_is_what_a_plain_reference_says(
+def test_the_consumption_of_a_cluster_equals_a_plain_reference(
     case, policy: str, at_once: int
 ) -> None:
     workload, cluster = case
@@ -358,7 +358,7 @@ def test_columns_of_usage_that_cannot_be_are_refused(columns: dict, said: str, t
     assert said in str(told.value)
 
 
-def test_simulate_tells_and_writes_what_a_machine_of_components_takes(capsys, tmp_path) -> None:
+def test_simulate_reports_and_writes_the_power_of_a_cluster_of_components(capsys, tmp_path) -> None:
     (tmp_path / "t.csv").write_text("submit_s,runtime_s,nodes,use_cpu,use_gpu\n0,3600,9472,1,0.5\n")
     with pytest.raises(SystemExit) as ended:
         main(

@@ -107,7 +107,7 @@ def test_frontier_has_a_pue_of_1_06_and_its_water_comes_back_at_34_to_38_degrees
     assert figures["return_max_c"] < 38.5
 
 
-def test_wet_bulb_temperatures_are_psychrolibs_and_are_laid_beside_by_date(tmp_path: Path) -> None:
+def test_wet_bulb_temperatures_equal_psychrolib_and_are_joined_by_date(tmp_path: Path) -> None:
     path = tmp_path / "weather.csv"
     path.write_text(
         "time,temperature_2m,relative_humidity_2m\n"
@@ -147,7 +147,7 @@ def test_wet_bulb_temperatures_are_psychrolibs_and_are_laid_beside_by_date(tmp_p
         ("time,temperature_c,humidity_pct\n0,9,0.5\n60,9,0.6\n", "give percent, not fractions"),
     ],
 )
-def test_weather_that_cannot_be_used_is_said(text: str, said: str, tmp_path: Path) -> None:
+def test_unusable_weather_is_reported(text: str, said: str, tmp_path: Path) -> None:
     path = tmp_path / "weather.csv"
     path.write_text(text)
     with pytest.raises(ConfigError) as told:
@@ -169,7 +169,7 @@ def test_towers_that_cannot_be_are_refused() -> None:
         Cluster.checked({"nodes": [{"name": "n", "count": 1}], "cooling": PLANT.model_dump()}, "m")
 
 
-def test_simulate_tells_what_cooling_took(
+def test_simulate_reports_what_cooling_took(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "t.csv").write_text("submit_s,runtime_s,nodes\n0,7200,9472\n")

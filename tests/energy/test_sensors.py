@@ -46,7 +46,7 @@ def test_a_counter_of_whole_units_gives_the_mean_since_it_rose_last() -> None:
 
 
 @given(st.permutations(["a", "b", "c"]), st.lists(st.sampled_from(["a", "b", "c"]), max_size=20))
-def test_a_sum_is_of_what_each_sensor_told_last(first: list[str], then: list[str]) -> None:
+def test_a_sum_uses_the_last_reading_of_each_sensor(first: list[str], then: list[str]) -> None:
     sensors, now, last = Sensors(3), EPOCH, {}
     for i, name in enumerate(first + then):
         now += 1
@@ -88,7 +88,7 @@ def test_there_is_no_sum_without_one_of_them_and_it_is_named() -> None:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("rising", [False, True])
-def test_what_cannot_be_is_left_out_and_hides_nothing_after_it(
+def test_impossible_values_are_skipped_and_hide_nothing_after_them(
     bad: tuple[float, float], why: str, rising: bool
 ) -> None:
     sensors = Sensors(rising=rising)

@@ -58,7 +58,7 @@ def test_whole_nodes_are_those_that_the_reference_takes(
         (PAIRS, [8, 4, 3], [[0, 1, 2, 3, 4, 5, 6, 7], [8, 9, 10, 11], [12, 13, 14]]),
     ],
 )
-def test_jobs_lie_on_few_blocks(
+def test_jobs_are_placed_on_few_blocks(
     shared: bool, switches: list[dict[str, Any]], widths: list[int], taken: list[list[int]]
 ) -> None:
     cluster = Cluster.model_validate(

@@ -417,7 +417,7 @@ def test_a_job_that_fits_nowhere_is_rejected_and_counted() -> None:
     assert result.summary()["jobs_nowhere"] == 1
 
 
-def test_a_user_who_cancels_while_data_is_on_its_way_cancels() -> None:
+def test_a_user_can_cancel_during_data_transfer() -> None:
     workload = jobs(
         submit_s=[0, 0], runtime_s=[50, 50], cancel_s=[-1, 20], user=Category.of(["c0", "c0"])
     )
@@ -427,7 +427,7 @@ def test_a_user_who_cancels_while_data_is_on_its_way_cancels() -> None:
     assert result.jobs["start_s"].to_list() == [0, None]
 
 
-def test_strategies_can_be_compared_and_tell_themselves_apart() -> None:
+def test_strategies_can_be_compared_and_are_distinguishable() -> None:
     workload = jobs(submit_s=[0, 0, 5], runtime_s=[10, 10, 10])
     two = facility({"nodes": 1}, {"nodes": 1})
     chosen = ["random", parse_strategy("sgs-t", knows="oracle"), parse_strategy("sgs-t")]
@@ -486,7 +486,9 @@ def test_siloed_needs_an_origin_and_dependencies_are_refused() -> None:
         simulate_facility(two, workload.replace(dependencies=depends))
 
 
-def test_exchanged_arguments_are_told_and_the_path_of_a_trace_is_a_workload(tmp_path: Path) -> None:
+def test_exchanged_arguments_are_reported_and_a_path_of_a_trace_is_a_workload(
+    tmp_path: Path,
+) -> None:
     small, one = jobs(submit_s=[0, 1], runtime_s=[5, 5]), facility({"nodes": 2})
     with pytest.raises(
         ConfigError, match=r"is not a facility; give a Facility first and then the workload"

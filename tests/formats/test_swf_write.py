@@ -23,7 +23,7 @@ def three_jobs(**columns: Any) -> Workload:
 
 
 @given(workload=workloads())
-def test_what_swf_can_carry_comes_back(
+def test_fields_that_swf_can_hold_are_read_back(
     tmp_path_factory: pytest.TempPathFactory, workload: Workload
 ) -> None:
     path = tmp_path_factory.mktemp("swf") / "w.swf"
@@ -48,7 +48,7 @@ def test_a_cancelled_job_comes_back_with_its_time(tmp_path: Path) -> None:
     assert_same_jobs(back, workload)
 
 
-def test_cancellations_that_swf_cannot_carry_are_told(tmp_path: Path) -> None:
+def test_cancellations_that_swf_cannot_carry_are_reported(tmp_path: Path) -> None:
     started = three_jobs(cancel_s=[-1, 4, -1], recorded_start_s=[-1, 2, -1])
     assert "cancel time of started" in write_swf(started, tmp_path / "w.swf")[0]
     longer = three_jobs(cancel_s=[-1, 4, -1], walltime_s=[9, 9, 9])
@@ -57,7 +57,7 @@ def test_cancellations_that_swf_cannot_carry_are_told(tmp_path: Path) -> None:
     assert "start before the submission" in write_swf(early, tmp_path / "w.swf")[0]
 
 
-def test_columns_without_a_place_are_told(tmp_path: Path) -> None:
+def test_columns_without_a_place_are_reported(tmp_path: Path) -> None:
     workload = three_jobs(
         priority=[1, 2, 3],
         qos=Category.of(["a", "b", "a"]),

@@ -100,7 +100,7 @@ def test_every_policy_reads_back_as_it_was(data: st.DataObject) -> None:
         ("sjf~psus:never", "sjf+easy~psus:never"),
     ],
 )  # fmt: skip
-def test_what_is_left_out_is_fcfs_easy_first_fit_and_none(text: str, name: str) -> None:
+def test_omitted_parts_are_fcfs_easy_first_fit_and_none(text: str, name: str) -> None:
     assert parse_policy(text).name == name
 
 
@@ -117,7 +117,7 @@ def test_what_is_left_out_is_fcfs_easy_first_fit_and_none(text: str, name: str) 
         ("fcfs~psas-ipn:5m", UnknownNameError, "Did you mean 'psas-ipm'"),
     ],
 )  # fmt: skip
-def test_wrong_settings_are_told(text: str, error: type[Exception], says: str) -> None:
+def test_wrong_settings_are_reported(text: str, error: type[Exception], says: str) -> None:
     with pytest.raises(error) as told:
         parse_policy(text)
     assert says in str(told.value)

@@ -125,7 +125,7 @@ def test_at_seven_tenths_of_the_speed_42_s_are_60_s_to_the_millisecond() -> None
     assert started(cluster) == {"1": 0.0, "2": 60.0}
 
 
-def test_nodes_are_free_and_ends_told_only_after_the_cleanup() -> None:
+def test_nodes_are_free_and_ends_reported_only_after_the_cleanup() -> None:
     events: list[Event] = []
     cluster = idle(1, publish=events.append, faults=Faults(cleanup_s=4, seed=1))
     for job_id in ("1", "2"):

@@ -131,7 +131,7 @@ def test_reservations_of_a_real_slurm_are_maintenance_or_named_with_the_reason(
     )
 
 
-def test_each_flag_of_what_was_taken_over_is_told(tmp_path: Path) -> None:
+def test_each_imported_flag_is_reported(tmp_path: Path) -> None:
     told = flags(imported(tmp_path, (RECORDED / "reservations.txt").read_text()))
     assert told["maint", "IGNORE_JOBS"] == NOT_MODELED
     assert told["course", "REPLACE"] == NOT_MODELED
@@ -228,7 +228,7 @@ def test_what_its_own_jobs_used_is_not_taken_from_them_unless_it_is_maintenance(
         assert len(made.site.cluster.reservations) == (is_ == IMPORTED)
 
 
-def test_where_nothing_tells_who_ran_where_it_may_have_been_anyone(tmp_path: Path) -> None:
+def test_without_records_of_nodes_any_user_may_have_run_there(tmp_path: Path) -> None:
     def without(*columns: str) -> Imported:
         keep = [i for i, name in enumerate(HEADER.split("|")) if name not in columns]
         rows = [HEADER, *MONTH, job(3, "2027-01-05T09:00:00", nodes="n8")]
@@ -270,7 +270,7 @@ def test_one_that_comes_again_is_at_the_same_local_time_after_a_change_of_the_cl
     ]
 
 
-def test_who_may_run_for_longer_than_from_one_to_the_next_is_counted(tmp_path: Path) -> None:
+def test_a_job_that_does_not_fit_before_the_deadline_has_a_day_more(tmp_path: Path) -> None:
     long = job(3, "2027-01-06T00:00:00", minutes=17 * 60)
     assert (
         "exceeds its interval"
@@ -327,7 +327,7 @@ def test_json_says_the_same_as_text(tmp_path: Path) -> None:
         ({"nodes": "n[1-2],m1", "tres": "cpu=24"}, "1 more nodes are not described"),
     ],
 )
-def test_what_cannot_be_taken_over_is_named_with_the_reason(
+def test_settings_that_cannot_be_imported_are_named_with_the_reason(
     tmp_path: Path, about: dict[str, str], why: str
 ) -> None:
     made = imported(tmp_path, reservation(**about) + reservation(name="good"))
@@ -337,7 +337,7 @@ def test_what_cannot_be_taken_over_is_named_with_the_reason(
         assert [one.name for one in made.site.cluster.reservations] == ["good"]
 
 
-def test_licences_besides_nodes_are_named(tmp_path: Path) -> None:
+def test_licenses_besides_nodes_are_named(tmp_path: Path) -> None:
     made = imported(tmp_path, reservation(licences="matlab:4"))
     assert ("reservation r: Licenses", NOT_MODELED) in {
         (s.name, s.became) for s in made.site.settings

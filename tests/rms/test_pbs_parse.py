@@ -51,7 +51,7 @@ def one(found: Found, job_id: str):
     return next((job for job in found.snapshot.jobs if job.spec.id == job_id), None)
 
 
-def test_a_job_whose_chunks_are_to_lie_on_one_group_of_vnodes_is_left_to_pbs_and_named() -> None:
+def test_a_job_whose_chunks_need_one_group_of_vnodes_is_left_to_pbs_and_named() -> None:
     content = json.loads(PBS["qstat.json"])
     waiting = next(i for i, row in content["Jobs"].items() if row["job_state"] == "Q")
     asks = content["Jobs"][waiting]["Resource_List"]
@@ -83,7 +83,7 @@ def test_the_recorded_queue_is_read_whole() -> None:
     assert snapshot.time_s == json.loads(PBS["qstat.json"])["timestamp"]
 
 
-def test_what_the_server_says_of_itself() -> None:
+def test_the_server_describes_itself() -> None:
     about = server_attributes(PBS["server.json"])
     assert (about["scheduling"], about["pbs_version"]) == ("False", "23.06.06")
 
@@ -101,7 +101,7 @@ BREAKS = {
 
 
 @pytest.mark.parametrize("name", BREAKS)
-def test_broken_json_tells_the_same_jobs(name: str) -> None:
+def test_invalid_json_gives_the_same_jobs(name: str) -> None:
     text = PBS["qstat.json"].decode()
     before, after = BREAKS[name]
     broken = text.replace(before, after).encode()
@@ -160,7 +160,7 @@ RESOURCES = (
 )
 
 
-def test_each_attribute_of_qstat_tells_what_it_is_for_and_no_other_changes_a_job() -> None:
+def test_each_attribute_of_qstat_has_its_purpose_and_no_other_changes_a_job() -> None:
     waits = "930.pbsvm"
     plain = one(read(), waiting := waits)
     for name in PLAIN_ATTRIBUTES.split():
@@ -202,7 +202,7 @@ READ_OF_JOBS: dict[str, tuple[str, Any, dict[str, Any]]] = {
 }  # fmt: skip
 
 
-def test_the_documentation_tells_which_attributes_of_jobs_are_read_and_which_are_not() -> None:
+def test_the_documentation_lists_which_job_attributes_are_read_and_which_are_not() -> None:
     of_jobs = documented("Jobs")
     assert set(of_jobs["Read"]) == READ_OF_JOBS.keys()
     for name, (job_id, value, others) in READ_OF_JOBS.items():
@@ -236,7 +236,7 @@ def test_the_documentation_tells_which_attributes_of_jobs_are_read_and_which_are
         ),
     ],
 )  # fmt: skip
-def test_the_documentation_tells_what_is_read_of_nodes_and_queues(
+def test_the_documentation_lists_what_is_read_of_nodes_and_queues(
     what, file, which, values
 ) -> None:
     def found_with(about: dict[str, Any]) -> Found:
@@ -293,7 +293,7 @@ def test_a_name_that_is_json_itself_ends_nothing(value: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["null", '""'])
-def test_what_is_not_set_is_not_set_in_each_of_its_forms(value: str) -> None:
+def test_an_unset_value_is_unset_in_each_of_its_forms(value: str) -> None:
     content = json.loads(PBS["qstat.json"])
     row = content["Jobs"][WAITS]
     names = (
@@ -354,7 +354,7 @@ def test_an_array_that_bounds_how_many_of_it_run_is_left_to_pbs_and_named() -> N
     assert any("940[3].pbsvm: max_run_subjobs=2" in note for note in found.notes)
 
 
-def test_what_is_left_alone_is_named() -> None:
+def test_jobs_left_to_pbs_are_named_with_the_reason() -> None:
     waits = "930.pbsvm"
     for about, says in (
         ({"queue": "R12"}, "reservation"),
@@ -440,7 +440,7 @@ def test_estimates_of_pbs_are_read() -> None:
         ("ncpus=4", "free", 8, 0, 1),
     ],
 )
-def test_a_select_statement_takes_so_many_nodes(select, place, cores, gpus, nodes) -> None:
+def test_a_select_statement_has_a_number_of_nodes(select, place, cores, gpus, nodes) -> None:
     assert nodes_needed(parse_select(select), place, cores, gpus) == nodes
 
 

@@ -148,7 +148,7 @@ def vector(*values: str) -> dict[str, Any]:
     return {"status": "success", "data": {"resultType": "vector", "result": found}}
 
 
-def test_prometheus_is_asked_and_what_it_says_is_told(
+def test_prometheus_is_queried_and_its_answer_is_reported(
     prometheus: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fields = {"kind": "prometheus", "url": prometheus, "query": "sum(w)", "token_env": "A_TOKEN"}
@@ -260,7 +260,7 @@ def csv_meter(tmp_path: Path) -> tuple[CsvMeter, Path]:
     return CsvMeter(kind="csv", path=path, step="30s", ahead="20m", past="2h"), path
 
 
-def test_the_twin_calibrates_on_its_meter_and_goes_on_after_a_restart(
+def test_the_twin_calibrates_on_its_meter_and_continues_after_a_restart(
     csv_meter: tuple[CsvMeter, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # However long it takes to say what is expected, it is said in each step.
@@ -293,7 +293,7 @@ def test_readings_without_a_time_are_of_now_together(tmp_path: Path) -> None:
     assert (told["power_w"], told["left_out"], told["fault"]) == (2000, {}, None)
 
 
-def test_a_silent_meter_and_one_that_tells_another_unit_are_named(
+def test_a_silent_meter_and_one_with_another_unit_are_named(
     csv_meter: tuple[CsvMeter, Path], tmp_path: Path
 ) -> None:
     settings, path = csv_meter
@@ -311,7 +311,7 @@ def test_a_silent_meter_and_one_that_tells_another_unit_are_named(
     assert "outside the possible power draw of the cluster" in fresh.status(now_s)["fault"]
 
 
-def test_a_fault_of_the_meter_is_told_and_the_twin_stays_in_charge(
+def test_an_error_of_the_meter_is_reported_and_the_twin_stays_in_charge(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "m.csv"

@@ -76,13 +76,13 @@ def test_a_sticky_folder_that_all_may_write_is_as_good_as_tmp(settings: Path) ->
     check_trusted(settings)
 
 
-def test_settings_of_somebody_else_are_refused(settings: Path, given: Callable[..., None]) -> None:
+def test_settings_of_another_user_are_refused(settings: Path, given: Callable[..., None]) -> None:
     given(settings, uid=NOBODY)
     with pytest.raises(ConfigError, match=f"it belongs to {pwd.getpwuid(NOBODY).pw_name}"):
         TwinConfig.from_yaml(settings)
 
 
-def test_a_folder_of_somebody_else_above_the_settings_is_refused(
+def test_a_folder_of_another_user_above_the_settings_is_refused(
     settings: Path, given: Callable[..., None]
 ) -> None:
     given(settings.parent, uid=NOBODY)
@@ -90,7 +90,7 @@ def test_a_folder_of_somebody_else_above_the_settings_is_refused(
         check_trusted(settings)
 
 
-def test_what_a_link_leads_to_is_checked_and_where_the_link_lies(settings: Path) -> None:
+def test_the_target_of_a_link_is_checked_and_the_folder_of_the_link(settings: Path) -> None:
     away = settings.parent / "away"
     away.mkdir()
     target = away / "real.yaml"
@@ -113,7 +113,7 @@ def test_links_in_a_circle_are_an_error_and_no_loop(tmp_path: Path) -> None:
         check_trusted(tmp_path / "a")
 
 
-def test_a_group_of_ones_own_may_write_as_under_umask_002(
+def test_a_private_group_of_a_user_may_write_as_under_umask_002(
     settings: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.chmod(0o664)
@@ -127,7 +127,7 @@ def test_a_group_of_ones_own_may_write_as_under_umask_002(
         check_trusted(settings)
 
 
-def test_the_python_file_of_an_objective_is_found_beside_the_settings(
+def test_the_python_file_of_an_objective_is_found_next_to_the_settings(
     settings: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (settings.parent / "objective.py").write_text("def cost(outlook):\n    return 42.0\n")
@@ -142,7 +142,7 @@ def test_the_python_file_of_an_objective_is_found_beside_the_settings(
     assert TwinConfig.of(config.model_dump(mode="json")) == config
 
 
-def test_the_python_file_of_a_policy_is_found_beside_the_settings(
+def test_the_python_file_of_a_policy_is_found_next_to_the_settings(
     settings: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (settings.parent / "mine.py").write_text(

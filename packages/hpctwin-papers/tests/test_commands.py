@@ -56,7 +56,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("experiment schedtwin --seeds 0", 2, "it must be 1 or more"),
     ],
 )
-def test_a_wrong_line_is_told_in_a_line_before_the_work(
+def test_a_wrong_line_is_reported_in_one_line_before_the_work(
     folder: Path, line: str, code: int, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = sorted(folder.rglob("*"))
@@ -85,7 +85,7 @@ def test_a_file_that_cannot_be_used_exits_2_and_is_named(
     assert "Traceback" not in shown.err + shown.out
 
 
-def test_the_size_of_the_largest_job_is_said(
+def test_the_size_of_the_largest_job_is_reported(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "log.swf").write_text(JOB)
@@ -93,7 +93,7 @@ def test_the_size_of_the_largest_job_is_said(
     assert "nodes: 4, from the largest job" in capsys.readouterr().err
 
 
-def test_a_command_with_two_names_is_told_of_once() -> None:
+def test_a_command_with_two_names_is_documented_once() -> None:
     first = [command.words[0] for command in command_helps(app) if len(command.words) == 1]
     assert "experiment" in first
     assert "experiments" not in first

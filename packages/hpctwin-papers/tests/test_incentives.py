@@ -56,7 +56,7 @@ def test_low_power_brings_the_thrifty_forward_and_high_power_the_greedy() -> Non
     assert greedy < waits(by_name["plain_wait_s"])[1] < thrifty
 
 
-def test_who_collected_nothing_is_neither_first_nor_last() -> None:
+def test_the_job_that_gains_more_from_a_node_gets_it() -> None:
     labels = ["greedy", "thrifty"] * 10 + ["greedy", "new", "thrifty"] * 7
     found = jobs(41).replace(account=Category.of(labels[:41]))
     gains = redeem(found, machine(), ["low-power"]).gains().sort("low-power_wait_s")
@@ -152,7 +152,7 @@ def test_from_a_run_to_its_accounts_to_a_rewarded_run(
         (["--accounts", "a.csv"], "a file name ending in .json or .parquet"),
     ],
 )
-def test_a_wrong_reward_is_told_in_one_line(
+def test_a_wrong_reward_is_reported_in_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], told: str
 ) -> None:
     trace = tmp_path / "t.parquet"

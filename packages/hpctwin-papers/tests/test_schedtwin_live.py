@@ -186,7 +186,7 @@ def of_policy(policy: str, under: str, seed: int, late_s: float = 0.5) -> LiveRu
     )  # fmt: skip
 
 
-def test_runs_are_stored_and_collected_beside_the_emulated_ones(
+def test_runs_are_stored_and_collected_next_to_the_emulated_ones(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     emulated = tuple(experiment.run_seeds([0, 1]))

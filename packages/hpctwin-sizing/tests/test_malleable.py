@@ -71,7 +71,7 @@ def test_a_job_on_twice_its_nodes_takes_half_the_time_of_what_is_left():
     assert result.jobs["end_s"].to_list() == [25]
 
 
-def test_a_suspended_job_goes_on_with_what_was_left_after_its_overhead():
+def test_a_suspended_job_continues_with_its_remaining_work_after_its_overhead():
     sizing = at_times(j1=[(0, 2), (10, 0), (20, 1)])
     result = simulate(one_job(resize_s=3), 4, sizing=sizing)
     assert stretches(result) == [(0, 10, 2), (20, 83, 1)]
@@ -84,7 +84,7 @@ def test_a_suspended_job_goes_on_with_what_was_left_after_its_overhead():
     assert figures["wasted_node_s"] == 0
 
 
-def test_overhead_that_is_cut_short_begins_anew():
+def test_interrupted_overhead_starts_again():
     sizing = at_times(j1=[(0, 2), (10, 4), (12, 2)])
     result = simulate(one_job(resize_s=5), 4, sizing=sizing)
     # Nothing is done from 10 to 12, nor up to 17.
@@ -175,7 +175,7 @@ def test_figures_over_time_are_of_the_nodes_that_were_held():
         ([1], "failed|gave"),
     ],
 )
-def test_sizes_that_cannot_be_are_told_with_job_and_time(sizes, why):
+def test_impossible_sizes_are_reported_with_job_and_time(sizes, why):
     work = Workload.build(
         submit_s=[0, 0], runtime_s=[40, 40], nodes=[2, 2],
         malleable={"min_nodes": [1, 2], "max_nodes": [4, 2], "suspendable": [1, 0]},
@@ -191,12 +191,12 @@ def test_sizes_that_cannot_be_are_told_with_job_and_time(sizes, why):
         simulate(work, 4, sizing=sizing)
 
 
-def test_a_sizing_that_leaves_jobs_waiting_for_ever_is_told():
+def test_a_sizing_that_leaves_jobs_waiting_forever_is_reported():
     with pytest.raises(SimulationError, match="1 jobs wait at 0 s"):
         simulate(one_job(), 4, sizing=Sizing(lambda view: None))
 
 
-def test_a_job_that_may_not_stop_and_finds_no_room_is_a_fault_of_the_sizing():
+def test_a_job_that_may_not_stop_and_does_not_fit_is_an_error_of_the_sizing():
     work = Workload.build(
         submit_s=[0, 0], runtime_s=[40, 40], nodes=[2, 2],
         malleable={"min_nodes": [2, 1], "max_nodes": [4, 4]},
@@ -215,7 +215,7 @@ def test_a_job_that_may_not_stop_and_finds_no_room_is_a_fault_of_the_sizing():
         ({"partitions": [{"name": "p", "default": True, "max_jobs_per_user": 1}]}, {}, "limits"),
     ],
 )
-def test_what_does_not_go_with_a_sizing_is_refused_by_name(machine, options, why):
+def test_options_incompatible_with_a_sizing_are_refused_by_name(machine, options, why):
     cluster = cluster_of(**{"nodes": [{"name": "n", "count": 4}], **machine})
     with pytest.raises(ConfigError, match=why):
         Simulation(one_job(), cluster, sizing=at_times(j1=[(0, 1)]), **options)
@@ -235,7 +235,7 @@ def test_what_is_not_done_with_a_sizing_is_said(tmp_path):
         result.accounts()
 
 
-def test_a_job_that_is_suspended_in_a_file_goes_on_with_what_was_left(tmp_path):
+def test_a_suspended_job_in_a_file_continues_with_its_remaining_work(tmp_path):
     sizing = at_times(j1=[(0, 2), (10, 0), (20, 1)])
     simulation = Simulation(one_job(resize_s=3), 4, sizing=sizing)
     simulation.advance(12)
@@ -264,7 +264,7 @@ def test_a_job_whose_node_fails_keeps_what_it_had_done_before_its_last_stretch()
     assert result.jobs["requeues"].to_list() == [1]
 
 
-def test_a_job_that_was_never_stopped_begins_anew_after_a_failure():
+def test_a_job_that_was_never_stopped_starts_again_after_a_failure():
     sizing = at_times(j1=[(0, 4), (10, 3)])
     result = simulate(one_job(resize_s=1), failing((3, 10, 5)), sizing=sizing)
     assert stretches(result) == [(0, 10, 4), (10, 36.667, 3)]
@@ -464,7 +464,7 @@ def test_the_engine_does_what_the_reference_does(case: dict[str, Any]) -> None:
 
 @settings(max_examples=examples(200))
 @given(case=cases(outages=True))
-def test_where_nodes_fail_the_engine_does_what_the_reference_does(case: dict[str, Any]) -> None:
+def test_with_node_failures_the_engine_equals_the_reference(case: dict[str, Any]) -> None:
     ran = both(case)
     if ran is None:
         return
@@ -485,7 +485,7 @@ def test_where_nodes_fail_the_engine_does_what_the_reference_does(case: dict[str
 
 @settings(max_examples=examples(60))
 @given(case=cases(outages=True), times=st.lists(st.integers(0, 120), min_size=1, max_size=2))
-def test_where_nodes_fail_it_goes_on_the_same_when_forked_or_saved(
+def test_with_endless_node_failures_a_sizing_that_starts_no_job_is_reported(
     case: dict[str, Any], times: list[int]
 ) -> None:
     check_it_goes_on_the_same_when_forked_and_saved(case, times)
@@ -534,7 +534,7 @@ def test_work_is_conserved_and_sizes_are_within_bounds(case: dict[str, Any]) -> 
 
 @settings(max_examples=examples(100))
 @given(case=cases(), times=st.lists(st.integers(0, 120), min_size=1, max_size=3))
-def test_stopped_and_forked_at_any_time_it_goes_on_the_same(
+def test_stopped_and_forked_at_any_time_it_continues_identically(
     case: dict[str, Any], times: list[int]
 ) -> None:
     whole, parts = engine_of(case), engine_of(case)
@@ -552,7 +552,7 @@ def test_stopped_and_forked_at_any_time_it_goes_on_the_same(
 
 @settings(max_examples=examples(60))
 @given(case=cases(), times=st.lists(st.integers(0, 120), min_size=1, max_size=2))
-def test_saved_at_any_time_it_goes_on_the_same(case: dict[str, Any], times: list[int]) -> None:
+def test_saved_at_any_time_it_continues_identically(case: dict[str, Any], times: list[int]) -> None:
     whole, parts = engine_of(case), engine_of(case)
     try:
         whole.advance()
