@@ -117,6 +117,9 @@ def check_contents(wheel: Path) -> None:
     missing = [one for one in required if one not in names]
     fields = ("Classifier", "Keywords", "Project-URL")
     missing += [one for one in fields if f"\n{one}: " not in metadata]
+    relative = re.findall(r"\]\((?!https?:|#)([^)\s]+)\)", metadata)
+    if relative:
+        print(f"{wheel.name}: {len(relative)} relative links of the README lead nowhere on PyPI")
     if missing or stray:
         sys.exit(f"{wheel.name}: missing: {missing}; not expected: {stray}")
 
