@@ -67,7 +67,7 @@ def test_accounting_of_any_length_is_read(
     assert any("scontrol show config" in note for note in told["notes"])
 
 
-def test_what_a_command_wrote_before_it_failed_is_not_taken(bin_: Path, tmp_path: Path) -> None:
+def test_output_of_a_command_that_failed_is_not_used(bin_: Path, tmp_path: Path) -> None:
     command(bin_, "sacct", f"head -5 {tmp_path}/past.txt; echo database gone >&2; exit 1")
     (tmp_path / "files").mkdir()
     notes = asked("slurm", tmp_path / "files", since=None, beside=None, commands_in=str(bin_))

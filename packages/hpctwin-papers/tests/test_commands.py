@@ -85,7 +85,7 @@ def test_a_file_that_cannot_be_used_exits_2_and_is_named(
     assert "Traceback" not in shown.err + shown.out
 
 
-def test_the_size_of_the_largest_job_is_said(
+def test_the_size_of_the_largest_job_is_reported(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "log.swf").write_text(JOB)
