@@ -118,15 +118,20 @@ $(VENV)/release: pyproject.toml
 	$(VENV)/tools/bin/python -m pip install -q --disable-pip-version-check $(RELEASE)
 	touch $@
 
+# uv installs faster than pip. Modules are byte-compiled when they are imported first, which is a quarter of them.
+FAST := $(shell command -v uv)
+MAKE_VENV := $(if $(FAST),$(FAST) venv -q --python $(PYTHON) $(VENV),$(PYTHON) -m venv $(VENV))
+INSTALL := $(if $(FAST),$(FAST) pip install -q --python $(BIN)/python,\
+	$(BIN)/python -m pip install -q --disable-pip-version-check --no-compile)
+
 $(VENV)/run: pyproject.toml $(PACKAGES:%=%/pyproject.toml)
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q --disable-pip-version-check -e . $(EDITABLE)
+	test -x $(BIN)/python || $(MAKE_VENV)
+	$(INSTALL) -e . $(EDITABLE)
 	touch $@
 
-# Packages are compiled as far as they are imported, which is a quarter of them.
 $(VENV)/dev: pyproject.toml $(PACKAGES:%=%/pyproject.toml)
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q --disable-pip-version-check --no-compile -e '.[dev,docs]' $(EDITABLE)
+	test -x $(BIN)/python || $(MAKE_VENV)
+	$(INSTALL) -e '.[dev,docs]' $(EDITABLE)
 	touch $@
 
 clean:

@@ -130,7 +130,7 @@ def test_figures_of_the_paper_are_drawn_of_other_logs(traces: Path) -> None:
         name = f"s-raps-figure-{number}"
         outcome = reproduce(find_entry(name))
         assert (outcome.verdict, list(outcome.results.figures)) == ("drawn", [name])
-        assert "not here" in outcome.because or "not public" in outcome.because
+        assert "not available" in outcome.because or "not public" in outcome.because
 
 
 def test_the_speed_of_fifteen_days_is_compared_with_fastsims() -> None:

@@ -19,7 +19,6 @@ from rich.text import Text
 
 from hpctwin.cli.options import ConfigPath
 from hpctwin.model import format_duration
-from hpctwin.twin.service.explain import why_policy
 from hpctwin.twin.words import clock_text
 
 if TYPE_CHECKING:
@@ -177,6 +176,8 @@ def _queue(seen: Seen, now_s: float) -> Table:
 
 
 def _explanation(twin: Twin) -> list[str]:
+    from hpctwin.twin.service.explain import why_policy
+
     decision = twin.decision
     if decision is None:
         return ["no decision yet"]

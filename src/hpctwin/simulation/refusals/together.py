@@ -67,7 +67,7 @@ MISSING = (
         ),
     ),
 )
-"""What a policy needs to know of the cluster."""
+"""Input that a policy needs of the cluster."""
 
 
 MISSING_SHARED = (
@@ -79,7 +79,7 @@ MISSING_SHARED = (
         ),
     ),
 )
-"""What jobs that request tasks need to know of the cluster."""
+"""Input that jobs with tasks need of the cluster."""
 
 
 REFUSALS = (
