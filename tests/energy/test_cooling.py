@@ -147,7 +147,7 @@ def test_wet_bulb_temperatures_are_psychrolibs_and_are_laid_next_to_by_date(tmp_
         ("time,temperature_c,humidity_pct\n0,9,0.5\n60,9,0.6\n", "give percent, not fractions"),
     ],
 )
-def test_weather_that_cannot_be_used_is_said(text: str, said: str, tmp_path: Path) -> None:
+def test_weather_that_cannot_be_used_is_reported(text: str, said: str, tmp_path: Path) -> None:
     path = tmp_path / "weather.csv"
     path.write_text(text)
     with pytest.raises(ConfigError) as told:
@@ -161,7 +161,7 @@ def test_a_temperature_that_cannot_be_of_weather_is_rejected(wet_bulb: float) ->
         wet_bulb_means(wet_bulb, np.array([0.0, 60.0]), None)
 
 
-def test_towers_that_cannot_be_are_rejected() -> None:
+def test_invalid_towers_are_rejected() -> None:
     fields = {**PLANT.model_dump(), "design_wet_bulb_c": 31}
     with pytest.raises(ConfigError, match="towers cannot cool water below the wet bulb"):
         Cooling.checked(fields, "plant")

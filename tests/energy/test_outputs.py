@@ -106,7 +106,7 @@ def test_a_bad_configuration_is_named_by_field(
         read_spars_config(config)
 
 
-def test_what_is_done_otherwise_is_said(config: Path) -> None:
+def test_what_is_done_otherwise_is_reported(config: Path) -> None:
     content = yaml.safe_load(config.read_text())
     content["run"] |= {"algorithm": "easy_psas", "start_time": "2024-05-01 12:00:00"}
     content["rl"]["enabled"] = True

@@ -47,7 +47,7 @@ def test_units_are_read_off_the_column_and_dates_aligned(tmp_path: Path) -> None
     assert series.aligned(None)[1] == "start"
 
 
-def test_a_time_zone_is_heeded(tmp_path: Path) -> None:
+def test_a_time_zone_is_respected(tmp_path: Path) -> None:
     path = write(tmp_path, "t,price\n2024-01-01T01:00+01:00,1\n2024-01-01T02:00+01:00,2\n")
     assert Series.read(path).start_epoch_s == 1_704_067_200
 

@@ -184,7 +184,7 @@ def test_a_limit_of_partitions_holds_besides_those_of_qos_and_of_others() -> Non
         ({"partitions": ["long"]}, "the limit is empty"),
     ],
 )  # fmt: skip
-def test_a_limit_of_partitions_that_cannot_be_is_rejected(limit: dict[str, Any], says: str) -> None:
+def test_an_invalid_limit_of_partitions_is_rejected(limit: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(says)):
         Cluster.checked(
             {
@@ -291,7 +291,9 @@ def test_a_job_whose_use_counts_nothing_is_not_kept_back_by_what_others_used() -
     assert starts(workload, wall, **factored({"free": 0})) == [0, None, None]
 
 
-def test_what_is_left_of_walltimes_counts_so_too_and_ones_own_walltime_if_that_is_said() -> None:
+def test_what_is_left_of_walltimes_counts_so_too_and_ones_own_walltime_if_that_is_reported() -> (
+    None
+):
     workload = jobs(runtime_s=[600, 60], walltime_s=[600, 60], qos=["q", "q"])
     left = {"account": "root", "minutes": {"nodes": 21}}
     assert starts(workload, left, **factored({"q": 2})) == [0, 0]
@@ -434,7 +436,7 @@ def test_a_limit_that_says_nothing_sensible_is_reported(limit: dict[str, Any], s
     ("resets", "said"),
     [((5, 5), "later than the one before"), ((-5, 5), "0 or more"), (("soon",), "soon")],
 )
-def test_resets_that_cannot_be_are_reported(resets: tuple[Any, ...], said: str) -> None:
+def test_invalid_resets_are_reported(resets: tuple[Any, ...], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         Cluster.uniform(8, fairshare={"resets": resets})
 

@@ -77,7 +77,7 @@ def test_the_hedge_comes_to_follow_whoever_is_right_for_like_jobs() -> None:
 
 
 @pytest.mark.parametrize("mix", [ensemble, hedge])
-def test_a_job_without_a_statement_does_not_count_and_where_nobody_does_nothing_is_said(
+def test_a_job_without_a_statement_does_not_count_and_where_nobody_does_nothing_is_reported(
     mix: object,
 ) -> None:
     known = one_after_another(np.array([3.0, 5.0, 4.0]), np.zeros(3))

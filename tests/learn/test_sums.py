@@ -165,7 +165,7 @@ def test_what_training_begins_with_chooses_as_the_ordering_does(name: str, first
         seen, _, over, _, _ = environment.step(place)
 
 
-def test_delays_are_what_they_are_said_to_be() -> None:
+def test_delays_are_what_they_are_reported_to_be() -> None:
     environment = JobSelection(Episodes.of(WORKLOAD, NODES, jobs=150), **DELAYS, backfilling=True)
     rng = np.random.default_rng(2)
     seen, _ = environment.reset(options={"first": 200})

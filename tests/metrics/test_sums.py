@@ -97,5 +97,5 @@ def test_means_by_label_are_those_of_each_alone(
         ([], 0.0),
     ],
 )
-def test_what_has_no_finite_sum_is_said(values: list[float], total: float) -> None:
+def test_what_has_no_finite_sum_is_reported(values: list[float], total: float) -> None:
     assert summed(values, [1]).total() == pytest.approx(total, nan_ok=True)

@@ -242,7 +242,7 @@ def test_what_cannot_be_understood_is_reported(text: str, why: str) -> None:
         ("select=1 place=group=a:group=b", ["place=group=b"]),
     ],
 )  # fmt: skip
-def test_what_is_not_modeled_is_named(text: str, ignored: list[str]) -> None:
+def test_what_is_not_modeled_is_reported_by_name(text: str, ignored: list[str]) -> None:
     assert list(parse_request(text).ignored) == ignored
 
 
@@ -403,7 +403,9 @@ def test_singletons_of_one_name_and_user_run_one_at_a_time() -> None:
     assert jobs.notes.counts["dependency singleton of a job without a name: ignored"] == 1
 
 
-def test_the_file_of_a_request_that_cannot_be_understood_is_named(tmp_path: Path) -> None:
+def test_the_file_of_a_request_that_cannot_be_understood_is_reported_by_name(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "jobs.csv"
     path.write_text('submit_s,runtime_s,request\n0,10,"--requests=cpu=lots"\n')
     with pytest.raises(

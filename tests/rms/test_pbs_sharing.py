@@ -186,7 +186,9 @@ def test_a_vnode_that_differs_otherwise_at_each_look_is_only_busy() -> None:
         ("2:ncpus=0", "free", "chunks without a request"),
     ],
 )
-def test_what_is_only_nearly_modelled_is_named(select: str, place: str, why: str) -> None:
+def test_what_is_only_nearly_modelled_is_reported_by_name(
+    select: str, place: str, why: str
+) -> None:
     notes: list[str] = []
     tasks_asked(parse_select(select), place, Sharing(), notes)
     assert notes == [why]

@@ -123,7 +123,7 @@ def test_users_that_slurm_knows_no_names_of_are_distinguished_by_their_numbers()
     assert (users["6"], users["7"]) == ("1006", "1007")
 
 
-def test_a_node_that_slurm_keeps_for_a_user_whose_job_is_not_there_is_named() -> None:
+def test_a_node_that_slurm_keeps_for_a_user_whose_job_is_not_there_is_reported_by_name() -> None:
     found = shared(recorded="owned", job1={"shared": None})
     assert found.unequal == {
         "n1": "Slurm reserves the node for jobs of ada, but no running job explains it"

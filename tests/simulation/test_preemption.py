@@ -51,7 +51,7 @@ def test_what_a_checkpoint_keeps_is_not_lost():
     assert figures["preempted_node_s"] == figures["wasted_node_s"] == 4
 
 
-def test_without_preemption_nothing_is_said_of_it():
+def test_without_preemption_nothing_is_reported_of_it():
     plain = Cluster.checked({"nodes": [{"name": "n", "count": 4}]}, "plain")
     result = simulate(workload(checkpoint_s=[3, 3, 3]), plain)
     assert not {"preemptions", "preempted_s"} & {*result.jobs.columns}

@@ -50,7 +50,7 @@ def test_a_forecast_is_kept_first_and_then_each_time_its_wait_has_halved() -> No
     assert kept == [0, 500, 750, 900, 950]
 
 
-def test_one_that_is_said_to_start_now_and_does_not_is_kept_once() -> None:
+def test_one_that_is_reported_to_start_now_and_does_not_is_kept_once() -> None:
     forecaster = Forecaster()
     kept = [forecaster.forecast({"1": 1}, {"1": now}, now)[0].kept for now in (5.0, 6.0, 7.0)]
     assert kept == [True, False, False]
@@ -203,7 +203,7 @@ def test_of_forecasts_that_nobody_reads_none_is_made_but_those_that_are_kept() -
     assert later[1].start_s == 500.0
 
 
-def test_one_that_should_have_started_is_predicted_again_and_the_same_is_said_from_then_on() -> (
+def test_one_that_should_have_started_is_predicted_again_and_the_same_is_reported_from_then_on() -> (
     None
 ):
     forecaster = Forecaster()

@@ -103,14 +103,14 @@ def test_a_job_to_come_starts_now_queues_or_never_starts(
         (("--nodes", "4", "--walltime", "1h", "--partition", "gpu"), "known: workq"),
     ],
 )
-def test_a_wrong_question_is_named(
+def test_a_wrong_question_is_reported_by_name(
     config: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], says: str
 ) -> None:
     assert run("when", *words, "-c", config) in (1, 2)
     assert says in capsys.readouterr().err
 
 
-def test_a_policy_that_is_not_known_is_said_to_be_assumed(config: Path) -> None:
+def test_a_policy_that_is_not_known_is_reported_to_be_assumed(config: Path) -> None:
     about = {"manager": {"kind": "pbs", "cluster": "c", "folder": str(config.parent / "bin")}}
     picture = picture_of(TwinConfig.of(about))
     assert picture.policy == "wfp+easy"

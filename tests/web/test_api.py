@@ -111,7 +111,9 @@ def test_explanations_are_those_of_the_command_line(make: Any) -> None:
         ("decisions?limit=100000", 422, ""),
     ],
 )
-def test_what_is_not_there_is_named(make: Any, path: str, status: int, says: str) -> None:
+def test_what_is_not_there_is_reported_by_name(
+    make: Any, path: str, status: int, says: str
+) -> None:
     with make().client() as client:
         answer = client.get(f"/api/v1/{path}")
     assert answer.status_code == status

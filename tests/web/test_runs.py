@@ -82,7 +82,7 @@ def test_the_timeline_is_where_jobs_ran(run: Any) -> None:
     assert box["where"]
 
 
-def test_lanes_of_a_run_whose_nodes_were_only_counted_are_said_to_be_made_up(
+def test_lanes_of_a_run_whose_nodes_were_only_counted_are_reported_to_be_made_up(
     tmp_path: Path,
 ) -> None:
     write_run(simulate(WORKLOAD, Cluster.uniform(nodes=16), policy="fcfs+easy"), tmp_path / "a", {})

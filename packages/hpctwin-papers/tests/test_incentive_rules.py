@@ -26,7 +26,7 @@ def test_what_nodes_draw_must_be_known_where_an_incentive_goes_by_it() -> None:
         rewarded(ten_jobs(), dark, "low-power")
     with pytest.raises(errors.UnknownNameError, match="fugaku-points"):
         rewarded(ten_jobs(), dark, "fugaku-point")
-    with pytest.raises(errors.ConfigError, match="needs a budget"):
+    with pytest.raises(errors.ConfigError, match="a budget in node-hours is missing"):
         rewarded(ten_jobs(), dark, "budget")
     assert len(rewarded(ten_jobs(), dark, "budget", 10.0)) == 10
 
