@@ -259,7 +259,7 @@ def test_what_goes_with_one_trace_alone_is_rejected_before_the_work(
         ("jobs-{seed}.swf", "seed=3..1", "write the smaller number first"),
     ],
 )
-def test_a_range_of_seeds_that_cannot_be_is_rejected(
+def test_an_invalid_range_of_seeds_is_rejected(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], target: str, seeds: str, told: str
 ) -> None:
     assert run("workload", "generate", "poisson", tmp_path / target, seeds) == 2

@@ -105,7 +105,7 @@ def test_a_salt_keeps_pseudonyms_the_same_and_its_file_private(folder, tmp_path)
                 folder,
                 "--out",
                 tmp_path / name,
-                "--anonymise",
+                "--anonymize",
                 "--salt",
                 salt,
             )
@@ -127,7 +127,7 @@ def test_a_salt_keeps_pseudonyms_the_same_and_its_file_private(folder, tmp_path)
         (["slurm", "--out", "OUT"], 2, "or `live` to query the running slurm"),
         (["slurm", "--from", "GONE", "--out", "OUT"], 2, "expected a folder with the site's files"),
         (["slurm", "--from", "EMPTY", "--out", "OUT"], 2, "none of its 0 files is recognized"),
-        (["slurm", "--from", "SITE", "--out", "OUT", "--salt", "x"], 2, "no effect without --anonymise"),
+        (["slurm", "--from", "SITE", "--out", "OUT", "--salt", "x"], 2, "no effect without --anonymize"),
         (["slurm", "--from", "SITE", "--out", "OUT", "--timezone", "Moon"], 2, "unknown time zone 'Moon'"),
         (["torque", "--from", "SITE", "--out", "OUT"], 2, "torque"),
     ],

@@ -131,7 +131,7 @@ def test_unread_fields_of_spars_and_wfcommons_are_reported(tmp_path: Path) -> No
     ("cluster", "told"),
     [
         ("nodes: [{name: a, count: 4, modes: {base: {power_w: 100}}}]", "mode 'base' has no idle_w"),
-        ("nodes: [{name: a, count: 4}]\nqos: {high: 1}", "have QOS that the cluster does not list (low)"),
+        ("nodes: [{name: a, count: 4}]\nqos: {high: 1}", "with QOS that the cluster does not list (low)"),
         ("nodes: [{name: a, count: 4}]", "1 job requested cores per node, which node groups a do not define"),
         (
             "nodes: [{name: a, count: 4}]\nlimits: [{user: eve, jobs: 1}]",
@@ -181,8 +181,8 @@ def test_a_stream_says_what_an_ordinary_run_says(tmp_path: Path) -> None:
         "3 × line repaired",
         "skipped: line 7",
         "3 jobs requested partitions (cpu, gpu), but cluster 'cluster' has none: all nodes can be used",
-        "2 jobs have QOS that the cluster does not list (low, odd): weight 0 is used",
-        "2 jobs have accounts that the cluster does not list (b, c): each gets a fair share of 1",
+        "2 jobs with QOS that the cluster does not list (low, odd): weight 0 is used",
+        "2 jobs with accounts that the cluster does not list (b, c): each gets a fair share of 1",
         "2 jobs requested cores per node, which node groups node do not define: all of their "
         "nodes can be used",
         "a limit names user 'eve', but jobs have no user: the limit has no effect",

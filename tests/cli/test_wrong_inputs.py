@@ -478,7 +478,7 @@ def files(folder: Path) -> Path:
 
 @pytest.mark.parametrize("kind", ["missing", "a-folder", "nothing", "bytes", "words"])
 @pytest.mark.parametrize("command", READERS)
-def test_a_file_that_cannot_be_used_exits_2_and_is_named(
+def test_a_file_that_cannot_be_used_exits_2_and_is_reported_by_name(
     files: Path,
     command: str,
     kind: str,

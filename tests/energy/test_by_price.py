@@ -81,6 +81,6 @@ def test_energy_is_expensive_for_at_most_that_share(values: list[int], share: fl
 
 
 @pytest.mark.parametrize("options", [{"timeout_s": -1.0}, {"timeout_s": 1.0, "dear": 2.0}])
-def test_a_number_out_of_range_is_named(options: dict[str, float]) -> None:
+def test_a_number_out_of_range_is_reported_by_name(options: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match="price_control"):
         price_control(Series.hourly([1.0], "EUR"), **options)

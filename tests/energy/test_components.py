@@ -292,7 +292,7 @@ def test_usage_follows_its_job_through_sorting_taking_and_forking() -> None:
         ({"cpu": Usage.averages([0.5])}, "usage cpu has 1 job, expected 2"),
     ],
 )
-def test_usage_that_cannot_be_is_rejected(usage: dict[str, Usage], said: str) -> None:
+def test_invalid_usage_is_rejected(usage: dict[str, Usage], said: str) -> None:
     with pytest.raises(WorkloadError) as told:
         Workload.build(submit_s=[0, 0], runtime_s=[5, 5], nodes=[1, 1], usage=usage)
     assert said in str(told.value)
@@ -350,7 +350,7 @@ def test_usage_goes_through_a_table_and_back(tmp_path) -> None:
         ({"node_w": ["a", "3"]}, "node_w: row 1: found 'a', expected a number, 0 or more"),
     ],
 )
-def test_columns_of_usage_that_cannot_be_are_rejected(columns: dict, said: str, tmp_path) -> None:
+def test_invalid_columns_of_usage_are_rejected(columns: dict, said: str, tmp_path) -> None:
     frame = pl.DataFrame({"submit_s": [0, 0], "runtime_s": [5, 5], "nodes": [1, 1], **columns})
     frame.write_parquet(tmp_path / "t.parquet")
     with pytest.raises(TraceError) as told:

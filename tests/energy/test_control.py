@@ -59,7 +59,7 @@ def test_a_job_that_waits_for_nodes_that_no_function_wakes_is_reported_and_the_r
     monkeypatch.setattr("hpctwin.simulation.running.control.QUIET_S", 3600.0)
     # Conservative promises nodes that could be on by then, again and again.
     workload = Workload.build(submit_s=[0, 60], runtime_s=[5, 5], nodes=[1, 2])
-    with pytest.raises(SimulationError, match=r"2 jobs are pending at .* switches no node on"):
+    with pytest.raises(SimulationError, match=r"2 pending jobs at .* switches no node on"):
         energy_of(workload, uniform(), "fcfs", backfill, power=ORDERS, control=control)
 
 
@@ -110,7 +110,7 @@ def test_jobs_left_waiting_forever_are_reported() -> None:
     def off(view: PowerView) -> Orders:
         return Orders(off=view.nodes("idle"))
 
-    with pytest.raises(SimulationError, match="2 jobs are pending at 100 s"):
+    with pytest.raises(SimulationError, match="2 pending jobs at 100 s"):
         energy_of(jobs((0, 5, 1), (100, 5, 4)), uniform(4), power=ORDERS, control=off)
 
 
@@ -146,7 +146,7 @@ async def later(view: PowerView) -> Orders:
         ("not a function", "TypeError"),
     ],
 )
-def test_orders_that_cannot_be_are_reported(orders: object, says: str) -> None:
+def test_invalid_orders_are_reported(orders: object, says: str) -> None:
     with pytest.raises(PolicyError, match=says):
         energy_of(jobs((0, 5, 1)), uniform(4), power=ORDERS, control=orders)  # type: ignore[arg-type]
 

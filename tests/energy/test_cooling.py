@@ -161,7 +161,7 @@ def test_a_temperature_that_cannot_be_of_weather_is_rejected(wet_bulb: float) ->
         wet_bulb_means(wet_bulb, np.array([0.0, 60.0]), None)
 
 
-def test_towers_that_cannot_be_are_rejected() -> None:
+def test_invalid_towers_are_rejected() -> None:
     fields = {**PLANT.model_dump(), "design_wet_bulb_c": 31}
     with pytest.raises(ConfigError, match="towers cannot cool water below the wet bulb"):
         Cooling.checked(fields, "plant")

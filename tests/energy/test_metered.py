@@ -141,7 +141,7 @@ AFTER = EPOCH + 300
         ((AFTER, 30_000.0), "a jump"),
     ],
 )
-def test_a_reading_that_cannot_be_is_omitted_and_said(bad: tuple[float, float], why: str) -> None:
+def test_an_invalid_reading_is_omitted_and_said(bad: tuple[float, float], why: str) -> None:
     assert _sifted([*GOOD, bad, (AFTER + 5, 2000.0)]) == {why: 1}
 
 

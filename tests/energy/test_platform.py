@@ -204,7 +204,7 @@ def test_a_file_that_is_no_platform_is_reported(name: str, text: str, tmp_path: 
         read(tmp_path, name, text)
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported_by_name(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"none\.yaml"):
         read_cluster(tmp_path / "none.yaml")
 

@@ -60,7 +60,7 @@ def test_a_sum_uses_the_last_reading_of_each_sensor(first: list[str], then: list
     assert sensors.fault(now) is None
 
 
-def test_there_is_no_sum_without_one_of_them_and_it_is_named() -> None:
+def test_there_is_no_sum_without_one_of_them_and_it_is_reported_by_name() -> None:
     sensors = Sensors(2, silent_after_s=60)
     assert sensors.take("r1", EPOCH, 5, EPOCH) is None
     assert sensors.fault(EPOCH + 30) is None

@@ -184,7 +184,7 @@ def test_a_limit_of_partitions_holds_besides_those_of_qos_and_of_others() -> Non
         ({"partitions": ["long"]}, "the limit is empty"),
     ],
 )  # fmt: skip
-def test_a_limit_of_partitions_that_cannot_be_is_rejected(limit: dict[str, Any], says: str) -> None:
+def test_an_invalid_limit_of_partitions_is_rejected(limit: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(says)):
         Cluster.checked(
             {
@@ -434,7 +434,7 @@ def test_a_limit_that_says_nothing_sensible_is_reported(limit: dict[str, Any], s
     ("resets", "said"),
     [((5, 5), "later than the one before"), ((-5, 5), "0 or more"), (("soon",), "soon")],
 )
-def test_resets_that_cannot_be_are_reported(resets: tuple[Any, ...], said: str) -> None:
+def test_invalid_resets_are_reported(resets: tuple[Any, ...], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         Cluster.uniform(8, fairshare={"resets": resets})
 

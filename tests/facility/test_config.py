@@ -76,7 +76,7 @@ def test_errors_are_named(tmp_path: Path, good: str, bad: str, says: str) -> Non
     assert says in str(found.value)
 
 
-def test_a_label_without_a_cluster_is_named(tmp_path: Path) -> None:
+def test_a_label_without_a_cluster_is_reported_by_name(tmp_path: Path) -> None:
     facility = Facility.from_yaml(written(tmp_path, GOOD))
     workload = jobs(submit_s=[0], runtime_s=[1], user=Category.of(["7"]))
     with pytest.raises(WorkloadError, match="user '7' is not among the origins"):

@@ -208,7 +208,7 @@ def test_a_checksum_given_is_held_against_the_file(tmp_path: Path, server: Serve
         download(NAME, tmp_path, base_url=server.url, sha256="abc")
 
 
-def test_a_sidecar_without_checksum_is_named(tmp_path: Path) -> None:
+def test_a_sidecar_without_checksum_is_reported_by_name(tmp_path: Path) -> None:
     (tmp_path / f"{NAME}.swf.gz.sha256").write_text("what?")
     with pytest.raises(DownloadError, match="holds no SHA-256; delete it"):
         download(NAME, tmp_path)
@@ -229,7 +229,7 @@ def test_addresses_that_do_not_answer_are_download_errors(tmp_path: Path, url: s
         download(NAME, tmp_path, base_url=url, timeout_s=2)
 
 
-def test_a_folder_that_cannot_be_is_a_download_error(tmp_path: Path) -> None:
+def test_an_invalid_folder_is_a_download_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(DownloadError, match="file"):
         download(NAME, tmp_path / "file", base_url="http://127.0.0.1:1")

@@ -270,7 +270,7 @@ TABLES = sorted(name for name, one in DATASETS.items() if one.main.form == "tabl
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_each_needed_column_that_is_missing_is_named(name: str, tmp_path: Path) -> None:
+def test_each_needed_column_that_is_missing_is_reported_by_name(name: str, tmp_path: Path) -> None:
     path = write_sample(DATASETS[name], tmp_path, jobs=JOBS)[0]
     whole = path.read_bytes()
     for column in DATASETS[name].main.columns:
@@ -389,7 +389,7 @@ def test_what_is_wrong_with_a_file_next_to_the_first_is_reported(
 
 
 @pytest.mark.parametrize("name", ["marconi100", "adastra"])
-def test_lists_that_are_none_are_reported_in_one_line(name: str, tmp_path: Path) -> None:
+def test_invalid_lists_are_reported_in_one_line(name: str, tmp_path: Path) -> None:
     path = write_sample(DATASETS[name], tmp_path, jobs=JOBS)[0]
     rewritten(path, pl.lit("[1, 2]").alias("node_power_consumption"))
     with pytest.raises(TraceError, match="cells of String, expected lists of numbers") as told:

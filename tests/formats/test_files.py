@@ -25,7 +25,7 @@ ONE = Workload.build(submit_s=[0], runtime_s=[1], nodes=[1])
 
 
 @pytest.mark.parametrize("name", ["w.swf", "w.json", "w.csv", "w.parquet"])
-def test_a_folder_that_is_not_there_is_named(tmp_path: Path, name: str) -> None:
+def test_a_folder_that_is_not_there_is_reported_by_name(tmp_path: Path, name: str) -> None:
     with pytest.raises(OutputError, match=r"nowhere.*cannot be written: No such file"):
         write_workload(ONE, tmp_path / "nowhere" / name)
 

@@ -127,7 +127,7 @@ def test_documents_that_are_no_workload_are_trace_errors(
         read_workload(tmp_path / "w.json", format=name)
 
 
-def test_a_speed_that_cannot_be_is_rejected(tmp_path: Path) -> None:
+def test_an_invalid_speed_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="flops_per_s is 0, expected a number above 0"):
         batsim(tmp_path, BATSIM_JOB, flops_per_s=0)
 

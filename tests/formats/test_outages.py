@@ -129,7 +129,7 @@ def test_names_have_the_numbers_that_jobs_nodes_have_and_others_what_is_left() -
         ("NodeName|TimeStart|State\nn1|2026-01-01T00:00:00|DOWN\n", "field timeend: the column"),
     ],
 )
-def test_what_cannot_be_read_is_named(text: str, said: str) -> None:
+def test_what_cannot_be_read_is_reported_by_name(text: str, said: str) -> None:
     with pytest.raises(TraceError) as told:
         _read(text)
     assert said in str(told.value)

@@ -398,7 +398,7 @@ def test_a_gzip_with_a_wrong_checksum_is_corrupt(tmp_path: Path) -> None:
         ("partition_field", "user"),
     ],
 )
-def test_a_rule_that_cannot_be_is_rejected(option: str, value: Any) -> None:
+def test_an_invalid_rule_is_rejected(option: str, value: Any) -> None:
     with pytest.raises(ConfigError, match=f"SWF rule {option} is"):
         SwfRules(**{option: value})
 

@@ -136,7 +136,7 @@ def test_a_malformed_row_is_named_or_skipped(tmp_path: Path, row: str, message: 
         ("submit_s,runtime_s,nodes,depends\n0,1,1,soon\n", "job 1: depends is 'soon'"),
     ],
 )
-def test_a_table_that_cannot_be_is_explained(tmp_path: Path, text: str, message: str) -> None:
+def test_an_invalid_table_is_explained(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(TraceError) as caught:
         table(tmp_path, text)
     assert message in str(caught.value)

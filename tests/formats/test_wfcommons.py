@@ -172,7 +172,7 @@ def test_a_missing_parent_is_named_with_the_chain(tmp_path: Path) -> None:
     assert "(chain m → a1 → s → gone; each waits for the next)" in str(error)
 
 
-def test_a_cycle_is_named(tmp_path: Path) -> None:
+def test_a_cycle_is_reported_by_name(tmp_path: Path) -> None:
     error = broken(tmp_path, lambda s, e: s[0].update(parents=["m"]))
     assert "dependencies form a cycle" in str(error)
     assert "w.json" in str(error)

@@ -77,7 +77,7 @@ def test_the_hedge_learns_to_follow_the_predictor_that_is_right_for_similar_jobs
 
 
 @pytest.mark.parametrize("mix", [ensemble, hedge])
-def test_a_job_without_a_statement_does_not_count_and_where_nobody_does_nothing_is_said(
+def test_a_job_without_a_statement_does_not_count_and_where_nobody_does_nothing_is_reported(
     mix: object,
 ) -> None:
     known = one_after_another(np.array([3.0, 5.0, 4.0]), np.zeros(3))

@@ -403,7 +403,9 @@ def test_singletons_of_one_name_and_user_run_one_at_a_time() -> None:
     assert jobs.notes.counts["dependency singleton of a job without a name: ignored"] == 1
 
 
-def test_the_file_of_a_request_that_cannot_be_understood_is_named(tmp_path: Path) -> None:
+def test_the_file_of_a_request_that_cannot_be_understood_is_reported_by_name(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "jobs.csv"
     path.write_text('submit_s,runtime_s,request\n0,10,"--requests=cpu=lots"\n')
     with pytest.raises(

@@ -288,6 +288,6 @@ def test_nonsense_on_its_socket_is_answered_and_does_no_harm(served: Path) -> No
     manager.close()
 
 
-def test_a_manager_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_manager_that_is_not_there_is_reported_by_name(tmp_path: Path) -> None:
     with pytest.raises(UnreachableError, match="nothing"):
         EmulatedManager(tmp_path / "nothing.sock")

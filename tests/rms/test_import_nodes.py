@@ -188,7 +188,9 @@ def test_a_site_whose_nodes_are_all_down_is_rejected_with_their_names(tmp_path: 
         imported(tmp_path, nodes_txt=node("n1", "DOWN") + node("n2", "DOWN"))
 
 
-def test_many_nodes_in_one_state_are_counted_and_the_first_are_named(tmp_path: Path) -> None:
+def test_many_nodes_in_one_state_are_counted_and_the_first_are_reported_by_name(
+    tmp_path: Path,
+) -> None:
     made = imported(
         tmp_path, nodes_txt="".join(node(f"n{i}", "DOWN" if i else "IDLE") for i in range(31))
     )
@@ -274,7 +276,9 @@ def test_an_included_file_outside_the_folder_is_not_read(tmp_path: Path) -> None
     assert f"slurm.conf:3: the included file {outside} is missing; copy it into site/" in told(made)
 
 
-def test_a_file_that_stands_for_an_included_one_of_another_folder_is_named(tmp_path: Path) -> None:
+def test_a_file_that_stands_for_an_included_one_of_another_folder_is_reported_by_name(
+    tmp_path: Path,
+) -> None:
     conf = f"{HEAD}Include /etc/site-b/nodes.conf\n{PARTITION}"
     made = imported(tmp_path, slurm_conf=conf, **{"site-a__nodes_conf": NODES})
     assert "site-a/nodes.conf is used as the included file /etc/site-b/nodes.conf" in told(made)
@@ -286,7 +290,9 @@ def test_a_file_that_includes_itself_is_read_once(tmp_path: Path) -> None:
     assert "slurm.conf:3: the included file slurm.conf is missing" in told(made)
 
 
-def test_one_of_several_slurm_conf_is_read_and_the_others_are_named(tmp_path: Path) -> None:
+def test_one_of_several_slurm_conf_is_read_and_the_others_are_reported_by_name(
+    tmp_path: Path,
+) -> None:
     other = "ClusterName=other\nNodeName=z[1-99]\n" + PARTITION
     made = imported(tmp_path, slurm_conf=HEAD + NODES + PARTITION, **{"old__slurm_conf": other})
     assert counts(made) == 10

@@ -108,7 +108,7 @@ def test_ordering_and_cycles_are_as_the_settings_say(tmp_path, sched, server, ex
     assert policy(site(tmp_path, sched, server)) == expected
 
 
-def test_settings_of_prime_time_hold_and_others_are_named(tmp_path):
+def test_settings_of_prime_time_hold_and_others_are_reported_by_name(tmp_path):
     made = site(
         tmp_path,
         "by_queue: True prime\nby_queue: False non_prime\n"
@@ -495,7 +495,7 @@ def test_limits_of_the_server_and_of_a_queue_on_one_thing_both_hold(
         ("[u:PBS_GENERIC=x]", NOT_MODELED, "not a number"),
     ],
 )
-def test_a_limit_that_cannot_be_imported_is_named(tmp_path, said, became_, why):
+def test_a_limit_that_cannot_be_imported_is_reported_by_name(tmp_path, said, became_, why):
     made = site(tmp_path, "by_queue: true", f"set server max_run = {said}")
     assert why in became(made, became_)[f"max_run: {said}"]
     assert made.site.cluster.limits == ()

@@ -89,7 +89,7 @@ def test_suspending_is_imported_where_jobs_have_whole_nodes(tmp_path):
     assert "SelectTypeParameters" not in became(made, NOT_MODELED)
 
 
-def test_memory_that_suspended_jobs_keep_is_named(tmp_path):
+def test_memory_that_suspended_jobs_keep_is_reported_by_name(tmp_path):
     made = imported(tmp_path, *WHOLE, *SUSPEND, *TIERS, "SelectTypeParameters=CR_Memory")
     assert "keep their memory in Slurm" in became(made, NOT_MODELED)["SelectTypeParameters"]
 

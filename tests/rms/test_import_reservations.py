@@ -333,11 +333,11 @@ def test_what_cannot_be_imported_is_named_with_the_reason(
     made = imported(tmp_path, reservation(**about) + reservation(name="good"))
     assert why in became(made)["r"].why
     assert became(made)["good"].became == IMPORTED
-    if why and "more nodes" not in why:
+    if why and "more node" not in why:
         assert [one.name for one in made.site.cluster.reservations] == ["good"]
 
 
-def test_licenses_besides_nodes_are_named(tmp_path: Path) -> None:
+def test_licenses_besides_nodes_are_reported_by_name(tmp_path: Path) -> None:
     made = imported(tmp_path, reservation(licences="matlab:4"))
     assert ("reservation r: Licenses", NOT_MODELED) in {
         (s.name, s.became) for s in made.site.settings
@@ -357,7 +357,7 @@ def test_a_text_that_is_cut_anywhere_takes_nothing_over_that_is_not_whole(tmp_pa
         assert became(made)["first"].became == IMPORTED
 
 
-def test_one_that_comes_too_often_is_named(tmp_path: Path) -> None:
+def test_one_that_comes_too_often_is_reported_by_name(tmp_path: Path) -> None:
     jobs = [job(1, "2020-01-01T00:00:00"), job(2, "2027-01-31T23:00:00")]
     made = imported(tmp_path, reservation(flags="DAILY"), *jobs)
     assert "more than 1,000 times" in became(made)["r"].why
@@ -371,7 +371,9 @@ def test_one_that_comes_too_often_is_named(tmp_path: Path) -> None:
         ("slurm.conf", "its nodes are not described"),
     ],
 )
-def test_without_jobs_or_nodes_they_are_named(tmp_path: Path, gone: str, why: str) -> None:
+def test_without_jobs_or_nodes_they_are_reported_by_name(
+    tmp_path: Path, gone: str, why: str
+) -> None:
     imported(tmp_path, reservation())
     (tmp_path / gone).unlink()
     if gone == "slurm.conf":
@@ -409,7 +411,7 @@ def test_outputs_of_several_days_are_read_together(tmp_path: Path) -> None:
     assert len(found["d"]) == len(set(found["d"])) == 28
 
 
-def test_json_that_is_not_as_slurm_writes_it_is_named(tmp_path: Path) -> None:
+def test_json_that_is_not_as_slurm_writes_it_is_reported_by_name(tmp_path: Path) -> None:
     imported(tmp_path, "")
     odd = [{"name": "x"}, {"name": "y", "start_time": 1e30, "end_time": "z", "flags": 7}, 5, {}]
     (tmp_path / "reservations.txt").write_text(json.dumps({"reservations": odd}))

@@ -105,7 +105,7 @@ def test_each_is_the_next_of_its_kind_and_none_is_omitted(
         ("DAILY", "PriorityType=priority/basic\n", LIMIT, NO_EFFECT, "counts no usage"),
     ],
 )
-def test_what_else_becomes_of_it_is_said(
+def test_what_else_becomes_of_it_is_reported(
     tmp_path: Path, period: str, more: str, limit: str, became: str, why: str
 ) -> None:
     made = site(tmp_path / "site", period, more=more, limit=limit)

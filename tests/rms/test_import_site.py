@@ -505,7 +505,7 @@ def test_use_halves_as_the_site_says_or_never(tmp_path, told, days):
         "Name|Priority|MaxTRESPU\nhigh|1|cpu=10K\n",
     ],
 )
-def test_a_limit_that_is_no_number_is_named(tmp_path, text):
+def test_a_limit_that_is_no_number_is_reported_by_name(tmp_path, text):
     folder = site(tmp_path, slurm_conf="ClusterName=c\nNodeName=n[1-4] CPUs=8\nPartitionName=p Nodes=ALL\n"
                   "AccountingStorageEnforce=limits\n", qos_txt=text)  # fmt: skip
     made = import_site("slurm", folder)
@@ -513,7 +513,7 @@ def test_a_limit_that_is_no_number_is_named(tmp_path, text):
     assert any(name.startswith("QOS high: ") for name in not_modelled(made))
 
 
-def test_what_the_slurm_backfill_does_not_have_is_named(tmp_path):
+def test_what_the_slurm_backfill_does_not_have_is_reported_by_name(tmp_path):
     line = "SchedulerParameters=bf_max_job_assoc=5,bf_interval=often,sched_interval=-1,bf_continue"
     told = not_modelled(slurm(tmp_path, f"{line},bf_window=60"))
     assert (
@@ -551,7 +551,7 @@ def test_accounting_alone_gives_a_cluster_as_large_as_what_ran_at_once(tmp_path)
     assert len(made.jobs) == 31
 
 
-def test_settings_that_are_of_no_use_without_nodes_are_named(tmp_path):
+def test_settings_that_are_of_no_use_without_nodes_are_reported_by_name(tmp_path):
     folder = site(tmp_path, ACCOUNTING / "sacct-22.05-selection.txt")
     (folder / "qos.txt").write_text("Name|Priority|MaxJobsPU\nnormal|0|4\n")
     (folder / "gres.conf").write_text("Name=gpu File=/dev/nvidia0\n")

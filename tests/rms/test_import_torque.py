@@ -170,7 +170,7 @@ def test_where_no_node_can_run_jobs_the_import_is_rejected_with_their_names(tmp_
         )
 
 
-def test_a_node_without_ncpus_has_its_pcpus_or_is_named(tmp_path):
+def test_a_node_without_ncpus_has_its_pcpus_or_is_reported_by_name(tmp_path):
     nodes = {
         "n1": {"Mom": "n1", "state": "free", "pcpus": "8", "resources_available.mem": "1gb"},
         "n2": {"Mom": "n2", "state": "free", "resources_available.host": "n2"},

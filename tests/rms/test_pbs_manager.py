@@ -141,7 +141,7 @@ def test_a_refusal_quotes_pbs_and_a_lost_answer_is_unknown(
     assert manager.set_priority("930.pbsvm", 5000.0).result == "refused"
 
 
-def test_a_server_that_is_away_is_named(pbs: FakePbs, manager: PbsManager) -> None:
+def test_a_server_that_is_away_is_reported_by_name(pbs: FakePbs, manager: PbsManager) -> None:
     said = "Connection refused\nqstat: cannot connect to server pbsvm (errno=111)\n"
     pbs.fail("qstat", said)
     with pytest.raises(UnreachableError, match="cannot connect to server"):

@@ -172,7 +172,7 @@ def test_each_attribute_of_qstat_reports_what_it_is_for_and_no_other_changes_a_j
         assert one(changed(waiting, **{name: value}), waiting) != plain, name
 
 
-def test_each_resource_of_a_job_that_is_not_modeled_is_named() -> None:
+def test_each_resource_of_a_job_that_is_not_modeled_is_reported_by_name() -> None:
     waits = "930.pbsvm"
     asks = json.loads(PBS["qstat.json"])["Jobs"][waits]["Resource_List"]
     for name in RESOURCES.split():
@@ -331,7 +331,7 @@ def test_limits_that_are_written_under_one_key_each_are_all_read() -> None:
         assert about["max_run_res"] == {"hpctwin_wait": "[o:PBS_ALL=0]", "ncpus": "[u:a=3],[u:b=4]"}
 
 
-def test_a_state_that_is_not_known_is_named() -> None:
+def test_a_state_that_is_not_known_is_reported_by_name() -> None:
     found = changed(WAITS, job_state="Z")
     assert one(found, WAITS) is None
     assert found.notes == [f"job {WAITS} is omitted: its state 'Z' is unknown"]

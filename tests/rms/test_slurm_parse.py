@@ -241,7 +241,7 @@ def test_jobs_for_which_slurm_preempts_are_left_to_it(preempt, qos, left, active
         ({"dependency": "singleton"}, "not modeled"),
     ],
 )
-def test_what_is_omitted_is_said(about, says) -> None:
+def test_what_is_omitted_is_reported(about, says) -> None:
     assert any(says in note for note in read([job(**about)]).notes)
 
 
@@ -293,7 +293,7 @@ def test_reservations_are_read_and_bad_ones_named_whatever_zone_we_are_in(monkey
 
 
 @pytest.mark.parametrize("text", [b"", b"slurm_load_jobs error", b"[]", b'{"jobs": 7}', b"\xff"])
-def test_output_that_is_no_such_output_is_named(text) -> None:
+def test_output_that_is_no_such_output_is_reported_by_name(text) -> None:
     with pytest.raises(FormatError):
         cluster_snapshot(text, json.dumps({"nodes": NODES}).encode(), NONE, PARTITIONS, NOW_S)
 

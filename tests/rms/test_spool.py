@@ -117,7 +117,7 @@ def test_a_twin_keeps_its_place_in_the_news_next_to_its_journal(tmp_path: Path) 
     assert sorted(p.name for p in tmp_path.iterdir()) == ["j.sqlite.news.place", "news"]
 
 
-def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_there_is_reported_by_name(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="the folder for the read position is missing"):
         Spool(tmp_path / "no" / "spool")
 

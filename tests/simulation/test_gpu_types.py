@@ -226,7 +226,7 @@ def test_gpus_of_other_types_are_of_no_use() -> None:
         ),
     ],
 )
-def test_gpus_that_cannot_be_are_rejected(group: dict[str, Any], why: str) -> None:
+def test_invalid_gpus_are_rejected(group: dict[str, Any], why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         Cluster.model_validate({"nodes": [{"name": "a", "count": 1, "cores": 8, **group}]})
 

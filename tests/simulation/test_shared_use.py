@@ -103,7 +103,7 @@ def test_resources_held_on_each_node_sum_to_those_of_jobs(data: st.DataObject) -
 
 
 @pytest.mark.parametrize("steps", [0, -1])
-def test_steps_that_are_none_are_reported(steps: int) -> None:
+def test_invalid_steps_are_reported(steps: int) -> None:
     result = simulate(asking(tasks=[1]), MACHINE, "fcfs+easy")
     for ask in (result.node_use, result.fragmentation):
         with pytest.raises(ConfigError, match="steps is"):

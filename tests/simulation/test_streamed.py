@@ -449,7 +449,7 @@ def test_a_source_that_fails_leaves_whole_parts_and_says_how_far_it_came(tmp_pat
         (lambda: 7, "a int is not a stream of jobs"),
     ],
 )  # fmt: skip
-def test_batches_that_cannot_be_are_reported_with_where_they_are(
+def test_invalid_batches_are_reported_with_where_they_are(
     tmp_path: Path, batches: Callable[[], Any], told: str
 ) -> None:
     with pytest.raises(WorkloadError, match=told):

@@ -117,7 +117,7 @@ def test_a_recording_is_played_at_its_pace(tmp_path: Path) -> None:
     player.close()
 
 
-def test_a_recording_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_recording_that_is_not_there_is_reported_by_name(tmp_path: Path) -> None:
     with pytest.raises(HpctwinError, match="nothing"):
         next(read_recording(tmp_path / "nothing"))
 

@@ -203,7 +203,7 @@ def test_only_kept_forecasts_are_made_if_none_are_read() -> None:
     assert later[1].start_s == 500.0
 
 
-def test_one_that_should_have_started_is_predicted_again_and_the_same_is_said_from_then_on() -> (
+def test_one_that_should_have_started_is_predicted_again_and_the_same_is_reported_from_then_on() -> (
     None
 ):
     forecaster = Forecaster()

@@ -157,7 +157,7 @@ def test_deleting_old_records_keeps_what_younger_decisions_are_made_from(tmp_pat
     assert journal.read_decision(6) is None
 
 
-def test_a_file_that_is_no_journal_is_named(tmp_path: Path) -> None:
+def test_a_file_that_is_no_journal_is_reported_by_name(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("not a database, but long enough to be read as one" * 50)
     with pytest.raises(JournalError, match="not a usable journal"):
         Journal(tmp_path / "text")

@@ -293,7 +293,7 @@ def test_readings_without_a_time_are_of_now_together(tmp_path: Path) -> None:
     assert (told["power_w"], told["left_out"], told["fault"]) == (2000, {}, None)
 
 
-def test_a_silent_meter_and_one_that_reports_another_unit_are_named(
+def test_a_silent_meter_and_one_that_reports_another_unit_are_reported_by_name(
     csv_meter: tuple[CsvMeter, Path], tmp_path: Path
 ) -> None:
     settings, path = csv_meter

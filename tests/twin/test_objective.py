@@ -97,18 +97,18 @@ def test_a_custom_function_is_the_cost() -> None:
         ({"function": "math:pi"}, ConfigError, "is not a function"),
     ],
 )
-def test_a_wrong_objective_is_named(arguments, fault, says) -> None:
+def test_a_wrong_objective_is_reported_by_name(arguments, fault, says) -> None:
     with pytest.raises(fault, match=says):
         Objective(**arguments)
 
 
-def test_a_function_that_gives_no_number_is_named() -> None:
+def test_a_function_that_gives_no_number_is_reported_by_name() -> None:
     with pytest.raises(HpctwinError, match="must return a finite number"):
         Objective(function=f"{__name__}:failing").measure(outlook([], [], [], []))
 
 
 @pytest.mark.parametrize("text", ["import sys\nsys.exit(3)\n", "def cost(outlook:\n", "1 / 0\n"])
-def test_a_module_that_cannot_be_loaded_is_named(text, tmp_path, monkeypatch) -> None:
+def test_a_module_that_cannot_be_loaded_is_reported_by_name(text, tmp_path, monkeypatch) -> None:
     (tmp_path / "broken_cost.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ConfigError, match="'broken_cost:cost' cannot be loaded"):

@@ -284,7 +284,7 @@ def test_what_was_omitted_is_journalled_told_and_omitted_again(tmp_path: Path, s
         ({"dead_line": 1}, "deadline"),
     ],
 )
-def test_settings_that_cannot_be_are_reported(asked: dict[str, Any], told: str) -> None:
+def test_invalid_settings_are_reported(asked: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         TwinConfig.of({"manager": {"kind": "emulated", "address": "a"}, "what_ifs": asked})
 

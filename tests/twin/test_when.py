@@ -103,7 +103,7 @@ def test_a_job_to_come_starts_now_queues_or_never_starts(
         (("--nodes", "4", "--walltime", "1h", "--partition", "gpu"), "known: workq"),
     ],
 )
-def test_a_wrong_question_is_named(
+def test_a_wrong_question_is_reported_by_name(
     config: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], says: str
 ) -> None:
     assert run("when", *words, "-c", config) in (1, 2)

@@ -89,6 +89,6 @@ def test_a_file_of_tokens_that_will_not_do_is_rejected_without_showing_them(
     assert SECRET not in str(error.value)
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: pathlib.Path) -> None:
+def test_a_file_that_is_not_there_is_reported_by_name(tmp_path: pathlib.Path) -> None:
     with pytest.raises(HpctwinError, match="nowhere"):
         read_tokens(tmp_path / "nowhere")

@@ -33,7 +33,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("line", "code", "told"),
     [
         ("experiment rlscheduler Lublin1", 2, "trace 'Lublin1'. Did you mean 'Lublin-1'?"),
-        ("experiment rlscheduler Lublin-1", 2, "lublin_256.swf is not in the folder that HPC"),
+        ("experiment rlscheduler Lublin-1", 2, "lublin_256.swf: not found in the folder of HPC"),
         ("experiment rlscheduler --seeds -1", 2, "--seeds is '-1'; it must be a whole number"),
         ("experiment rlscheduler --steps 0", 2, "--steps is '0'; it must be 1 or more"),
         ("experiment rlscheduler --steps many", 2, "--steps is 'many'; it must be a whole number"),
@@ -70,7 +70,7 @@ def test_a_wrong_line_is_reported_in_one_line_before_the_work(
 
 
 @pytest.mark.parametrize("kind", ["missing", "a-folder", "nothing", "bytes", "words"])
-def test_a_file_that_cannot_be_used_exits_2_and_is_named(
+def test_a_file_that_cannot_be_used_exits_2_and_is_reported_by_name(
     folder: Path, kind: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "a-folder.swf").mkdir()

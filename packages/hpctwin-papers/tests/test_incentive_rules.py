@@ -26,7 +26,7 @@ def test_the_power_of_nodes_must_be_known_for_an_incentive_by_power() -> None:
         rewarded(ten_jobs(), dark, "low-power")
     with pytest.raises(errors.UnknownNameError, match="fugaku-points"):
         rewarded(ten_jobs(), dark, "fugaku-point")
-    with pytest.raises(errors.ConfigError, match="needs a budget"):
+    with pytest.raises(errors.ConfigError, match="a budget in node-hours is missing"):
         rewarded(ten_jobs(), dark, "budget")
     assert len(rewarded(ten_jobs(), dark, "budget", 10.0)) == 10
 

@@ -232,7 +232,7 @@ def test_runs_are_stored_and_collected_next_to_the_emulated_ones(
     assert {(row["on"], row["method"]) for row in rows} >= {("slurm", TWIN), ("emulated", TWIN)}
 
 
-def test_a_folder_without_runs_or_with_something_else_is_named(
+def test_a_folder_without_runs_or_with_something_else_is_reported_by_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["experiment", "schedtwin", "--stored", tmp_path]

@@ -138,7 +138,7 @@ def test_a_job_that_would_be_late_runs_whatever_was_learnt():
 
 
 def test_what_it_cannot_learn_or_plan_is_reported():
-    with pytest.raises(ConfigError, match="there are none"):
+    with pytest.raises(ConfigError, match="the workload has none"):
         learnt(work((0, 1, 1, 1))[:0], 4, slots_of(), 0)
     rigid = Workload.build(submit_s=[0], runtime_s=[60], nodes=[8])
     with pytest.raises(ConfigError, match="job 1 needs 8 nodes or more, but the cluster has 4"):

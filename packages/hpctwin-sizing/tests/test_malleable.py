@@ -167,15 +167,15 @@ def test_figures_over_time_are_of_the_nodes_that_were_held():
 @pytest.mark.parametrize(
     ("sizes", "why"),
     [
-        ({1: 5}, "it runs on 1 to 4"),
+        ({1: 5}, "size is 5; it must be 1 to 4"),
         ({1: 2.5}, "must be a whole number"),
         ({7: 1}, "job 7 does not exist"),
         ({2: 0}, "may not be suspended"),
-        ({2: 1}, "it runs on 2"),
-        ([1], "failed|gave"),
+        ({2: 1}, "size is 1; it must be 2"),
+        ([1], "failed|returned"),
     ],
 )
-def test_sizes_that_cannot_be_are_reported_with_job_and_time(sizes, why):
+def test_invalid_sizes_are_reported_with_job_and_time(sizes, why):
     work = Workload.build(
         submit_s=[0, 0], runtime_s=[40, 40], nodes=[2, 2],
         malleable={"min_nodes": [1, 2], "max_nodes": [4, 2], "suspendable": [1, 0]},
@@ -223,7 +223,7 @@ def test_what_does_not_go_with_a_sizing_is_rejected_by_name(machine, options, wh
         Simulation(one_job(), cluster, sizing=at_times(j1=[(0, 1)]), **options)
 
 
-def test_what_is_not_done_with_a_sizing_is_said(tmp_path):
+def test_what_is_not_done_with_a_sizing_is_reported(tmp_path):
     sizing = at_times(j1=[(0, 2)])
     simulation = Simulation(one_job(), 4, sizing=sizing)
     simulation.save(tmp_path / "it")
@@ -286,7 +286,7 @@ def test_a_sizing_sees_the_nodes_that_are_up():
 
 
 def test_a_job_that_fails_with_its_node_is_over_where_they_are_not_requeued():
-    machine = failing((1, 10, 5), on_failure="fail")
+    machine = failing((1, 10, 5), then="fail")
     result = simulate(one_job(), machine, sizing=at_times(j1=[(0, 2)]))
     assert stretches(result) == [(0, 10, 2)]
     assert result.jobs["state"].to_list() == ["node_failure"]
@@ -294,7 +294,7 @@ def test_a_job_that_fails_with_its_node_is_over_where_they_are_not_requeued():
 
 def test_where_nodes_fail_forever_a_sizing_that_starts_no_job_is_reported():
     machine = Cluster.uniform(4, failures={"mtbf": "30d", "mttr": "1h"})
-    with pytest.raises(SimulationError, match="the sizing starts none"):
+    with pytest.raises(SimulationError, match="the sizing function starts none"):
         simulate(one_job(), machine, sizing=Sizing(lambda view: None))
 
 

@@ -77,7 +77,7 @@ def test_what_does_not_go_together_is_reported(
         ("2,0,4,linear,true,0", "min_nodes"),
     ],
 )
-def test_malleable_columns_that_cannot_be_are_reported(
+def test_invalid_malleable_columns_are_reported(
     files: Path, capsys: pytest.CaptureFixture[str], cells: str, why: str
 ) -> None:
     (files / "bad.csv").write_text(JOBS.replace("2,1,4,linear,true,0", cells))

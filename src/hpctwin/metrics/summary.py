@@ -260,10 +260,10 @@ class RunningSummary:
         self._statistics.add(ran)
 
     def resized(self, eligible_ms: IntArray, by: IntArray) -> None:
-        """Change the nodes of jobs that have been in the queue since an earlier `passed`.
+        """Change the requested nodes of jobs that are already counted as queued.
 
         Args:
-            eligible_ms: Time since which each was in the queue, not after the time reached.
+            eligible_ms: Time at which each job entered the queue, not after the time reached.
             by: Change of its nodes.
         """
         eligible, more = eligible_ms.astype(object), by.astype(object)

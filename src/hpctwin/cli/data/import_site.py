@@ -34,10 +34,10 @@ class ImportOptions:
     """Write the results to this folder."""
     commands: str = ""
     """With live: folder of the resource manager's commands; by default found on the PATH."""
-    anonymise: bool = False
+    anonymize: bool = False
     """Replace names of users, accounts, partitions (queues), QOS, node groups and the cluster."""
     salt: Path | None = None
-    """With --anonymise: file of at least 16 bytes that keeps pseudonyms stable; created if missing.
+    """With --anonymize: file of at least 16 bytes that keeps pseudonyms stable; created if missing.
     Default a random salt that is not stored."""
     check: bool = False
     """Simulate the imported past, and compare starts with the recorded ones; also reports
@@ -118,10 +118,10 @@ def _import(
 
     if not live and source is None:
         raise ConfigError(f"give --from FOLDER, or `live` to query the running {manager}")
-    if options.salt is not None and not options.anonymise:
-        raise ConfigError("--salt has no effect without --anonymise; add it")
+    if options.salt is not None and not options.anonymize:
+        raise ConfigError("--salt has no effect without --anonymize; add it")
     check_outputs(folders=[options.out])
-    key = _salt(options.salt) if options.anonymise else None
+    key = _salt(options.salt) if options.anonymize else None
     if not live:
         assert source is not None
         made = import_site(

@@ -68,11 +68,11 @@ def train(
         seed: Seed of episodes, initial weights and choices.
         option: Setting of the environment, as in backfilling=true, every_s=600 or
             policies=[fcfs+easy,sjf+easy]. Repeatable.
-        learner: ppo learns by gradients. evolution and cma try weights of sums of the observations;
-            they need many times the steps, but no PyTorch. cma selects jobs and runs natively.
+        learner: Learning method. ppo uses gradients and PyTorch. evolution and cma search the weights
+            of sums of observations, in many more steps; cma is compiled and only selects jobs.
         environments: Number of environments stepped at once; default 16 for ppo, 64 for evolution.
-        imitate: Ordering to start from, such as f1; of several, the best on parts of the trace that
-            training may use. Repeatable.
+        imitate: Ordering to start from, such as f1. If repeated, the best one on the training jobs is
+            used. Repeatable.
         checkpoints: Folder of checkpoints; training resumes from them.
         tensorboard: Folder of TensorBoard logs.
         facility: The facility's YAML file, for Placement; its clusters replace the cluster options.

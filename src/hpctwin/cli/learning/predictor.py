@@ -51,8 +51,8 @@ def score(
     Args:
         trace: The trace, with users and starts.
         target: Predicted value: runtime_s, node_w or memory_gb, if the trace has it.
-        method: walltime, recent (the user's last two), like (the last of the same user, nodes and
-            walltime), boosting, clusters (S-RAPS's pipeline), ensemble, hedge; default all.
+        method: Method: walltime, recent (the user's last two), like (the last of the same user, nodes
+            and walltime), boosting, clusters (S-RAPS's pipeline), ensemble, hedge; default all.
             Repeatable.
         by: Also show scores by user, or by size.
         every: Number of submissions between trainings of the models.
@@ -171,9 +171,9 @@ def apply(
                 def part(share: float, done: int = number) -> None:
                     progress((done + share) / len(targets))
 
-                foretold = predict(known, one, [method], training, part)
-                if method in foretold:  # the method walltime does not predict power
-                    found[one] = foretold[method]
+                predicted = predict(known, one, [method], training, part)
+                if method in predicted:  # the method walltime does not predict power
+                    found[one] = predicted[method]
     write_to(with_predictions(known.workload, found), target)
     print(f"{target}: {count_text(len(known.workload), 'job')} with {', '.join(found)}")
     return 0
@@ -201,7 +201,7 @@ def train(
     Args:
         trace: The trace, with users and starts.
         target: File to write; hpctwin predictor apply --predictor and forecast --predictor read it.
-        method: boosting or clusters (S-RAPS's pipeline).
+        method: Method: boosting, or clusters (S-RAPS's pipeline).
         until: Train on jobs that ended by this date, such as 2020-10-10T00:00 (UTC), or time from
             time zero, such as 30d.
         seed: Seed of the models' random numbers.

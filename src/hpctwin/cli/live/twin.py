@@ -131,7 +131,7 @@ def explain(
     """Explain why a policy was chosen, or why a job has not started and when it will.
 
     Args:
-        subject: decision or job.
+        subject: Kind of explanation.
         name: Number of the decision (default the last one), or id of the job.
         config: The twin's YAML file.
         json: Print the lines as JSON.
@@ -273,7 +273,7 @@ def schema(of: Literal["config", "events"] = "config", /) -> int:
     """Print the JSON Schema of the configuration, or of events.
 
     Args:
-        of: config or events.
+        of: Schema to print.
     """
     from hpctwin.cli.output import print_json
     from hpctwin.rms.records.events import event_schema

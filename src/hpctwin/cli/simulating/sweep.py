@@ -51,8 +51,7 @@ def sweep_command(
         processes: Simulate in processes of this host instead of threads.
         dask: Address of Dask's scheduler, tcp://HOST:PORT; its workers simulate.
         scheduler_file: File written by Dask's scheduler, instead of its address.
-        jobqueue: slurm or pbs: start a Dask scheduler here, with workers as jobs of this resource
-            manager.
+        jobqueue: Start a Dask scheduler here, with workers as jobs of this resource manager.
         worker_jobs: Number of worker jobs.
         worker_option: Setting of the worker jobs, as in queue=main, cores=4, memory=8GB,
             walltime=02:00:00. Repeatable.

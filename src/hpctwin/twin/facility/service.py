@@ -60,9 +60,7 @@ class SiteSettings(Settings):
     retention: Duration = Field(default=7 * 86_400.0, gt=0)
 
     def followed(self, policy: str, predictor: Predictor, journal: Path) -> TwinConfig:
-        """Return the configuration by which the cluster is followed.
-
-        It is that of a twin that only observes.
+        """Return the configuration of a twin that only observes this cluster.
 
         Args:
             policy: Assumed policy of the cluster's scheduler.
