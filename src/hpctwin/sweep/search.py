@@ -119,7 +119,7 @@ class Sought(Worlds):
 
 
 class SearchSettings(Sought):
-    """Content of ``search.yaml``.
+    """Settings of a search for policies, and of the test of the winners.
 
     Args:
         held_out: Parts in time on which the winners are tested.
