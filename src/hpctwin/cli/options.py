@@ -402,9 +402,7 @@ class ClusterOptions:
 class ClustersOptions:
     """One or more clusters."""
 
-    nodes: Annotated[
-        tuple[int, ...], Parameter(name=["--nodes", "-n"], group="Cluster"), AT_LEAST_1
-    ] = ()
+    nodes: Annotated[tuple[int, ...], Parameter(name=["--nodes", "-n"], group="Cluster")] = ()
     """Number of equal nodes of a cluster. Repeatable."""
     cluster: Annotated[tuple[Path, ...], Parameter(name=["--cluster", "-M"], group="Cluster")] = ()
     """Cluster file, or a name of `system list`. Repeatable."""

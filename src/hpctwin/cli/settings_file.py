@@ -70,7 +70,7 @@ def write_settings(path: Path, settings: Settings, content: Mapping[str, Any], r
 
 
 def _lines(settings: Settings, content: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the keys with their meanings, then those that are omitted as comments."""
+    """Yield the given keys with their meanings, then the omitted keys as comments."""
     import yaml
 
     from hpctwin.model.settings import Settings, field_help

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from cyclopts import Parameter, validators
+from cyclopts import Parameter
 
 from hpctwin.cli.option_values import AT_LEAST_1
 from hpctwin.cli.options import (
@@ -33,9 +33,7 @@ def sweep_command(
     *,
     policy: Annotated[tuple[str, ...], BY_POLICY] = (),
     machine: ClustersOptions = ClustersOptions(),  # noqa: B008
-    load: Annotated[
-        tuple[float, ...], Parameter(group="Sweep", validator=validators.Number(gt=0))
-    ] = (),
+    load: Annotated[tuple[float, ...], Parameter(group="Sweep")] = (),
     seeds: Annotated[int | None, Parameter(group="Sweep"), AT_LEAST_1] = None,
     resample: Annotated[str | None, Parameter(group="Sweep")] = None,
     init: Init = False,
@@ -64,7 +62,7 @@ def sweep_command(
             policy, cluster and sweep need a trace.
         policy: Policy, such as wfp+easy. Repeatable; default as in `hpctwin compare`.
         load: Offered load, reached by scaling the times between submissions. Repeatable.
-        seeds: Number of seeds, for --resample and random placement.
+        seeds: Number of seeds, for --resample (default 10) or random placement.
         resample: Length of pieces, such as 7d; each seed joins randomly drawn pieces of the trace.
         init: Write the options to sweep.yaml and stop; the file offers more settings.
         out: Folder for the rows; default out/NAME of the sweep file or trace.
@@ -96,13 +94,15 @@ def sweep_command(
     if is_settings_file(source, options):
         settings = read_sweep(source)
     else:
+        if seeds and not resample and "@random" not in " ".join(policy):
+            raise ConfigError("--seeds: all seeds have the same jobs; add --resample 7d")
         trace = str(within(source, "workload.parquet") or source)
         content = {
             "workloads": [{"trace": trace, "resample": resample} if resample else trace],
             "clusters": machine.listed(source),
             "policies": with_site_policy(source, policy or POLICIES),
             "loads": [*load],
-            "seeds": seeds,
+            "seeds": seeds or (10 if resample else None),
             "metrics": [*metric],
         }
         content = {key: value for key, value in content.items() if value}
