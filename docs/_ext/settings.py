@@ -53,11 +53,11 @@ FILES: dict[str, tuple[type[BaseModel], str]] = {
     ),
     "A sweep": (
         SweepSettings,
-        "`hpctwin sweep FILE`, written by `--init`; more in [many simulations](../how-to/run-many-simulations.md)",
+        "`hpctwin sweep FILE`; more in [many simulations](../how-to/run-many-simulations.md)",
     ),
     "A search": (
         SearchSettings,
-        "`hpctwin policy search FILE`, written by `--init`; more in "
+        "`hpctwin policy search FILE`; more in "
         "[many simulations](../how-to/run-many-simulations.md#search-for-a-policy)",
     ),
     "A cooling plant": (

@@ -66,7 +66,7 @@ Kind = tuple[str, str, Callable[[Path], Settings]]
         ("sweep t.swf -n 8 --seeds 3 -p fcfs+easy@random", SWEEP),
         ("sweep site", SWEEP),
         ("policy search t.swf", SEARCH),
-        ("policy search t.swf -n 8 --split 6h --trials 9 --baseline sjf+easy", SEARCH),
+        ("policy search t.swf -n 8 --trials 9 --baseline sjf+easy", SEARCH),
         ("policy search site --objective mean_wait_s --objective utilization", SEARCH),
         ("twin run --manager slurm", TWIN),
         ("twin run --manager pbs --mode act", TWIN),
@@ -185,8 +185,6 @@ def test_a_twin_without_a_file_observes_with_its_journal_here(
         ("sweep t.swf -n 8 -p sjf -p sjf", "policies: 'sjf' is listed twice; list it once"),
         ("sweep s.yaml --load 0.7", "s.yaml: --load work only with a trace; change the file"),
         ("sweep s.yaml --init", "s.yaml: --init work only with a trace; change the file"),
-        ("policy search t.swf -n 8 --split 99d", "--split 99d: no job is submitted before or after"),
-        ("policy search t.swf -n 8 --split late", "'late' is not a duration or a date"),
         ("policy search t.swf -n 8 --trials 0", "--trials is '0'; it must be 1 or more"),
         ("policy search s.yaml -n 8", "s.yaml: --nodes work only with a trace"),
         ("twin run --manager slrum", "kind 'slrum' is unknown. Did you mean 'slurm'?"),
@@ -194,11 +192,12 @@ def test_a_twin_without_a_file_observes_with_its_journal_here(
         ("twin run --manager slurm:a", "it must be slurm, pbs or emulated:SOCKET"),
         ("twin run --manager slurm -c s.yaml", "--manager does not work with a configuration file"),
         ("twin run --manager slurm --mode atc", "'atc' is unknown. Did you mean 'act'?"),
-        ("twin run --init", "--init: the resource manager is missing; add --manager slurm"),
+        ("twin run --init", "write one with `hpctwin twin run --manager slurm --init`"),
+        ("twin run --init -c twin.yaml", "--init: no options to write to the file are given"),
         ("twin run", "write one with `hpctwin twin run --manager slurm --init`"),
         ("facility compare t.swf", "facility: give its file after the trace, or its clusters"),
         ("facility compare t.swf s.yaml -n 8", "facility: give its file after the trace, or its"),
-        ("facility compare t.swf s.yaml --init", "--init writes the clusters of --nodes and"),
+        ("facility compare t.swf f.yaml --init", "--init: no options to write to the file"),
         ("facility compare t.swf -n 0", "clusters.0.nodes: it must be 1 or more, not 0"),
         ("facility compare t.swf -M none.yaml", "none.yaml: No such file or directory"),
     ],
@@ -206,6 +205,8 @@ def test_a_twin_without_a_file_observes_with_its_journal_here(
 def test_wrong_options_exit_2_with_a_line_that_says_what_to_do(
     folder: Path, line: str, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    Path("f.yaml").write_text("clusters: [{name: a, nodes: 8}]\n")
+    Path("twin.yaml").write_text("manager: {kind: slurm}\n")
     Path("s.yaml").write_text("workloads: [t.swf]\nclusters: [8]\npolicies: [fcfs]\n")
     assert run(*line.split()) == 2
     shown = capsys.readouterr().err

@@ -33,7 +33,7 @@ for name, target, summary in (
     (
         "sweep",
         "simulating.sweep:sweep_command",
-        "Simulate all combinations that a sweep file defines.",
+        "Simulate all combinations of policies, clusters, loads, …",
     ),
     ("replay", "simulating.replay:replay_command", "Replay a trace with its recorded start times."),
     ("export", "simulating.report:export_command", "Convert a finished run for other viewers."),

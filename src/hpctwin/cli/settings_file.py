@@ -19,22 +19,16 @@ __all__ = ["Init", "is_settings_file", "write_settings"]
 Init = Annotated[bool, Parameter(group="Output")]
 """Whether to write the settings to a new file instead of running."""
 
-_WIDTH = 98
 
-
-def is_settings_file(source: Path, options: Mapping[str, object]) -> bool:
-    """Return whether a source is a file of settings; else it is a trace.
-
-    Args:
-        source: The source.
-        options: Options that work only with a trace, by name.
+def is_settings_file(source: Path, **options: object) -> bool:
+    """Return whether a source is a file of settings, and not a trace.
 
     Raises:
-        ConfigError: Such an option is given with a file of settings.
+        ConfigError: It is a file, and options that need a trace are given.
     """
     if source.suffix.lower() not in (".yaml", ".yml"):
         return False
-    given = [name for name, value in options.items() if value]
+    given = [f"--{name}" for name, value in options.items() if value]
     if given:
         raise ConfigError(
             f"{source}: {', '.join(given)} work only with a trace; change the file instead"
@@ -43,27 +37,26 @@ def is_settings_file(source: Path, options: Mapping[str, object]) -> bool:
 
 
 def write_settings(path: Path, settings: Settings, content: Mapping[str, Any], run: str) -> int:
-    """Write a new file of settings with a comment for each key, and print how to use it.
+    """Write a new file of settings with a comment for each key; return the exit code.
 
     Args:
         path: The file.
         settings: The settings.
-        content: The same as plain values, in the order of the file.
+        content: Their plain values without defaults, in the order of the file.
         run: The command that uses the file.
 
-    Returns:
-        The exit code, 0.
-
     Raises:
-        ConfigError: The file exists.
+        ConfigError: The file exists, or there are no values.
     """
     from hpctwin.model import write_atomically
 
+    if not any(content.values()):
+        raise ConfigError("--init: no options to write to the file are given; see --help")
     if path.exists():
         raise ConfigError(f"--init: {path} exists; rename or delete it first")
     summary = (type(settings).__doc__ or "").partition("\n")[0]
+    lines = [f"# {summary}", f"# Run it: {run}", *_lines(settings, content)]
     with write_atomically(path) as file:
-        lines = [f"# {summary}", f"# Run it: {run}", *_lines(settings, content)]
         file.write(("\n".join(lines) + "\n").encode())
     print(f"{path} is written; edit it, then run: {run}")
     return 0
@@ -75,10 +68,9 @@ def _lines(settings: Settings, content: Mapping[str, Any]) -> Iterator[str]:
 
     from hpctwin.model.settings import Settings, field_help
 
-    meanings = field_help(type(settings))
     for key, plain in content.items():
-        yield from _comment(meanings[key])
         found = getattr(settings, key)
+        yield from _comment(field_help(type(settings))[key])
         if isinstance(found, Settings):
             yield f"{key}:"
             yield from (f"  {line}" for line in _lines(found, plain))
@@ -92,11 +84,10 @@ def _lines(settings: Settings, content: Mapping[str, Any]) -> Iterator[str]:
 def _omitted(settings: Settings, content: Mapping[str, Any]) -> Iterator[str]:
     from hpctwin.model.settings import field_help
 
-    meanings = field_help(type(settings))
-    for key in type(settings).model_fields:
+    for key, meaning in field_help(type(settings)).items():
         if key not in content:
-            yield from _comment(f"{key}: {meanings[key]}")
+            yield from _comment(f"{key}: {meaning}")
 
 
 def _comment(text: str) -> list[str]:
-    return wrap(text.replace("`", ""), _WIDTH, initial_indent="# ", subsequent_indent="#   ")
+    return wrap(text.replace("`", ""), 98, initial_indent="# ", subsequent_indent="#   ")

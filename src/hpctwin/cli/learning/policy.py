@@ -153,7 +153,6 @@ def search(
     objective: Annotated[tuple[str, ...], Option(group="Search")] = (),
     baseline: Annotated[str | None, Option(group="Search")] = None,
     trials: Annotated[int | None, Option(group="Search"), AT_LEAST_1] = None,
-    split: Annotated[str | None, Option(group="Search")] = None,
     init: Init = False,
     out: Path | None = None,
     workers: Annotated[int, AT_LEAST_1] = 1,
@@ -165,8 +164,8 @@ def search(
     The parameters in the policy are chosen on the former parts. The same command resumes a search.
     Several runs at a time share the work, also on several hosts with the same folder.
 
-    For a trace, the search tunes the exponents and reservations of WFP on the first two thirds. A
-    search file can name other policies, parameters and parts.
+    For a trace, it tunes the exponents and reservations of WFP on the first two thirds. A search
+    file can name other policies, parameters and parts.
 
     Args:
         source: A trace; or a search file (.yaml), whose paths are relative to its folder. Options of
@@ -174,7 +173,6 @@ def search(
         objective: Metric to optimize, default mean_bounded_slowdown. Repeatable: the Pareto front.
         baseline: Policy that the winners are compared with; default fcfs+easy.
         trials: Number of policies to try; default 100.
-        split: End of the part for the choice: a date, or a time such as 120d. The rest is for the test.
         init: Write the options to search.yaml and stop; the file offers more settings.
         out: Folder for trials and resulting policies; default out/NAME of the search file or trace.
         workers: Number of policies tried in parallel.
@@ -188,11 +186,10 @@ def search(
     from hpctwin.sweep import SearchSettings, read_search
     from hpctwin.sweep import search as look
 
-    options = {
-        "--nodes": machine.nodes, "--cluster": machine.cluster, "--objective": objective,
-        "--baseline": baseline, "--trials": trials, "--split": split, "--init": init,
-    }  # fmt: skip
-    if is_settings_file(source, options):
+    if is_settings_file(
+        source, nodes=machine.nodes, cluster=machine.cluster,
+        objective=objective, baseline=baseline, trials=trials, init=init,
+    ):  # fmt: skip
         settings = read_search(source)
     else:
         trace = within(source, "workload.parquet") or source
@@ -201,7 +198,7 @@ def search(
             "clusters": machine.listed(source),
             **_WFP_FAMILY,
             "objectives": [*(objective or ("mean_bounded_slowdown",))],
-            **_parts(trace, split),
+            **_parts(trace),
             "baseline": baseline,
             "trials": trials,
         }
@@ -238,27 +235,16 @@ def search(
     return 0
 
 
-def _parts(trace: Path, split: str | None) -> dict[str, Any]:
-    """Return the parts of a trace for the choice of parameters, and for the test.
-
-    Raises:
-        ConfigError: Only one of the parts would have jobs.
-    """
+def _parts(trace: Path) -> dict[str, Any]:
+    """Return two thirds of a trace for the choice of parameters, and the rest for the test."""
     from hpctwin.cli.output import need_jobs
-    from hpctwin.errors import ConfigError
     from hpctwin.formats import read_workload
     from hpctwin.model import MS_PER_S
-    from hpctwin.simulation.running.window import moment
 
     workload = read_workload(trace)
     need_jobs(workload)
     end_s = int(workload.submit_ms[-1] / MS_PER_S) + 1
-    middle = split or f"{end_s * 2 // 3}s"
-    if not 0 < moment(middle, workload) < end_s:
-        raise ConfigError(
-            f"--split {split}: no job is submitted before or after it; give a time within the "
-            f"{end_s / 86400:.3g} days of the trace"
-        )
+    middle = f"{end_s * 2 // 3}s"
     return {
         "train": [{"begin": "0s", "end": middle}],
         "held_out": [{"begin": middle, "end": f"{end_s}s"}],

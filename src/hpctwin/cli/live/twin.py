@@ -63,19 +63,18 @@ def run(
 
     log.begin()
     if manager is None:
-        if init:
-            raise ConfigError("--init: the resource manager is missing; add --manager slurm")
-        settings = _config(config, mode)
-    else:
-        if not init and (config.exists() or config != DEFAULT):
-            raise ConfigError(
-                f"--manager does not work with a configuration file ({config}); remove --manager, "
-                "or add --init to write a new file"
-            )
+        settings, content = _config(config, mode), {}
+    elif init or (config == DEFAULT and not config.exists()):
         content = _content(manager, mode)
         settings = TwinConfig.of(content, "options")
-        if init:
-            return write_settings(config, settings, content, f"hpctwin twin run -c {config}")
+    else:
+        raise ConfigError(
+            f"--manager does not work with a configuration file ({config}); remove --manager, "
+            "or add --init to write a new file"
+        )
+    if init:
+        return write_settings(config, settings, content, f"hpctwin twin run -c {config}")
+    if content:
         print("hpctwin when, twin status, … need a file; --init writes it", file=sys.stderr)
     stop = set_when_asked_to_end()
     with open_twin(settings, record=record) as twin:

@@ -230,21 +230,19 @@ def compare(
     from hpctwin.facility.strategies import GUIDED
     from hpctwin.model.text import counted, progress_bar
 
-    content: dict[str, Any] = {"clusters": _clusters(machine)}
+    content = {"clusters": _clusters(machine)}
     if (facility is None) == (not content["clusters"]):
         raise ConfigError(
             "facility: give its file after the trace, or its clusters with --nodes and --cluster, "
             "but not both"
         )
-    if facility is not None:
-        if init:
-            raise ConfigError("--init writes the clusters of --nodes and --cluster; give these")
-        place = Facility.from_yaml(facility)
-    else:
+    if facility is None:
         place = Facility.checked(content, "options")
-        if init:
-            run = f"hpctwin facility compare {trace} facility.yaml"
-            return write_settings(Path("facility.yaml"), place, content, run)
+    else:
+        place = Facility.from_yaml(facility)
+    if init:
+        run = f"hpctwin facility compare {trace} facility.yaml"
+        return write_settings(Path("facility.yaml"), place, content, run)
     check_outputs(trace, folders=[out], figures=[plot])
     chosen: list[Strategy] = []
     for text in strategy:

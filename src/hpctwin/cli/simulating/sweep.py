@@ -54,9 +54,6 @@ def sweep_command(
     A sweep file can also vary workloads, windows and parameters. Rows are written as simulations
     finish. The same command resumes an interrupted sweep.
 
-    Examples: hpctwin sweep trace.swf -n 64 -p fcfs+easy -p sjf+easy --load 0.7 --load 0.9.
-    hpctwin sweep sweep.yaml
-
     Args:
         source: A trace; or a sweep file (.yaml), whose paths are relative to its folder. Options of
             policy, cluster and sweep need a trace.
@@ -87,11 +84,10 @@ def sweep_command(
     from hpctwin.sweep.on_dask import OnDask, connected
     from hpctwin.sweep.on_dask import jobqueue as as_jobs
 
-    options = {
-        "--policy": policy, "--nodes": machine.nodes, "--cluster": machine.cluster,
-        "--load": load, "--seeds": seeds, "--resample": resample, "--init": init,
-    }  # fmt: skip
-    if is_settings_file(source, options):
+    if is_settings_file(
+        source, policy=policy, nodes=machine.nodes, cluster=machine.cluster,
+        load=load, seeds=seeds, resample=resample, init=init,
+    ):  # fmt: skip
         settings = read_sweep(source)
     else:
         if seeds and not resample and "@random" not in " ".join(policy):
