@@ -218,14 +218,14 @@ def facility(tmp_path: Path) -> Path:
 def test_a_facility_says_it_of_each_cluster(
     parts: Path, facility: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given = ("facility", "simulate", facility, parts, "-s", "least-loaded", "--json")
+    given = ("facility", "simulate", parts, facility, "-s", "least-loaded", "--json")
     assert run(*given, "--out", tmp_path / "run") == 0
     shown = capsys.readouterr()
     assert f"parts: at cluster: {NOTE}" in shown.err
     (told,) = json.loads(shown.out)["notes"]
     assert told.startswith(f"at cluster: {NOTE}")
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["assumptions"] == [told]
-    assert run("facility", "compare", facility, parts, "-s", "random", "--json") == 0
+    assert run("facility", "compare", parts, facility, "-s", "random", "--json") == 0
     shown = capsys.readouterr()
     assert NOTE in shown.err
     assert json.loads(shown.out)[0]["notes"] == [told]
