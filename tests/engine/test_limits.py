@@ -291,7 +291,7 @@ def test_a_job_without_usage_is_not_held_back_by_the_use_of_others() -> None:
     assert starts(workload, wall, **factored({"free": 0})) == [0, None, None]
 
 
-def test_jobs_for_learning_come_before_jobs_for_choosing_and_those_before_the_tested() -> None:
+def test_what_is_left_of_walltimes_counts_so_too_and_ones_own_walltime_if_that_is_said() -> None:
     workload = jobs(runtime_s=[600, 60], walltime_s=[600, 60], qos=["q", "q"])
     left = {"account": "root", "minutes": {"nodes": 21}}
     assert starts(workload, left, **factored({"q": 2})) == [0, 0]

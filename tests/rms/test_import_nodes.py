@@ -115,7 +115,7 @@ def test_accounting_counts_gpus_of_types_that_begin_with_a_digit(
     assert asked == [gpus]
 
 
-def test_gpus_that_a_site_has_created_as_a_resource_are_no_additional_consumable(
+def test_gres_that_a_node_cannot_have_is_named_with_its_line(
     tmp_path: Path,
 ) -> None:
     conf = (

@@ -216,7 +216,7 @@ def test_a_manager_that_is_polled_can_what_it_can_and_no_more(
     assert through.start_on(waiting(manager), WHERE).reason.startswith("qrun -H (n01:")
 
 
-def test_gpus_that_a_site_has_created_as_a_resource_are_no_consumable_besides() -> None:
+def test_gpus_that_a_site_has_created_as_a_resource_are_no_additional_consumable() -> None:
     said = b"".join(
         b"create resource %b\nset resource %b type = long\nset resource %b flag = %b\n"
         % (n, n, n, f)

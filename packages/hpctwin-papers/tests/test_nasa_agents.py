@@ -26,7 +26,7 @@ def run(*arguments: object) -> int:
 
 
 @pytest.mark.traces
-def test_what_is_learnt_on_comes_before_what_is_chosen_on_and_that_before_what_is_tested(
+def test_jobs_for_learning_come_before_jobs_for_choosing_and_those_before_the_tested(
     traces: Path,
 ) -> None:
     tested, chosen_on = experiment.windows(), experiment.validation()

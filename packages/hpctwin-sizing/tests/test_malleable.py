@@ -254,7 +254,7 @@ def failing(*outages: tuple[int, float, float], nodes: int = 4, then: str = "req
     return Cluster.uniform(nodes, failures={"outages": told, "on_failure": then})
 
 
-def test_a_job_whose_node_fails_keeps_what_it_had_done_before_its_last_stretch():
+def test_a_job_whose_node_fails_keeps_the_work_before_its_last_stretch():
     sizing = at_times(j1=[(0, 2), (10, 4), (15, 2)])
     result = simulate(one_job(resize_s=1), failing((0, 15, 100)), sizing=sizing)
     # 10 s are kept; what it did on four nodes from 11 to 15 is not; 30 s are left, behind 1 s of overhead.
