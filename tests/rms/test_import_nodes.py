@@ -333,7 +333,7 @@ def test_switches_of_nodes_that_are_down_do_not_end_the_tree(tmp_path: Path) -> 
     assert [s.name for s in made.site.cluster.switches] == ["a", "top"]
 
 
-def test_partitions_with_whole_nodes_are_imported_where_all_are_so(tmp_path: Path) -> None:
+def test_partitions_with_whole_nodes_are_imported_if_all_are_so(tmp_path: Path) -> None:
     conf = f"{HEAD}{NODES}PartitionName=p Nodes=ALL OverSubscribe=EXCLUSIVE\n"
     made = imported(tmp_path / "a", slurm_conf=conf)
     assert {s.name: s.became for s in made.site.settings}["p: OverSubscribe"] == IMPORTED

@@ -87,7 +87,7 @@ def test_a_lead_is_over_the_least_energy_and_the_least_wait_of_timeouts(
 
 
 @pytest.mark.traces
-def test_agents_is_compared_with_timeouts_and_are_not_trained_twice(
+def test_agents_are_compared_with_timeouts_and_are_not_trained_twice(
     tmp_path: Path,
     traces: Path,
     capsys: pytest.CaptureFixture[str],
