@@ -134,7 +134,7 @@ def test_a_job_that_never_ran_or_ran_twice_fails_the_run_and_the_rest_is_cancell
 def test_a_cluster_that_is_not_idle_is_left_alone() -> None:
     user = Sleeper()
     user.idle = 19
-    with pytest.raises(ExperimentError, match="19 nodes are idle"):
+    with pytest.raises(ExperimentError, match="19 idle nodes"):
         run_live(user, SIX, on="pbs", under="own", seed=0)
     assert user.asked == {}
 
