@@ -44,7 +44,8 @@ USER_COMMANDS = (
 PACKAGE_COMMANDS = (
     "hpctwin simulate jobs.csv --cluster selene --sizing carbonscaler:24h --carbon carbon.csv",
     "hpctwin experiment run spars-figure-1",
-    "hpctwin incentives --help",
+    "hpctwin simulate jobs.csv --cluster selene --accounts accounts.json",
+    "hpctwin simulate jobs.csv --cluster selene --priorities-from fugaku-points:accounts.json",
 )
 FILES = {
     "jobs.csv": "submit_s,runtime_s,walltime_s,nodes,max_nodes\n0,7200,7200,4,8\n600,7200,7200,4,8\n",
@@ -117,6 +118,9 @@ def check_contents(wheel: Path) -> None:
     missing = [one for one in required if one not in names]
     fields = ("Classifier", "Keywords", "Project-URL")
     missing += [one for one in fields if f"\n{one}: " not in metadata]
+    relative = re.findall(r"\]\((?!https?:|#)([^)\s]+)\)", metadata)
+    if relative:
+        print(f"{wheel.name}: {len(relative)} relative links of the README lead nowhere on PyPI")
     if missing or stray:
         sys.exit(f"{wheel.name}: missing: {missing}; not expected: {stray}")
 

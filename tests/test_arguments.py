@@ -94,7 +94,7 @@ CALLS: Mapping[str, tuple[Callable[..., Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_a_value_of_any_kind_works_or_is_named_in_a_line(
+def test_a_value_of_any_kind_works_or_is_named_in_one_line(
     call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -346,7 +346,7 @@ def test_images_are_built_and_tried_by_what_is_there(tmp_path: Path) -> None:
     assert [call for call in calls if call.startswith(("run ", "exec "))]
 
 
-def test_where_no_image_can_be_built_it_is_reported_why(tmp_path: Path) -> None:
+def test_the_reason_is_reported_if_no_image_can_be_built(tmp_path: Path) -> None:
     nothing = with_programs(tmp_path / "bin", docker="exit 1")
     done = subprocess.run(
         [ROOT / "contrib/container/build"], env=nothing, capture_output=True, text=True, check=False

@@ -37,7 +37,7 @@ def test_it_reports_versions_compiled_code_services_and_settings_and_no_secret(
     assert "hush-hush" not in plain
 
 
-def test_a_package_that_is_missing_is_a_fault_with_its_remedy(
+def test_a_missing_package_is_an_error_with_its_remedy(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     there = metadata.version

@@ -94,7 +94,7 @@ def test_an_output_stream_that_is_full_or_closed_is_reported_in_one_line(trace: 
     assert done.stderr == "hpctwin: standard output: No space left on device\n"
 
 
-def test_a_reader_that_went_away_is_nobody_to_tell(trace: Path) -> None:
+def test_a_disconnected_reader_gets_no_more_messages(trace: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "w") as gone:
@@ -122,7 +122,7 @@ def test_figures_reports_and_folders_have_the_mode_of_the_umask(
         assert stat.S_IMODE(path.stat().st_mode) == (0o755 if path.is_dir() else 0o644), path
 
 
-def test_what_is_read_is_not_written_over(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_input_file_is_not_overwritten(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = trace.read_bytes()
     assert run("compare", trace, "-n", 32, "--html", trace) == 2
     assert run("replay", trace, "-n", 32, "--conflicts", trace) == 2

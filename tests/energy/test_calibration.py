@@ -110,7 +110,7 @@ def test_nothing_is_fitted_to_what_was_not_measured(tmp_path: Path, capsys) -> N
         (lambda t: t, ["--past", "long"], 2, "'long' is not a duration"),
     ],
 )
-def test_what_cannot_be_calibrated_on_is_reported(
+def test_unusable_calibration_data_is_reported(
     change, options, code, said, tmp_path, capsys
 ) -> None:
     path = tmp_path / "m.csv"

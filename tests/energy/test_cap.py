@@ -33,7 +33,7 @@ NONE = PowerPolicy()
     more=st.integers(0, 600),
     hour=st.integers(0, 40),
 )
-def test_the_cap_holds_at_every_instant_and_every_job_runs(
+def test_the_cap_holds_at_every_time_and_every_job_runs(
     platform: Cluster,
     workload: Workload,
     power: PowerPolicy,

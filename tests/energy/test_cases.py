@@ -35,7 +35,7 @@ def starts(workload: Workload, platform: Cluster, backfill: str, power: PowerPol
 
 
 @pytest.mark.parametrize("kind", ["psus", "psas-auto", "psas-ipm"])
-def test_an_end_an_arrival_and_a_timeout_at_one_instant_are_seen_together(kind: str) -> None:
+def test_an_end_an_arrival_and_a_timeout_at_one_time_are_seen_together(kind: str) -> None:
     # SPARS, figure 1. At 100 job 1 ends, jobs 2 and 3 arrive, and nodes 2 and 3, idle since 0, have their
     # timeout: the wide job 2 starts on all four, which none of the events alone would let it.
     workload = jobs((0, 100, 2), (100, 50, 4), (100, 10, 1))

@@ -209,7 +209,7 @@ def reference(
     st.sampled_from(["fcfs+easy", "fcfs+easy~psus:4s"]),
     st.sampled_from([1, 6, losses._AT_ONCE]),
 )
-def test_what_a_machine_takes_is_what_a_plain_reference_says(
+def test_the_consumption_of_a_cluster_equals_a_plain_reference(
     case, policy: str, at_once: int
 ) -> None:
     workload, cluster = case

@@ -65,7 +65,7 @@ def test_a_job_that_waits_for_nodes_that_no_function_wakes_is_reported_and_the_r
 
 @pytest.mark.parametrize("backfill", ["none", "easy"])
 @given(workload=simple_workloads(nodes=NODES, max_jobs=12))
-def test_a_function_that_wakes_for_who_waits_gets_every_job_done(
+def test_a_function_that_wakes_nodes_for_pending_jobs_gets_every_job_done(
     backfill: str, workload: Workload
 ) -> None:
     energy = energy_of(
@@ -151,7 +151,7 @@ def test_invalid_orders_are_reported(orders: object, says: str) -> None:
         energy_of(jobs((0, 5, 1)), uniform(4), power=ORDERS, control=orders)  # type: ignore[arg-type]
 
 
-def test_two_who_switch_are_one_too_many() -> None:
+def test_two_parties_that_switch_nodes_are_one_too_many() -> None:
     with pytest.raises(ConfigError, match="orders"):
         powered_simulation(
             jobs((0, 5, 1)), uniform(4), power=PowerPolicy("psus", 5), control=greedy
@@ -168,7 +168,7 @@ def test_a_function_in_a_file_is_found(tmp_path: Path) -> None:
         find_power(str(tmp_path / "none.py"))
 
 
-def test_switching_again_and_again_finds_room_in_the_record_of_states() -> None:
+def test_repeated_switching_fits_in_the_record_of_states() -> None:
     """Orders come between the instants at which the engine itself looks for room."""
     simulation = powered_simulation(
         jobs((0, 1, 1), (1000, 10, 1)), uniform(), power=ORDERS, log=True

@@ -147,7 +147,7 @@ def test_wet_bulb_temperatures_are_psychrolibs_and_are_laid_next_to_by_date(tmp_
         ("time,temperature_c,humidity_pct\n0,9,0.5\n60,9,0.6\n", "give percent, not fractions"),
     ],
 )
-def test_weather_that_cannot_be_used_is_reported(text: str, said: str, tmp_path: Path) -> None:
+def test_unusable_weather_is_reported(text: str, said: str, tmp_path: Path) -> None:
     path = tmp_path / "weather.csv"
     path.write_text(text)
     with pytest.raises(ConfigError) as told:

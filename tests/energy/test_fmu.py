@@ -115,7 +115,7 @@ def test_exadigit_s_variables_are_a_preset() -> None:
         (("of: cdu_w", "of: cdu_kw"), "cdu_kw|Input should be"),
     ],
 )
-def test_what_is_wrong_with_a_mapping_is_reported_by_name(
+def test_errors_of_a_mapping_are_named(
     folder: Path, energy: ComponentEnergy, change: tuple[str, str], message: str
 ) -> None:
     path = folder / "wrong.yaml"

@@ -70,7 +70,7 @@ def test_with_a_forecast_that_does_not_err_jobs_cost_what_the_oracle_s_do(seed: 
 
 @settings(max_examples=examples(12))
 @given(st.integers(0, 10_000), st.integers(24, 8 * 24))
-def test_what_comes_later_changes_nothing_that_was_decided_before(seed: int, hour: int) -> None:
+def test_later_jobs_change_no_earlier_decision(seed: int, hour: int) -> None:
     series, (submit, length, wait) = drawn(seed), some_jobs(seed)
     other = series.values.copy()
     other[hour:] = other[hour:][::-1] * 3

@@ -216,7 +216,7 @@ def test_shared_nodes_and_a_replay_cost_the_same_however_late_the_jobs_are() -> 
             assert there.now_s == here.now_s + LATE_S
 
 
-def test_what_happens_at_a_date_is_under_way_if_it_began_before_the_first_submission() -> None:
+def test_an_event_at_a_date_is_under_way_if_it_began_before_the_first_submission() -> None:
     def on(by_s: float, **more: Any) -> Cluster:
         group, _ = CLUSTERS["nodes that sleep"]
         maintenance = [

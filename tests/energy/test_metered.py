@@ -60,7 +60,7 @@ def test_calibrated_over_time_is_as_calibrated_on_the_table(
     )
 
 
-def test_what_is_dropped_changes_no_error_of_the_last_day(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dropped_values_change_no_error_of_the_last_day(monkeypatch: pytest.MonkeyPatch) -> None:
     busy, power = _course(5, 900)
     monkeypatch.setattr("hpctwin.energy.power.meter._DAY_S", 1800.0)
     short, whole = _metered(), _metered()
@@ -71,7 +71,7 @@ def test_what_is_dropped_changes_no_error_of_the_last_day(monkeypatch: pytest.Mo
     assert short.errors_pct() == pytest.approx(whole.errors_pct(), rel=1e-4)
 
 
-def test_what_was_expected_is_judged_when_it_has_been_measured() -> None:
+def test_an_expected_value_is_judged_when_it_has_been_measured() -> None:
     metered = _metered()
     assert metered.expect([50]) is None  # nothing is known yet
     for i in range(200):
@@ -102,7 +102,7 @@ def test_a_table_continues_as_if_there_had_been_no_break() -> None:
 
 
 @given(st.lists(st.tuples(st.floats(-1e4, 1e6), st.booleans()), max_size=60))
-def test_whatever_the_clock_and_the_meter_do_nothing_breaks(
+def test_no_clock_or_meter_breaks_anything(
     steps: list[tuple[float, bool]],
 ) -> None:
     metered, now = _metered(), EPOCH
@@ -160,7 +160,7 @@ def test_a_jump_that_lasts_is_a_new_level_and_another_unit_never_is() -> None:
     assert _sifted([*GOOD, *kilo]) == {"1/1,000 of the previous value: another unit": 200}
 
 
-def test_the_machine_s_own_bounds_tell_a_wrong_unit_from_the_first_reading_on() -> None:
+def test_the_clusters_bounds_reveal_a_wrong_unit_from_the_first_reading() -> None:
     kilo = [(t, w / 1000) for t, w in GOOD]
     assert _sifted(kilo, Sieve(500, 10_000)) == {
         "outside the possible power draw of the cluster": len(GOOD)

@@ -46,7 +46,7 @@ def test_a_counter_of_whole_units_gives_the_mean_since_it_rose_last() -> None:
 
 
 @given(st.permutations(["a", "b", "c"]), st.lists(st.sampled_from(["a", "b", "c"]), max_size=20))
-def test_a_sum_is_of_what_each_sensor_told_last(first: list[str], then: list[str]) -> None:
+def test_a_sum_uses_the_last_reading_of_each_sensor(first: list[str], then: list[str]) -> None:
     sensors, now, last = Sensors(3), EPOCH, {}
     for i, name in enumerate(first + then):
         now += 1

@@ -174,7 +174,7 @@ def test_full_use_that_is_reported_is_as_if_nothing_were_told() -> None:
     )
 
 
-def test_whose_the_measured_power_of_a_shared_node_is_cannot_be_said() -> None:
+def test_the_measured_power_of_a_shared_node_belongs_to_no_single_job() -> None:
     jobs = Workload.build(
         submit_s=[0], runtime_s=[9], nodes=[1], recorded_start_s=[0],
         chunks={"tasks": [1], "cores_per_task": [1]}, usage={NODE_W: Usage.traces([[300.0]], 9)},

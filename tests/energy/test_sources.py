@@ -166,7 +166,7 @@ def test_watttime_s_token_is_requested_again_when_it_has_expired(server: Server)
         asked_for(server, "watttime", "CAISO_NORTH", 1)
 
 
-def test_a_wrong_password_is_reported_without_it(
+def test_a_wrong_password_is_reported_without_the_password(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.answer = WattTime(questions=1)
@@ -276,7 +276,7 @@ def test_an_answer_in_another_form_is_an_error_without_a_secret_in_it(
     assert "secret" not in str(refused.value)
 
 
-def test_what_cannot_be_asked_is_reported_before_anybody_is(
+def test_an_impossible_request_is_reported_before_any_is_sent(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(UnknownNameError, match="Did you mean 'entsoe'"):

@@ -35,7 +35,7 @@ RULES: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("rules", RULES, ids=["as it is", "less often"])
 @pytest.mark.parametrize("order", sorted(MEETING))
-def test_jobs_start_alike_whether_the_order_is_kept_or_not(
+def test_jobs_start_identically_with_and_without_a_kept_order(
     order: str, rules: dict[str, Any]
 ) -> None:
     policy = make_policy(MEETING[order], **rules)

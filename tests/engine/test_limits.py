@@ -117,7 +117,7 @@ def starts(workload: Workload, *limits: dict[str, Any], **cluster: Any) -> list[
     return simulate(workload, made).jobs["start_s"].to_list()
 
 
-def test_each_user_of_a_qos_runs_so_many_jobs() -> None:
+def test_each_user_of_a_qos_has_a_limit_of_running_jobs() -> None:
     workload = jobs(user=["ann", "ann", "ann", "ben"], qos=["normal"] * 4)
     assert starts(workload, {"qos": "normal", "per": "user", "jobs": 2}) == [0, 0, 10, 0]
 
@@ -134,7 +134,7 @@ def test_an_account_counts_the_accounts_below_it() -> None:
     assert found == [0, 0, 10, 0]
 
 
-def test_what_a_qos_says_puts_aside_what_an_account_says_of_the_same() -> None:
+def test_a_qos_setting_overrides_that_of_the_account() -> None:
     workload = jobs(
         account=["physics"] * 4, qos=["high", "high", "normal", "normal"], nodes=[2, 2, 2, 2]
     )
@@ -143,7 +143,7 @@ def test_what_a_qos_says_puts_aside_what_an_account_says_of_the_same() -> None:
     assert starts(workload, *limits) == [0, 0, 10, 10]
 
 
-def test_a_users_own_limit_stands_in_the_place_of_the_accounts() -> None:
+def test_a_users_limit_replaces_that_of_the_account() -> None:
     workload = jobs(user=["ann", "ann", "ben", "ben"], account=["physics"] * 4)
     limits = (
         {"account": "physics", "per": "user", "jobs": 1},
@@ -219,7 +219,7 @@ def test_a_job_that_waits_by_a_limit_delays_no_job() -> None:
     assert starts(workload, {"qos": "normal", "per": "user", "jobs": 1}) == [0, 10, 0]
 
 
-def test_one_submission_too_many_is_rejected_and_said_to_be() -> None:
+def test_one_submission_too_many_is_rejected_and_reported() -> None:
     workload = jobs(user=["ann"] * 4, qos=["normal"] * 4, submit_s=[0, 0, 0, 15])
     made = Cluster.uniform(8, limits=[{"qos": "normal", "per": "user", "submitted": 2}])
     result = simulate(workload, made)
@@ -282,7 +282,7 @@ def test_use_counts_as_often_as_the_factor_of_the_qos_says() -> None:
     assert starts(workload, wall, **factored({"q": 2})) == [0, None]
 
 
-def test_a_job_whose_use_counts_nothing_is_not_kept_back_by_what_others_used() -> None:
+def test_a_job_without_usage_is_not_held_back_by_the_use_of_others() -> None:
     workload = jobs(runtime_s=[120, 10, 10], submit_s=[0, 120, 120], qos=["a", "a", "free"])
     used = {"account": "root", "used_minutes": {"nodes": 2}, "decays": False}
     assert starts(workload, used, **factored({"free": 0})) == [0, None, 120]
@@ -291,9 +291,7 @@ def test_a_job_whose_use_counts_nothing_is_not_kept_back_by_what_others_used() -
     assert starts(workload, wall, **factored({"free": 0})) == [0, None, None]
 
 
-def test_what_is_left_of_walltimes_counts_so_too_and_ones_own_walltime_if_that_is_reported() -> (
-    None
-):
+def test_jobs_for_learning_come_before_jobs_for_choosing_and_those_before_the_tested() -> None:
     workload = jobs(runtime_s=[600, 60], walltime_s=[600, 60], qos=["q", "q"])
     left = {"account": "root", "minutes": {"nodes": 21}}
     assert starts(workload, left, **factored({"q": 2})) == [0, 0]
@@ -310,7 +308,7 @@ def test_a_safe_factor_of_no_qos_is_reported() -> None:
         Cluster.uniform(2, fairshare={"factors": {"low": 0.5}, "safe_factors": ["lwo"]})
 
 
-def test_what_was_used_is_forgotten_when_use_is_reset() -> None:
+def test_use_is_forgotten_when_it_is_reset() -> None:
     workload = jobs(account=["physics"] * 2, runtime_s=[600, 60], submit_s=[0, 700], nodes=[2, 1])
     limit = {"account": "physics", "used_minutes": {"wall": 10}, "decays": False}
     assert starts(workload, limit, fairshare={"resets": [800]}) == [0, 800]

@@ -53,7 +53,7 @@ def test_top_jobs_are_not_delayed_where_the_order_is_strict(setting, expected):
     assert starts(f"fcfs+pbs:{setting}", TWO, *WIDE_BETWEEN) == expected
 
 
-def test_each_of_so_many_top_jobs_keeps_its_time():
+def test_each_of_the_top_jobs_keeps_its_time():
     rows = (
         (2, 100, 0, "low"),
         (4, 10, 1, "low"),  # from 100 on

@@ -504,7 +504,7 @@ def test_everything_at_once(policy: dict[str, Any], case: dict[str, Any], order:
 @pytest.mark.parametrize("policy", POLICIES, ids=name_of)
 @settings(max_examples=examples(90))
 @given(case=st.one_of(busy_cases(), impatient_cases()), order=st.sampled_from(ORDERS))
-def test_on_a_busy_machine(policy: dict[str, Any], case: dict[str, Any], order: str) -> None:
+def test_on_a_busy_cluster(policy: dict[str, Any], case: dict[str, Any], order: str) -> None:
     simulation, reference = simulations(case, policy, order)
     simulation.advance()
     assert outcome(simulation) == said(reference)
@@ -532,7 +532,7 @@ def with_tasks(*rows: tuple[float, float, int, int, str], **columns: Any) -> Wor
 
 
 @pytest.mark.parametrize("backfill", BACKFILLS)
-def test_only_who_is_in_the_way_on_a_shared_node_goes(run, backfill):
+def test_only_jobs_in_the_way_on_a_shared_node_are_preempted(run, backfill):
     workload = with_tasks(
         (0, 20, 1, 3, "low"), (0, 20, 1, 1, "low"), (0, 20, 1, 4, "mid"),
         (5, 10, 1, 2, "high"), (6, 10, 1, 1, "high"),

@@ -238,9 +238,7 @@ def test_how_scores_change_is_read_off_a_formula(text: str, power: float) -> Non
 
 @pytest.mark.parametrize("licences", [10_000, 40, 12])
 @pytest.mark.parametrize("policy", POLICIES)
-def test_shared_resources_are_respected_whether_they_are_short_or_not(
-    policy: str, licences: int
-) -> None:
+def test_shared_resources_are_respected_whether_scarce_or_not(policy: str, licences: int) -> None:
     workload = crowded(licences)
     asked = np.random.default_rng(licences).integers(0, 4, len(workload))
     cluster = Cluster.uniform(nodes=32).model_copy(update={"resources": {"licences": licences}})
@@ -269,7 +267,7 @@ def as_gone_through(workload: Workload, cluster: dict[str, Any], policy: str) ->
 
 
 @pytest.mark.parametrize("policy", ["fairshare+none", "multifactor:fairshare=500+easy"])
-def test_ranks_in_a_tree_of_fair_shares_are_respected(policy: str) -> None:
+def test_ranks_in_a_fair_share_tree_are_respected(policy: str) -> None:
     workload = crowded(4)
     tree = {"kind": "tree", "half_life": "1h", "every": 60}
     cluster = Cluster.uniform(nodes=32).model_dump(exclude_unset=True) | {"fairshare": tree}

@@ -81,7 +81,7 @@ def test_a_job_that_ends_when_its_user_cancels_it_has_completed(run):
     assert states(run(jobs((0, 5, 5, 1), cancel_s=[5]), 1)) == [State.COMPLETED]
 
 
-def test_what_the_healthy_cluster_cannot_hold_is_rejected_at_submission(run):
+def test_jobs_that_the_healthy_cluster_cannot_hold_are_rejected_at_submission(run):
     cluster = cluster_of(
         nodes=[{"name": "cpu", "count": 3, "gpus": 0}, {"name": "gpu", "count": 1, "gpus": 4}],
         partitions=[

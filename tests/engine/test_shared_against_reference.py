@@ -277,7 +277,7 @@ def leaves_most_memory(now: float, job: Any, node: Any) -> float:
 
 @settings(max_examples=examples(60))
 @given(data=st.data(), backfill=st.sampled_from(("easy", "conservative", "first-fit")))
-def test_a_function_of_ones_own_scores_shared_nodes_by_what_is_free_of_them(
+def test_a_custom_function_scores_shared_nodes_by_their_free_resources(
     data: st.DataObject, backfill: str
 ) -> None:
     cluster = data.draw(strategies.shared_clusters(cleanup=True))
@@ -358,7 +358,7 @@ def test_plans_of_many_jobs(
 
 @settings(max_examples=examples(90))
 @given(data=st.data(), nodes=st.integers(1, 3))
-def test_a_job_that_waits_for_long_starts_where_room_comes_first(
+def test_a_job_that_waits_for_long_starts_where_capacity_is_free_first(
     data: st.DataObject, nodes: int
 ) -> None:
     """When each node has room for it is kept, and reckoned anew where somebody came or went."""

@@ -90,7 +90,7 @@ def test_a_job_that_is_above_another_is_suspended_in_its_turn(run):
     assert ends(result) == [45, 30, 15]
 
 
-def test_only_those_are_suspended_of_whose_nodes_some_are_taken(run):
+def test_only_jobs_on_needed_nodes_are_suspended(run):
     workload = of_tiers((0, 20, 20, 1, "low"), (0, 20, 20, 3, "low"), (5, 5, 5, 1, "high"))
     result = run(workload, suspending())
     assert [job.preemptions for job in result] == [1, 0, 0]
@@ -192,7 +192,7 @@ def test_everything_at_once(policy: dict[str, Any], case: dict[str, Any], order:
 @pytest.mark.parametrize("policy", POLICIES, ids=name_of)
 @settings(max_examples=examples(60))
 @given(case=busy_cases(), order=st.sampled_from(ORDERS))
-def test_on_a_busy_machine(policy: dict[str, Any], case: dict[str, Any], order: str) -> None:
+def test_on_a_busy_cluster(policy: dict[str, Any], case: dict[str, Any], order: str) -> None:
     simulation, reference = simulations(case, policy, order)
     simulation.advance()
     assert outcome(simulation) == said(reference)
@@ -262,7 +262,7 @@ def sharing_suspended(nodes: int = 1, **preemption: Any) -> Cluster:
 
 
 @pytest.mark.parametrize("backfill", BACKFILLS)
-def test_on_a_shared_node_only_those_are_suspended_whose_cores_are_wanting(run, backfill):
+def test_on_a_shared_node_only_jobs_with_needed_cores_are_suspended(run, backfill):
     workload = with_tasks((0, 20, 1, 3, "low"), (0, 20, 1, 1, "low"), (5, 10, 1, 2, "high"))
     result = run(workload, sharing_suspended(), backfill=backfill)
     assert starts(result) == [0, 0, 5]
@@ -301,7 +301,7 @@ def test_a_job_of_several_nodes_continues_when_it_has_its_cores_on_all(run):
     assert ends(result) == [41, 15, 26, 44]
 
 
-def test_on_shared_nodes_who_is_above_another_is_suspended_in_its_turn(run):
+def test_on_shared_nodes_a_job_that_suspended_another_is_suspended_in_its_turn(run):
     workload = with_tasks((0, 20, 1, 4, "low"), (5, 20, 1, 3, "mid"), (10, 5, 1, 4, "high"))
     result = run(workload, sharing_suspended())
     assert starts(result) == [0, 5, 10]

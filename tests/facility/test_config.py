@@ -68,7 +68,7 @@ def test_a_facility_is_read_with_the_machines_it_names(tmp_path: Path) -> None:
         ("name: alcf", "name: [", "not YAML"),
     ],
 )
-def test_what_is_wrong_is_reported_by_name(tmp_path: Path, good: str, bad: str, says: str) -> None:
+def test_errors_are_named(tmp_path: Path, good: str, bad: str, says: str) -> None:
     assert good in GOOD
     path = written(tmp_path, GOOD.replace(good, bad))
     with pytest.raises(ConfigError) as found:

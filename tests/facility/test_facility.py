@@ -419,7 +419,7 @@ def test_a_job_that_fits_nowhere_is_rejected_and_counted() -> None:
     assert result.summary()["jobs_nowhere"] == 1
 
 
-def test_a_user_who_cancels_while_data_is_on_its_way_cancels() -> None:
+def test_a_user_can_cancel_during_data_transfer() -> None:
     workload = jobs(
         submit_s=[0, 0], runtime_s=[50, 50], cancel_s=[-1, 20], user=Category.of(["c0", "c0"])
     )
@@ -429,7 +429,7 @@ def test_a_user_who_cancels_while_data_is_on_its_way_cancels() -> None:
     assert result.jobs["start_s"].to_list() == [0, None]
 
 
-def test_strategies_can_be_compared_and_tell_themselves_apart() -> None:
+def test_strategies_can_be_compared_and_are_distinguishable() -> None:
     workload = jobs(submit_s=[0, 0, 5], runtime_s=[10, 10, 10])
     two = facility({"nodes": 1}, {"nodes": 1})
     chosen = ["random", parse_strategy("sgs-t", knows="oracle"), parse_strategy("sgs-t")]

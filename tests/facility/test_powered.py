@@ -35,7 +35,7 @@ def facility(folder: Path, first: str, second: str) -> Facility:
     return Facility.from_yaml(folder / "facility.yaml")
 
 
-def test_two_clusters_with_power_states_are_simulated_and_their_energy_told(tmp_path: Path) -> None:
+def test_two_clusters_with_power_states_are_simulated_with_their_energy(tmp_path: Path) -> None:
     place = facility(tmp_path, "fcfs+easy~psus:5m", "wfp+conservative~psas-ipm:5m")
     workload = generate("poisson", jobs=200, nodes=16, seed=3)
     result = simulate_facility(place, workload, "sgs-t")

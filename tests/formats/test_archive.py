@@ -106,7 +106,7 @@ def test_the_environment_names_another_archive(
     assert download(NAME, tmp_path).read_bytes() == LOG
 
 
-def test_what_is_there_is_not_fetched_again(tmp_path: Path, server: Server) -> None:
+def test_an_existing_file_is_not_downloaded_again(tmp_path: Path, server: Server) -> None:
     download(NAME, tmp_path, base_url=server.url)
     download(NAME, tmp_path, base_url=server.url)
     assert len(server.seen) == 1
@@ -215,7 +215,7 @@ def test_a_sidecar_without_checksum_is_reported_by_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("status", [403, 404, 500])
-def test_refusals_tell_address_and_status(tmp_path: Path, server: Server, status: int) -> None:
+def test_refusals_contain_address_and_status(tmp_path: Path, server: Server, status: int) -> None:
     server.status = status
     with pytest.raises(DownloadError, match=rf"http://127.*swf\.gz: the server answers {status}"):
         download(NAME, tmp_path, base_url=server.url)

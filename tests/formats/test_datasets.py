@@ -461,7 +461,7 @@ LACKING = [
 
 
 @pytest.mark.parametrize(("name", "change", "message"), LACKING)
-def test_what_a_log_lacks_is_reported_by_name(
+def test_missing_contents_of_a_log_are_named(
     name: str, change: Callable[[str], str], message: str, tmp_path: Path
 ) -> None:
     path = write_sample(DATASETS[name], tmp_path, jobs=JOBS)[0]
@@ -653,7 +653,7 @@ def test_dataset_commands_list_describe_sample_and_check(
     assert "missing: end_time" in out
 
 
-def test_what_is_no_data_set_is_reported_without_a_traceback(
+def test_a_file_that_is_no_data_set_is_reported_without_a_traceback(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     other = tmp_path / "other.csv"

@@ -157,7 +157,7 @@ def test_zst_is_written_if_a_module_is_there(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("name", ["w.swf", "w"])
-def test_what_cannot_be_unpacked_says_why(
+def test_a_file_that_cannot_be_unpacked_says_why(
     tmp_path: Path, name: str, content: bytes, message: str
 ) -> None:
     (tmp_path / name).write_bytes(content)
@@ -179,7 +179,7 @@ def test_what_cannot_be_unpacked_says_why(
     ],
 )
 @pytest.mark.parametrize("name", ["w.log", "w.txt", "w", "w.dat.xz"])
-def test_names_that_tell_nothing_leave_it_to_the_content(
+def test_the_content_decides_if_the_name_does_not(
     tmp_path: Path, name: str, content: str, kind: str
 ) -> None:
     raw = content.encode()
@@ -225,7 +225,7 @@ def test_names_lose_their_endings() -> None:
     assert stem(Path(".swf")) == ".swf"
 
 
-def test_the_room_opens_without_tables_or_arrays() -> None:
+def test_the_package_imports_without_tables_or_arrays() -> None:
     check = "import sys, hpctwin.formats; print({'polars', 'numba'} & set(sys.modules))"
     out = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "set()"

@@ -82,7 +82,7 @@ def test_batsim_is_read(tmp_path: Path) -> None:
         ({"job_id": [2]}, r"jobs\[1\]: job_id is \[2\], expected"),
     ],
 )
-def test_a_faulty_spars_job_is_named_or_skipped(
+def test_an_invalid_spars_job_is_named_or_skipped(
     tmp_path: Path, change: dict[str, Any], message: str
 ) -> None:
     bad = {**SPARS_JOB, "job_id": 2, **change}
@@ -106,7 +106,7 @@ def test_a_faulty_spars_job_is_named_or_skipped(
         ({"walltime": 0}, "job 2: walltime is 0, expected"),
     ],
 )
-def test_a_faulty_batsim_job_is_named_or_skipped(
+def test_an_invalid_batsim_job_is_named_or_skipped(
     tmp_path: Path, change: dict[str, Any], message: str
 ) -> None:
     bad = {**BATSIM_JOB, "id": 2, **change}

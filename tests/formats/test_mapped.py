@@ -187,7 +187,7 @@ def test_files_of_real_sites_are_read_with_one_line_each(
 @pytest.mark.parametrize(
     ("running", "hours"), [("elapsed", [1, 0.75]), ("limit", [1, 10]), ("drop", [1])]
 )
-def test_a_row_that_has_begun_and_has_no_end_still_ran(tmp_path, running, hours) -> None:
+def test_a_row_with_a_start_and_no_end_is_still_running(tmp_path, running, hours) -> None:
     text = (
         "sub,beg,fin,lim\n2026-01-01T00:00:00,2026-01-01T00:00:00,2026-01-01T01:00:00,02:00:00\n"
         "2026-01-01T00:00:00,2026-01-01T00:15:00,,10:00:00\n2026-01-01T00:00:00,,,10:00:00\n"

@@ -17,7 +17,7 @@ node-3,32500,262144,0,
 """
 
 
-def test_nodes_of_alibaba_that_are_alike_are_a_group(tmp_path: Path) -> None:
+def test_equal_nodes_of_alibaba_form_a_group(tmp_path: Path) -> None:
     (tmp_path / "openb_node_list.csv").write_text(HEAD + NODES)
     cluster = read_cluster(tmp_path / "openb_node_list.csv")
     assert cluster.name == "openb_node_list"

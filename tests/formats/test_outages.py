@@ -94,7 +94,7 @@ def _read(text: str, tmp: Path | None = None):
         return read_away(path)
 
 
-def test_a_job_whose_nodes_are_not_recorded_gets_none_that_are_away() -> None:
+def test_a_job_without_recorded_nodes_gets_no_unavailable_nodes() -> None:
     machine = Cluster.uniform(
         3, active_w=100, idle_w=10, failures={"outages": [{"node": 0, "start": 5, "duration": 50}]}
     )

@@ -38,7 +38,7 @@ def line(
 JANUARY = "2026-01-01T10:00:00", "2026-01-01T11:00:00", "2026-01-01T12:00:00"
 
 
-def test_all_columns_a_selection_and_json_of_one_slurm_tell_the_same_jobs():
+def test_all_columns_a_selection_and_json_of_one_slurm_have_the_same_jobs():
     told = [
         read_workload(RECORDED / f"sacct-22.05{name}").to_frame().sort("job_id")
         for name in ("-all.txt.gz", "-selection.txt", ".json.gz")
@@ -142,7 +142,7 @@ def test_a_state_that_is_cut_is_the_one_that_begins_so(tmp_path):
     ]
 
 
-def test_a_job_whose_nodes_are_cleared_has_ended_and_one_that_runs_has_not(tmp_path):
+def test_a_job_whose_nodes_are_cleared_has_ended_and_a_running_one_has_not(tmp_path):
     submit, start, end = JANUARY
     jobs = read_workload(
         dump(
@@ -213,7 +213,7 @@ def test_the_hour_that_comes_twice_in_autumn_is_reported_by_how_long_a_job_ran(t
     assert [n for why, n in without.items() if "--timezone" in why] == [2]
 
 
-def test_dumps_that_overlap_tell_each_job_once_and_the_later_what_became_of_it(tmp_path):
+def test_overlapping_dumps_give_each_job_once_with_its_latest_state(tmp_path):
     submit, start, end = JANUARY
     first = dump(
         tmp_path,
@@ -334,7 +334,7 @@ def test_any_order_of_columns_and_any_job_name_give_the_jobs_written(
         max_size=5,
     )
 )
-def test_where_a_file_is_cut_into_blocks_changes_nothing(blocks):
+def test_the_cut_of_a_file_into_blocks_changes_nothing(blocks):
     def read(parts: list[bytes]) -> list[tuple]:
         table = Table(
             Path("t"), ["id", "text", "end"], b"|", ["id", "end"], ["text"],

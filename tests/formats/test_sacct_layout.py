@@ -190,7 +190,7 @@ def test_default_outputs_of_sacct_are_recognized_and_rejected_for_what_they_lack
         "",
     ],
 )
-def test_what_is_no_output_of_sacct_is_not_taken_for_one(text):
+def test_text_that_is_no_output_of_sacct_is_not_taken_for_one(text):
     assert not is_sacct(text.encode())
 
 

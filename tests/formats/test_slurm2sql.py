@@ -71,7 +71,7 @@ def test_a_database_is_read_as_the_dump_that_it_was_made_of(tmp_path: Path) -> N
     assert found.notes.counts["step, a part of its job"] == 1
 
 
-def test_what_is_no_limit_there_is_no_limit_that_is_known(tmp_path: Path) -> None:
+def test_a_missing_time_limit_is_replaced_by_the_runtime(tmp_path: Path) -> None:
     found = read_workload(database(tmp_path / "a.db", [{**JOBS[0], "Timelimit": None}, JOBS[2]]))
     assert found.to_frame().select("walltime_s", "runtime_s").rows() == [
         (3000.0, 3000.0),
@@ -80,7 +80,7 @@ def test_what_is_no_limit_there_is_no_limit_that_is_known(tmp_path: Path) -> Non
     assert found.notes.counts["job without walltime, given its run time"] == 1
 
 
-def test_of_a_database_of_2020_the_id_is_slurms_and_memory_is_of_a_core(tmp_path: Path) -> None:
+def test_in_a_database_of_2020_the_id_is_slurms_and_memory_is_per_core(tmp_path: Path) -> None:
     columns = {
         "JobID": "",
         "JobIDSlurm": "",

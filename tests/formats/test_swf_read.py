@@ -472,7 +472,7 @@ def test_numbers_of_large_logs_are_read_as_python_does(
         line(job=2, run="1\0"),
     ],
 )
-def test_what_a_large_log_has_besides_is_left_to_the_other_tiers(bad: str) -> None:
+def test_additional_content_of_a_large_log_is_left_to_the_other_tiers(bad: str) -> None:
     good = "\n".join(line(job=job) for job in range(5000))
     assert swf_large.parse_large(good.encode()) is not None
     for text in (f"{good}\n{bad}", f"{bad}\n{good}"):
@@ -539,7 +539,7 @@ def test_decimals_after_thousands_of_whole_numbers_are_read_at_once_too(
     assert set(w.notes.counts) == set()
 
 
-def test_the_room_names_its_formats() -> None:
+def test_the_package_names_its_formats() -> None:
     assert formats.FORMATS == (
         "batsim",
         "csv",

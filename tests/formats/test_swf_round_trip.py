@@ -58,7 +58,7 @@ def test_every_field_of_real_logs_comes_back(traces: Path, tmp_path: Path, name:
     assert again.read_text() == once.read_text()
 
 
-def test_what_was_filled_in_is_written_once_it_is_changed(tmp_path: Path) -> None:
+def test_completed_values_are_written_after_a_change(tmp_path: Path) -> None:
     (tmp_path / "a.swf").write_text(LOG)
     workload = read_workload(tmp_path / "a.swf", rules=KEEP)
     wider = dataclasses.replace(

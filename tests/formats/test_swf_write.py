@@ -23,7 +23,7 @@ def three_jobs(**columns: Any) -> Workload:
 
 
 @given(workload=workloads())
-def test_what_swf_can_carry_comes_back(
+def test_fields_that_swf_can_hold_are_read_back(
     tmp_path_factory: pytest.TempPathFactory, workload: Workload
 ) -> None:
     path = tmp_path_factory.mktemp("swf") / "w.swf"

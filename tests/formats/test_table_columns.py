@@ -59,7 +59,7 @@ def test_columns_of_others_are_not_taken_for_ours(tmp_path: Path) -> None:
     assert read_workload(path).notes.remarks == ()
 
 
-def test_a_required_column_that_is_misspelt_is_asked_for(tmp_path: Path) -> None:
+def test_a_required_column_that_is_misspelled_is_asked_for(tmp_path: Path) -> None:
     JOBS.rename({"submit_s": "submit_time"}).rename({"runtime_s": "run_time_s"}).write_csv(
         tmp_path / "a.csv"
     )

@@ -41,7 +41,7 @@ def dump(path: Path, *steps: str, header: str = HEADER) -> Path:
     return path
 
 
-def test_of_a_job_counts_the_step_whose_tasks_took_most_of_a_node(tmp_path: Path) -> None:
+def test_a_job_counts_the_step_whose_tasks_used_most_of_a_node(tmp_path: Path) -> None:
     path = dump(
         tmp_path / "dump",
         "1 2  ", "1.batch 1 1G 1", "1.extern 2 0 2", "1.0 2 2048M 5",  # 3 tasks on a node
@@ -95,7 +95,7 @@ LINES = st.lists(
 
 
 @given(jobs=LINES, cuts=st.lists(st.integers(0, 40), max_size=6))
-def test_where_lines_are_cut_into_blocks_changes_nothing(
+def test_the_cut_of_lines_into_blocks_changes_nothing(
     jobs: list[tuple[str, list[str]]], cuts: list[int]
 ) -> None:
     rows: list[tuple[str, str]] = []
@@ -122,7 +122,7 @@ def test_a_job_whose_line_had_to_be_repaired_comes_after_its_steps(tmp_path: Pat
     assert told(path) == {"1": 2.0}
 
 
-def test_json_and_databases_of_slurm2sql_tell_the_same(tmp_path: Path) -> None:
+def test_json_and_slurm2sql_databases_give_the_same_jobs(tmp_path: Path) -> None:
     def measured(count: int, tasks: int, nodes: int) -> dict[str, object]:
         most = [{"type": "cpu", "count": 5}, {"type": "mem", "name": "", "id": 2, "count": count}]
         return {

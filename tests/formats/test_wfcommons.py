@@ -111,7 +111,7 @@ def test_it_runs_in_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("drop", ["parents", "children"])
-def test_dependencies_may_be_told_from_one_side_only(tmp_path: Path, drop: str) -> None:
+def test_dependencies_may_be_given_on_one_side_only(tmp_path: Path, drop: str) -> None:
     document = diamond()
     for task in document["workflow"]["specification"]["tasks"]:
         task[drop] = []
@@ -152,7 +152,7 @@ def broken(tmp_path: Path, change: Any) -> TraceError:
     return error.value
 
 
-def test_faults_say_which_task_what_and_what_would_be_right(tmp_path: Path) -> None:
+def test_errors_name_the_task_the_problem_and_the_remedy(tmp_path: Path) -> None:
     def says(change: Any, *parts: str) -> None:
         text = str(broken(tmp_path, change))
         assert all(part in text for part in parts), text

@@ -153,7 +153,7 @@ def test_the_best_of_what_was_tried_is_kept_also_from_a_checkpoint(tmp_path: Pat
     assert np.array_equal(again.layers[0][0], made.layers[0][0])
 
 
-def test_what_was_written_is_read_again_and_its_card_too(tmp_path: Path) -> None:
+def test_written_files_are_read_back_with_their_card(tmp_path: Path) -> None:
     path = tmp_path / "a.safetensors"
     written = selecting(path)
     read = Network.load(path)

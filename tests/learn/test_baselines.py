@@ -63,7 +63,7 @@ def test_next_to_one_that_chooses_jobs_stand_the_tuned_the_twin_and_what_is_poss
     assert (table["more"] <= table["high"]).all()
 
 
-def test_a_twin_whose_pool_is_one_policy_does_as_that_policy_does(
+def test_a_twin_with_one_policy_in_its_pool_acts_as_that_policy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hpctwin.learn.baselines.baselines.POOL", ("sjf",))
@@ -127,7 +127,7 @@ def mean_of(training: Training, policy: str) -> float:
     return float(np.mean([one["mean_bounded_slowdown"] for one in found]))
 
 
-def test_what_is_chosen_on_the_jobs_of_training_is_the_best_there() -> None:
+def test_the_choice_on_the_jobs_of_training_is_the_best_there() -> None:
     training = training_of({"data": TRAINED}, AFTER)
     assert [len(jobs) for jobs in training.parts.values()] == [60] * 3
     assert all(jobs.submit_ms[0] == 0 for jobs in training.parts.values())

@@ -167,7 +167,7 @@ def what_if(environment: PolicySelection, number: int) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("first", [200, 260, 310])
-def test_schedtwins_row_is_that_of_whoever_forks_the_environment_and_takes_the_best(
+def test_schedtwins_row_equals_forking_the_environment_and_taking_the_best(
     first: int,
 ) -> None:
     jobs = exact(AFTER.beginning_at(first))
@@ -189,7 +189,7 @@ def test_schedtwins_row_is_that_of_whoever_forks_the_environment_and_takes_the_b
     )
 
 
-def test_a_twin_that_looks_each_time_among_one_policy_is_that_policy() -> None:
+def test_a_twin_that_chooses_among_one_policy_is_that_policy() -> None:
     jobs = AFTER.beginning_at(230)
     core = Core(CoreSettings.checked({"pool": ["sjf+easy"], "futures": 0}, ""))
     ended = []

@@ -86,5 +86,5 @@ def test_a_job_that_passes_as_in_rlscheduler_is_cleaned_up_before_the_selected_c
     assert (jobs["start_s"] < selected_first["start_s"]).any()
 
 
-def test_a_schedule_by_who_knows_all_ahead_is_not_told_of_nodes_that_are_cleaned_up() -> None:
+def test_full_knowledge_does_not_support_node_cleanup() -> None:
     assert "node cleanup" in why_not_ahead(CLEANED)

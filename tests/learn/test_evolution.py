@@ -46,7 +46,7 @@ def weights(network: Network) -> list[list[float]]:
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**31), st.booleans(), st.integers(0, 2), st.sampled_from([(), (3,)]))
-def test_what_is_chosen_is_what_each_network_scores_highest(
+def test_the_item_that_each_network_scores_highest_is_chosen(
     seed: int, by_row: bool, rowless: int, hidden: tuple[int, ...]
 ) -> None:
     rng = np.random.default_rng(seed)
@@ -66,7 +66,7 @@ def test_what_is_chosen_is_what_each_network_scores_highest(
         assert allowed[found[number]] == pytest.approx(allowed.max(), abs=1e-5)
 
 
-def test_a_short_training_is_better_on_jobs_held_out_than_who_comes_first_and_any() -> None:
+def test_a_short_training_beats_fcfs_and_random_on_held_out_jobs() -> None:
     network = train(
         "JobSelection", TRAINED, plan(40_000), options={"observation": "job", "window": 32}
     )

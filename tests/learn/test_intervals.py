@@ -37,7 +37,7 @@ def known() -> Known:
     return Known.of(jobs())
 
 
-def test_what_ends_later_leaves_intervals_as_they_are(known: Known) -> None:
+def test_jobs_that_end_later_leave_intervals_unchanged(known: Known) -> None:
     now = 400
     before = intervals(known, training=OFTEN)
     later = known.end_ms > known.workload.submit_ms[now]

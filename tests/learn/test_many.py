@@ -299,7 +299,7 @@ def check_queue(environment: Environment, seen: Any) -> None:
     assert seen[3] == jobs["nodes"].sum()
 
 
-def test_the_queue_is_seen_as_it_is_whoever_comes_and_goes() -> None:
+def test_the_queue_is_seen_as_it_is_after_any_arrival_and_departure() -> None:
     outages = tuple(Outage(node=n, start=3000.0 * (n + 1), duration=900.0) for n in range(NODES))
     failing = machine(failures=Failures(outages=outages, on_failure="requeue"))
     rng = np.random.default_rng(2)
@@ -371,7 +371,7 @@ def test_load_and_walltimes_vary_as_asked() -> None:
         assert 1.0 <= ratio.min() < 1.5 < 2.5 < ratio.max() <= 3.01
 
 
-def test_a_reward_and_an_observation_of_ones_own_are_compiled() -> None:
+def test_a_custom_reward_and_a_custom_observation_are_compiled() -> None:
     from hpctwin.engine.agents.agent_record import agent_at, put_seen
 
     def queue_length(agent: int, sim: Any) -> None:
@@ -393,7 +393,7 @@ def test_a_reward_and_an_observation_of_ones_own_are_compiled() -> None:
     assert reward == -1.0
 
 
-def test_what_is_written_beyond_what_is_seen_is_caught_where_bounds_are_checked() -> None:
+def test_writes_outside_an_array_are_caught_if_bounds_are_checked() -> None:
     # Elsewhere it would be written over something else.
     place = 3 if config.BOUNDSCHECK else 2
 

@@ -61,7 +61,7 @@ def test_the_hedge_is_never_worse_than_its_best_mixture_by_more_than_its_bound(
     assert lost <= max(log2_error(known, one).sum() for one in found.values())
 
 
-def test_the_hedge_comes_to_follow_whoever_is_right_for_like_jobs() -> None:
+def test_the_hedge_learns_to_follow_the_predictor_that_is_right_for_similar_jobs() -> None:
     rng = np.random.default_rng(1)
     user = rng.integers(0, 2, 2000)
     log2_runtime = rng.uniform(4, 12, 2000)

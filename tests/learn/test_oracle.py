@@ -80,7 +80,7 @@ def test_no_schedule_passes_the_bound(jobs: list[tuple[int, int, int]], metric: 
     assert again <= optimum * (1 + 1e-9) + 1e-9
 
 
-def test_of_equal_jobs_one_after_the_other_the_bound_is_what_they_wait() -> None:
+def test_the_bound_of_equal_jobs_in_sequence_is_their_wait() -> None:
     jobs = workload([(0, 100, 4)] * 10)
     bound = least_waiting("mean_wait_s", jobs, 4, reached=450.0, until_s=1000.0)
     assert 420.0 < bound <= 450.0

@@ -154,7 +154,7 @@ def test_the_users_last_two_are_as_tsafrir_defines_them() -> None:
     assert Known.of(workload).recent("runtime_s").tolist() == [99, 99, 99, 20, 28.5, 99]
 
 
-def test_what_learns_beats_what_does_not_where_runtimes_go_by_more_than_the_user(
+def test_learning_methods_are_better_if_runtimes_depend_on_more_than_the_user(
     known: Known,
 ) -> None:
     found = predict(known, training=OFTEN)

@@ -205,7 +205,7 @@ def test_many_are_as_each_alone(name: str) -> None:
     vector.close()
 
 
-def test_what_is_seen_as_fitting_starts_at_once() -> None:
+def test_a_job_that_seems_to_fit_starts_at_once() -> None:
     """A job that does not fit is waited for; what is seen of delays says so before."""
     environment = JobSelection(WORKLOAD, machine(), jobs=150, observation="delays")
     seen, _ = environment.reset(options={"first": FIRST})

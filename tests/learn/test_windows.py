@@ -47,7 +47,7 @@ def played(vector: Environments, steps: int) -> list[Any]:
 @pytest.mark.parametrize(
     "name", ["selection", "rlscheduler", "backfilling", "power", "power, spars"]
 )
-def test_an_episode_begun_as_rows_of_the_trace_is_the_one_made_of_its_jobs(
+def test_an_episode_given_as_rows_of_the_trace_equals_the_one_made_of_its_jobs(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kind, options = KINDS[name]
@@ -61,7 +61,7 @@ def test_an_episode_begun_as_rows_of_the_trace_is_the_one_made_of_its_jobs(
     assert sum(len(part) for part in found if isinstance(part, list)) > 8  # since then as rows
 
 
-def test_what_is_looked_at_of_an_episode_begun_as_rows_is_of_its_jobs() -> None:
+def test_observations_of_an_episode_given_as_rows_are_those_of_its_jobs() -> None:
     environment, rng = made("power", jobs=20), np.random.default_rng(2)
     for seed in range(batch.FEW + 2):
         environment.reset(seed=seed)

@@ -171,7 +171,7 @@ def test_what_a_job_used_that_was_truncated_and_cancelled_before_it_started_agai
 
 @settings(max_examples=examples(30))
 @given(st.data())
-def test_of_any_run_accounts_add_up_to_the_systems_figures(data: st.DataObject) -> None:
+def test_accounts_of_any_run_add_up_to_the_systems_totals(data: st.DataObject) -> None:
     shared = data.draw(st.booleans())
     if shared:
         cluster = data.draw(strategies.shared_clusters())

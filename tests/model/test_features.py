@@ -52,7 +52,7 @@ LYING = {"sockets": 2, "cores_per_socket": 4, "threads_per_core": 1}
 
 
 @pytest.mark.parametrize("tasks", [0, 1])
-def test_a_job_waits_for_a_node_whose_cores_lie_as_it_asks_for(tasks: int) -> None:
+def test_a_job_waits_for_a_node_with_its_cores_in_the_requested_layout(tasks: int) -> None:
     groups = [
         {"name": "one", "count": 1, "cores": 8},
         {"name": "two", "count": 1, "cores": 8, **LYING},

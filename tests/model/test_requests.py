@@ -153,7 +153,7 @@ from hpctwin.model.requests.requests import Request, parse_request
         ("--limits=xilinx.com/fpga=1", Request(1, 1, 0, consumables=(("xilinx.com/fpga", 1),))),
     ],
 )
-def test_what_users_write_is_brought_to_tasks(text: str, asks: Request) -> None:
+def test_requests_of_users_become_tasks(text: str, asks: Request) -> None:
     assert parse_request(text) == asks
 
 
@@ -242,7 +242,7 @@ def test_what_cannot_be_understood_is_reported(text: str, why: str) -> None:
         ("select=1 place=group=a:group=b", ["place=group=b"]),
     ],
 )  # fmt: skip
-def test_what_is_not_modeled_is_reported_by_name(text: str, ignored: list[str]) -> None:
+def test_unmodeled_settings_are_named(text: str, ignored: list[str]) -> None:
     assert list(parse_request(text).ignored) == ignored
 
 
@@ -306,7 +306,7 @@ def test_options_of_requests_fill_the_columns_that_are_empty(tmp_path: Path) -> 
     assert jobs.notes.counts[line] == 3
 
 
-def test_a_frame_whose_requests_name_some_walltimes_gets_the_others_from_run_times() -> None:
+def test_walltimes_missing_in_a_frame_are_taken_from_runtimes() -> None:
     frame = pl.DataFrame(
         {"submit_s": 0.0, "runtime_s": [60.0, 60], "nodes": 1, "request": ["-t 5", "-n 1"]}
     )

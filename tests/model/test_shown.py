@@ -29,7 +29,7 @@ def table(thing: object) -> dict[str, str]:
     return {row.find("th").text: row.find("td").text for row in html.iter("tr")}  # type: ignore[union-attr,misc]
 
 
-def test_each_shows_itself_in_a_line_and_as_a_table() -> None:
+def test_each_shows_itself_in_one_line_and_as_a_table() -> None:
     workload, cluster = made(), Cluster.uniform(nodes=4, name="small")
     simulation = Simulation(workload, cluster, "sjf+easy")
     assert repr(workload) == "<Workload a<b: 6 jobs, 1 to 3 nodes each, 8.33 min of submissions>"

@@ -226,7 +226,7 @@ def test_what_cannot_be_compiled_is_reported_by_file_and_line(
 
 
 @pytest.mark.parametrize("name", RIGHT)
-def test_what_is_right_is_compiled_and_gives_the_same_as_python(name: str, tmp_path: Path) -> None:
+def test_valid_code_is_compiled_and_gives_the_same_as_python(name: str, tmp_path: Path) -> None:
     above, body, score = RIGHT[name]
     made = find_ordering(f"{write(tmp_path, above, body)}:order")
     assert made.compiled(NOW, job()) == pytest.approx(score)
@@ -255,7 +255,7 @@ def test_a_global_that_was_changed_since_the_ordering_was_made_is_reported(tmp_p
 @pytest.mark.parametrize(
     "what", [max, print, 7, None, random.Random(1).random, "".join, lambda *args: 1.0]
 )
-def test_what_is_no_function_of_two_arguments_is_no_ordering(what: Any) -> None:
+def test_a_function_without_two_arguments_is_no_ordering(what: Any) -> None:
     with pytest.raises(PolicyError, match="ordering"):
         find_ordering(what)
 
@@ -303,7 +303,7 @@ def test_a_plug_in_that_cannot_be_loaded_is_reported(monkeypatch: pytest.MonkeyP
         find_ordering("theirs")
 
 
-def test_the_same_simulation_twice_gives_the_same_with_a_helper_of_ones_own() -> None:
+def test_the_same_simulation_twice_gives_the_same_with_a_custom_helper() -> None:
     @numba.njit
     def aged(wait: float) -> float:
         return np.floor(wait / 10) * WEIGHT

@@ -89,7 +89,7 @@ def test_an_answer_has_some_ten_lines_with_jobs_waits_use_energy_and_money() -> 
     assert "rejected" not in text
 
 
-def test_columns_without_room_stand_in_a_table_below_and_lose_nothing() -> None:
+def test_columns_that_do_not_fit_go_into_a_table_below_and_lose_nothing() -> None:
     rows = {"fcfs+easy": summary(1), "wfp+easy~psus:20m": summary(0.5)}
     text = "\n".join(printed(compare_table(rows, width=80), 80))
     assert text.count("wfp+easy") == 2

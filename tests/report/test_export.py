@@ -174,7 +174,7 @@ def test_wrong_folders_are_named_without_a_traceback(
     assert not (tmp_path / "x").exists()
 
 
-def test_what_another_run_left_in_the_folder_is_not_taken_for_this_ones(
+def test_results_of_another_run_in_the_folder_are_not_taken_for_this_runs(
     run: Any, tmp_path: Path
 ) -> None:
     from hpctwin.report.pages.run import read_run, write_run

@@ -145,7 +145,7 @@ def test_a_window_outside_the_series_shows_nothing() -> None:
     assert "no data" in [text.get_text() for text in figure.axes[0].texts]
 
 
-def test_names_of_nodes_lie_apart_on_an_axis_however_many_cores_each_has() -> None:
+def test_names_of_nodes_are_apart_on_an_axis_for_any_number_of_cores() -> None:
     groups = [{"name": "thin", "count": 100, "cores": 1}, {"name": "fat", "count": 30, "cores": 64}]
     cluster = Cluster.model_validate({"nodes": groups})
     ticks = node_ticks(cluster, by_core=True)

@@ -117,7 +117,7 @@ def only_changes(states: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
 
 @settings(max_examples=examples(20))
 @given(st.data())
-def test_forecasts_of_a_cluster_whose_nodes_sleep_are_what_then_happens(
+def test_forecasts_for_a_cluster_with_sleeping_nodes_come_true(
     data: st.DataObject,
 ) -> None:
     machine, policy = data.draw(machines()), data.draw(policies())
@@ -254,7 +254,7 @@ def test_what_ifs_count_energy_and_the_objective_may_ask_for_it() -> None:
         ),
     ],
 )
-def test_a_cluster_that_does_not_tell_of_power_is_not_asked_about_it(
+def test_a_cluster_that_reports_no_power_is_not_asked_for_it(
     settings: dict[str, Any], says: str
 ) -> None:
     cluster = emulated_cluster(Cluster.uniform(4))

@@ -326,7 +326,7 @@ def test_bad_requests_are_answered_with_an_error_and_do_no_harm(process: Process
     assert after.seq == 0
 
 
-def test_too_many_connections_are_turned_away_and_room_is_made_again(process: Process) -> None:
+def test_too_many_connections_are_refused_until_some_close(process: Process) -> None:
     manager = process.begin("--workload", "none")
     crowd = []
     try:
@@ -367,7 +367,7 @@ def test_wrong_options_are_reported_in_one_line(tmp_path: Path, options, word) -
     assert "Traceback" not in done.stderr
 
 
-def test_neither_a_file_nor_a_running_cluster_is_pushed_aside(process: Process) -> None:
+def test_neither_a_file_nor_a_running_cluster_is_replaced(process: Process) -> None:
     process.begin("--workload", "none")
     own = process.socket.parent / "thesis.txt"
     own.write_text("years of work")

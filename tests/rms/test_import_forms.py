@@ -176,7 +176,9 @@ def test_sinfo_gives_the_cluster_that_scontrol_prints(
 
 @pytest.mark.parametrize("site", ["tiers", "shared"])
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_json_lacks_is_taken_from_slurm_conf(tmp_path: Path, version: str, site: str) -> None:
+def test_values_missing_in_json_are_taken_from_slurm_conf(
+    tmp_path: Path, version: str, site: str
+) -> None:
     form = JSON if version != "22.05" else JSON | {"nodes.json": "sinfo --json"}
     text = of(tmp_path / "text", version, site, TEXT)
     made = of(tmp_path / "json", version, site, form, **{"slurm.conf": CONF[site]})

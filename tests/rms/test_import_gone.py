@@ -131,7 +131,7 @@ def test_partitions_accounts_and_qos_that_were_deleted_are_simulated_and_reporte
     assert priority["fat"] == priority["main"] < priority["top"]
 
 
-def test_nothing_is_reported_where_nothing_is_gone(tmp_path):
+def test_nothing_is_reported_if_nothing_is_missing(tmp_path):
     made = pbs(tmp_path / "site", pbs_line(1, "workq"))
     assert groups(made) == {"workq": ("a", "b")}
     assert not [s for s in made.site.settings if s.where == "accounting"]

@@ -85,7 +85,7 @@ def test_jobs_start_when_they_did_there_and_the_same_are_rejected(made: Imported
             assert row["start_s"] == pytest.approx(theirs, abs=2.5), job
 
 
-def test_what_keeps_a_job_back_is_what_squeue_said(made: Imported) -> None:
+def test_the_reason_for_waiting_is_that_of_squeue(made: Imported) -> None:
     for row, job in enumerate(JOBS):
         if job[8]:
             simulation = Simulation(submitted(), made.site.cluster, policy=made.site.policy)

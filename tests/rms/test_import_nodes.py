@@ -115,7 +115,9 @@ def test_accounting_counts_gpus_of_types_that_begin_with_a_digit(
     assert asked == [gpus]
 
 
-def test_gres_that_a_node_cannot_have_is_named_with_its_line(tmp_path: Path) -> None:
+def test_gpus_that_a_site_has_created_as_a_resource_are_no_additional_consumable(
+    tmp_path: Path,
+) -> None:
     conf = (
         f"{HEAD}NodeName=n[1-4] CPUs=4 Gres=tmp:2P,gpu:a+b:1,gpu:c:1\nPartitionName=p Nodes=ALL\n"
     )
@@ -339,9 +341,7 @@ def test_partitions_with_whole_nodes_are_imported_where_all_are_so(tmp_path: Pat
     assert {s.name: s.became for s in made.site.settings}["p: OverSubscribe"] == NOT_MODELED
 
 
-def test_of_two_default_partitions_the_last_counts_and_both_are_reported_by_name(
-    tmp_path: Path,
-) -> None:
+def test_the_last_of_two_default_partitions_counts_and_both_are_named(tmp_path: Path) -> None:
     conf = f"{HEAD}{NODES}PartitionName=p Nodes=ALL Default=YES\nPartitionName=q Nodes=n1 Default=YES\n"
     made = imported(tmp_path, slurm_conf=conf)
     assert [p.name for p in made.site.cluster.partitions if p.default] == ["q"]
@@ -361,7 +361,7 @@ def test_a_dump_without_a_needed_column_does_not_end_the_import_of_others(tmp_pa
     assert "c.txt is ignored: no column has the run time" in told(made)
 
 
-def test_a_note_is_reported_once(tmp_path: Path) -> None:
+def test_a_note_is_printed_once(tmp_path: Path) -> None:
     conf = f"{HEAD}{NODES}PartitionName=p Nodes=n[1-x]\nPartitionName=q Nodes=ALL\n"
     notes = imported(tmp_path, slurm_conf=conf).site.notes
     assert len(notes) == len(set(notes))

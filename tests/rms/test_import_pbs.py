@@ -42,7 +42,7 @@ def became(made: Imported, what: str) -> dict[str, str]:
     return {f"{s.name}: {s.value}": s.why for s in made.site.settings if s.became == what}
 
 
-def test_a_real_pbs_s_files_give_its_machine_and_its_policy():
+def test_a_real_pbs_s_files_give_its_cluster_and_its_policy():
     made = import_site("pbs", PBS)
     assert [(g.count, g.cores, g.memory_gb) for g in made.site.cluster.nodes] == [(4, 1, 1.0)]
     assert [(p.name, p.default) for p in made.site.cluster.partitions] == [("workq", True)]
@@ -203,7 +203,9 @@ def test_the_last_line_of_a_parameter_counts_and_all_of_the_sort_keys(tmp_path):
         ),
     ],
 )
-def test_what_has_no_counterpart_is_named_with_the_reason(tmp_path, sched, server, name, why):
+def test_settings_without_a_counterpart_are_named_with_the_reason(
+    tmp_path, sched, server, name, why
+):
     made = site(tmp_path, sched, server)
     told = became(made, NOT_MODELED) | became(made, NO_EFFECT)
     assert why in told[name]

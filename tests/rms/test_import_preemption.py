@@ -118,7 +118,7 @@ def test_suspending_is_imported_where_jobs_share_nodes_and_memory(tmp_path):
     assert "SelectTypeParameters" not in became(made, NOT_MODELED)
 
 
-def test_where_jobs_are_not_requeued_they_are_cancelled(tmp_path):
+def test_jobs_that_are_not_requeued_are_cancelled(tmp_path):
     made = imported(tmp_path, *WHOLE, *BY_TIER, *TIERS, "JobRequeue=0")
     assert said(made.site.cluster)["mode"] == "cancel"
     assert "requeue_after" not in said(made.site.cluster)

@@ -44,7 +44,7 @@ def not_modelled(made: Imported) -> dict[str, str]:
     return {s.name: s.why for s in made.site.settings if s.became == NOT_MODELED}
 
 
-def test_slurm_conf_and_what_scontrol_prints_describe_the_same_machine(tmp_path):
+def test_slurm_conf_and_what_scontrol_prints_describe_the_same_cluster(tmp_path):
     conf = [SLURM / f"{name}.conf" for name in ("slurm", "nodes", "gres")]
     by_conf = (
         import_site("slurm", site(tmp_path / "a", *conf))
@@ -70,7 +70,7 @@ def test_slurm_conf_and_what_scontrol_prints_describe_the_same_machine(tmp_path)
     assert limits(by_conf) == limits(by_command)
 
 
-def test_a_real_slurm_s_files_give_its_machine_and_its_policy():
+def test_a_real_slurm_s_files_give_its_cluster_and_its_policy():
     made = import_site("slurm", SLURM)
     cluster = made.site.cluster
     assert cluster.name == "demo"
@@ -245,7 +245,7 @@ def test_flags_and_weights_of_priority_are_imported_and_others_named(tmp_path, l
     assert told == left
 
 
-def test_what_nobody_knows_is_named_and_does_not_pass_for_something_without_a_bearing(tmp_path):
+def test_unknown_settings_are_named_and_not_taken_as_irrelevant(tmp_path):
     conf = (
         "ClusterName=c\nSchedulerParameters=bf_interval=10,foo_bar=3,max_array_tasks=9\nSomething=new\n"
         "NodeName=n[1-4] CPUs=8\n"
@@ -300,7 +300,7 @@ QOS_TABLE = (
 )
 
 
-def test_what_sacctmgr_says_of_limits_becomes_limits(tmp_path):
+def test_limits_of_sacctmgr_become_limits(tmp_path):
     folder = site(
         tmp_path,
         slurm_conf="ClusterName=c\nAccountingStorageEnforce=associations,limits,qos\n"
@@ -379,7 +379,7 @@ def test_usage_factors_of_qos_become_factors_of_use(tmp_path):
     assert became["QOS half: UsageFactor"] == "no effect"
 
 
-def test_what_may_be_used_in_all_becomes_limits_as_slurm_counts_it(tmp_path):
+def test_totals_that_may_be_used_become_limits_as_slurm_counts_them(tmp_path):
     conf = (
         "ClusterName=c\nPriorityType=priority/multifactor\nPriorityDecayHalfLife={half}\n"
         "AccountingStorageEnforce={words}\nNodeName=n[1-4] CPUs=8\nPartitionName=p Nodes=ALL\n"
@@ -423,7 +423,7 @@ def test_what_may_be_used_in_all_becomes_limits_as_slurm_counts_it(tmp_path):
     )
 
 
-def test_a_dump_says_the_same_and_limits_that_both_tell_are_one(tmp_path):
+def test_a_dump_agrees_and_limits_in_both_sources_count_once(tmp_path):
     dump = (
         "Cluster - 'c':Fairshare=1:QOS='normal':MaxJobs=9\nParent - 'root'\n"
         "Account - 'physics':Description='p':Fairshare=3:GrpTRES=cpu=24:MaxWallDurationPerJob=720\n"
@@ -544,7 +544,7 @@ def test_lines_continue_comments_end_and_files_are_included(tmp_path):
     assert [(g.name, g.count, g.cores) for g in cluster.nodes] == [("x", 4, 4)]
 
 
-def test_accounting_alone_gives_a_machine_as_large_as_what_ran_at_once(tmp_path):
+def test_accounting_alone_gives_a_cluster_as_large_as_what_ran_at_once(tmp_path):
     made = import_site("slurm", site(tmp_path, ACCOUNTING / "sacct-22.05-selection.txt"))
     assert made.site.cluster.node_count == 8
     assert "no settings found" in made.site.notes[0]
@@ -620,7 +620,7 @@ def test_jobs_that_share_nodes_go_where_slurm_puts_them(tmp_path, lines, placeme
     )
 
 
-def test_that_some_partitions_go_by_load_is_reported_by_name(tmp_path):
+def test_partitions_scheduled_by_load_are_named(tmp_path):
     made = slurm(tmp_path, "PartitionName=q Nodes=n1 LLN=YES")
     assert "least loaded nodes are chosen only if all partitions" in not_modelled(made)["q: LLN"]
     assert parse_policy(made.site.policy).placement.name == "first-fit"  # no job shares nodes

@@ -217,7 +217,7 @@ def test_a_queue_has_the_nodes_that_are_bound_to_it(tmp_path, server, rows, expe
     assert said(made, "queue gpu has no nodes") == ("gpu" not in expected)
 
 
-def test_nodes_tell_their_queues_where_nothing_else_does(tmp_path):
+def test_nodes_name_their_queues_if_nothing_else_does(tmp_path):
     nodes = {"n1": {"state": "free", "np": "4", "queue": "gpu"}, "n2": {"state": "free", "np": "4"}}
     made = site(tmp_path, a=text_of(nodes))
     assert queues(made) == {"gpu": 1}
@@ -300,7 +300,7 @@ def test_maui_s_backfill_and_weights_are_the_policy(tmp_path, lines, expected):
     assert parse_policy(made.site.policy).name == parse_policy(expected).name
 
 
-def test_what_maui_says_without_a_counterpart_is_named_with_its_line(tmp_path):
+def test_maui_settings_without_a_counterpart_are_named_with_their_line(tmp_path):
     lines = (
         "SERVERHOST head\nADMIN1 root\nBACKFILLPOLICY BESTFIT\nFSPOLICY PSDEDICATED\nFSWEIGHT 0\n"
         "RESWEIGHT 5\nNODEALLOCATIONPOLICY MINRESOURCE\nUSERCFG[alice] MAXJOB=3 \\\n  MAXPROC=64\n"
@@ -350,7 +350,7 @@ def test_jobs_that_ran_on_nodes_which_are_away_now_are_counted(tmp_path):
     ]
 
 
-def test_how_pbs_sched_sorts_is_reported_by_name(tmp_path):
+def test_the_sorting_of_pbs_sched_is_named(tmp_path):
     lines = "round_robin: False\tall\nstrict_fifo: false\tALL\nsort_by: shortest_job_first\tALL\n"
     made = site(tmp_path, a=text_of(NODES), sched_config=lines)
     assert became(made, "sort_by")[0] == NOT_MODELED

@@ -69,7 +69,7 @@ def test_the_jobs_that_the_hook_marked_are_the_twins(manager: PbsManager) -> Non
     assert set(manager.leases().values()) == {0.0}
 
 
-def test_what_pbs_will_not_start_says_why() -> None:
+def test_a_job_that_pbs_will_not_start_has_the_reason() -> None:
     assert {job_id: spec.reason for job_id, spec in specs(recorded()).items() if spec.reason} == {
         "2.vm": "limit: User has reached queue small running job limit.",
         "3.vm": "partition: queue stopped is stopped",
@@ -77,7 +77,7 @@ def test_what_pbs_will_not_start_says_why() -> None:
     }
 
 
-def test_where_scheduling_is_off_nothing_is_to_be_started(pbs: FakePbs) -> None:
+def test_nothing_is_to_be_started_if_scheduling_is_off(pbs: FakePbs) -> None:
     pbs.scheduling(False)
     snapshot = PbsManager("theta", folder=str(pbs.bin)).snapshot()
     assert not snapshot.own_scheduling
@@ -210,7 +210,7 @@ def test_admitting_is_an_entry_and_a_cycle_of_the_scheduler(
     assert manager.leases()["7.vm"] == 0.0
 
 
-def test_what_an_administrator_has_turned_off_is_not_turned_on(
+def test_settings_turned_off_by_an_administrator_are_not_turned_on(
     pbs: FakePbs, manager: PbsManager
 ) -> None:
     pbs.scheduling(False)
@@ -335,9 +335,7 @@ def test_the_limit_stands_only_while_the_hook_that_lifts_it_shows_life(
     assert pbs.calls()[0] == UNSET
 
 
-def test_jobs_that_are_left_to_pbs_are_not_kept_back_by_the_limit(
-    pbs: FakePbs, limited: PbsManager
-) -> None:
+def test_jobs_left_to_pbs_are_not_held_back_by_the_limit(pbs: FakePbs, limited: PbsManager) -> None:
     """The hook gave them the resource at their submission; the twin does not choose them, nor admits them."""
     said = json.loads((pbs.folder / "qstat.json").read_text())
     for job_id in ("2.vm", "7.vm", "9[].vm", "9[1].vm", "9[2].vm", "9[3].vm", "12.vm"):
@@ -500,7 +498,7 @@ def test_without_that_hook_there_is_no_limit(pbs: FakePbs, manager: PbsManager, 
     assert pbs.calls() == []
 
 
-def test_a_limit_that_somebody_lifted_is_set_again_after_the_next_look(
+def test_a_lifted_limit_is_set_again_after_the_next_query(
     pbs: FakePbs, limited: PbsManager
 ) -> None:
     limited.snapshot()
@@ -543,9 +541,7 @@ def test_a_limit_that_may_not_be_set_is_tried_once(
     assert pbs.calls() == CYCLE
 
 
-def test_what_is_leased_is_kept_back_once_until_it_is_admitted(
-    pbs: FakePbs, limited: PbsManager
-) -> None:
+def test_a_leased_job_is_held_once_until_it_is_admitted(pbs: FakePbs, limited: PbsManager) -> None:
     until_s = {"2.vm": NOW_S + 30, "7.vm": NOW_S + 30, "9[1].vm": NOW_S + 30, "9[2].vm": NOW_S + 30}
     limited.lease(until_s)
     assert pbs.calls() == ["qalter -l hpctwin_wait=1 2.vm 7.vm 9[].vm"]
@@ -563,7 +559,7 @@ def test_what_is_leased_is_kept_back_once_until_it_is_admitted(
     assert written(pbs)["12.vm"] == NOW_S + 30
 
 
-def test_a_look_counts_for_who_is_kept_back_but_not_for_what_was_done_meanwhile(
+def test_a_query_counts_for_held_jobs_but_not_for_changes_made_meanwhile(
     pbs: FakePbs, limited: PbsManager
 ) -> None:
     about = json.loads((pbs.folder / "qstat.json").read_text())
@@ -594,7 +590,7 @@ def test_of_those_let_through_at_once_only_the_ones_that_pbs_names_are_rejected(
     assert limited.admit(["2.vm"])["2.vm"].result == "unknown"
 
 
-def test_pbs_looks_at_a_job_whose_lease_ran_out_or_of_which_nothing_was_said(
+def test_pbs_examines_a_job_with_an_expired_lease_or_no_answer(
     pbs: FakePbs, limited: PbsManager
 ) -> None:
     others = {i: NOW_S + 900 for i in limited.leases() if i not in ("2.vm", "7.vm")}
@@ -616,7 +612,7 @@ def test_pbs_looks_at_a_job_whose_lease_ran_out_or_of_which_nothing_was_said(
     assert pbs.calls() == []
 
 
-def test_what_an_earlier_twin_left_kept_is_let_through(pbs: FakePbs, limited: PbsManager) -> None:
+def test_jobs_kept_by_an_earlier_twin_are_released(pbs: FakePbs, limited: PbsManager) -> None:
     about = json.loads((pbs.folder / "qstat.json").read_text())
     about["Jobs"]["7.vm"]["Resource_List"]["hpctwin_wait"] = 1
     (pbs.folder / "qstat.json").write_text(json.dumps(about))
@@ -634,7 +630,7 @@ def test_what_an_earlier_twin_left_kept_is_let_through(pbs: FakePbs, limited: Pb
 # --- news and looks ------------------------------------------------------------------------------------
 
 
-def test_a_job_that_was_just_submitted_can_be_admitted_before_the_next_look(
+def test_a_job_that_was_just_submitted_can_be_admitted_before_the_next_query(
     pbs: FakePbs, manager: PbsManager
 ) -> None:
     line = json.loads(PBS["leases-hook-lines.jsonl"].splitlines()[0])

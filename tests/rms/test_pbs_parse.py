@@ -85,7 +85,7 @@ def test_the_recorded_queue_is_read_whole() -> None:
     assert snapshot.time_s == json.loads(PBS["qstat.json"])["timestamp"]
 
 
-def test_what_the_server_says_of_itself() -> None:
+def test_the_server_describes_itself() -> None:
     about = server_attributes(PBS["server.json"])
     assert (about["scheduling"], about["pbs_version"]) == ("False", "23.06.06")
 
@@ -295,7 +295,7 @@ def test_a_name_that_is_json_itself_ends_nothing(value: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["null", '""'])
-def test_what_is_not_set_is_not_set_in_each_of_its_forms(value: str) -> None:
+def test_an_unset_value_is_unset_in_each_of_its_forms(value: str) -> None:
     content = json.loads(PBS["qstat.json"])
     row = content["Jobs"][WAITS]
     names = (
@@ -356,7 +356,7 @@ def test_an_array_that_bounds_how_many_of_it_run_is_left_to_pbs_and_named() -> N
     assert any("940[3].pbsvm: max_run_subjobs=2" in note for note in found.notes)
 
 
-def test_what_is_left_alone_is_reported_by_name() -> None:
+def test_jobs_left_to_pbs_are_named_with_the_reason() -> None:
     waits = "930.pbsvm"
     for about, says in (
         ({"queue": "R12"}, "reservation"),

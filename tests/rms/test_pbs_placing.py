@@ -101,7 +101,7 @@ def marked(pbs: FakePbs, manager: PbsManager) -> str:
 WHERE = [("n01", (1,)), ("n02", (1,)), ("n03", (1,))]
 
 
-def test_a_job_is_run_where_it_was_chosen_to_lie_and_nothing_else_is_asked_of_pbs(
+def test_a_job_runs_on_its_chosen_nodes_and_pbs_is_asked_for_nothing_else(
     pbs: FakePbs, manager: PbsManager
 ) -> None:
     shown(pbs, rooms=True)
@@ -117,7 +117,7 @@ def test_a_job_is_run_where_it_was_chosen_to_lie_and_nothing_else_is_asked_of_pb
 
 
 @pytest.mark.parametrize("more", [None, {}, {"rooms": False}, {"rooms": True, "time_s": 7.0}])
-def test_without_a_hook_that_looks_for_room_pbs_chooses_and_the_journal_gets_to_know(
+def test_without_a_hook_that_checks_capacity_pbs_chooses_and_the_journal_records_it(
     pbs: FakePbs, manager: PbsManager, more: dict[str, object] | None
 ) -> None:
     if more is not None:
@@ -159,7 +159,7 @@ def test_whether_pbs_took_a_job_is_asked_since_it_does_not_tell_that_it_rejects(
     assert manager.start_on(job, WHERE).result == "unknown"
 
 
-def test_a_job_that_found_no_room_waits_for_its_next_turn_and_is_left_to_pbs_in_the_end(
+def test_a_job_that_does_not_fit_waits_for_its_next_turn_and_is_finally_left_to_pbs(
     pbs: FakePbs, manager: PbsManager
 ) -> None:
     shown(pbs, rooms=True)
@@ -193,7 +193,7 @@ def test_many_starts_at_a_slow_pbs_do_not_make_the_hook_hold_the_twin_for_dead(
     assert abs(json.loads(alive.read_text())["time_s"] - time.time()) < 60
 
 
-def test_a_lease_that_stood_longer_stands_again_where_there_was_no_room(
+def test_an_earlier_longer_lease_is_restored_if_the_start_did_not_fit(
     pbs: FakePbs, manager: PbsManager
 ) -> None:
     shown(pbs, rooms=True)

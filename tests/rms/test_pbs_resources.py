@@ -64,9 +64,7 @@ def consumables(manager: PbsManager) -> list[dict[str, float]]:
     return [dict(group.consumables) for group in manager.snapshot().machine.nodes]
 
 
-def test_what_vnodes_have_of_them_is_in_the_first_picture_and_the_first_job_asks_for_it(
-    pbs: FakePbs, manager: PbsManager
-) -> None:
+def test_unsupported_learning_and_planning_is_reported(pbs: FakePbs, manager: PbsManager) -> None:
     assert consumables(manager) == [{"fpga": 2, "scratch": 800}, {"scratch": 800}]
     assert pbs.calls().count(ASK) == 1
     # Jobs were told to start where no fpga was left: the picture had none until a look saw one asked for.

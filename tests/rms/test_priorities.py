@@ -81,7 +81,7 @@ def test_age_of_a_thousand_waiting_jobs_reports_only_of_those_that_change_places
     assert events < share * plainly, (events, plainly)
 
 
-def test_of_jobs_submitted_in_one_second_the_one_with_the_smallest_number_goes_first() -> None:
+def test_the_job_with_the_smallest_number_is_first_if_submitted_in_one_second() -> None:
     settled = told(
         StillPriorities().settled(snapshot(dict.fromkeys(("9", "10", "11"), (5.0, 1.0))))
     )
@@ -95,7 +95,7 @@ def test_of_jobs_submitted_in_one_second_the_one_with_the_smallest_number_goes_f
         max_size=6,
     )
 )
-def test_the_order_told_is_the_true_order_whatever_changes(looks) -> None:
+def test_the_reported_order_is_the_true_order_after_any_change(looks) -> None:
     still = StillPriorities()
     for number, jobs in enumerate(looks):
         # Ids are the places in the list, so jobs come, stay and go from look to look.
@@ -122,7 +122,7 @@ def test_a_priority_that_an_administrator_raises_is_reported_at_once_and_nothing
     assert (event.job.id, event.job.priority) == ("19", 4000.0)
 
 
-def test_a_job_submitted_later_finds_its_place_among_priorities_told_long_ago() -> None:
+def test_a_job_submitted_later_is_ranked_among_priorities_reported_long_before() -> None:
     still = StillPriorities()
     queue = {str(i): (float(i), 100.0 * i) for i in range(10)}
     still.settled(snapshot(queue))

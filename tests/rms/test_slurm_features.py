@@ -35,7 +35,7 @@ LYING = {"sockets": {1, 2, 4}, "cores_per_socket": {8}, "threads_per_core": {1, 
         ({"features": "a&b", "sockets_per_node": 4}, "a&b&sockets=4"),
     ],
 )
-def test_what_a_job_asks_for_is_reported_in_our_words_or_not_at_all(
+def test_requests_of_a_job_are_reported_in_hpctwins_words_or_not_at_all(
     row: dict[str, Any], asked: str | None
 ) -> None:
     assert features_asked([row], LYING) == asked

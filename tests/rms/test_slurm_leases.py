@@ -135,7 +135,9 @@ def test_a_wide_job_goes_before_the_tasks_of_an_array_submitted_after_it(site: S
 
 
 @pytest.mark.slurm
-def test_what_a_user_or_an_administrator_holds_stays_held_until_they_release_it(site: Site) -> None:
+def test_a_job_held_by_a_user_or_an_administrator_stays_held_until_they_release_it(
+    site: Site,
+) -> None:
     slurm = site.slurm
     full = site.fill()
     first, second = submitted(site), submitted(site)
@@ -154,7 +156,7 @@ def test_what_a_user_or_an_administrator_holds_stays_held_until_they_release_it(
     slurm.wait(lambda: job_ends(slurm, [first, second]), 30)
 
 
-def test_a_begin_time_that_a_user_asks_for_is_kept_and_no_user_ends_a_lease(site: Site) -> None:
+def test_a_users_begin_time_is_kept_and_users_cannot_end_a_lease(site: Site) -> None:
     slurm = site.slurm
     begin = ("sbatch", "--parsable", "-N1", "-t1", "-o", "/dev/null", "--wrap", "sleep 1")
     asked = as_user(slurm, *begin, "--begin=now+12").stdout.strip()
@@ -175,7 +177,7 @@ def test_a_begin_time_that_a_user_asks_for_is_kept_and_no_user_ends_a_lease(site
     assert denied.returncode != 0
 
 
-def test_jobs_that_slurm_will_not_start_hold_no_nodes_in_the_twins_picture(site: Site) -> None:
+def test_jobs_that_slurm_will_not_start_hold_no_nodes_in_the_twins_model(site: Site) -> None:
     slurm = site.slurm
     taken = slurm.submit(1, 10, 580, "-L", "matlab:1")
     slurm.wait(lambda: states(slurm)[taken].startswith("RUNNING"), 20)
@@ -388,7 +390,7 @@ def told_to_go(slurm: SlurmCluster) -> dict[str, int]:
 
 
 @pytest.mark.slurm
-def test_where_jobs_may_have_the_same_cores_the_twin_observes_says_why_and_slurm_fills_them(
+def test_if_jobs_may_have_the_same_cores_the_twin_observes_says_why_and_slurm_fills_them(
     tmp_path: Any, slurm_version: str
 ) -> None:
     shared = {"nodes": 2, "cpus": 2, "partition": "OverSubscribe=FORCE:2"}

@@ -161,7 +161,7 @@ def in_use(slurm: SlurmCluster) -> int:
     return sum(map(int, slurm.say("squeue", "-h", "-t", "R,CG", "-o", "%D").split()))
 
 
-def test_ten_meters_tell_what_slurm_s_nodes_draw_however_they_differ(
+def test_ten_meters_report_the_draw_of_slurms_nodes_although_they_differ(
     tmp_path: Path, prometheus: str, slurm_version: str
 ) -> None:
     meters = Meters(tmp_path)

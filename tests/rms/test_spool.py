@@ -58,7 +58,7 @@ def test_a_file_rebuilt_is_read_from_its_beginning(tmp_path: Path) -> None:
     assert spool.read(0.0) == ["new"]
 
 
-def test_no_line_is_lost_when_a_large_file_is_put_aside_under_a_writer(
+def test_no_line_is_lost_when_a_large_file_is_rotated_under_a_writer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spool_module, "ROTATE_BYTES", 200)

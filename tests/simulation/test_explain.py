@@ -65,7 +65,7 @@ def test_promotions_name_who_they_are_for() -> None:
     assert [m.detail["chain_s"] for m in chain] == [0.001]
 
 
-def test_a_job_that_is_kept_back_though_it_fits_is_told_why() -> None:
+def test_a_job_that_is_held_back_although_it_fits_has_a_reported_reason() -> None:
     workload = Workload.build(submit_s=[0, 0, 0], runtime_s=[5, 5, 5], nodes=[4, 4, 2])
     waited = story(workload, "fcfs+none", 3)[2]
     assert waited.detail["kept_s"] == {"a job before it does not fit, and nobody passes": 5}
@@ -129,7 +129,7 @@ def test_every_story_adds_up_to_what_happened(policy: str, workload: Workload, p
     backfill=st.sampled_from(["none", "first-fit", "easy", "slurm"]),
     pick=st.integers(0, 19),
 )
-def test_stories_of_jobs_that_are_preempted_tell_what_happened(
+def test_stories_of_preempted_jobs_say_what_happened(
     case: dict[str, Any], backfill: str, pick: int
 ) -> None:
     workload, cluster = case["workload"], case["cluster"]
@@ -200,7 +200,7 @@ def test_what_is_short_on_shared_nodes_is_reported(
 @pytest.mark.parametrize("policy", ["fcfs+first-fit", "sjf+easy", "pas+pushdown:interval=1s"])
 @settings(max_examples=examples(60))
 @given(data=st.data())
-def test_on_shared_nodes_stories_add_up_and_who_fits_does_not_wait_under_first_fit(
+def test_on_shared_nodes_stories_add_up_and_a_fitting_job_does_not_wait_under_first_fit(
     policy: str, data: st.DataObject
 ) -> None:
     cluster = data.draw(

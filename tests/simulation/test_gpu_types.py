@@ -105,7 +105,7 @@ def test_numbers_of_gpus_are_those_of_the_node() -> None:
     ]  # fmt: skip
 
 
-def test_what_no_nodes_gpus_could_hold_is_rejected() -> None:
+def test_requests_that_no_nodes_gpus_hold_are_rejected() -> None:
     cluster = machine(a100=2, t4=1)
     workload = asking(
         "-N1 --gres=gpu:t4:2", "-N1 --gres=gpu:a100:2,gpu:t4:1", "-N2 --gres=gpu:t4:1"
@@ -136,7 +136,7 @@ def test_nodes_of_one_type_that_a_feature_reports_give_what_they_gave() -> None:
     assert starts(of_features, cluster) == [0, 1, 100, 100]
 
 
-def test_whole_nodes_are_those_that_have_so_many_of_a_type() -> None:
+def test_whole_nodes_are_those_with_the_given_number_of_a_type() -> None:
     cluster = Cluster.model_validate(
         {
             "nodes": [
@@ -153,7 +153,7 @@ def test_whole_nodes_are_those_that_have_so_many_of_a_type() -> None:
     assert result.node_map.sort("job_id")["first_node"].to_list() == [1, 0]
 
 
-def test_what_runs_already_is_laid_on_gpus_of_its_type() -> None:
+def test_running_jobs_are_placed_on_gpus_of_their_type() -> None:
     """A job that asked for any GPU runs, and it is told that it has the A100."""
     workload = asking("-n1 --gpus=1", "-n1 --gpus=a100:1", "-n1 --gpus=t4:1")
     for told, expected in (((1.0, 0.0), [100, 10]), ((0.0, 1.0), [10, 100])):
@@ -231,7 +231,7 @@ def test_invalid_gpus_are_rejected(group: dict[str, Any], why: str) -> None:
         Cluster.model_validate({"nodes": [{"name": "a", "count": 1, "cores": 8, **group}]})
 
 
-def test_a_machine_is_written_as_it_is_read(tmp_path: Path) -> None:
+def test_a_cluster_is_written_as_it_is_read(tmp_path: Path) -> None:
     (tmp_path / "m.yaml").write_text(
         "nodes: [{name: a, count: 2, cores: 8, gpus: {a100: 2, t4: 4}}]\n"
     )

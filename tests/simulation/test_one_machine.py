@@ -55,7 +55,7 @@ def same(one: Result, other: Result) -> None:
     assert one.energy.total_j == other.energy.total_j
 
 
-def test_a_machine_a_policy_and_jobs_are_all_it_takes(tmp_path: Path) -> None:
+def test_a_cluster_a_policy_and_jobs_are_sufficient(tmp_path: Path) -> None:
     workload = Workload.build(
         submit_s=[0, 100], runtime_s=[10, 10], walltime_s=[10, 10], nodes=[8, 8]
     )

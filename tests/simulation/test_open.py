@@ -156,7 +156,7 @@ def test_a_job_that_outlives_what_is_known_of_it_is_expected_to_run_to_its_wallt
     assert simulation.forecast(50_000, rows, rows)[0, 0] == 100_000
 
 
-def test_the_next_job_starts_at_the_instant_when_the_one_before_it_is_withdrawn() -> None:
+def test_the_next_job_starts_when_the_one_before_it_is_withdrawn() -> None:
     simulation = opened(
         narrow(submit_s=[0, 1, 2], runtime_s=[100, 100, 10], nodes=[1, 2, 1]),
         Cluster.uniform(nodes=2),
@@ -187,7 +187,7 @@ def test_a_withdrawn_job_can_come_back_and_be_cancelled_then() -> None:
     assert (job["start_s"], job["end_s"], job["state"]) == (100, 150, "cancelled")
 
 
-def test_jobs_told_to_a_forecast_hold_up_others_and_are_forgotten() -> None:
+def test_jobs_announced_to_a_forecast_delay_others_and_are_forgotten() -> None:
     workload = narrow(submit_s=[0, 0, 10], runtime_s=[50, 30, 5], nodes=[1, 2, 1])
     simulation = opened(workload, Cluster.uniform(nodes=2), "sjf+none", spare=3)
     simulation.arrive(0, 0)

@@ -37,7 +37,7 @@ def workload(nodes: int = 2, **more: Any) -> Workload:
     )
 
 
-def test_the_result_says_who_was_preempted_and_what_was_lost():
+def test_the_result_reports_preempted_jobs_and_the_lost_work():
     result = simulate(workload(), cluster())
     assert result.jobs.select("preemptions", "preempted_s").rows() == [(1, 5.0), (0, 0.0), (0, 0.0)]
     assert result.lost.rows() == [(1, 0.0, 5.0, 2, 0.0)]
@@ -46,12 +46,12 @@ def test_the_result_says_who_was_preempted_and_what_was_lost():
     assert figures["preempted_node_s"] == figures["wasted_node_s"] == 10
 
 
-def test_what_a_checkpoint_keeps_is_not_lost():
+def test_checkpointed_work_is_not_lost():
     figures = simulate(workload(checkpoint_s=[3, 3, 3]), cluster()).summary()
     assert figures["preempted_node_s"] == figures["wasted_node_s"] == 4
 
 
-def test_without_preemption_nothing_is_reported_of_it():
+def test_without_preemption_nothing_is_reported_about_it():
     plain = Cluster.checked({"nodes": [{"name": "n", "count": 4}]}, "plain")
     result = simulate(workload(checkpoint_s=[3, 3, 3]), plain)
     assert not {"preemptions", "preempted_s"} & {*result.jobs.columns}
@@ -129,7 +129,7 @@ def test_checkpoints_go_through_tables_and_parts_of_a_workload():
 SUSPEND = {**OF_TIERS, "mode": "suspend"}
 
 
-def test_the_result_says_who_was_suspended_for_how_long_and_where_each_ran():
+def test_the_result_reports_which_jobs_were_suspended_for_how_long_and_where_each_ran():
     result = simulate(workload(), cluster(SUSPEND), track_nodes=True)
     assert result.jobs.select("start_s", "end_s", "suspended_s", "preempted_s").rows() == [
         (0.0, 30.0, 10.0, 0.0),

@@ -64,7 +64,7 @@ JOBS = st.lists(
 
 
 @given(JOBS)
-def test_the_same_rule_from_outside_starts_each_job_at_the_same_instant(
+def test_the_same_rule_from_outside_starts_each_job_at_the_same_time(
     rows: list[tuple[int, int, int, int]],
 ) -> None:
     submit, runtime, nodes, walltime = zip(*rows, strict=True)
@@ -91,7 +91,7 @@ def test_a_scheduler_asked_in_steps_decides_only_then() -> None:
     assert all(start % 30 == 0 for start in result.jobs["start_s"])
 
 
-def test_a_scheduler_is_asked_when_it_wished() -> None:
+def test_a_scheduler_is_called_when_it_requested() -> None:
     workload = Workload.build(submit_s=[0], runtime_s=[10], nodes=[1])
     asked: list[float] = []
 
@@ -105,7 +105,7 @@ def test_a_scheduler_is_asked_when_it_wished() -> None:
     assert asked == [0.0, 90.0, 100.0]
 
 
-def test_what_happens_before_the_time_that_a_scheduler_wished_for_is_told_when_it_does() -> None:
+def test_events_before_the_requested_time_of_a_scheduler_are_reported_when_they_happen() -> None:
     workload = Workload.build(submit_s=[0, 5], runtime_s=[30, 10], nodes=[1, 1])
     asked: list[float] = []
 
@@ -150,7 +150,7 @@ def test_begin_starts_those_that_fit_in_the_order_given_and_reports_the_others()
     assert simulation.column("start").tolist() == [-1, 0, 0]
 
 
-def test_many_beginnings_in_one_instant_find_room_for_where_jobs_ran() -> None:
+def test_the_record_of_nodes_holds_many_starts_at_one_time() -> None:
     size = 400
     workload = Workload.build(
         submit_s=[0.0] * size, runtime_s=[9.0] * size, nodes=[1 + row % 3 for row in range(size)]

@@ -84,9 +84,7 @@ def test_chunks_of_several_kinds_on_one_node_are_one_row_of_placements(tmp_path:
     ]
 
 
-def test_where_the_placement_leaves_no_room_for_a_later_kind_nodes_are_gone_through_by_number() -> (
-    None
-):
+def test_nodes_are_tried_by_number_if_the_placement_leaves_no_capacity_for_a_later_kind() -> None:
     machine = Cluster.model_validate(
         {"nodes": [{"name": "n", "count": 2, "cores": 8}, {"name": "m", "count": 1, "cores": 4}]}
     )
@@ -97,7 +95,7 @@ def test_where_the_placement_leaves_no_room_for_a_later_kind_nodes_are_gone_thro
     assert placed.select("node", "cores").rows() == [(0, 8.0), (1, 8.0)]
 
 
-def test_one_that_no_empty_machine_holds_is_rejected() -> None:
+def test_a_job_that_no_empty_cluster_holds_is_rejected() -> None:
     result = simulate(built("1:cores=64"), MACHINE)
     assert result.jobs["state"].to_list() == ["rejected"]
     assert result.rejection_reasons == {"need more cores per task than any node has (32)": 1}

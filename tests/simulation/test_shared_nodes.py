@@ -185,7 +185,7 @@ TABLE = """submit_s,runtime_s,walltime_s,nodes,tasks,cores_per_task,gpus_per_tas
 """
 
 
-def test_slurm_keeps_nodes_as_wholes_for_who_starts_later() -> None:
+def test_slurm_reserves_whole_nodes_for_jobs_that_start_later() -> None:
     """Four cores are in use for 2 min, then six are kept: two for 10 min would fit beside both."""
     cluster = Cluster.model_validate({"nodes": [{"name": "a", "count": 1, "cores": 8}]})
     walltime_s = [120, 300, 600, 60]

@@ -85,7 +85,7 @@ def test_a_heat_map_shows_how_much_of_each_node_is_held_on_average() -> None:
 
 @settings(max_examples=examples(25))
 @given(data=st.data())
-def test_what_is_held_node_by_node_sums_to_what_jobs_held(data: st.DataObject) -> None:
+def test_resources_held_on_each_node_sum_to_those_of_jobs(data: st.DataObject) -> None:
     cluster = data.draw(strategies.shared_clusters())
     workload = data.draw(strategies.shared_workloads(cluster, max_jobs=15))
     result = simulate(workload, cluster, "fcfs+easy")

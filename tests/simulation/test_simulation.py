@@ -32,7 +32,7 @@ def random_workload(jobs: int = 200, seed: int = 0) -> Workload:
 MACHINE = Cluster.uniform(nodes=32)
 
 
-def test_the_summary_and_the_jobs_tell_the_same() -> None:
+def test_the_summary_and_the_jobs_agree() -> None:
     result = simulate(random_workload(), MACHINE, order="wfp", backfill="easy")
     summary = result.summary()
     assert summary["mean_wait_s"] == pytest.approx(result.jobs["wait_s"].mean())
@@ -243,7 +243,7 @@ def test_parts_that_do_not_go_together_are_rejected() -> None:
         simulate(workload, split)
 
 
-def test_a_fork_of_a_busy_machine_takes_no_longer_than_needed_and_shares_nothing() -> None:
+def test_a_fork_of_a_busy_cluster_takes_no_longer_than_needed_and_shares_nothing() -> None:
     simulation = Simulation(random_workload(), MACHINE)
     simulation.advance(500)
     fork = simulation.fork()
@@ -272,7 +272,7 @@ def test_jobs_that_want_for_other_rules_have_their_policy_made_for_them() -> Non
     assert one["start_s"].to_list() == same["start_s"].to_list()
 
 
-def test_what_only_a_later_policy_asks_of_jobs_is_there_when_it_is_asked() -> None:
+def test_fields_that_only_a_later_policy_uses_exist_when_needed() -> None:
     rng = np.random.default_rng(1)
     jobs = 60
     workload = Workload.build(
@@ -308,7 +308,7 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
 
 
 @pytest.mark.parametrize("policy", ["fcfs+conservative", "wfp+easy"])
-def test_one_instant_with_a_queue_longer_than_there_was_room_for_is_one_instant(
+def test_one_event_time_with_a_queue_longer_than_its_buffer_is_one_event_time(
     policy: str,
 ) -> None:
     rng = np.random.default_rng(0)

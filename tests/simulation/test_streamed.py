@@ -122,7 +122,7 @@ def test_a_stream_under_limits_is_job_by_job_as_in_memory(data: st.DataObject) -
 
 @settings(max_examples=examples(25))
 @given(data=st.data())
-def test_what_was_used_counts_in_a_stream_as_in_memory(data: st.DataObject) -> None:
+def test_use_counts_in_a_stream_as_in_memory(data: st.DataObject) -> None:
     """Also what jobs of earlier batches used of whom no job is there for a while."""
     cluster = data.draw(limited_in_use(clusters(cleanup=True)))
     workload = slowed(data.draw(workloads(cluster)), data.draw(st.sampled_from((3, 10, 40))))

@@ -153,7 +153,7 @@ def test_a_replay_counts_from_the_end_of_the_think_time() -> None:
     assert laid["simulated_wait_s"].to_list() == [0, 0, 0]
 
 
-def test_schedulers_of_one_s_own_hear_of_a_job_when_it_is_submitted() -> None:
+def test_custom_schedulers_see_a_job_when_it_is_submitted() -> None:
     from hpctwin.simulation.schedulers import Orders, drive
 
     workload = Workload.build(

@@ -106,7 +106,7 @@ def test_a_window_begins_in_the_state_of_the_longer_run_and_continues_as_it_did(
         assert start == starts[job]
 
 
-def test_figures_of_a_window_are_of_what_lies_in_it() -> None:
+def test_statistics_of_a_window_cover_only_that_window() -> None:
     cluster = Cluster.uniform(4, active_w=100, idle_w=10)
     log = Workload.build(
         submit_s=[0, 10, 50, 400],
@@ -135,7 +135,7 @@ def test_figures_of_a_window_are_of_what_lies_in_it() -> None:
     assert cut.result.jobs["state"].to_list() == ["completed", "completed", "completed", "pending"]
 
 
-def test_a_machine_that_has_nothing_to_do_any_more_is_idle_until_the_window_ends() -> None:
+def test_a_cluster_without_jobs_is_idle_until_the_window_ends() -> None:
     cluster = Cluster.uniform(2, active_w=100, idle_w=10)
     log = Workload.build(submit_s=[0], runtime_s=[100], nodes=[1], recorded_start_s=[0])
     part = window(log, 50, 300)

@@ -93,7 +93,7 @@ def test_that_there_is_no_worker_is_reported_and_the_sweep_continues_with_the_fi
         assert not len(running.result().failed)
 
 
-def test_a_sweep_whose_scheduler_was_killed_is_gone_on_with(tmp_path: Path) -> None:
+def test_a_sweep_with_a_killed_scheduler_is_continued(tmp_path: Path) -> None:
     out = tmp_path / "out"
     killed: list[int] = []
     with AScheduler(tmp_path / "one") as (process, file), connected(scheduler_file=file) as client:

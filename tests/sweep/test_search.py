@@ -82,7 +82,7 @@ def test_a_process_that_continues_or_shares_a_search_tries_other_policies(tmp_pa
     assert trials["policy"].is_unique().all()
 
 
-def test_what_is_hopeless_on_the_first_jobs_goes_no_further(tmp_path: Path) -> None:
+def test_hopeless_candidates_stop_after_the_first_jobs(tmp_path: Path) -> None:
     result = found(tmp_path, trials=25)
     pruned = result.trials.filter(state="pruned")
     assert 0 < len(pruned) < 20
@@ -100,7 +100,7 @@ def test_what_is_hopeless_on_the_first_jobs_goes_no_further(tmp_path: Path) -> N
         )
 
 
-def test_of_several_objectives_a_front_is_found(tmp_path: Path) -> None:
+def test_a_front_of_several_objectives_is_found(tmp_path: Path) -> None:
     result = found(
         tmp_path, objectives={"mean_wait_s": "low", "max_wait_s": "low"}, trials=15, prefixes=[]
     )

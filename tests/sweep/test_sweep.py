@@ -158,7 +158,7 @@ def test_a_figure_that_no_simulation_has_is_reported_before_any_runs(tmp_path: P
     assert not (tmp_path / "out").exists()
 
 
-def test_figures_of_one_machine_alone_and_counts_of_what_did_not_occur_are_figures() -> None:
+def test_figures_of_one_cluster_alone_and_counts_of_what_did_not_occur_are_figures() -> None:
     metrics = ["mean_wait_s", "total_energy_j", "idle_node_s", "jobs_rejected", "jobs_failed"]
     result = sweep(**SMALL, clusters=[8, 16, POWERED], metrics=metrics)
     assert not len(result.failed)
@@ -223,7 +223,7 @@ def test_a_sweep_continues_where_it_was_interrupted(tmp_path: Path) -> None:
     assert json.loads((out / "sweep.json").read_text())["state"] == "complete"
 
 
-def test_what_failed_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_attempt_is_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(self: Bench, point: Any) -> Any:
         raise MemoryError("no room")
 

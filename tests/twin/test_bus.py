@@ -46,7 +46,7 @@ def test_a_full_bus_makes_the_publisher_wait_and_loses_nothing() -> None:
     assert found == [b"%d" % n for n in range(100)]
 
 
-def test_a_closed_bus_holds_nobody_up() -> None:
+def test_a_closed_bus_delays_no_caller() -> None:
     bus = LocalBus(limit=1)
     bus.put(b"1")
     thread = threading.Thread(target=lambda: bus.put(b"2"))

@@ -65,7 +65,7 @@ def test_where_nodes_or_partitions_become_others_the_mirror_asks_for_all_of_it()
     assert mirror.machine.partitions == partitions
 
 
-def test_a_start_told_to_the_fraction_of_a_second_is_the_one_listed_in_whole_seconds() -> None:
+def test_a_start_reported_in_fractions_of_a_second_equals_the_one_listed_in_seconds() -> None:
     changes = Changes(_snapshot(_job("1")), "r")
     told = _snapshot(_job("1", 1000.731, "n0", "n1"))
     listed = _snapshot(_job("1", 1000.0, "n1", "n0"))

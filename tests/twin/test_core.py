@@ -104,7 +104,7 @@ def test_a_core_restored_from_json_continues_the_same(workload, when) -> None:
 
 @settings(max_examples=examples(20))
 @given(stories(), st.data())
-def test_what_is_carried_from_look_to_look_is_what_a_first_look_sees(story, data) -> None:
+def test_the_state_carried_between_queries_is_what_a_first_query_sees(story, data) -> None:
     # Jobs and nodes change in all ways there are; events come twice and in any order.
     source, first, _ = story
     changing = ALL.model_copy(update={"samples": 0, "futures": 0})
@@ -242,7 +242,7 @@ def test_a_policy_dwells_as_long_as_it_must() -> None:
     assert core.decide(61.0, dwell_s=60).policy == "sjf+easy"
 
 
-def test_a_policy_under_which_jobs_would_never_start_is_set_aside() -> None:
+def test_a_policy_under_which_jobs_would_never_start_is_excluded() -> None:
     # Under no backfilling nothing passes a job that waits for a node which is away.
     core = core_with(job(1, 8, 10), job(2, 1, 10), pool=("fcfs+none", "fcfs+easy"))
     core.take_event(ev.NodeDown(cluster="c", run="r", seq=3, time_s=0, node_name="n0"))
@@ -382,7 +382,7 @@ def test_no_decision_waits_for_the_engine_to_be_compiled(
     assert asked - warm == set()
 
 
-def test_a_policy_that_plans_particular_nodes_sees_who_has_which() -> None:
+def test_a_policy_that_plans_particular_nodes_sees_the_nodes_of_each_job() -> None:
     nodes = tuple(NodeRecord(name=f"n{number}") for number in range(4))
     running = [
         JobRecord(

@@ -76,7 +76,7 @@ def test_an_action_without_an_outcome_is_found_after_a_crash(tmp_path: Path) -> 
     assert journal.read_actions(job="7")[0].result == "done"
 
 
-def test_what_is_written_together_is_there_together_or_not_at_all(tmp_path: Path) -> None:
+def test_files_written_together_exist_together_or_not_at_all(tmp_path: Path) -> None:
     journal = written(tmp_path / "j.sqlite")
     before = journal.counts()
 

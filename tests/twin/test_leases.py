@@ -100,7 +100,7 @@ def test_a_license_blocks_those_that_ask_for_the_same_and_a_hold_nobody() -> Non
 
 @settings(max_examples=examples(100))
 @given(st.data())
-def test_of_the_twins_jobs_each_is_started_released_or_leased_and_none_is_both(
+def test_each_job_of_the_twin_is_started_released_or_leased_and_none_is_both(
     data: st.DataObject,
 ) -> None:
     source = Source(data.draw)

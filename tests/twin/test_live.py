@@ -102,7 +102,7 @@ def test_the_twin_starts_every_job_once_and_decides_each_time_as_its_journal_say
     assert pair.state()["own_scheduling"]
 
 
-def test_killed_at_any_moment_and_begun_again_no_job_is_lost_or_started_twice(pair: Pair) -> None:
+def test_a_kill_at_any_moment_and_a_restart_lose_or_repeat_no_job(pair: Pair) -> None:
     pair.begin_cluster("--speed", "2000", "--wait", "--takeover", "1")
     rng = random.Random(3)
     pair.begin_twin()
@@ -156,7 +156,7 @@ def test_when_the_twin_is_lost_the_cluster_schedules_by_itself_in_time_and_the_t
     ],
     ids=lambda faults: "+".join(faults),
 )  # fmt: skip
-def test_whatever_the_bus_and_the_cluster_do_every_job_runs_once(pair: Pair, faults) -> None:
+def test_every_job_runs_once_whatever_the_bus_and_the_cluster_do(pair: Pair, faults) -> None:
     run_to_the_end(pair, "--start", "1000000", speed="5000", **faults)
     every_job_ran_once(pair)
     if "dropped" not in faults:
@@ -226,7 +226,7 @@ def test_without_the_right_to_act_nothing_is_sent_but_everything_is_forecast(
         pair.end()
 
 
-def test_in_mode_approve_only_what_somebody_confirms_is_started(tmp_path) -> None:
+def test_in_mode_approve_only_confirmed_jobs_start(tmp_path) -> None:
     pair = Pair(tmp_path, act={"mode": "approve"})
     try:
         pair.begin_cluster("--speed", "20", "--wait")

@@ -97,7 +97,7 @@ def test_what_is_made_up_for_by_forecasts_that_are_not_known_yet_is_not_made_up_
     assert below == pytest.approx(TAIL + 10 * 10 / 1020)
 
 
-def test_what_is_longer_ago_than_the_span_is_forgotten_and_levels_keep_their_bounds() -> None:
+def test_values_older_than_the_span_are_forgotten_and_levels_keep_their_bounds() -> None:
     known = Missed(WEEK_S)
     for hour in range(3):
         known.add(3600.0 * hour, (TAIL, TAIL))

@@ -111,7 +111,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
     made.end()
 
 
-def test_a_manager_of_ones_own_is_watched_and_nothing_is_changed(site: Site) -> None:
+def test_a_custom_manager_is_observed_and_nothing_is_changed(site: Site) -> None:
     assert "fine  resource manager: local: 2 nodes" in site.run(
         "-m", "hpctwin", "twin", "check", "twin.yaml"
     )

@@ -99,7 +99,7 @@ def test_the_twin_itself_says_what_its_journal_says(
     assert setting.twin.core.mirror.digest == digest
 
 
-def test_whoever_asks_loads_no_engine(setting: Setting) -> None:
+def test_a_query_loads_no_engine(setting: Setting) -> None:
     program = (
         "import sys; from hpctwin.cli import main\n"
         "try:\n    main(sys.argv[1:])\n"
@@ -116,7 +116,7 @@ def test_whoever_asks_loads_no_engine(setting: Setting) -> None:
     assert modules == ""
 
 
-def test_a_question_that_makes_no_sense_is_told_so_and_harms_nothing(setting: Setting) -> None:
+def test_a_meaningless_question_is_rejected_and_harms_nothing(setting: Setting) -> None:
     for question, says in (
         (JobToCome(4, 50.0, partition="gpu"), "--partition gpu does not exist; known: none"),
         (JobToCome(4, 50.0, cores=-1), "cores -1"),

@@ -233,7 +233,7 @@ def test_a_limit_on_starts_withholds_the_rest_and_says_why(make) -> None:
     assert "withheld: more than 2 starts per minute" in said
 
 
-def test_begun_again_it_is_where_it_was(make, tmp_path: Path) -> None:
+def test_a_restart_continues_where_it_was(make, tmp_path: Path) -> None:
     setting = make()
     setting.turn()
     for number in range(3):

@@ -90,7 +90,7 @@ def test_a_folder_of_somebody_else_above_the_settings_is_rejected(
         check_trusted(settings)
 
 
-def test_what_a_link_leads_to_is_checked_and_where_the_link_lies(settings: Path) -> None:
+def test_the_target_of_a_link_is_checked_and_the_folder_of_the_link(settings: Path) -> None:
     away = settings.parent / "away"
     away.mkdir()
     target = away / "real.yaml"
@@ -113,7 +113,7 @@ def test_links_in_a_circle_are_an_error_and_no_loop(tmp_path: Path) -> None:
         check_trusted(tmp_path / "a")
 
 
-def test_a_group_of_ones_own_may_write_as_under_umask_002(
+def test_a_private_group_of_a_user_may_write_as_under_umask_002(
     settings: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.chmod(0o664)

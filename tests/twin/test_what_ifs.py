@@ -161,7 +161,7 @@ def test_the_policy_in_force_is_waited_for_even_if_it_alone_is_late(slow: Slow) 
     assert "sjf+easy" in {c.policy for c in made.candidates}
 
 
-def test_a_policy_that_is_still_late_is_not_begun_again_and_keeps_no_other_from_running(
+def test_a_policy_that_is_still_late_is_not_started_again_and_blocks_no_other(
     slow: Slow,
 ) -> None:
     here = LocalPool(8, LONG_S)

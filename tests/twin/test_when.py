@@ -110,7 +110,7 @@ def test_a_wrong_question_is_reported_by_name(
     assert says in capsys.readouterr().err
 
 
-def test_a_policy_that_is_not_known_is_reported_to_be_assumed(config: Path) -> None:
+def test_an_unknown_policy_is_reported_as_assumed(config: Path) -> None:
     about = {"manager": {"kind": "pbs", "cluster": "c", "folder": str(config.parent / "bin")}}
     picture = picture_of(TwinConfig.of(about))
     assert picture.policy == "wfp+easy"

@@ -111,9 +111,7 @@ def test_explanations_are_those_of_the_command_line(make: Any) -> None:
         ("decisions?limit=100000", 422, ""),
     ],
 )
-def test_what_is_not_there_is_reported_by_name(
-    make: Any, path: str, status: int, says: str
-) -> None:
+def test_missing_items_are_named(make: Any, path: str, status: int, says: str) -> None:
     with make().client() as client:
         answer = client.get(f"/api/v1/{path}")
     assert answer.status_code == status
@@ -133,7 +131,7 @@ def test_without_a_token_only_health_and_the_bare_page_are_given(make: Any) -> N
             assert answer.status_code == 401, given
 
 
-def test_only_an_operator_acts_and_the_journal_says_who(make: Any) -> None:
+def test_only_an_operator_acts_and_the_journal_names_the_operator(make: Any) -> None:
     page = make()
     with page.client() as client:
         asked = {"thrown": True}
@@ -239,7 +237,7 @@ def test_no_answer_reports_a_secret(make: Any) -> None:
     assert not any(secret in repr(page.access) for secret in secrets)
 
 
-def test_with_no_token_asked_for_everybody_looks_and_nobody_acts(make: Any) -> None:
+def test_without_required_tokens_every_user_views_and_no_user_acts(make: Any) -> None:
     page = make(access=Access((), frozenset({"localhost"})))
     with page.client(token=None) as client:
         assert client.get("/api/v1/state").status_code == 200

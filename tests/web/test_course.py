@@ -98,7 +98,7 @@ def test_the_power_is_what_each_node_draws_second_by_second(
     assert view.pue is None
 
 
-def test_what_feeding_and_cooling_take_is_that_of_a_simulation() -> None:
+def test_the_power_of_feeding_and_cooling_is_that_of_a_simulation() -> None:
     from hpctwin import Workload, simulate
     from hpctwin.formats.clusters import read_cluster
 

@@ -81,7 +81,7 @@ def watched(browser: Any, address: str) -> Iterator[Watched]:
     one.context.close()
 
 
-def test_what_happens_on_the_cluster_changes_on_the_screen_by_itself(watched: Watched) -> None:
+def test_changes_on_the_cluster_appear_on_the_screen_by_themselves(watched: Watched) -> None:
     page = watched.page
     before = page.inner_text("#figures")
     page.wait_for_function(
@@ -268,7 +268,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
         process.communicate(timeout=300)
 
 
-def test_a_large_run_is_first_shown_by_the_picture_that_is_at_hand(
+def test_a_large_run_first_shows_the_picture_that_is_ready(
     browser: Any, run: tuple[Path, str]
 ) -> None:
     one = Watched(browser, run[1], viewport={"width": 1280, "height": 900})
@@ -364,7 +364,7 @@ def test_a_page_names_all_its_modules_so_that_none_waits_for_another() -> None:
         assert sorted([main, *ahead]) == sorted(imported(main)), page.name
 
 
-def test_the_server_ends_in_order_while_somebody_looks(tmp_path: Path) -> None:
+def test_the_server_ends_in_order_with_connected_viewers(tmp_path: Path) -> None:
     page = Page(tmp_path)
     try:
         command = [

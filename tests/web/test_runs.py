@@ -82,7 +82,7 @@ def test_the_timeline_is_where_jobs_ran(run: Any) -> None:
     assert box["where"]
 
 
-def test_lanes_of_a_run_whose_nodes_were_only_counted_are_reported_to_be_made_up(
+def test_lanes_of_a_run_with_only_counted_nodes_are_reported_as_invented(
     tmp_path: Path,
 ) -> None:
     write_run(simulate(WORKLOAD, Cluster.uniform(nodes=16), policy="fcfs+easy"), tmp_path / "a", {})
@@ -239,13 +239,13 @@ def test_the_folder_of_a_run_is_written_while_it_runs(tmp_path: Path) -> None:
         assert end.value.code == 2
 
 
-def test_with_no_token_asked_for_everybody_looks_at_a_run(run: Any) -> None:
+def test_without_required_tokens_every_user_views_a_run(run: Any) -> None:
     app = Gate(run_application(RunSource(run[0])), Access((), frozenset({"localhost"})))
     with TestClient(app, base_url="http://localhost") as client:
         assert get(client, "state")["jobs"] == 60
 
 
-def test_what_a_run_cost_and_emitted_over_time_is_shown_in_the_units_of_its_rates(
+def test_cost_and_emissions_over_time_are_shown_in_the_units_of_their_rates(
     tmp_path: Path,
 ) -> None:
     trace, machine, price = (tmp_path / name for name in ("t.csv", "m.yaml", "price.csv"))

@@ -85,7 +85,7 @@ def test_under_a_power_cap_nodes_never_draw_more_together_than_it_says(make: Any
         ask(page, cap_w=399)
 
 
-def test_a_withdrawn_job_makes_room(make: Any) -> None:
+def test_a_withdrawn_job_frees_capacity(make: Any) -> None:
     page = make()
     first = ask(page)
     gone = list(first.as_is.starts)[:1]

@@ -64,7 +64,7 @@ def test_a_verdict_follows_from_the_numbers() -> None:
     assert not Finding("of nothing", 0, 1, 0.5).agrees
 
 
-def test_what_lacks_its_trace_says_which() -> None:
+def test_an_entry_without_its_trace_names_it() -> None:
     outcome = reproduce(entry(WorkloadError("put nasa.swf there")))
     assert (outcome.verdict, outcome.because) == ("cannot be made", "put nasa.swf there")
 
@@ -96,7 +96,7 @@ def test_the_papers_have_their_tables_and_figures() -> None:
         assert one.experiment is not None or one.because, one.name
 
 
-def test_two_ends_at_one_instant_are_one_pass(
+def test_two_jobs_that_end_at_one_time_are_one_pass(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("run", "spars-figure-1", "--out", tmp_path, "--json") == 0

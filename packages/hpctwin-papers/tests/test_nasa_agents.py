@@ -45,7 +45,7 @@ def test_what_is_learnt_on_comes_before_what_is_chosen_on_and_that_before_what_i
 
 
 @pytest.mark.traces
-def test_of_what_is_learnt_with_each_weight_the_largest_lesser_lead_is_taken(
+def test_the_weight_with_the_largest_lesser_lead_is_taken(
     traces: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leads = {0.3: (1.0, 30.0), 0.35: (4.0, 3.0), 0.4: (2.5, 20.0), 0.5: (9.0, -2.0)}

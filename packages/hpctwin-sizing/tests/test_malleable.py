@@ -466,7 +466,7 @@ def test_the_engine_does_what_the_reference_does(case: dict[str, Any]) -> None:
 
 @settings(max_examples=examples(200))
 @given(case=cases(outages=True))
-def test_where_nodes_fail_the_engine_does_what_the_reference_does(case: dict[str, Any]) -> None:
+def test_with_node_failures_the_engine_equals_the_reference(case: dict[str, Any]) -> None:
     ran = both(case)
     if ran is None:
         return

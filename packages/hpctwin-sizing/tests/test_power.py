@@ -102,7 +102,7 @@ def powered_cases(draw: st.DrawFn) -> dict[str, Any]:
 
 @settings(max_examples=examples(200))
 @given(case=powered_cases())
-def test_where_nodes_sleep_the_engine_does_what_the_reference_does(case: dict[str, Any]) -> None:
+def test_with_sleeping_nodes_the_engine_equals_the_reference(case: dict[str, Any]) -> None:
     ran = both(case, log=True)
     if ran is None:
         return

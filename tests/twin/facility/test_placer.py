@@ -73,7 +73,7 @@ def test_an_admission_that_goes_wrong_is_made_good(tmp_path: Path, fault: str) -
     st.lists(st.sampled_from(["", "lost", "unknown", "busy"]), max_size=4),
     st.sets(st.integers(0, 6)),
 )
-def test_whatever_goes_wrong_each_job_runs_once(
+def test_each_job_runs_once_after_any_error(
     tmp_path_factory: pytest.TempPathFactory,
     submits: list[str],
     admits: list[str],

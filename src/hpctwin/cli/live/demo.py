@@ -61,6 +61,7 @@ def demo_command(
     console.print("\n".join(last))
     console.print()
     print_table(comparison.objective_table(comparison.means(rows)))
+    console.print("The time of a decision includes sampled forecasts for all pending jobs.")
     shares = ", ".join(f"{name} {share:.0%}" for name, share in row.share_by_policy.items())
     console.print(f"Jobs started by the twin under: {shares}.")
     console.print("`hpctwin experiment schedtwin` repeats this over ten workloads.")

@@ -120,7 +120,7 @@ def _head(seen: Seen) -> Text:
         (f"{status['cluster'] or '…'} ", "bold"), mode, f"  {clock_text(status['time_s'])}   "
         f"{status['running']} running, {status['waiting']} pending, "
         f"{status['free_nodes']}/{status['nodes']} nodes free   policy ",
-        (status["policy"], "bold"), f"   {status['cycle_ms']:.1f} ms per cycle",
+        (status["policy"], "bold"), f"   {status['cycle_ms']:.1f} ms per decision",
     )  # fmt: skip
     for text in seen.trouble:
         head.append(f"\n{text}", style="red")

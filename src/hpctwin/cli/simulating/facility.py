@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import App, Parameter
 
 from hpctwin.cli.option_values import AT_LEAST_1
-from hpctwin.cli.options import By, Trace, TraceOptions
+from hpctwin.cli.options import By, ClustersOptions, Trace, TraceOptions
+from hpctwin.cli.settings_file import Init, write_settings
 
 if TYPE_CHECKING:
     from hpctwin.facility import FacilityResult, Strategy
@@ -110,8 +111,8 @@ def schema() -> int:
 
 @facility_app.command
 def simulate(
-    facility: Path,
     trace: Trace,
+    facility: Path,
     /,
     *,
     strategy: Annotated[str, Parameter(name=["--strategy", "-s"], group="Strategy")] = "sgs-t",
@@ -131,8 +132,8 @@ def simulate(
     """Simulate a trace in a facility under one strategy.
 
     Args:
-        facility: The facility's YAML file.
         trace: The trace: SWF, SPARS or Batsim JSON, CSV or Parquet; also .gz.
+        facility: The facility's YAML file.
         strategy: Strategy: siloed, random, user(0.6), round-robin, always(CLUSTER), shortest-queue,
             most-free, least-loaded, peer, earliest-start, sgs-t or sgs(OBJECTIVE), for example
             sgs(wait) or "sgs(turnaround + 0.5*carbon)".
@@ -183,10 +184,12 @@ def simulate(
 
 @facility_app.command
 def compare(
-    facility: Path,
     trace: Trace,
+    facility: Path | None = None,
     /,
     *,
+    machine: ClustersOptions = ClustersOptions(),  # noqa: B008
+    init: Init = False,
     strategy: Annotated[tuple[str, ...], Parameter(name=["--strategy", "-s"], group="Strategy")] = (
         "random",
         "least-loaded",
@@ -208,8 +211,9 @@ def compare(
     """Simulate a trace in a facility under several strategies and compare them.
 
     Args:
-        facility: The facility's YAML file.
         trace: The trace.
+        facility: The facility's YAML file; or give its clusters with --nodes and --cluster.
+        init: Write --nodes and --cluster to facility.yaml and stop; the file offers more settings.
         strategy: Strategy, as in `hpctwin facility simulate --help`. Repeatable.
         knowledge: Source of runtimes; look-ahead strategies run with each. Repeatable.
         overrun: Terminate or continue a job at the end of its walltime.
@@ -226,10 +230,24 @@ def compare(
         screen,
         with_notes,
     )
+    from hpctwin.errors import ConfigError
     from hpctwin.facility import Facility, compare_strategies, parse_strategy
     from hpctwin.facility.strategies import GUIDED
     from hpctwin.model.text import counted, progress_bar
 
+    content = {"clusters": _clusters(machine)}
+    if (facility is None) == (not content["clusters"]):
+        raise ConfigError(
+            "facility: give its file after the trace, or its clusters with --nodes and --cluster, "
+            "but not both"
+        )
+    if facility is None:
+        place = Facility.checked(content, "options")
+    else:
+        place = Facility.from_yaml(facility)
+    if init:
+        run = f"hpctwin facility compare {trace} facility.yaml"
+        return write_settings(Path("facility.yaml"), place, content, run)
     check_outputs(trace, folders=[out], figures=[plot])
     chosen: list[Strategy] = []
     for text in strategy:
@@ -238,7 +256,6 @@ def compare(
             parse_strategy(text, knows=knows, **looking.as_dict())
             for knows in (knowledge if guided else knowledge[:1])
         ]
-    place = Facility.from_yaml(facility)
     workload = reading.jobs(trace)
     notes = note_facility(workload, place)
     with progress_bar(f"{workload.name}, {len(chosen)} strategies") as progress:
@@ -246,12 +263,22 @@ def compare(
             place, workload, chosen, seed=seed, overrun=overrun, threads=threads,
             progress=counted(progress, len(chosen)),
         )  # fmt: skip
-    _write(results, out, plot, facility, trace)
+    files = machine.cluster if facility is None else (facility,)
+    _write(results, out, plot, *files, trace)
     if json:
         print_json([result.summary() | with_notes(notes) for result in results.values()])
         return 0
     _show(results, screen())
     return 0
+
+
+def _clusters(machine: ClustersOptions) -> list[dict[str, Any]]:
+    """Return the clusters of a facility as plain settings, each with a name."""
+    numbered = enumerate(machine.nodes, 1)
+    return [
+        *({"name": f"cluster-{number}", "nodes": nodes} for number, nodes in numbered),
+        *({"name": file.stem, "machine": str(file)} for file in machine.cluster),
+    ]
 
 
 def _show(results: dict[str, FacilityResult], console: Any) -> None:

@@ -211,7 +211,7 @@ def objective_table(
     ]
     told = f"objective: weighted sum of the four costs ({_HOW[normalize]}); lower is better"
     return Table(
-        ["method", *heads, "ms a\ncycle"],
+        ["method", *heads, "ms per\ndecision"],
         rows,
         title or f"Mean over {count_text(count, 'workload')}",
         f"{told}\n{caption}".strip(),

@@ -393,6 +393,11 @@ class TwinConfig(Settings):
                 another user may write it, or Python code that it names; see
                 `hpctwin.model.trusted`.
         """
+        if not Path(path).exists():
+            raise ConfigError(
+                f"{path}: No such file or directory; write one with "
+                "`hpctwin twin run --manager slurm --init`"
+            )
         content = read_trusted_yaml(path, "manager")
         base = Path(path).parent
         for where, key in texts_of(content):
