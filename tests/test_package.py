@@ -132,9 +132,7 @@ def test_the_manual_page_needs_only_the_dependencies_of_the_build(tmp_path: Path
     run(ROOT / "src", "-c", f"{code}; manual_page(app)", *hidden, cwd=tmp_path)
 
 
-def test_the_wheel_reports_license_pythons_and_the_readme(
-    wheel: zipfile.ZipFile, told: Message
-) -> None:
+def test_the_wheel_has_license_pythons_and_readme(wheel: zipfile.ZipFile, told: Message) -> None:
     assert told["License-Expression"] == PROJECT["license"]
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in wheel.namelist())
     assert told["Requires-Python"] == ">=3.11"
@@ -266,7 +264,7 @@ def test_no_extra_is_there_that_no_code_uses_and_none_is_missing() -> None:
     assert used - known - set(sys.stdlib_module_names) == {"hpctwin"}
 
 
-def test_version_license_and_dependencies_are_the_same_in_all_files_that_tell_them() -> None:
+def test_version_license_and_dependencies_agree_in_all_files() -> None:
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     zenodo = json.loads((ROOT / ".zenodo.json").read_text())
     conda = yaml.safe_load((ROOT / "contrib/conda/recipe.yaml").read_text())

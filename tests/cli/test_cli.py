@@ -122,7 +122,7 @@ def test_a_cluster_file_is_checked(tmp_path: Path, capsys: pytest.CaptureFixture
         (["policy", "check", "0*wait/0"], 2, "NaN"),
     ],
 )
-def test_faults_are_reported_in_one_line_without_a_traceback(
+def test_errors_are_reported_in_one_line_without_a_traceback(
     trace: Path,
     arguments: list[str],
     code: int,
@@ -153,7 +153,7 @@ nodes:
 """
 
 
-def test_simulate_answers_in_some_ten_lines_and_reports_all_if_asked(
+def test_simulate_answers_in_about_ten_lines_and_prints_all_if_asked(
     trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     machine = tmp_path / "machine.yaml"
@@ -244,7 +244,7 @@ def test_compare_separates_differences_over_several_traces_from_chance(
         (["sjf+easy"], "sjf+easy: file does not exist; give a policy with -p"),
     ],
 )
-def test_what_goes_with_one_trace_alone_is_rejected_before_the_work(
+def test_options_for_one_trace_only_are_rejected_before_the_work(
     trace: Path, capsys: pytest.CaptureFixture[str], options: list[str], told: str
 ) -> None:
     given = [one.format(trace=trace) for one in options]

@@ -132,7 +132,7 @@ def test_a_salt_keeps_pseudonyms_the_same_and_its_file_private(folder, tmp_path)
         (["torque", "--from", "SITE", "--out", "OUT"], 2, "torque"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_imported_is_rejected_in_words(
+def test_settings_that_cannot_be_imported_are_rejected_in_words(
     folder, tmp_path, capsys, arguments, code, said
 ):
     (tmp_path / "empty").mkdir()

@@ -38,7 +38,7 @@ def trace(tmp_path: Path) -> Path:
         ["--plot", "/proc/plot.png"],
     ],
 )
-def test_what_cannot_be_written_is_reported_and_leaves_nothing(
+def test_unwritable_output_is_reported_and_leaves_no_file(
     trace: Path, tmp_path: Path, arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").write_text("mine")
@@ -72,7 +72,7 @@ def limited(*arguments: object, most_bytes: int) -> subprocess.CompletedProcess[
 
 
 @pytest.mark.parametrize("target", [["--out", "run"], ["--plot", "p.png"], ["--plot", "p.pdf"]])
-def test_a_full_disk_is_reported_in_one_line_and_leaves_nothing(
+def test_a_full_disk_is_reported_in_one_line_and_leaves_no_file(
     trace: Path, tmp_path: Path, target: list[str]
 ) -> None:
     option, name = target

@@ -58,7 +58,7 @@ def test_a_name_of_an_option_means_the_same_in_all_commands() -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_option_is_reported(name: str) -> None:
+def test_every_option_and_command_has_help(name: str) -> None:
     untold = [one.names for one in options(COMMANDS[name]) if not one.parameter.help]
     assert not untold
     assert COMMANDS[name].help

@@ -208,7 +208,7 @@ COMMANDS = {
         (LIVE, "every: 1s", "every: true", ["line 8, every: True is not a duration"]),
     ],
 )  # fmt: skip
-def test_what_is_wrong_in_a_file_is_reported_with_line_field_and_remedy(
+def test_errors_in_a_file_are_reported_with_line_field_and_remedy(
     good: str,
     old: str,
     new: str,

@@ -114,7 +114,7 @@ def test_an_empty_standard_input_is_reported() -> None:
     assert (done.returncode, done.stderr) == (2, b"hpctwin: -: the file is empty\n")
 
 
-def test_a_date_before_the_trace_is_reported_with_the_date_it_begins(
+def test_a_date_before_the_trace_is_reported_with_the_first_date(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "dated.swf"
@@ -133,7 +133,7 @@ def test_a_date_before_the_trace_is_reported_with_the_date_it_begins(
         ("rack", ""),
     ],
 )  # fmt: skip
-def test_groups_of_which_there_are_none_are_reported(
+def test_groups_that_do_not_exist_are_reported(
     tmp_path: Path, group_by: str, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     trace, machine = tmp_path / "jobs.csv", tmp_path / "m.yaml"
@@ -156,7 +156,7 @@ def test_groups_of_which_there_are_none_are_reported(
         ("{account: root, jobs: 1}", []),
     ],
 )  # fmt: skip
-def test_limits_that_delay_no_job_are_reported(
+def test_limits_without_effect_are_reported(
     tmp_path: Path, limit: str, told: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     trace, machine = tmp_path / "jobs.csv", tmp_path / "m.yaml"

@@ -100,7 +100,7 @@ def test_caps_are_read_from_text() -> None:
     "text",
     ["20", "kW", "20kW,22-06=30kW", "20kW,22:00-06:00", "0W", "20kW,25:00-26:00=1kW", "1.1.1W"],
 )
-def test_bad_caps_are_reported(text: str) -> None:
+def test_invalid_caps_are_reported(text: str) -> None:
     with pytest.raises(ConfigError):
         PowerCap.parse(text)
 

@@ -156,7 +156,7 @@ def test_a_job_with_a_late_begin_time_finds_all_nodes_asleep() -> None:
 
 
 @pytest.mark.parametrize("begin_s", [float("nan"), float("inf"), 1e300])
-def test_a_begin_that_is_no_time_is_rejected(begin_s: float) -> None:
+def test_an_invalid_begin_time_is_rejected(begin_s: float) -> None:
     with pytest.raises(ConfigError, match="job 1: begin_s is"):
         energy_of(jobs((0, 10, 1)), uniform(4), begin_s=np.array([begin_s]))
 

@@ -358,7 +358,7 @@ def test_invalid_columns_of_usage_are_rejected(columns: dict, said: str, tmp_pat
     assert said in str(told.value)
 
 
-def test_simulate_reports_and_writes_what_a_machine_of_components_takes(capsys, tmp_path) -> None:
+def test_simulate_reports_and_writes_the_power_of_a_cluster_of_components(capsys, tmp_path) -> None:
     (tmp_path / "t.csv").write_text("submit_s,runtime_s,nodes,use_cpu,use_gpu\n0,3600,9472,1,0.5\n")
     with pytest.raises(SystemExit) as ended:
         main(

@@ -53,7 +53,7 @@ def never_and_asked_each_minute(view: PowerView) -> Orders:
 
 @pytest.mark.parametrize("control", [never, never_and_asked_each_minute])
 @pytest.mark.parametrize("backfill", ["none", "easy", "conservative"])
-def test_a_job_that_waits_for_nodes_that_no_function_wakes_is_reported_and_the_run_ends(
+def test_a_job_waiting_for_nodes_that_no_function_wakes_is_reported_and_the_run_ends(
     backfill: str, control: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hpctwin.simulation.running.control.QUIET_S", 3600.0)
@@ -106,7 +106,7 @@ def test_it_is_asked_again_when_it_says() -> None:
     assert off == [(10_000, 1), (10_000, 2), (10_000, 3), (15_000, 0)]
 
 
-def test_jobs_left_waiting_forever_are_reported() -> None:
+def test_jobs_that_wait_forever_are_reported() -> None:
     def off(view: PowerView) -> Orders:
         return Orders(off=view.nodes("idle"))
 
@@ -114,7 +114,7 @@ def test_jobs_left_waiting_forever_are_reported() -> None:
         energy_of(jobs((0, 5, 1), (100, 5, 4)), uniform(4), power=ORDERS, control=off)
 
 
-def test_asking_forever_while_jobs_wait_is_reported() -> None:
+def test_endless_queries_while_jobs_wait_are_reported() -> None:
     def off(view: PowerView) -> Orders:
         return Orders(off=view.nodes("idle"), next_call_s=view.now_s + 1e7)
 

@@ -107,7 +107,7 @@ def test_frontier_has_a_pue_of_1_06_and_its_water_comes_back_at_34_to_38_degrees
     assert figures["return_max_c"] < 38.5
 
 
-def test_wet_bulb_temperatures_are_psychrolibs_and_are_laid_next_to_by_date(tmp_path: Path) -> None:
+def test_wet_bulb_temperatures_equal_psychrolib_and_are_joined_by_date(tmp_path: Path) -> None:
     path = tmp_path / "weather.csv"
     path.write_text(
         "time,temperature_2m,relative_humidity_2m\n"

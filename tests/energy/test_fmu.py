@@ -74,7 +74,7 @@ def energy() -> ComponentEnergy:
     return found
 
 
-def test_the_plant_gets_each_unit_s_power_and_its_outputs_are_reported(
+def test_the_plant_gets_the_power_of_each_unit_and_its_outputs_are_reported(
     folder: Path, energy: ComponentEnergy
 ) -> None:
     found = energy.cooled_by(Fmu.from_yaml(folder / "mapping.yaml"), 12.0)

@@ -108,13 +108,13 @@ def test_a_series_of_which_time_zero_cuts_a_step_is_followed_as_well(cut: int) -
 
 
 @pytest.mark.parametrize("text", ["tomorrow", "-5%", "nan"])
-def test_what_is_no_forecast_is_rejected(text: str) -> None:
+def test_a_value_that_is_no_forecast_is_rejected(text: str) -> None:
     with pytest.raises(ConfigError, match="forecast"):
         parse_forecast(text, drawn(1))
 
 
 @pytest.mark.parametrize("step_s", [900.0, 3600.0])
-def test_the_past_of_a_series_that_deviates_for_days_reports_more_than_its_usual_day(
+def test_the_past_of_a_series_that_deviates_for_days_predicts_better_than_its_usual_day(
     step_s: float,
 ) -> None:
     # As wind does: what it is now fades in a day.
@@ -174,7 +174,7 @@ def test_on_gaia_s_traces_jobs_come_within_three_percent_of_the_oracle(
     assert ours > 0.5 * best
 
 
-def test_simulate_reports_what_waiting_saves_and_what_an_oracle_would(
+def test_simulate_reports_the_savings_of_waiting_and_of_an_oracle(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     machine = tmp_path / "machine.yaml"

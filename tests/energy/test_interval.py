@@ -287,7 +287,7 @@ def test_a_job_that_never_runs_after_the_last_end_costs_no_energy(
         assert one.power_over_time()[0][-1] == 3_150
 
 
-def test_a_simulation_in_progress_covers_the_time_up_to_now() -> None:
+def test_a_continued_simulation_covers_the_time_up_to_now() -> None:
     group, policy = CLUSTERS["nodes that sleep"]
     energies = []
     for late_s in (0.0, LATE_S):

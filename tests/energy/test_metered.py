@@ -42,7 +42,7 @@ def _lead(metered: Metered, busy: np.ndarray, power: np.ndarray, known: np.ndarr
 
 @settings(deadline=None, max_examples=30)
 @given(st.integers(0, 10_000), st.sampled_from([50, 130, 400]), st.sampled_from([0.0, 0.3]))
-def test_calibrated_over_time_is_as_calibrated_on_the_table(
+def test_calibration_over_time_equals_calibration_on_the_table(
     seed: int, steps: int, missing: float
 ) -> None:
     busy, power = _course(seed, steps)
@@ -145,7 +145,7 @@ def test_an_invalid_reading_is_omitted_and_said(bad: tuple[float, float], why: s
     assert _sifted([*GOOD, bad, (AFTER + 5, 2000.0)]) == {why: 1}
 
 
-def test_a_reading_ahead_of_the_clock_is_omitted_and_does_not_hide_those_after_it() -> None:
+def test_a_reading_ahead_of_the_clock_is_skipped_and_does_not_hide_later_ones() -> None:
     sieve = Sieve()
     assert not sieve.takes(EPOCH + 1000, 2000.0, now_s=EPOCH)
     assert sieve.fault == "ahead of the clock"

@@ -130,7 +130,7 @@ def test_work_and_energy_are_kept_to_the_millisecond_through_all_changes(
         assert -1e-6 <= done - round(1000 * job["runtime_s"]) < 2
 
 
-def test_what_cannot_be_is_reported() -> None:
+def test_invalid_requests_are_reported() -> None:
     simulation = powered_simulation(jobs((0, 100, 1)), platform(4))
     with pytest.raises(UnknownNameError, match="'c'"):
         simulation.set_mode("c", "slow")

@@ -62,7 +62,7 @@ def test_policy_and_power_policy_of_a_fork_are_judged_together() -> None:
     assert easy.fork(make_policy("fcfs+none", power=published)).policy.power == published
 
 
-def test_a_simulation_that_was_saved_continues_only_under_what_goes_with_its_machine(
+def test_a_saved_simulation_continues_only_with_options_that_its_cluster_supports(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "saved.npz"
@@ -88,6 +88,6 @@ def test_the_command_rejects_what_does_not_go_together(
     assert "Traceback" not in told
 
 
-def test_a_machine_of_which_it_is_not_known_what_it_draws_is_reported() -> None:
+def test_a_cluster_with_unknown_power_draw_is_reported() -> None:
     with pytest.raises(ConfigError, match="has no power model"):
         Simulation(WORKLOAD, Cluster.uniform(4), "easy~psus:20m")

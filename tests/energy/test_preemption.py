@@ -317,7 +317,7 @@ def test_control_functions(
 
 @settings(max_examples=examples(60))
 @given(data=st.data(), times=st.lists(st.integers(0, 60), min_size=1, max_size=2))
-def test_saved_and_forked_in_the_middle_it_continues_the_same(
+def test_saved_and_forked_in_the_middle_it_continues_identically(
     data: st.DataObject, times: list[int]
 ) -> None:
     def in_parts(simulation: Simulation) -> Simulation:

@@ -88,7 +88,7 @@ def test_there_is_no_sum_without_one_of_them_and_it_is_reported_by_name() -> Non
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("rising", [False, True])
-def test_what_cannot_be_is_omitted_and_hides_nothing_after_it(
+def test_impossible_values_are_skipped_and_hide_nothing_after_them(
     bad: tuple[float, float], why: str, rising: bool
 ) -> None:
     sensors = Sensors(rising=rising)

@@ -68,7 +68,7 @@ def test_a_bad_series_is_named_by_row_and_column(text: str, says: str, tmp_path:
         Series.read(write(tmp_path, text))
 
 
-def test_a_column_that_is_not_there_is_reported(tmp_path: Path) -> None:
+def test_a_missing_column_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"'dear'.*'price'"):
         Series.read(write(tmp_path, "time,price\n0,1\n1,2\n"), "dear")
 

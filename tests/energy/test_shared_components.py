@@ -158,7 +158,7 @@ def test_use_goes_with_nodes_that_are_switched_off(workload: Workload, power: st
     assert float(watts[:-1] @ np.diff(times)) == pytest.approx(energy.total_j, rel=1e-9)
 
 
-def test_full_use_that_is_reported_is_as_if_nothing_were_told() -> None:
+def test_stated_full_use_equals_no_statement() -> None:
     jobs = {
         "submit_s": [0, 0, 5], "runtime_s": [20, 10, 30], "nodes": [1, 1, 1],
         "chunks": {"tasks": [1, 1, 1], "cores_per_task": [3, 4, 2], "gpus_per_task": [1, 0, 0]},

@@ -154,7 +154,7 @@ class WattTime:
         return 200, {"data": rows, "meta": meta}, {}
 
 
-def test_watttime_s_token_is_requested_again_when_it_has_expired(server: Server) -> None:
+def test_an_expired_watttime_token_is_requested_again(server: Server) -> None:
     server.answer = grid = WattTime(questions=1)
     found = asked_for(server, "watttime", "CAISO_NORTH", 61 * 24)
     assert grid.logins == 3  # one for each piece of thirty days
@@ -212,9 +212,7 @@ NOTHING = (
 )
 
 
-def test_entsoe_s_prices_that_are_omitted_are_those_before_them(
-    server: Server, tmp_path: Path
-) -> None:
+def test_a_missing_entsoe_price_repeats_the_previous_one(server: Server, tmp_path: Path) -> None:
     # A day of Berlin begins at 23:00 UTC; what is before the time asked for is left out.
     hours = period(BEGIN - HOUR, 60, {1: 10.0, 3: -5.5, 20: 80.0}, 24)
     other = period(BEGIN - HOUR, 60, {1: 999.0}, 24, sequence="2")

@@ -217,7 +217,7 @@ def starts(policy: str, workload: Workload, nodes: int = 1) -> list[float]:
     return jobs["start_s"].to_list()
 
 
-def test_the_user_who_has_used_less_goes_first_unless_fair_share_is_off() -> None:
+def test_the_user_with_less_use_is_first_unless_fair_share_is_off() -> None:
     """User a runs for 100 s; then one job of a and, later, one of b wait."""
     workload = Workload.build(
         submit_s=[0, 1, 2],

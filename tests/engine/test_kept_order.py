@@ -48,7 +48,7 @@ def test_jobs_start_identically_with_and_without_a_kept_order(
 
 
 @pytest.mark.parametrize("order", ["wfp", "multifactor", "lines that meet often"])
-def test_a_job_that_is_sent_back_or_left_the_queue_is_in_it_once(order: str) -> None:
+def test_a_requeued_or_removed_job_is_in_the_queue_once(order: str) -> None:
     outages = [{"node": n, "start": 200 + 310 * n, "duration": 900} for n in range(20)]
     cluster = Cluster.model_validate(
         {

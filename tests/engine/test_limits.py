@@ -196,7 +196,7 @@ def test_an_invalid_limit_of_partitions_is_rejected(limit: dict[str, Any], says:
         )
 
 
-def test_what_keeps_a_job_back_in_partitions_is_reported_in_words() -> None:
+def test_the_reason_for_waiting_in_partitions_is_reported_in_words() -> None:
     workload = jobs(user=["ann"] * 3, partition=["long"] * 3, walltime_s=[10, 10, 99])
     limits = [
         {"partitions": ["long"], "per": "user", "jobs": 1},
@@ -214,7 +214,7 @@ def test_what_keeps_a_job_back_in_partitions_is_reported_in_words() -> None:
     assert "limit reached: jobs of each user in long" in told
 
 
-def test_a_job_that_waits_by_a_limit_delays_no_job() -> None:
+def test_a_job_that_waits_for_a_limit_holds_back_no_other() -> None:
     workload = jobs(user=["ann", "ann", "ben"], qos=["normal"] * 3, nodes=[4, 8, 4])
     assert starts(workload, {"qos": "normal", "per": "user", "jobs": 1}) == [0, 10, 0]
 
@@ -249,7 +249,7 @@ def test_minutes_that_are_left_let_a_job_in_as_they_run_down() -> None:
     assert starts(workload, {"account": "physics", "minutes": {"nodes": 10}}) == [0, 300]
 
 
-def test_a_user_who_has_used_as_much_as_a_limit_says_waits_until_it_has_decayed() -> None:
+def test_a_user_at_a_use_limit_waits_until_the_use_has_decayed() -> None:
     workload = jobs(account=["physics"] * 2, runtime_s=[600, 60], submit_s=[0, 700], nodes=[2, 1])
     share = {"half_life": "10m", "every": "1m"}
     limit = {"account": "physics", "used_minutes": {"nodes": 10}}
@@ -291,7 +291,7 @@ def test_a_job_without_usage_is_not_held_back_by_the_use_of_others() -> None:
     assert starts(workload, wall, **factored({"free": 0})) == [0, None, None]
 
 
-def test_jobs_for_learning_come_before_jobs_for_choosing_and_those_before_the_tested() -> None:
+def test_what_is_left_of_walltimes_counts_so_too_and_ones_own_walltime_if_that_is_said() -> None:
     workload = jobs(runtime_s=[600, 60], walltime_s=[600, 60], qos=["q", "q"])
     left = {"account": "root", "minutes": {"nodes": 21}}
     assert starts(workload, left, **factored({"q": 2})) == [0, 0]
@@ -303,7 +303,7 @@ def test_jobs_for_learning_come_before_jobs_for_choosing_and_those_before_the_te
     assert starts(workload, alone, **both) == [None, 0]
 
 
-def test_a_safe_factor_of_no_qos_is_reported() -> None:
+def test_a_safe_factor_for_an_unknown_qos_is_reported() -> None:
     with pytest.raises(ConfigError, match=r"'lwo' has no factor.*Did you mean 'low'\?"):
         Cluster.uniform(2, fairshare={"factors": {"low": 0.5}, "safe_factors": ["lwo"]})
 
@@ -342,7 +342,7 @@ def test_a_job_without_gpus_does_not_wait_for_minutes_of_gpus() -> None:
     assert found.jobs["start_s"].to_list() == [None, 0]
 
 
-def test_what_was_used_continues_in_a_fork_and_in_parts_of_a_run(tmp_path: Any) -> None:
+def test_use_continues_in_a_fork_and_in_parts_of_a_run(tmp_path: Any) -> None:
     workload = jobs(
         account=["physics", "optics"] * 6,
         runtime_s=[90] * 12,
@@ -385,7 +385,7 @@ def test_a_fork_and_a_saved_simulation_know_what_is_held(tmp_path: Any) -> None:
         assert half.result().jobs["start_s"].to_list() == whole == [0, 10, 20, 30]
 
 
-def test_what_keeps_a_job_back_is_reported_as_slurm_calls_it() -> None:
+def test_the_reason_for_waiting_has_slurms_name() -> None:
     workload = jobs(account=["physics"] * 3, qos=["normal"] * 3, walltime_s=[60, 60, 7200])
     limits = [
         {"account": "physics", "jobs": 1},
@@ -425,7 +425,7 @@ def test_minutes_that_are_left_go_with_walltimes_that_end_jobs() -> None:
         ({"qos": "a", "used_minutes": {"cpus": 1}}, "cores"),
     ],
 )
-def test_a_limit_that_says_nothing_sensible_is_reported(limit: dict[str, Any], said: str) -> None:
+def test_a_meaningless_limit_is_reported(limit: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said.replace("?", r"\?")):
         Cluster.uniform(8, limits=[limit], accounts=[{"name": "physics"}])
 
@@ -439,6 +439,6 @@ def test_invalid_resets_are_reported(resets: tuple[Any, ...], said: str) -> None
         Cluster.uniform(8, fairshare={"resets": resets})
 
 
-def test_accounts_in_a_circle_are_reported() -> None:
+def test_accounts_in_a_cycle_are_reported() -> None:
     with pytest.raises(ConfigError, match="own ancestor"):
         Cluster.uniform(2, accounts=[{"name": "a", "parent": "b"}, {"name": "b", "parent": "a"}])

@@ -50,7 +50,7 @@ def alone(sim):
 """
 
 
-def test_of_a_job_that_only_one_s_own_backfill_keeps_back_so_much_is_reported(
+def test_a_delay_by_a_custom_backfill_alone_is_reported(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "alone.py").write_text(ALONE)

@@ -137,7 +137,7 @@ def test_one_that_plans_whole_nodes_is_rejected_there_by_name(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("keeps", "told"), [("", "does not let it start"), (', keeps="one at a time"', "one at a time")]
 )
-def test_what_keeps_a_job_back_is_reported_as_the_backfill_says(
+def test_the_reason_for_waiting_is_that_of_the_backfill(
     keeps: str, told: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "alone.py"

@@ -113,7 +113,7 @@ def test_a_cycle_comes_when_nothing_else_happens():
         assert starts(text, TWO, *rows)[2] == found
 
 
-def test_a_job_that_is_under_the_threshold_of_the_formula_is_not_run():
+def test_a_job_under_the_threshold_of_the_formula_is_not_run():
     rows = ((1, 10, 0, "low"), (2, 10, 0, "low"), (4, 10, 0, "low"))
     nobody = "pbs:nodes if nodes > 1 else -1e999"
     assert starts(f"{nobody}+pbs:strict_ordering=yes", TWO, *rows) == [None, 10, 0]
@@ -128,7 +128,7 @@ def test_a_job_that_is_under_the_threshold_of_the_formula_is_not_run():
     case=cases(strategies.clusters(outages=False, cleanup=True), strategies.workloads, ("fcfs",)),
     least=st.integers(0, 9),
 )
-def test_a_job_that_is_under_a_threshold_is_omitted_until_time_lifts_it(
+def test_a_job_under_a_threshold_is_skipped_until_time_lifts_it(
     policy: dict[str, Any], case: dict[str, Any], least: int
 ) -> None:
     compared(policy=policy, **{**case, "order": formula(f"nodes if wait >= {least} else 1e999")})

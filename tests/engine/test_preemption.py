@@ -62,7 +62,7 @@ BACKFILLS = ["none", "first-fit", "easy"]
 
 
 @pytest.mark.parametrize("backfill", BACKFILLS)
-def test_a_job_of_a_higher_tier_starts_at_once_and_the_preempted_one_restarts(run, backfill):
+def test_a_job_of_a_higher_tier_starts_at_once_and_the_preempted_one_starts_again(run, backfill):
     workload = of_tiers((0, 20, 20, 3, "low"), (5, 10, 10, 2, "high"))
     result = run(workload, tiers(), backfill=backfill)
     assert starts(result) == [15, 5]
@@ -85,7 +85,7 @@ def test_a_job_that_is_cancelled_ends_as_preempted_and_those_that_wait_for_it_kn
     assert [job.in_vain_ms for job in result] == [5000, 0, 0, 0]
 
 
-def test_equal_tiers_and_lower_ones_preempt_no_job(run):
+def test_equal_and_lower_tiers_preempt_no_job(run):
     workload = of_tiers((0, 20, 20, 4, "mid"), (1, 1, 1, 1, "mid"), (2, 1, 1, 1, "low"))
     assert starts(run(workload, tiers())) == [0, 20, 20]
 
@@ -121,7 +121,7 @@ def test_few_go_where_one_wide_job_suffices(run):
     assert [job.preemptions for job in run(workload, tiers())] == [0, 1, 0]
 
 
-def test_a_job_that_has_run_for_less_than_the_exempt_time_is_spared_until_then(run):
+def test_a_job_within_the_exempt_time_is_spared_until_its_end(run):
     workload = of_tiers((0, 50, 50, 4, "low"), (5, 5, 5, 1, "high"))
     result = run(workload, tiers(exempt=20))
     assert starts(result) == [25, 20]
@@ -240,7 +240,7 @@ def test_qos_preempt_those_that_they_name(run):
     assert starts(result)[3:5] == [1, 2]
 
 
-def test_a_job_that_is_preempted_in_a_cycle_of_slurm_is_tried_in_the_next_only():
+def test_a_job_preempted_in_a_slurm_cycle_is_tried_again_only_in_the_next():
     # In the look two of each partition start, at most: the third of high's comes in the cycle.
     workload = of_tiers(
         *((0, 1, 1, 1, "high") for _ in range(3)), (0, 9, 9, 1, "mid"), (0, 9, 9, 1, "low")
@@ -646,7 +646,7 @@ def test_on_busy_shared_nodes(policy: dict[str, Any], case: dict[str, Any], orde
     policy=st.sampled_from(POLICIES),
     times=st.lists(st.integers(0, 60), min_size=1, max_size=2),
 )
-def test_saved_and_forked_in_the_middle_it_continues_the_same(
+def test_saved_and_forked_in_the_middle_it_continues_identically(
     case: dict[str, Any], policy: dict[str, Any], times: list[int]
 ) -> None:
     simulation, reference = simulations(case, policy, "fcfs")

@@ -123,9 +123,7 @@ def test_a_tournament_gives_what_going_through_all_gives(order: str, backfill: s
 
 @pytest.mark.parametrize("backfill", BACKFILLS)
 @pytest.mark.parametrize("order", ["fcfs", "wfp", "fairshare"])
-def test_a_job_that_asks_for_more_nodes_than_are_up_is_passed_over(
-    order: str, backfill: str
-) -> None:
+def test_a_job_for_more_nodes_than_are_up_is_skipped(order: str, backfill: str) -> None:
     # Jobs of 30 nodes cannot start while 3 of 32 are down: they must not become the head either.
     workload = crowded(5)
     cluster = Cluster.model_validate(
@@ -299,7 +297,7 @@ LIMITS: dict[str, list[dict[str, Any]]] = {
 
 @pytest.mark.parametrize("limits", sorted(LIMITS))
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_job_that_is_kept_back_by_limits_takes_no_part(policy: str, limits: str) -> None:
+def test_jobs_held_back_by_limits_take_no_part(policy: str, limits: str) -> None:
     workload = crowded(len(limits))
     cluster = {
         "nodes": [{"name": "all", "count": 32, "cores": 4}],

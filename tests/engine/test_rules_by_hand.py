@@ -269,7 +269,7 @@ def test_jobs_stay_on_the_groups_of_their_partition(run):
     assert [job.nodes for job in result] == [(2,), (3,), (2,), (0,)]
 
 
-def test_a_user_at_the_limit_is_skipped_and_blocks_no_job(run):
+def test_a_user_at_the_limit_is_skipped_and_blocks_no_other_user(run):
     cluster = cluster_of(
         nodes=[{"name": "node", "count": 2}],
         partitions=[{"name": "only", "max_jobs_per_user": 1, "default": True}],

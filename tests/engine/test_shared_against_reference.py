@@ -139,7 +139,7 @@ def test_tasks_of_several_kinds_are_placed_one_kind_after_the_other(
 @pytest.mark.parametrize("policy", EVERY, ids=name_of)
 @settings(max_examples=examples(60))
 @given(data=st.data())
-def test_tasks_are_placed_on_nodes_of_one_group_where_a_job_asks_so(
+def test_tasks_are_placed_on_nodes_of_one_group_if_a_job_asks_so(
     policy: dict[str, Any], data: st.DataObject
 ) -> None:
     cluster = data.draw(strategies.shared_clusters(cleanup=True).flatmap(strategies.racked))
@@ -152,7 +152,7 @@ def test_tasks_are_placed_on_nodes_of_one_group_where_a_job_asks_so(
 @pytest.mark.parametrize("policy", EVERY, ids=name_of)
 @settings(max_examples=examples(60))
 @given(data=st.data())
-def test_jobs_that_are_to_be_spread_are_placed_on_as_many_nodes_as_they_can(
+def test_jobs_to_be_spread_use_as_many_nodes_as_they_can(
     policy: dict[str, Any], data: st.DataObject
 ) -> None:
     cluster = data.draw(strategies.shared_clusters(cleanup=True).flatmap(strategies.racked))

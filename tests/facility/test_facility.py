@@ -488,7 +488,7 @@ def test_siloed_needs_an_origin_and_dependencies_are_rejected() -> None:
         simulate_facility(two, workload.replace(dependencies=depends))
 
 
-def test_exchanged_arguments_are_reported_and_the_path_of_a_trace_is_a_workload(
+def test_exchanged_arguments_are_reported_and_a_path_of_a_trace_is_a_workload(
     tmp_path: Path,
 ) -> None:
     small, one = jobs(submit_s=[0, 1], runtime_s=[5, 5]), facility({"nodes": 2})

@@ -70,7 +70,7 @@ def test_a_cluster_that_is_done_draws_until_the_last_job_of_the_facility_has_end
     machine=platforms(),
     backfill=st.sampled_from(("none", "first-fit", "easy", "conservative", "pack:patience=20s")),
 )
-def test_a_forecast_that_knows_the_runtimes_comes_true_if_no_job_comes_after(
+def test_a_forecast_with_exact_runtimes_comes_true_if_no_job_arrives_later(
     power: str, workload: Workload, machine: Cluster, backfill: str
 ) -> None:
     site = OpenSimulation(Simulation(workload, machine, f"fcfs+{backfill}~{power}"))
@@ -89,7 +89,7 @@ def test_a_forecast_that_knows_the_runtimes_comes_true_if_no_job_comes_after(
     assert site.result().jobs.equals(whole.jobs)
 
 
-def test_what_no_forecast_knows_is_rejected_by_name(tmp_path: Path) -> None:
+def test_options_that_no_forecast_supports_are_rejected_by_name(tmp_path: Path) -> None:
     workload = generate("poisson", jobs=5, nodes=16, seed=3)
     mine = tmp_path / "mine.py"
     mine.write_text("def control(view):\n    return None\n")

@@ -49,7 +49,7 @@ def test_the_power_of_jobs_goes_with_them_to_their_clusters() -> None:
     }
 
 
-def test_a_machine_that_is_neither_a_file_nor_comes_with_the_package_is_reported(
+def test_an_unknown_cluster_file_or_name_is_reported(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "facility.yaml"

@@ -82,7 +82,7 @@ def server() -> Iterator[Server]:
         thread.join()
 
 
-def test_a_log_comes_whole_with_its_checksum_next_to_it(tmp_path: Path, server: Server) -> None:
+def test_a_log_is_stored_whole_next_to_its_checksum(tmp_path: Path, server: Server) -> None:
     steps: list[tuple[int, int | None]] = []
     path = download(
         NAME,
@@ -137,7 +137,7 @@ def test_a_file_put_there_by_hand_is_verified_and_recorded(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("ranges", [True, False])
-def test_a_cut_connection_is_reported_and_resumed(
+def test_a_lost_connection_is_reported_and_resumed(
     tmp_path: Path, server: Server, ranges: bool
 ) -> None:
     server.cut_after = 1000

@@ -49,7 +49,7 @@ def by_submission(workload: Workload) -> pl.DataFrame:
     return frame.with_columns(pl.col("submit_s").round(3)).sort("submit_s", "runtime_s")
 
 
-def test_a_sample_is_reported_by_its_columns_and_gives_the_jobs_it_was_written_of(
+def test_a_sample_is_recognized_by_its_columns_and_gives_the_jobs_that_were_written(
     sample: tuple[str, Path],
 ) -> None:
     name, path = sample
@@ -281,7 +281,7 @@ def test_each_needed_column_that_is_missing_is_reported_by_name(name: str, tmp_p
                 read_dataset(path, DATASETS[name])
 
 
-def test_a_file_that_lacks_a_column_is_reported_for_what_it_is_and_the_column_named(
+def test_a_file_that_lacks_a_column_is_reported_with_its_format_and_the_column(
     tmp_path: Path,
 ) -> None:
     path = write_sample(DATASETS["marconi100"], tmp_path)[0]
@@ -291,7 +291,7 @@ def test_a_file_that_lacks_a_column_is_reported_for_what_it_is_and_the_column_na
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_a_column_more_is_reported_and_not_read(name: str, tmp_path: Path) -> None:
+def test_an_additional_column_is_reported_and_not_read(name: str, tmp_path: Path) -> None:
     path = write_sample(DATASETS[name], tmp_path, jobs=JOBS)[0]
     before = read_workload(path).to_frame()
     rewritten(path, pl.lit(7).alias("hearsay"))
@@ -360,7 +360,7 @@ BESIDE = [
 
 
 @pytest.mark.parametrize(("name", "number"), BESIDE)
-def test_what_is_wrong_with_a_file_next_to_the_first_is_reported(
+def test_errors_of_a_file_next_to_the_first_are_reported(
     name: str, number: int, tmp_path: Path
 ) -> None:
     one = DATASETS[name]
@@ -421,7 +421,7 @@ def test_a_fragment_without_a_number_moves_none_after_it(tmp_path: Path) -> None
     assert sum(found.notes.counts.values()) == 3
 
 
-def test_nodes_of_a_job_whose_descriptor_reports_none_are_counted(tmp_path: Path) -> None:
+def test_nodes_of_a_job_with_an_empty_descriptor_are_counted(tmp_path: Path) -> None:
     (path,) = write_sample(DATASETS["frontier-swf"], tmp_path, jobs=JOBS)
     path.write_text(path.read_text().replace("frontier:excl:", "frontier-excl-", 3))
     counts = read_dataset(path, DATASETS["frontier-swf"]).notes.counts
@@ -496,7 +496,9 @@ def test_lines_of_a_log_that_are_no_records_or_lack_a_start_are_counted(tmp_path
     assert sum(workload.notes.counts.values()) == 2
 
 
-def test_a_cell_that_is_no_number_is_named_by_row_or_omitted_and_counted(tmp_path: Path) -> None:
+def test_a_cell_that_is_not_a_number_is_reported_by_row_or_skipped_and_counted(
+    tmp_path: Path,
+) -> None:
     path = write_sample(DATASETS["lumos"], tmp_path, jobs=JOBS)[0]
     table = pl.read_csv(path, infer_schema=False)
     wrong = pl.when(pl.int_range(pl.len()) == 4).then(pl.lit("many")).otherwise("node_num")
@@ -669,7 +671,7 @@ def test_a_file_that_is_no_data_set_is_reported_without_a_traceback(
         assert words in err
 
 
-def test_samples_over_time_go_into_csv_as_their_mean_and_it_is_reported(tmp_path: Path) -> None:
+def test_samples_over_time_are_written_to_csv_as_their_mean_with_a_note(tmp_path: Path) -> None:
     path = write_sample(DATASETS["marconi100"], tmp_path, jobs=JOBS)[0]
     workload = read_workload(path)
     lost = write_workload(workload, tmp_path / "means.csv")

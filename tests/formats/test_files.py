@@ -114,7 +114,7 @@ PACKED = {
 
 @pytest.mark.parametrize("name", ["w.swf", "w.log", "w.txt", "w", "w.swf.gz", "w.SWF.XZ", "w.2024"])
 @pytest.mark.parametrize("packing", PACKED)
-def test_content_reports_packing_and_format(tmp_path: Path, packing: str, name: str) -> None:
+def test_the_content_shows_compression_and_format(tmp_path: Path, packing: str, name: str) -> None:
     (tmp_path / name).write_bytes(PACKED[packing])
     assert read_workload(tmp_path / name).runtime_ms.tolist() == [100_000]
 

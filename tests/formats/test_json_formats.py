@@ -46,7 +46,7 @@ def test_spars_is_read(tmp_path: Path) -> None:
     assert w.notes.counts == {}
 
 
-def test_the_older_spars_is_distinguished_from_batsim_by_its_user(tmp_path: Path) -> None:
+def test_the_user_distinguishes_the_older_spars_from_batsim(tmp_path: Path) -> None:
     old = {"id": 3, "res": 2, "subtime": 0, "walltime": 9, "profile": "h", "user_id": 0}
     w = batsim(tmp_path, old)
     assert w.runtime_ms.tolist() == [9000]
@@ -151,7 +151,7 @@ def test_batsim_brings_back_what_it_can_carry(
     assert_same_jobs(read_workload(path), workload, besides=("user", *OFTEN_LOST))
 
 
-def test_what_spars_and_batsim_cannot_carry_is_reported(tmp_path: Path) -> None:
+def test_fields_that_spars_and_batsim_cannot_hold_are_reported(tmp_path: Path) -> None:
     w = Workload.build(
         submit_s=[0, 1],
         runtime_s=[1, 1],

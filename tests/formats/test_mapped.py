@@ -91,7 +91,7 @@ def test_rows_under_one_id_are_jobs_of_their_own(tmp_path: Path) -> None:
     assert len(set(found.to_frame()["job_id"])) == 3
 
 
-def test_what_cannot_be_read_is_omitted_only_if_asked_and_reported(tmp_path: Path) -> None:
+def test_unreadable_entries_are_skipped_only_on_request_and_are_reported(tmp_path: Path) -> None:
     text = TABLE.replace("00:30:00,2,ben", "half an hour,2,ben")
     with pytest.raises(HpctwinError, match=r"line 3.*'half an hour'.*1-02:03:04"):
         read(tmp_path, MAPPING, text)
@@ -128,13 +128,13 @@ def test_a_mapping_that_does_not_fit_is_reported_in_one_line(
     assert "\n" not in str(caught.value)
 
 
-def test_a_key_of_a_yaml_mapping_that_is_unknown_is_reported_with_its_line(tmp_path: Path) -> None:
+def test_an_unknown_key_of_a_yaml_mapping_is_reported_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "m.yaml").write_text("submit: Queued\nwalltme: Limit\n")
     with pytest.raises(ConfigError, match=r"m\.yaml, line 2, walltme.*walltime"):
         columns_of([str(tmp_path / "m.yaml")])
 
 
-def test_what_a_mapping_has_no_place_for_is_rejected(tmp_path: Path) -> None:
+def test_fields_without_a_place_in_a_mapping_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="without --only"):
         read(tmp_path, MAPPING, only=["Who=ada"])
     with pytest.raises(ConfigError, match="is only valid for CSV and Parquet"):

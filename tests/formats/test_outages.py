@@ -135,7 +135,7 @@ def test_what_cannot_be_read_is_reported_by_name(text: str, said: str) -> None:
     assert said in str(told.value)
 
 
-def test_dates_next_to_a_trace_without_are_rejected(site: tuple[Path, Path]) -> None:
+def test_dates_are_rejected_for_a_trace_without_dates(site: tuple[Path, Path]) -> None:
     workload = Workload.build(submit_s=[0], runtime_s=[1], nodes=[1])
     away, tally = read_away(site[1])
     with pytest.raises(TraceError, match="has no start date"):

@@ -62,7 +62,7 @@ def test_a_limit_that_is_infinite_and_not_set_is_no_limit(tmp_path: Path):
     assert found[False].notes.remarks[0].startswith("no walltimes found")
 
 
-def test_real_jobs_are_reported_with_what_they_asked_for():
+def test_real_jobs_are_reported_with_their_requests():
     jobs = {row["job_id"]: row for row in read_workload(ALL).to_frame().iter_rows(named=True)}
     assert jobs["5"]["gpus_per_node"] == 2
     assert jobs["3"]["walltime_s"] == 60
@@ -74,7 +74,7 @@ def test_real_jobs_are_reported_with_what_they_asked_for():
     assert not {"12", "26", "24"} & jobs.keys()  # held, waiting, cancelled before it started
 
 
-def test_what_is_omitted_of_a_real_dump_is_counted_with_its_reason():
+def test_skipped_entries_of_a_real_dump_are_counted_with_their_reason():
     counts = read_workload(ALL).notes.counts
     lines = gzip.decompress(ALL.read_bytes()).count(b"\n") - 1
     out = sum(n for why, n in counts.items() if why.startswith("record skipped"))
@@ -182,7 +182,7 @@ DUMPED = (
     ],
 )
 @pytest.mark.parametrize("without", [(), ("ElapsedRaw",)], ids=["elapsed known", "start alone"])
-def test_jobs_that_still_ran_end_with_the_dump_at_their_limit_or_are_omitted(
+def test_jobs_still_running_in_a_dump_end_with_it_at_their_limit_or_are_skipped(
     tmp_path, running, hours, without
 ):
     names = HEADER.split("|")
@@ -199,7 +199,7 @@ def test_jobs_that_still_ran_end_with_the_dump_at_their_limit_or_are_omitted(
     assert counts.get(closed, 0) == (running == "elapsed")
 
 
-def test_the_hour_that_comes_twice_in_autumn_is_reported_by_how_long_a_job_ran(tmp_path):
+def test_the_repeated_hour_in_autumn_is_resolved_by_the_runtime(tmp_path):
     # Clocks in Berlin went from 03:00 back to 02:00 on 2025-10-26, at 01:00 UTC.
     path = dump(
         tmp_path,

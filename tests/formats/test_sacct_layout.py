@@ -78,7 +78,7 @@ def test_column_orders_of_open_xdmod_are_known_without_a_header(tmp_path, order,
     assert "no header; its values match the columns of Open XDMoD" in jobs.notes.remarks[0]
 
 
-def test_gres_and_tres_in_one_place_of_an_order_are_distinguished_by_their_values(tmp_path):
+def test_gres_and_tres_in_one_position_are_distinguished_by_their_values(tmp_path):
     gpus = {
         name: read_workload(dump(tmp_path, printed(ORDERS[name], jobname="x"))).per_node["gpus"]
         for name in ("XDMoD 9.5", "XDMoD 7.5")

@@ -129,7 +129,7 @@ def test_a_table_of_other_columns_is_rejected(tmp_path: Path, columns, says) -> 
         read_workload(database(tmp_path / "a.db", [{}], columns))
 
 
-def test_other_databases_broken_ones_and_packed_ones_are_reported(tmp_path: Path) -> None:
+def test_other_broken_and_packed_databases_are_reported(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "other.db")) as made, made:
         made.execute("CREATE TABLE decisions (id int)")
     with pytest.raises(TraceError, match=r"has no table 'slurm'.* found decisions"):

@@ -87,7 +87,7 @@ def test_a_log_with_fewer_jobs_than_its_header_says_is_reported(tmp_path: Path) 
     assert read_workload(tmp_path / "a.swf").notes.remarks == ()
 
 
-def test_a_log_of_comments_alone_is_reported(tmp_path: Path) -> None:
+def test_a_log_with_only_comments_is_reported(tmp_path: Path) -> None:
     (tmp_path / "a.swf").write_text("; MaxJobs: 7\n; MaxProcs: 128\n")
     assert read_workload(tmp_path / "a.swf").notes.remarks == (
         "the log has no jobs, only comments",

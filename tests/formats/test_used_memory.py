@@ -115,7 +115,7 @@ def test_the_cut_of_lines_into_blocks_changes_nothing(
     assert tally.counts.get("step, a part of its job", 0) == len(rows) - len(jobs)
 
 
-def test_a_job_whose_line_had_to_be_repaired_comes_after_its_steps(tmp_path: Path) -> None:
+def test_a_job_with_a_repaired_line_comes_after_its_steps(tmp_path: Path) -> None:
     path = dump(tmp_path / "dump", "1 1  ", "1.0 1 2G 1", header=f"{HEADER}|JobName")
     first, job, step = path.read_text().splitlines()
     path.write_text(f"{first}\n{job}|a|b\n{step}|c\n")

@@ -178,7 +178,7 @@ def test_a_cycle_is_reported_by_name(tmp_path: Path) -> None:
     assert "w.json" in str(error)
 
 
-def test_faulty_tasks_can_be_omitted_and_are_counted(tmp_path: Path) -> None:
+def test_invalid_tasks_can_be_skipped_and_are_counted(tmp_path: Path) -> None:
     document = diamond()
     document["workflow"]["execution"]["tasks"][2]["runtimeInSeconds"] = None
     w = read(tmp_path, document, skip_invalid=True)

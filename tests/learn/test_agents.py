@@ -165,7 +165,7 @@ def test_written_files_are_read_back_with_their_card(tmp_path: Path) -> None:
     assert header["0.weight"]["shape"] == [8, 6]
 
 
-def test_a_file_that_holds_no_agent_is_reported(tmp_path: Path) -> None:
+def test_a_file_without_an_agent_is_reported(tmp_path: Path) -> None:
     good = tmp_path / "good.safetensors"
     selecting(good)
     data = good.read_bytes()
@@ -306,7 +306,7 @@ def test_sb3_gets_masks_for_each_and_last_observations() -> None:
     many.close()
 
 
-def test_an_agent_stands_in_a_table_next_to_what_needs_no_training(tmp_path: Path) -> None:
+def test_a_table_compares_an_agent_with_methods_without_training(tmp_path: Path) -> None:
     path = tmp_path / "a.safetensors"
     selecting(path)
     found = evaluate(
@@ -416,7 +416,7 @@ def test_the_commands_train_evaluate_and_list(
         (["list", "nowhere"], "is not a folder"),
     ],
 )
-def test_what_is_wrong_is_reported_in_one_line(
+def test_errors_are_reported_in_one_line(
     wrong: list[str],
     told: str,
     tmp_path: Path,

@@ -44,7 +44,7 @@ def rows(found: Evaluation, kind: str) -> pl.DataFrame:
     return found.table().filter(pl.col("kind") == kind)
 
 
-def test_next_to_one_that_chooses_jobs_stand_the_tuned_the_twin_and_what_is_possible(
+def test_an_agent_that_chooses_jobs_is_compared_with_tuned_policies_the_twin_and_the_bound(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "a.safetensors"
@@ -99,7 +99,7 @@ def test_one_that_backfills_is_played_in_its_environment(
     assert found.omitted["schedtwin"] == "as asked"
 
 
-def test_next_to_one_that_switches_nodes_stand_tuned_timeouts_and_what_gaps_allow(
+def test_an_agent_that_switches_nodes_is_compared_with_tuned_timeouts_and_the_bound(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "night.safetensors"
@@ -168,7 +168,7 @@ def test_nothing_is_tuned_on_other_jobs_or_on_those_evaluated(
         ("rowless.safetensors", 2, "the scores of actions without a row are not a list"),
     ],
 )
-def test_what_cannot_be_evaluated_is_reported_in_one_line(
+def test_an_impossible_evaluation_is_reported_in_one_line(
     line: str,
     code: int,
     told: str,
@@ -193,7 +193,7 @@ def test_what_cannot_be_evaluated_is_reported_in_one_line(
     assert "Traceback" not in shown.err
 
 
-def test_the_command_reports_what_is_omitted_and_why(
+def test_the_command_reports_what_is_skipped_and_why(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

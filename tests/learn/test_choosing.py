@@ -85,7 +85,7 @@ def test_always_one_policy_is_the_row_of_that_policy(tmp_path: Path, place: int)
     assert found.metric == "mean_wait_s"
 
 
-def test_all_that_chooses_policies_is_compared_with_one_that_does(tmp_path: Path) -> None:
+def test_an_agent_that_chooses_policies_is_compared_with_all_other_choosers(tmp_path: Path) -> None:
     path = choosing(tmp_path / "a.safetensors", 0)
     found = evaluate(path, AFTER, episodes=4)
     assert found.omitted == {}
@@ -110,7 +110,7 @@ def test_all_that_chooses_policies_is_compared_with_one_that_does(tmp_path: Path
 
 
 @pytest.mark.parametrize("metric", ["mean_wait_s", "mean_bounded_slowdown"])
-def test_an_oracle_never_does_worse_than_the_best_policy_by_itself(
+def test_full_knowledge_is_never_worse_than_the_best_single_policy(
     tmp_path: Path, metric: Any
 ) -> None:
     path = choosing(tmp_path / "a.safetensors", 0)
@@ -231,7 +231,7 @@ def test_always_one_cluster_is_the_row_of_that_strategy(tmp_path: Path, place: i
     assert not row(found, found.agent).equals(row(found, "always(small)"))
 
 
-def test_strategies_is_compared_with_one_that_chooses_clusters(tmp_path: Path) -> None:
+def test_an_agent_that_chooses_clusters_is_compared_with_strategies(tmp_path: Path) -> None:
     path = agent(tmp_path / "p.safetensors", "Placement", 0, reward="turnaround")
     found = evaluate(path, AFTER, episodes=3, facility=facility(), policies=["user(0.6)"])
     assert found.metric == "mean_turnaround_s"
@@ -379,7 +379,7 @@ clusters:
         ("evaluate r.safetensors t.swf --facility f.yaml -p sjf+easy", "strategy"),
     ],
 )
-def test_what_is_wrong_is_reported_in_one_line(
+def test_errors_are_reported_in_one_line(
     line: str,
     told: str,
     tmp_path: Path,
@@ -428,7 +428,7 @@ def test_the_commands_train_and_evaluate_with_a_facility(
     assert card["held_out"]["metric"] == "mean_bounded_slowdown"
 
 
-def test_a_strategy_of_a_cluster_that_is_not_there_is_reported() -> None:
+def test_a_strategy_for_an_unknown_cluster_is_reported() -> None:
     with pytest.raises(errors.UnknownNameError, match="fast"):
         simulate_facility(facility(), AFTER.beginning_at(200), "always(fastest)")
     with pytest.raises(errors.ConfigError, match="'always' requires a cluster"):

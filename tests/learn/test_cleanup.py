@@ -73,7 +73,7 @@ def test_many_begin_with_clean_nodes_again_and_again() -> None:
     vector.close()
 
 
-def test_a_job_that_passes_as_in_rlscheduler_is_cleaned_up_before_the_selected_could_begin() -> (
+def test_a_job_passing_as_in_rlscheduler_is_cleaned_up_before_the_selected_job_could_start() -> (
     None
 ):
     honest = WORKLOAD.replace(walltime_ms=WORKLOAD.runtime_ms)

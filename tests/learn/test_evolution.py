@@ -100,7 +100,7 @@ def test_a_short_training_beats_fcfs_and_random_on_held_out_jobs() -> None:
 @pytest.mark.parametrize(
     ("kind", "options"), [("Backfilling", {"window": 8}), ("JobSelection", {"window": 8})]
 )
-def test_one_seed_gives_one_agent_and_what_was_interrupted_continues_as_it_would_have(
+def test_one_seed_gives_one_agent_and_an_interrupted_training_continues_identically(
     kind: str, options: dict[str, Any], tmp_path: Path
 ) -> None:
     whole = train(kind, TRAINED, plan(9_000), options=options)
@@ -140,7 +140,7 @@ def test_an_agent_of_nodes_learns_to_waste_less_than_all_on(tmp_path: Path) -> N
         ({}, {"levels": None}, "give levels"),
     ],
 )
-def test_what_it_has_none_of_is_reported(
+def test_missing_contents_are_reported(
     asked: dict[str, Any], options: dict[str, Any], told: str
 ) -> None:
     kind, source = "JobSelection", TRAINED
@@ -150,7 +150,7 @@ def test_what_it_has_none_of_is_reported(
         train(kind, source, plan(100, **asked), options=options)
 
 
-def test_a_file_that_holds_no_training_is_reported(tmp_path: Path) -> None:
+def test_a_file_without_a_training_is_reported(tmp_path: Path) -> None:
     (tmp_path / "evolution.npz").write_text("something else")
     with pytest.raises(errors.ConfigError, match="contains no training"):
         train("JobSelection", TRAINED, plan(100, checkpoints=tmp_path))

@@ -159,7 +159,9 @@ def test_always_the_first_job_is_the_engines_own_policy(
 
 
 @pytest.mark.parametrize("order", ["fcfs", "sjf"])
-def test_no_job_passes_is_no_backfilling_and_the_first_who_may_is_easy(order: str) -> None:
+def test_selecting_no_job_is_no_backfilling_and_selecting_the_first_allowed_is_easy(
+    order: str,
+) -> None:
     for choose, backfill in (
         (lambda mask: len(mask) - 1, "none"),
         (lambda mask: int(np.argmax(mask)), "easy"),
@@ -336,7 +338,7 @@ def test_failures_and_shared_power_states_are_those_of_the_simulation() -> None:
     check_same(environment, own, told)
 
 
-def test_an_episode_is_truncated_after_so_many_steps() -> None:
+def test_an_episode_is_truncated_after_its_number_of_steps() -> None:
     environment = made("selection", max_steps=7)
     environment.reset(seed=1)
     ends = [environment.step(0)[2:4] for _ in range(7)]
@@ -433,7 +435,7 @@ def test_make_vec_makes_many() -> None:
         ({"preset": "spar"}, "spars"),
     ],
 )
-def test_what_makes_no_power_management_is_reported(wrong: dict[str, Any], told: str) -> None:
+def test_invalid_power_management_is_reported(wrong: dict[str, Any], told: str) -> None:
     with pytest.raises((errors.ConfigError, errors.UnknownNameError), match=told):
         PowerManagement(WORKLOAD, **{"cluster": machine(), "jobs": 20, **wrong})
 

@@ -54,7 +54,7 @@ def best_of_all(metric: Waiting, jobs: Workload, nodes: int) -> tuple[float, flo
 
 @given(jobs=DRAWN, order=st.randoms(use_true_random=False))
 @settings(max_examples=examples(200))
-def test_a_job_that_is_placed_ahead_never_has_more_nodes_than_there_are(
+def test_a_job_placed_ahead_never_has_more_nodes_than_exist(
     jobs: list[tuple[int, int, int]], order: Random
 ) -> None:
     given_jobs = workload(jobs)
@@ -89,7 +89,7 @@ def test_the_bound_of_equal_jobs_in_sequence_is_their_wait() -> None:
 
 
 @pytest.mark.parametrize("metric", ["mean_bounded_slowdown", "mean_wait_s"])
-def test_an_oracle_waits_less_than_who_does_not_and_more_than_the_bound(
+def test_full_knowledge_waits_less_than_none_and_more_than_the_bound(
     metric: Waiting,
 ) -> None:
     jobs = generate("lublin", jobs=200, nodes=64, seed=3)

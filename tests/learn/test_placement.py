@@ -91,6 +91,6 @@ def test_one_seed_gives_one_episode_and_a_wrong_cluster_is_reported() -> None:
     assert played() == played()
 
 
-def test_a_reward_that_is_not_there_is_reported() -> None:
+def test_an_unknown_reward_is_reported() -> None:
     with pytest.raises(errors.UnknownNameError, match="turnaround"):
         Placement(WORKLOAD, facility(), jobs=20, reward="turnround")

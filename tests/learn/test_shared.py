@@ -222,7 +222,7 @@ def test_a_job_that_seems_to_fit_starts_at_once() -> None:
     assert min(told.values()) > 20
 
 
-def test_a_job_that_passes_as_in_rlscheduler_delays_no_job_who_was_selected() -> None:
+def test_a_job_passing_as_in_rlscheduler_does_not_delay_the_selected_job() -> None:
     honest = WORKLOAD.replace(walltime_ms=WORKLOAD.runtime_ms)
     environment = JobSelection(honest, machine(), jobs=150, backfilling="rlscheduler")
     environment.reset(options={"first": FIRST})
@@ -234,7 +234,7 @@ def test_a_job_that_passes_as_in_rlscheduler_delays_no_job_who_was_selected() ->
     assert jobs["wait_s"].mean() < in_order["wait_s"].mean()
 
 
-def test_an_episode_that_is_truncated_reports_what_was_drawn_until_then() -> None:
+def test_a_truncated_episode_reports_what_was_drawn_until_then() -> None:
     environment = PowerManagement(WORKLOAD, machine(), jobs=60, every_s=600.0, max_steps=30)
     environment.reset(options={"first": FIRST})
     cut, told = False, {}
@@ -264,7 +264,9 @@ def test_an_episode_without_shared_nodes_is_seen_as_such() -> None:
         assert np.array_equal(*found)
 
 
-def test_next_to_an_agent_on_shared_nodes_stands_what_goes_with_them(tmp_path: Path) -> None:
+def test_an_agent_on_shared_nodes_is_compared_with_methods_that_support_them(
+    tmp_path: Path,
+) -> None:
     training = Episodes.of(WORKLOAD, machine(), jobs=30, last=200)
     plan = Plan(3000, 0, layers=(), trials=4, imitate=("sjf",), learner="cma")
     file = tmp_path / "agent.safetensors"

@@ -247,7 +247,7 @@ def test_an_agent_that_is_not_better_on_other_episodes_is_not_kept(seed: int) ->
     assert same == (not about["kept"])
 
 
-def test_what_is_not_better_is_learnt_again_and_so_is_an_agent_only_once_it_is(
+def test_an_agent_is_trained_again_until_it_is_better_on_other_episodes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     compared: list[Any] = []
@@ -323,7 +323,7 @@ def test_mixed_episodes_have_other_jobs_of_the_part_when_those_in_a_row_came() -
         ({"imitate": ("wfp",)}, DELAYS, "smallest-area"),
     ],
 )
-def test_what_it_has_none_of_is_reported(
+def test_missing_contents_are_reported(
     asked: dict[str, Any], options: dict[str, Any], told: str
 ) -> None:
     with pytest.raises((errors.ConfigError, errors.UnknownNameError), match=told):

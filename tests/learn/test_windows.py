@@ -142,7 +142,7 @@ def test_it_does_not_matter_how_many_threads_step_nor_whether_they_sleep_meanwhi
     assert run(2, 0.0) == run(2, 0.002) == run(7, 0.0) == run(40, 0.001) == alone
 
 
-def test_what_goes_wrong_in_another_thread_is_reported_and_the_others_continue() -> None:
+def test_an_error_in_another_thread_is_reported_and_the_others_continue() -> None:
     place = 3 if config.BOUNDSCHECK else 2
 
     def beyond_later(agent: int, sim: Any) -> None:

@@ -158,7 +158,7 @@ def test_a_job_truncated_as_it_starts_and_started_again_at_once_counts_once() ->
     assert result.summary()["compute_energy_j"] == 3000
 
 
-def test_what_a_job_used_that_was_truncated_and_cancelled_before_it_started_again_counts() -> None:
+def test_use_of_a_job_that_was_interrupted_and_cancelled_before_its_restart_counts() -> None:
     # A node fails at 20 s, and the job is cancelled then.
     jobs = Workload.build(submit_s=[0, 0], runtime_s=[21, 30], nodes=[3, 1])
     jobs = jobs.replace(cancel_ms=np.array([20_000, -1]), account=Category.of(["a", "b"]))

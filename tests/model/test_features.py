@@ -76,6 +76,6 @@ def test_features_come_back_from_a_table(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["a100&ib|v100", "a100&", "(a100)", "a100 v100"])
-def test_features_that_cannot_be_understood_are_reported(text: str) -> None:
+def test_features_that_cannot_be_parsed_are_reported(text: str) -> None:
     with pytest.raises(WorkloadError, match="features"):
         asking(text, tasks=1)

@@ -54,7 +54,7 @@ def pages(shown: list[dict[str, Any]]) -> Iterator[tuple[str, str, str]]:
             )
 
 
-def test_a_notebook_shows_a_bar_for_each_work_in_progress_and_is_gone_when_done(
+def test_a_notebook_shows_a_bar_for_each_running_task_until_it_is_done(
     shown: list[dict[str, Any]],
 ) -> None:
     told = list(pages(shown))

@@ -212,7 +212,7 @@ def test_requests_of_users_become_tasks(text: str, asks: Request) -> None:
         ("-n 'x", "No closing quotation"),
     ],
 )
-def test_what_cannot_be_understood_is_reported(text: str, why: str) -> None:
+def test_input_that_cannot_be_parsed_is_reported(text: str, why: str) -> None:
     with pytest.raises(WorkloadError, match=why):
         parse_request(text)
 

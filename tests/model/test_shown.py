@@ -58,7 +58,7 @@ def test_a_scaled_workload_offers_the_load_that_was_asked_for(load: float, nodes
     assert (scaled.recorded_start_ms < 0).all()
 
 
-def test_what_cannot_be_scaled_is_reported() -> None:
+def test_workloads_that_cannot_be_scaled_are_reported() -> None:
     with pytest.raises(ConfigError, match="give nodes, as in"):
         made().replace(nodes_hint=None).scale(0.9)
     with pytest.raises(ConfigError, match="load is 0; it must be above 0"):

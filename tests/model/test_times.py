@@ -71,7 +71,7 @@ def test_every_way_to_write_a_time_gives_the_same_time(written: object) -> None:
         ([1], "is not a duration"),
     ],
 )
-def test_what_is_no_time_is_reported_with_what_would_be(written: object, told: str) -> None:
+def test_an_invalid_time_is_reported_with_the_accepted_form(written: object, told: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_moment(written)
     assert told in str(caught.value)

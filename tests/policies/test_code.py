@@ -218,7 +218,7 @@ def test_a_function_of_the_wrong_kind_is_rejected_by_file_and_line(
 
 
 @pytest.mark.parametrize("name", COMPILED)
-def test_what_cannot_be_compiled_is_reported_by_file_and_line(
+def test_code_that_cannot_be_compiled_is_reported_by_file_and_line(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     body, line, told = COMPILED[name]
@@ -240,7 +240,7 @@ def test_a_closure_over_numbers_is_right() -> None:
     assert [made(w).compiled(NOW, job()) for w in (1.0, 2.0)] == [16, 32]
 
 
-def test_a_global_that_was_changed_since_the_ordering_was_made_is_reported(tmp_path: Path) -> None:
+def test_a_global_changed_after_the_ordering_was_made_is_reported(tmp_path: Path) -> None:
     module = loaded(write(tmp_path, "W = 2.0", "return W * job.nodes"))
     made = ordering(module.order)
     assert make_policy(made).order.compiled(NOW, job()) == 32
@@ -272,7 +272,7 @@ def test_an_object_that_is_called_is_no_ordering() -> None:
             find_ordering(what)
 
 
-def test_a_variable_that_is_not_set_on_every_way_through_is_reported(tmp_path: Path) -> None:
+def test_a_variable_that_some_path_does_not_set_is_reported(tmp_path: Path) -> None:
     path = write(tmp_path, "", "if job.nodes > 3:\n        x = 1.0\n    return x")
     with pytest.raises(PolicyError, match=r"'x'.*set it on every path through"):
         check_ordering(find_ordering(f"{path}:order"))

@@ -100,7 +100,7 @@ def test_every_policy_reads_back_as_it_was(data: st.DataObject) -> None:
         ("sjf~psus:never", "sjf+easy~psus:never"),
     ],
 )  # fmt: skip
-def test_what_is_omitted_is_fcfs_easy_first_fit_and_none(text: str, name: str) -> None:
+def test_omitted_parts_are_fcfs_easy_first_fit_and_none(text: str, name: str) -> None:
     assert parse_policy(text).name == name
 
 

@@ -91,7 +91,7 @@ def test_perfetto_reads_each_slice_as_it_was(slices: Slices) -> None:
         max_size=12,
     )
 )
-def test_jobs_that_share_a_node_are_placed_on_tracks_of_their_own(
+def test_jobs_that_share_a_node_have_tracks_of_their_own(
     rows: list[tuple[int, int, int]],
 ) -> None:
     node, start, lasts = (np.array(column) for column in zip(*rows, strict=True))

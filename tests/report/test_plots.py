@@ -259,14 +259,14 @@ def test_the_cdf_gives_the_share_of_jobs_that_waited_no_longer() -> None:
         assert share[at <= instant].max() == expected
 
 
-def test_bars_have_a_panel_for_each_metric_with_the_values_next_to() -> None:
+def test_bars_have_a_panel_for_each_metric_with_the_values_next_to_them() -> None:
     figure = plot_compare_bars(SUMMARIES)
     assert [len(ax.patches) for ax in figure.axes] == [2, 2, 2, 2]
     texts = [text.get_text() for text in figure.axes[0].texts]
     assert sum("(best)" in text for text in texts) == 1
 
 
-def test_the_best_is_placed_on_the_rim_and_the_worst_in_the_centre() -> None:
+def test_the_best_is_on_the_rim_and_the_worst_in_the_center() -> None:
     worse = {"max_wait_s": 9, "mean_wait_s": 3, "max_slowdown": 5, "mean_slowdown": 2}
     better = {"max_wait_s": 7, "mean_wait_s": 1, "max_slowdown": 4, "mean_slowdown": 1}
     figure = plot_radar(

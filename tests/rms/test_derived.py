@@ -112,7 +112,7 @@ def test_jobs_with_whole_nodes_give_whole_nodes(tmp_path):
     assert "jobs have exclusive nodes: 0 of 60 jobs" in " ".join(made.site.notes)
 
 
-def test_nodes_of_one_name_and_two_sizes_are_distinguished_by_what_they_never_exceed(tmp_path):
+def test_nodes_of_one_name_and_two_sizes_are_distinguished_by_their_maximum(tmp_path):
     rows = []
     for i in range(20):
         cores = 32 if i < 14 else 64

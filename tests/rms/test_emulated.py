@@ -107,7 +107,7 @@ def _past_reservation(cluster: EmulatedCluster, mirror: Mirror) -> bool:
 
 @settings(max_examples=examples(30))
 @given(lives())
-def test_what_it_reports_survives_json_and_validation(life) -> None:
+def test_reported_values_survive_json_and_validation(life) -> None:
     for event in life[1]:
         assert ev.parse_event(ev.event_json(event)) == event
 

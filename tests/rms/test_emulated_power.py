@@ -142,7 +142,7 @@ def test_forecasts_for_a_cluster_with_sleeping_nodes_come_true(
 
 @settings(max_examples=examples(20))
 @given(st.data())
-def test_a_mirror_fed_by_events_is_the_cluster_as_a_snapshot_reports_it(
+def test_a_mirror_fed_by_events_equals_a_snapshot_of_the_cluster(
     data: st.DataObject,
 ) -> None:
     machine, policy = data.draw(machines()), data.draw(policies())
@@ -182,7 +182,7 @@ def test_a_job_on_sleeping_nodes_starts_when_they_are_on_and_says_so_at_once() -
     ]  # fmt: skip
 
 
-def test_a_job_that_waits_for_a_start_waits_until_the_nodes_are_on() -> None:
+def test_waiting_for_a_start_lasts_until_the_nodes_are_on() -> None:
     cluster = asleep()
     cluster.submit(job(1), 50)
     cluster.submit(job(2, dependencies=({"on": "1", "kind": "after"},)), 10)
@@ -191,7 +191,7 @@ def test_a_job_that_waits_for_a_start_waits_until_the_nodes_are_on() -> None:
     assert (34, "2", "started") in (cluster.history or ())
 
 
-def test_a_job_cancelled_before_its_nodes_are_on_never_started_and_they_continue_to_be_on() -> None:
+def test_a_job_cancelled_before_its_nodes_are_on_never_started_and_they_still_switch_on() -> None:
     cluster = asleep()
     cluster.submit(job(1), 50)
     cluster.schedule()

@@ -271,7 +271,7 @@ def test_lost_answers_are_unknown_and_what_cannot_be_sent_is_unreachable(
         manager.heartbeat(1)
 
 
-def test_a_client_whose_connection_was_lost_continues_with_a_cluster_restarted(
+def test_a_client_that_lost_its_connection_continues_with_a_restarted_cluster(
     process: Process,
 ) -> None:
     manager = process.begin("--workload", "none", "--nodes", "4")

@@ -125,7 +125,7 @@ def test_factors_are_those_that_sshare_printed(made: Imported) -> None:
     assert len(theirs) == 6
 
 
-def test_sshare_alone_reports_the_tree(tmp_path: Path, made: Imported) -> None:
+def test_sshare_alone_gives_the_tree(tmp_path: Path, made: Imported) -> None:
     for name in ("slurm.conf", "sshare.txt"):
         (tmp_path / name).write_text((SITE / name).read_text())
     by_sshare = import_site("slurm", tmp_path).site.cluster.accounts

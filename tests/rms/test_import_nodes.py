@@ -115,7 +115,7 @@ def test_accounting_counts_gpus_of_types_that_begin_with_a_digit(
     assert asked == [gpus]
 
 
-def test_gpus_that_a_site_has_created_as_a_resource_are_no_additional_consumable(
+def test_gres_that_a_node_cannot_have_is_named_with_its_line(
     tmp_path: Path,
 ) -> None:
     conf = (
@@ -333,7 +333,7 @@ def test_switches_of_nodes_that_are_down_do_not_end_the_tree(tmp_path: Path) -> 
     assert [s.name for s in made.site.cluster.switches] == ["a", "top"]
 
 
-def test_partitions_with_whole_nodes_are_imported_where_all_are_so(tmp_path: Path) -> None:
+def test_partitions_with_whole_nodes_are_imported_if_all_are_so(tmp_path: Path) -> None:
     conf = f"{HEAD}{NODES}PartitionName=p Nodes=ALL OverSubscribe=EXCLUSIVE\n"
     made = imported(tmp_path / "a", slurm_conf=conf)
     assert {s.name: s.became for s in made.site.settings}["p: OverSubscribe"] == IMPORTED

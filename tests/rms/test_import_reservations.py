@@ -131,7 +131,7 @@ def test_reservations_of_a_real_slurm_are_maintenance_or_named_with_the_reason(
     )
 
 
-def test_each_flag_of_what_was_imported_is_reported(tmp_path: Path) -> None:
+def test_each_imported_flag_is_reported(tmp_path: Path) -> None:
     told = flags(imported(tmp_path, (RECORDED / "reservations.txt").read_text()))
     assert told["maint", "IGNORE_JOBS"] == NOT_MODELED
     assert told["course", "REPLACE"] == NOT_MODELED
@@ -228,7 +228,7 @@ def test_what_its_own_jobs_used_is_not_taken_from_them_unless_it_is_maintenance(
         assert len(made.site.cluster.reservations) == (is_ == IMPORTED)
 
 
-def test_where_nothing_reports_who_ran_where_it_may_have_been_anyone(tmp_path: Path) -> None:
+def test_without_records_of_nodes_any_user_may_have_run_there(tmp_path: Path) -> None:
     def without(*columns: str) -> Imported:
         keep = [i for i, name in enumerate(HEADER.split("|")) if name not in columns]
         rows = [HEADER, *MONTH, job(3, "2027-01-05T09:00:00", nodes="n8")]
@@ -327,7 +327,7 @@ def test_json_says_the_same_as_text(tmp_path: Path) -> None:
         ({"nodes": "n[1-2],m1", "tres": "cpu=24"}, "not described: 1 more node"),
     ],
 )
-def test_what_cannot_be_imported_is_named_with_the_reason(
+def test_settings_that_cannot_be_imported_are_named_with_the_reason(
     tmp_path: Path, about: dict[str, str], why: str
 ) -> None:
     made = imported(tmp_path, reservation(**about) + reservation(name="good"))

@@ -66,7 +66,7 @@ def test_use_is_forgotten_at_local_midnight(
     zone=st.sampled_from(["UTC", "Europe/Berlin", "America/New_York"]),
     period=st.sampled_from(["daily", "weekly", "monthly", "quarterly", "yearly"]),
 )
-def test_each_is_the_next_of_its_kind_and_none_is_omitted(
+def test_each_is_the_next_of_its_kind_and_none_is_skipped(
     first: int, days: int, zone: str, period: str
 ) -> None:
     """As Slurm reckons the next from the last: from its day on to the end of the period."""

@@ -128,7 +128,7 @@ def test_a_node_of_which_the_end_is_missing_does_not_end_the_import(tmp_path):
     assert said(made, "node 'n1' is omitted: its description is truncated")
 
 
-def test_nodes_are_those_of_server_priv_nodes_where_pbsnodes_reports_none(tmp_path):
+def test_nodes_come_from_server_priv_nodes_if_pbsnodes_lists_none(tmp_path):
     text = "# ours\nn[01-03] np=8 gpus=2 ib\nold np=4\nlogin:ts np=2\nplain\nn4[ np=2\n"
     made = site(tmp_path, nodes=text.replace("n4[ np=2\n", ""), b=QUEUES)
     assert sizes(made) == [(3, 8, 2, None, ("ib",)), (1, 4, 0, None, ()), (1, 1, 0, None, ())]
@@ -160,7 +160,7 @@ def test_a_node_counts_in_the_states_in_which_it_can_run_jobs(tmp_path, cores, s
     assert said(made, f"n1 ({state})") != there
 
 
-def test_where_no_node_can_run_jobs_the_import_is_rejected_with_their_names(tmp_path):
+def test_an_import_without_a_node_that_can_run_jobs_is_rejected_with_their_names(tmp_path):
     with pytest.raises(
         ConfigError, match=r"none of 2 nodes can run jobs: .*n1 \(down\), n2 \(offline\)"
     ):

@@ -102,7 +102,7 @@ class NoLines:
         pass
 
 
-def test_what_is_pushed_while_a_look_runs_is_reported_before_the_look_is_done() -> None:
+def test_an_event_pushed_during_a_query_is_reported_before_the_query_ends() -> None:
     truth = Cluster4()
     looking, told = threading.Event(), threading.Event()
 
@@ -216,7 +216,7 @@ def test_a_node_that_no_query_showed_is_held_by_no_job() -> None:
     assert updated(known, [JobBegan(began.time_s, began.job_id, ("host",))]).look
 
 
-def test_when_all_is_reported_the_mirror_is_the_truth_without_a_look() -> None:
+def test_after_all_events_the_mirror_is_the_truth_without_a_query() -> None:
     truth = Cluster4()
     events: list[ev.Event] = []
     said: list[News] = []

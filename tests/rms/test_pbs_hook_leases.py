@@ -174,7 +174,7 @@ def test_jobs_of_a_queue_with_a_priority_are_marked_and_leased(
     hook(RUNJOB, job_of(500, queue=Queue("long")), refused=True)
 
 
-def test_a_fault_of_the_hook_is_reported_to_the_twin_even_where_pbs_cannot_log_it(
+def test_an_error_of_the_hook_is_reported_to_the_twin_even_where_pbs_cannot_log_it(
     hook: Hook, settings: HookSettings
 ) -> None:
     class Broken(Job):
@@ -380,7 +380,7 @@ def test_the_twins_own_changes_are_no_events(hook: Hook, settings: HookSettings)
     assert not settings.spool.exists()
 
 
-def test_a_fault_in_the_hook_rejects_and_delays_nothing(hook: Hook) -> None:
+def test_an_error_in_the_hook_refuses_and_delays_no_job(hook: Hook) -> None:
     class Broken:
         def __init__(self) -> None:
             raise RuntimeError("no server")
@@ -398,7 +398,9 @@ def test_a_fault_in_the_hook_rejects_and_delays_nothing(hook: Hook) -> None:
         ({"lease_s": 0}, "expected 1 to 600"),
     ],
 )
-def test_what_cannot_be_written_into_the_hook_is_rejected(about: dict[str, Any], says: str) -> None:
+def test_values_that_cannot_be_written_into_the_hook_are_rejected(
+    about: dict[str, Any], says: str
+) -> None:
     with pytest.raises(ConfigError, match=says):
         hook_text(HookSettings(**about))
 

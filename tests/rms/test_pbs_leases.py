@@ -143,16 +143,14 @@ def test_a_job_that_waits_for_another_is_not_held() -> None:
         ("Can Never Run: Insufficient amount of resource: ncpus (R: 40 A: 32 T: 32)", "nodes"),
     ],
 )
-def test_comments_of_pbs_are_distinguished(comment: str, kind: str) -> None:
+def test_pbs_comments_are_distinguished(comment: str, kind: str) -> None:
     said = reason_of(comment)
     assert said.partition(":")[0] == kind
     assert not kind or kind in REASONS
     assert len(reason_of(comment + 300 * "x")) <= 128
 
 
-def test_a_job_that_lacks_what_the_picture_has_of_vnodes_waits_for_these_and_is_not_left_to_pbs() -> (
-    None
-):
+def test_a_job_that_lacks_modeled_vnode_resources_waits_for_them_and_is_not_left_to_pbs() -> None:
     # As a job of OpenPBS 23.06 said that asked for one of two FPGAs of a vnode.
     comment = "Not Running: Insufficient amount of resource: fpga "
     assert reason_of(comment, {"fpga", "scratch"}) == ""
@@ -221,7 +219,7 @@ def test_settings_turned_off_by_an_administrator_are_not_turned_on(
     assert not hasattr(manager, "take_scheduling")
 
 
-def test_what_is_not_the_twins_or_held_or_runs_is_rejected(
+def test_jobs_that_are_not_the_twins_or_held_or_running_are_rejected(
     pbs: FakePbs, manager: PbsManager
 ) -> None:
     ids = ["4.vm", "13.vm", "0.vm", "99.vm", "11.vm", "10[1].vm"]
@@ -258,7 +256,7 @@ def test_a_lost_answer_is_unknown(pbs: FakePbs, manager: PbsManager) -> None:
     assert (outcome.result, outcome.reason) == ("refused", "qmgr: Unauthorized Request")
 
 
-def test_a_twin_whose_user_may_not_act_delays_no_job(
+def test_a_twin_without_permission_to_act_delays_no_job(
     pbs: FakePbs, manager: PbsManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = pbs.folder / "alive"
@@ -418,7 +416,7 @@ def test_a_job_that_an_operator_takes_from_the_twin_goes_by_pbs_at_once(
     assert limited.report().left == {"7.vm": "an operator removed it from the twin's control"}
 
 
-def test_a_job_that_the_hook_reports_and_that_is_left_to_pbs_waits_for_no_look(
+def test_a_job_announced_by_the_hook_and_left_to_pbs_waits_for_no_query(
     pbs: FakePbs, limited: PbsManager
 ) -> None:
     line = json.loads(PBS["leases-hook-lines.jsonl"].splitlines()[0])
@@ -578,7 +576,7 @@ def test_a_query_counts_for_held_jobs_but_not_for_changes_made_meanwhile(
     assert let_through(pbs, "7.vm")
 
 
-def test_of_those_let_through_at_once_only_the_ones_that_pbs_names_are_rejected(
+def test_only_jobs_that_pbs_names_are_rejected_among_those_admitted_at_once(
     pbs: FakePbs, limited: PbsManager
 ) -> None:
     limited.lease({"2.vm": NOW_S + 30, "7.vm": NOW_S + 30})

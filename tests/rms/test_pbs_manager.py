@@ -78,7 +78,7 @@ def test_commands_are_found_on_the_path_of_the_twin(
         PbsManager("theta").snapshot()
 
 
-def test_what_a_user_got_wrong_is_reported_with_what_would_be_right(pbs: FakePbs) -> None:
+def test_errors_of_users_are_reported_with_the_remedy(pbs: FakePbs) -> None:
     pbs.fail("qstat", "qstat: cannot connect to server nosuch (errno=15008)\n")
     with pytest.raises(
         UnreachableError, match=r"`manager\.server` is nosuch; without it, PBS_SERVER"

@@ -51,9 +51,7 @@ def one(found: Found, job_id: str):
     return next((job for job in found.snapshot.jobs if job.spec.id == job_id), None)
 
 
-def test_a_job_whose_chunks_are_to_are_placed_on_one_group_of_vnodes_is_left_to_pbs_and_named() -> (
-    None
-):
+def test_a_job_whose_chunks_need_one_group_of_vnodes_is_left_to_pbs_and_named() -> None:
     content = json.loads(PBS["qstat.json"])
     waiting = next(i for i, row in content["Jobs"].items() if row["job_state"] == "Q")
     asks = content["Jobs"][waiting]["Resource_List"]
@@ -103,7 +101,7 @@ BREAKS = {
 
 
 @pytest.mark.parametrize("name", BREAKS)
-def test_broken_json_reports_the_same_jobs(name: str) -> None:
+def test_invalid_json_gives_the_same_jobs(name: str) -> None:
     text = PBS["qstat.json"].decode()
     before, after = BREAKS[name]
     broken = text.replace(before, after).encode()
@@ -162,7 +160,7 @@ RESOURCES = (
 )
 
 
-def test_each_attribute_of_qstat_reports_what_it_is_for_and_no_other_changes_a_job() -> None:
+def test_each_attribute_of_qstat_has_its_purpose_and_no_other_changes_a_job() -> None:
     waits = "930.pbsvm"
     plain = one(read(), waiting := waits)
     for name in PLAIN_ATTRIBUTES.split():
@@ -204,7 +202,7 @@ READ_OF_JOBS: dict[str, tuple[str, Any, dict[str, Any]]] = {
 }  # fmt: skip
 
 
-def test_the_documentation_reports_which_attributes_of_jobs_are_read_and_which_are_not() -> None:
+def test_the_documentation_lists_which_job_attributes_are_read_and_which_are_not() -> None:
     of_jobs = documented("Jobs")
     assert set(of_jobs["Read"]) == READ_OF_JOBS.keys()
     for name, (job_id, value, others) in READ_OF_JOBS.items():
@@ -238,7 +236,7 @@ def test_the_documentation_reports_which_attributes_of_jobs_are_read_and_which_a
         ),
     ],
 )  # fmt: skip
-def test_the_documentation_reports_what_is_read_of_nodes_and_queues(
+def test_the_documentation_lists_what_is_read_of_nodes_and_queues(
     what, file, which, values
 ) -> None:
     def found_with(about: dict[str, Any]) -> Found:
@@ -442,7 +440,7 @@ def test_estimates_of_pbs_are_read() -> None:
         ("ncpus=4", "free", 8, 0, 1),
     ],
 )
-def test_a_select_statement_takes_a_number_of_nodes(select, place, cores, gpus, nodes) -> None:
+def test_a_select_statement_has_a_number_of_nodes(select, place, cores, gpus, nodes) -> None:
     assert nodes_needed(parse_select(select), place, cores, gpus) == nodes
 
 

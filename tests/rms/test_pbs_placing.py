@@ -44,7 +44,7 @@ def test_each_chunk_gets_the_vnode_that_was_chosen_for_it(select, place, where, 
         ("3:ncpus=1", [("a", (1,)), ("b", (1,))], "3 chunks are placed on 2 vnodes"),
     ],
 )
-def test_where_the_picture_does_not_know_what_chunks_ask_for_none_is_reported(
+def test_no_chunks_are_reported_if_the_model_does_not_know_their_requests(
     select, where, why
 ) -> None:
     with pytest.raises(ValueError, match=why):
@@ -143,7 +143,7 @@ def test_what_cannot_be_told_is_left_to_pbs_and_what_the_hook_rejects_is_rejecte
     assert (outcome.result, "Unauthorized Request" in outcome.reason) == ("refused", True)
 
 
-def test_whether_pbs_took_a_job_is_asked_since_it_does_not_tell_that_it_rejects(
+def test_acceptance_by_pbs_is_queried_because_it_does_not_report_refusals(
     pbs: FakePbs, manager: PbsManager
 ) -> None:
     shown(pbs, rooms=True)
@@ -216,7 +216,7 @@ def test_a_manager_that_is_polled_can_what_it_can_and_no_more(
     assert through.start_on(waiting(manager), WHERE).reason.startswith("qrun -H (n01:")
 
 
-def test_gpus_that_a_site_has_created_as_a_resource_are_no_consumable_besides() -> None:
+def test_gpus_that_a_site_has_created_as_a_resource_are_no_additional_consumable() -> None:
     said = b"".join(
         b"create resource %b\nset resource %b type = long\nset resource %b flag = %b\n"
         % (n, n, n, f)

@@ -64,7 +64,9 @@ def consumables(manager: PbsManager) -> list[dict[str, float]]:
     return [dict(group.consumables) for group in manager.snapshot().machine.nodes]
 
 
-def test_unsupported_learning_and_planning_is_reported(pbs: FakePbs, manager: PbsManager) -> None:
+def test_what_vnodes_have_of_them_is_in_the_first_picture_and_the_first_job_asks_for_it(
+    pbs: FakePbs, manager: PbsManager
+) -> None:
     assert consumables(manager) == [{"fpga": 2, "scratch": 800}, {"scratch": 800}]
     assert pbs.calls().count(ASK) == 1
     # Jobs were told to start where no fpga was left: the picture had none until a look saw one asked for.
@@ -94,9 +96,7 @@ def test_one_that_is_made_later_is_seen_once_a_job_asks_for_it(
     assert isinstance(seen, JobSeen)
 
 
-def test_where_they_cannot_be_asked_for_that_is_reported_and_they_are_asked_for_again(
-    pbs: FakePbs, manager: PbsManager
-) -> None:
+def test_a_failed_request_is_reported_and_repeated(pbs: FakePbs, manager: PbsManager) -> None:
     pbs.fail("qmgr", "qmgr obj= svr=default: Unauthorized Request\n")
     assert consumables(manager) == [{}]
     (note,) = (one for one in manager.report().notes if "custom resources are not modeled" in one)

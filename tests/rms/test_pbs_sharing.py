@@ -138,7 +138,7 @@ def test_the_twin_starts_a_job_with_chunks_of_several_kinds_when_it_fits(
     assert ("3.vm" in core.decide(found.snapshot.time_s).starts) == starts
 
 
-def test_next_to_a_reservation_and_a_suspended_job_the_twin_continues() -> None:
+def test_the_twin_continues_next_to_a_reservation_and_a_suspended_job() -> None:
     """PBS counts what a reservation has that has begun as taken of its vnodes; its jobs are in its queue."""
     outputs = [PBS[f"reservation-{name}.json"] for name in ("qstat", "pbsnodes", "queues")]
     found = cluster_snapshot(*outputs, PBS["reservation-rstat.txt"], RESERVED_S)
@@ -307,7 +307,7 @@ def test_a_resource_that_pbs_counts_otherwise_puts_its_vnodes_in_doubt() -> None
     assert found.unequal == {"n03": "jobs hold 3 rank, PBS reports 0"}
 
 
-def test_where_no_resource_is_used_up_what_chunks_ask_of_it_is_reported() -> None:
+def test_requests_of_chunks_are_reported_if_no_resource_is_used_up() -> None:
     found = with_consumables(())
     assert all(not group.consumables for group in found.snapshot.machine.nodes)
     told = {job.spec.id: job.spec.constraints for job in found.snapshot.jobs}

@@ -59,7 +59,7 @@ def aged(count: int, seed: int, weight: float) -> tuple[np.ndarray, np.ndarray, 
 
 
 @pytest.mark.parametrize(("weight", "share"), [(1000.0, 0.7), (100_000.0, 0.03)])
-def test_age_of_a_thousand_waiting_jobs_reports_only_of_those_that_change_places(
+def test_the_age_of_a_thousand_pending_jobs_reports_only_changed_places(
     weight: float, share: float
 ) -> None:
     _, _, at = aged(1000, 1, weight)
@@ -105,7 +105,7 @@ def test_the_reported_order_is_the_true_order_after_any_change(looks) -> None:
         assert order(still.settled(true)) == order(true)
 
 
-def test_a_priority_that_an_administrator_raises_is_reported_at_once_and_nothing_else() -> None:
+def test_a_priority_raised_by_an_administrator_is_reported_at_once_and_nothing_else() -> None:
     still = StillPriorities()
     queue = {str(i): (float(i), 100.0 * i) for i in range(20)}
     changes = Changes(still.settled(snapshot(queue)), "r")
@@ -131,7 +131,7 @@ def test_a_job_submitted_later_is_ranked_among_priorities_reported_long_before()
     assert told(still.settled(snapshot(later)))["new"] == 250.0
 
 
-def test_where_most_change_places_all_are_reported_as_they_are() -> None:
+def test_all_are_reported_as_they_are_if_most_change_places() -> None:
     still = StillPriorities()
     still.settled(snapshot({str(i): (float(i), 100.0 * i) for i in range(10)}))
     turned = {str(i): (float(i), 5000.0 - 100.0 * i) for i in range(10)}

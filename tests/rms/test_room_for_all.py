@@ -79,7 +79,7 @@ def test_jobs_that_fit_on_one_node_together_are_chosen_together() -> None:
     assert told(room, {**CORES, "cores_per_task": 8}, small, small) == ["0", "1"]
 
 
-def test_a_job_that_must_are_placed_on_two_nodes_waits_where_one_may_be_filled() -> None:
+def test_a_job_for_two_nodes_waits_although_it_fits_on_one() -> None:
     room = Room(MACHINE)
     room.up[:2] = False
     whole, two = {**CORES, "cores_per_task": 8}, {**CORES, "tasks": 2, "partition": "small"}
@@ -285,6 +285,6 @@ def test_jobs_with_whole_nodes_chosen_together_fit_whichever_nodes_others_get(
 
 
 @pytest.mark.parametrize("nodes", [1, 2])
-def test_on_one_kind_of_nodes_all_that_fit_are_reported(nodes: int) -> None:
+def test_on_one_kind_of_nodes_all_fitting_jobs_are_chosen(nodes: int) -> None:
     room = Room(Cluster.model_validate({"nodes": [{"name": "n", "count": 40 * nodes}]}))
     assert len(told(room, *[{"nodes": nodes}] * 40)) == 40

@@ -339,7 +339,7 @@ def test_on_shared_nodes_the_twin_chooses_and_slurm_fills_them(
 
 
 @pytest.mark.slurm
-def test_no_job_is_reported_to_go_where_another_user_has_the_nodes_and_none_waits_forever(
+def test_no_job_is_sent_to_nodes_of_another_user_and_none_waits_forever(
     slurm_version: str,
 ) -> None:
     one, other = ("--uid=daemon",), ("--uid=games",)

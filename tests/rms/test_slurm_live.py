@@ -196,7 +196,7 @@ def test_by_priority_slurm_starts_the_jobs_in_the_order_that_the_twin_gives_them
             twin.end()
 
 
-def test_when_reports_a_waiting_job_next_to_slurms_own_estimate(
+def test_when_reports_a_pending_job_next_to_slurms_estimate(
     tmp_path: Path, slurm_version: str
 ) -> None:
     with running(tmp_path, version=slurm_version, scheduler="backfill") as slurm:

@@ -115,7 +115,7 @@ def test_jobs_that_share_nodes_only_within_their_user_are_read_with_the_user() -
     assert set(found.mine) == {"9_3", "10", "11"}
 
 
-def test_users_that_slurm_knows_no_names_of_are_distinguished_by_their_numbers() -> None:
+def test_users_without_a_name_in_slurm_are_distinguished_by_their_numbers() -> None:
     nameless = {
         f"job{i}": {"user_name": None, "user_id": 1000 + i, "shared": "user"} for i in (6, 7)
     }
@@ -264,7 +264,7 @@ def test_with_whole_or_unknown_sockets_slurm_alone_starts_jobs(
         ("MaxCPUsPerSocket=(null) MaxCPUsPerNode=N/A", "select/cons_tres", True, True),
     ],
 )
-def test_a_job_that_has_the_nodes_of_a_partition_alone_is_read_in_the_words_of_each_version(
+def test_exclusive_partitions_are_read_in_the_words_of_each_version(
     setting: str, select: str, shares: bool, acts: bool
 ) -> None:
     nodes = [{**node, "threads": 1} for node in NODES]

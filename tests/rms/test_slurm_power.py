@@ -36,7 +36,7 @@ def look(name: str, now_s: float) -> Snapshot:
     return cluster_snapshot(jobs, nodes, NONE, PARTITIONS, now_s, sleeping=lambda _: how).snapshot
 
 
-def test_a_slurm_that_switches_nodes_reports_in_which_power_states_they_are() -> None:
+def test_a_slurm_that_switches_nodes_reports_their_power_states() -> None:
     asleep = look("asleep", NOW_S)
     assert {(n.state, n.power) for n in asleep.nodes} == {
         ("up", NodePower(state="asleep", since_s=NOW_S))

@@ -32,7 +32,7 @@ def test_only_whole_lines_are_given_and_each_once(tmp_path: Path) -> None:
     assert spool.read(0.0) == []
 
 
-def test_a_reader_that_is_started_again_continues_behind_what_was_dealt_with(
+def test_a_restarted_reader_continues_after_the_processed_events(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "spool"
@@ -48,7 +48,7 @@ def test_a_reader_that_is_started_again_continues_behind_what_was_dealt_with(
     assert Spool(path).read(0.0) == ["one", "two", "three"]
 
 
-def test_a_file_rebuilt_is_read_from_its_beginning(tmp_path: Path) -> None:
+def test_a_recreated_file_is_read_from_its_beginning(tmp_path: Path) -> None:
     path = tmp_path / "spool"
     append(path, "one\ntwo\n")
     spool = Spool(path)
@@ -107,7 +107,7 @@ def test_the_place_can_be_kept_where_the_reader_may_write(
     assert [p.name for p in folder.iterdir()] == ["spool"]  # nor is it put aside
 
 
-def test_a_twin_keeps_its_place_in_the_news_next_to_its_journal(tmp_path: Path) -> None:
+def test_a_twin_keeps_its_position_in_the_event_feed_next_to_its_journal(tmp_path: Path) -> None:
     (tmp_path / "news").mkdir()
     settings = NewsSettings(spool=tmp_path / "news" / "events.jsonl")
     lines = open_lines(settings, tmp_path / "j.sqlite")

@@ -192,6 +192,6 @@ def test_real_batsim_is_answered_as_when_it_was_recorded() -> None:
         ),
     ],
 )
-def test_what_batsim_does_not_say_is_reported(text: str, told: str) -> None:
+def test_information_missing_in_batsim_is_reported(text: str, told: str) -> None:
     with pytest.raises(errors.SimulationError, match=told):
         BatsimDecisions("fcfs").answer(text)

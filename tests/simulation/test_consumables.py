@@ -99,7 +99,7 @@ def test_whole_nodes_must_have_what_is_asked_of_each(machine: Cluster) -> None:
     assert ran.jobs["start_s"].to_list()[:2] == [0, 0]
 
 
-def test_what_no_node_has_is_reported_and_what_is_too_much_is_rejected(
+def test_resources_that_no_node_has_are_reported_and_too_large_requests_rejected(
     machine: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     told = (

@@ -31,7 +31,7 @@ def test_a_cycle_is_named_in_order_without_the_jobs_that_only_wait_for_it(tmp_pa
     assert "a →" not in str(error.value)
 
 
-def test_a_long_cycle_is_found_at_once_and_its_middle_omitted() -> None:
+def test_a_long_cycle_is_found_at_once_and_shown_without_its_middle() -> None:
     size = 200_000
     edges = Dependencies.of([(i, (i + 1) % size, OK, 0) for i in range(size)])
     with pytest.raises(WorkloadError, match=r"1 → 2 → .* … 199,989 more … .* → 1 ") as error:
@@ -52,7 +52,7 @@ def simulation(tmp_path: Path, *depends: str, fails: str = "", **options: str) -
     return Simulation(workload, Cluster.uniform(nodes=2), **options)  # type: ignore[arg-type]
 
 
-def test_jobs_behind_one_that_fails_are_reported_before_it_runs(tmp_path: Path) -> None:
+def test_jobs_after_a_failing_one_are_reported_before_it_runs(tmp_path: Path) -> None:
     run = simulation(tmp_path, "", "afterok:a", "afterok:b", "afterany:c", fails="a")
     assert run.unsatisfiable_jobs() == [
         "job b can never start, it is cancelled: job a fails (chain b → a; each waits for the next)",

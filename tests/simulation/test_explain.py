@@ -44,7 +44,7 @@ def blocked() -> Workload:
     )
 
 
-def test_pushdowns_and_what_was_short_are_reported_one_by_one() -> None:
+def test_pushdowns_and_missing_resources_are_reported_one_by_one() -> None:
     moments = story(blocked(), "pas+pushdown", 2, Cluster.uniform(nodes=9, resources={"cpu": 10}))
     assert [(m.what, m.time_s) for m in moments] == [
         ("submitted", 0), ("eligible", 0), ("pushed", 0), ("waited", 0), ("pushed", 0.001),
@@ -151,7 +151,7 @@ def test_stories_of_preempted_jobs_say_what_happened(
     assert all(moment.until_s > moment.time_s for moment in waits)
 
 
-def test_the_command_reports_it_and_names_a_job_that_is_not_there(
+def test_the_command_reports_it_and_names_an_unknown_job(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "w.csv"
@@ -190,7 +190,7 @@ NODES = Cluster.checked({"nodes": [{"name": "n", "count": 2, "cores": 4, "memory
         ({"cores_per_task": [1, 1, 1], "exclusive": [1, 0, 1]}, {"nodes": 5}),
     ],
 )
-def test_what_is_short_on_shared_nodes_is_reported(
+def test_scarce_resources_on_shared_nodes_are_reported(
     chunks: dict[str, list[float]], short: dict[str, float]
 ) -> None:
     moments = story(sharing(**chunks), "fcfs+first-fit@spread", 3, NODES)

@@ -56,7 +56,7 @@ def test_a_reservation_is_of_gpus_of_the_type_that_is_asked_for() -> None:
     assert starts(workload, machine(), "easy") == [0, 1, 100, 3, 110]
 
 
-def test_use_is_reported_by_type() -> None:
+def test_allocations_are_reported_by_type() -> None:
     workload = asking(
         "-n1 --gpus=3", "-n1 --gpus=t4:1", "-N1 --exclusive", "-N1 --gres=gpu:a100:1,gpu:t4:1"
     )
@@ -164,7 +164,7 @@ def test_running_jobs_are_placed_on_gpus_of_their_type() -> None:
         assert simulation.result().jobs["start_s"].to_list()[1:] == expected
 
 
-def test_a_fork_and_a_saved_state_continue_alike(tmp_path: Path) -> None:
+def test_a_fork_and_a_saved_state_continue_identically(tmp_path: Path) -> None:
     ways = (
         "-n1 --gpus=1",
         "-n2 --gpus-per-task=t4:1",

@@ -223,7 +223,7 @@ def test_failures_maintenance_a_cap_and_power_states_go_together_and_with_saving
         (CLUSTER, "easy@bestfit", UnknownNameError, "Did you mean 'best-fit'"),
     ],
 )
-def test_what_is_wrong_is_reported_in_one_line(
+def test_errors_are_reported_in_one_line(
     cluster: Cluster, policy: str, error: type[Exception], says: str
 ) -> None:
     workload = Workload.build(submit_s=[0], runtime_s=[1], walltime_s=[1], nodes=[1])

@@ -74,7 +74,7 @@ def drawn(
 
 @settings(max_examples=examples(100))
 @given(data=st.data())
-def test_jobs_that_are_reported_to_arrive_fare_as_if_they_came_by_themselves(
+def test_jobs_submitted_by_calls_start_like_those_of_a_trace(
     data: st.DataObject,
 ) -> None:
     cluster, workload, policy = drawn(data)

@@ -72,7 +72,7 @@ def test_without_preemption_nothing_is_reported_about_it():
         ({**OF_TIERS, "grace": -1}, "grace"),
     ],
 )
-def test_what_has_no_meaning_is_reported_in_one_line(preemption, says):
+def test_meaningless_input_is_reported_in_one_line(preemption, says):
     with pytest.raises(ConfigError) as told:
         cluster(preemption)
     assert says in str(told.value)
@@ -171,7 +171,7 @@ def test_a_simulation_with_suspended_jobs_is_saved_and_continues(tmp_path):
     assert again.jobs.equals(simulate(workload(), cluster(SUSPEND)).jobs)
 
 
-def test_what_does_not_go_with_suspended_jobs_is_rejected():
+def test_options_incompatible_with_suspended_jobs_are_rejected():
     failing = {"outages": [{"node": 0, "start": 1, "duration": 1}]}
     with pytest.raises(
         ConfigError, match="'suspend' does not work with node failures; remove 'failures'"
@@ -186,7 +186,7 @@ def test_what_does_not_go_with_suspended_jobs_is_rejected():
         Simulation(several, cluster(SUSPEND))
 
 
-def test_where_jobs_are_preempted_forever_that_is_reported_in_place_of_an_end() -> None:
+def test_endless_preemption_is_reported_instead_of_an_end() -> None:
     # Each of the two is expected to end soon, so only the other one has to go; neither does before it is
     # its turn again.
     cluster = cluster_of(
@@ -209,7 +209,7 @@ def test_where_jobs_are_preempted_forever_that_is_reported_in_place_of_an_end() 
     assert Simulation(workload, cluster, "fcfs+easy").run().jobs["end_s"].min() > 0
 
 
-def test_of_shared_nodes_it_is_reported_who_had_cores_and_memory_when():
+def test_shared_nodes_report_which_job_had_cores_and_memory_when():
     of = cluster(SUSPEND, nodes=[{"name": "n", "count": 1, "cores": 8, "memory_gb": 16}])
     asked = {"tasks": [1, 1, 1], "cores_per_task": [4, 4, 8], "memory_gb_per_task": [4, 4, 8]}
     result = simulate(workload(1, chunks=asked), of)
@@ -237,7 +237,7 @@ def test_of_shared_nodes_it_is_reported_who_had_cores_and_memory_when():
     assert result.series["used_cores"].max() == 8
 
 
-def test_a_job_that_is_suspended_now_has_no_cores_in_what_is_reported():
+def test_a_currently_suspended_job_has_no_cores_in_the_placements():
     of = cluster(SUSPEND, nodes=[{"name": "n", "count": 1, "cores": 8}])
     asked = {"tasks": [1, 1, 1], "cores_per_task": [4, 4, 8]}
     simulation = Simulation(workload(1, chunks=asked), of)

@@ -141,7 +141,7 @@ def test_a_job_that_a_node_took_down_is_submitted_again() -> None:
     assert seen[:2] == [(0.0, 1), (5.0, 1)]
 
 
-def test_begin_starts_those_that_fit_in_the_order_given_and_reports_the_others() -> None:
+def test_begin_starts_the_jobs_that_fit_in_the_given_order_and_reports_the_others() -> None:
     workload = Workload.build(submit_s=[0, 0, 0], runtime_s=[9, 9, 9], nodes=[10, 10, 6])
     simulation = outside(workload)
     simulation.advance(instants=1)
@@ -165,7 +165,7 @@ def test_the_record_of_nodes_holds_many_starts_at_one_time() -> None:
     assert node_map["count"].sum() == int(workload.nodes.sum())
 
 
-def test_a_fork_begins_its_own_jobs_and_a_saved_simulation_continues(tmp_path: Path) -> None:
+def test_a_fork_starts_its_own_jobs_and_a_saved_simulation_continues(tmp_path: Path) -> None:
     workload = Workload.build(submit_s=[0, 0], runtime_s=[9, 9], nodes=[10, 10])
     simulation = outside(workload)
     simulation.advance(instants=1)
@@ -188,15 +188,13 @@ def test_a_fork_begins_its_own_jobs_and_a_saved_simulation_continues(tmp_path: P
         (Orders(call_at_s=0.0), "it must be later"),
     ],
 )
-def test_an_order_that_cannot_be_carried_out_is_reported_by_job_and_time(
-    orders: Orders, told: str
-) -> None:
+def test_an_impossible_order_is_reported_with_job_and_time(orders: Orders, told: str) -> None:
     workload = Workload.build(submit_s=[0, 50, 0], runtime_s=[9, 9, 9], nodes=[8, 8, 16])
     with pytest.raises(errors.SimulationError, match=told):
         drive(outside(workload), lambda happened: orders)
 
 
-def test_a_scheduler_that_leaves_a_job_waiting_forever_is_told_which() -> None:
+def test_a_scheduler_that_never_starts_a_job_is_reported_with_the_job() -> None:
     workload = Workload.build(submit_s=[0, 50, 0], runtime_s=[9, 9, 9], nodes=[8, 8, 16])
 
     def scheduler(happened: Happened) -> Orders:
@@ -227,9 +225,7 @@ def test_a_policy_that_decides_itself_takes_no_orders() -> None:
         ("input(); input(); input()", "did not answer within 0.5 s"),
     ],
 )
-def test_a_program_that_does_not_answer_as_it_should_is_reported_and_ended(
-    program: str, told: str
-) -> None:
+def test_a_program_with_a_wrong_answer_is_reported_and_ended(program: str, told: str) -> None:
     workload = Workload.build(submit_s=[0], runtime_s=[9], nodes=[1])
     wait_s = 0.5 if "did not answer" in told else 60.0
     command = [sys.executable, "-c", program]
@@ -256,7 +252,7 @@ def test_the_example_in_c_schedules_as_ours(tmp_path: Path) -> None:
     assert found["start_s"].to_list() == own["start_s"].to_list()
 
 
-def test_a_program_that_is_not_there_is_reported() -> None:
+def test_a_missing_program_is_reported() -> None:
     with pytest.raises(errors.ConfigError, match="cannot be started"):
         JsonLinesScheduler("/nowhere/at-all", Cluster.uniform(4)).__enter__()
 

@@ -44,7 +44,7 @@ def built(more: str | None, **columns: Any) -> Workload:
     )
 
 
-def test_chunks_of_several_kinds_are_placed_where_each_finds_room(tmp_path: Path) -> None:
+def test_chunks_of_several_kinds_are_placed_where_each_fits(tmp_path: Path) -> None:
     jobs = read_workload(
         table(
             tmp_path,
@@ -126,7 +126,7 @@ def test_further_kinds_read_back_as_written(kinds: tuple[Tasks, ...]) -> None:
 @pytest.mark.parametrize(
     "text", ["", "x", "0:cores=1", "1:cores=0", "1:cores=-1", "1:cpus=3", "1+", "1:cores=1e999"]
 )
-def test_what_is_no_kind_of_tasks_is_reported_with_what_would_be(text: str) -> None:
+def test_an_unknown_kind_of_tasks_is_reported_with_the_valid_ones(text: str) -> None:
     with pytest.raises(WorkloadError, match=r"such as 1:cores=32:memory_gb=64:gpus=4"):
         read_more_tasks(text)
 
@@ -161,7 +161,7 @@ def test_a_replay_has_each_kind_of_tasks_on_the_recorded_nodes_or_on_the_lowest(
     assert placed.select("node", "cores", "gpus").rows() == held
 
 
-def test_a_replay_reports_how_many_tasks_of_all_kinds_found_no_room() -> None:
+def test_a_replay_reports_the_tasks_of_all_kinds_that_did_not_fit() -> None:
     jobs = built("3:cores=2:gpus=2", chunks={"tasks": [2], "cores_per_task": [16]})
     again = replay(jobs.replace(recorded_start_ms=np.array([0])), MACHINE)
     assert again.conflicts.select("what", "asked", "free").rows()[-1] == ("room", 5.0, 4.0)

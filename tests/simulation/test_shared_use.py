@@ -26,7 +26,7 @@ def asking(**chunks: list[float]) -> Workload:
     )
 
 
-def test_gpus_next_to_which_no_cores_are_left_are_stranded() -> None:
+def test_gpus_without_free_cores_next_to_them_are_stranded() -> None:
     """Node 0 has 1.5 GPUs free and no core; node 1 is in full use; a job of one GPU and a core waits."""
     jobs = asking(tasks=[1, 1, 1], cores_per_task=[8, 8, 1], gpus_per_task=[2.5, 4, 1])
     found = simulate(jobs, MACHINE, "fcfs+easy").fragmentation(2).to_dicts()
@@ -60,7 +60,7 @@ def test_what_only_a_further_kind_of_tasks_could_use_is_of_use() -> None:
     assert (first["unusable_gpus"], first["stranded_gpus"]) == (0.0, 0.0)
 
 
-def test_what_is_of_no_use_is_reported_where_no_job_waits_for_long() -> None:
+def test_unusable_cores_are_reported_after_a_long_time_without_pending_jobs() -> None:
     """For more than the hundred rows from which a table's types are guessed."""
     jobs = Workload.build(
         submit_s=[0, 9000, 9000],

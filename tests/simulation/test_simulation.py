@@ -254,7 +254,7 @@ def test_a_fork_of_a_busy_cluster_takes_no_longer_than_needed_and_shares_nothing
         assert not fork.state[name].flags.writeable
 
 
-def test_a_policy_is_made_once_for_all_forks_and_for_whoever_restarts_with_as_many_jobs() -> None:
+def test_a_policy_is_made_once_for_all_forks_and_for_each_restart_with_as_many_jobs() -> None:
     simulation = Simulation(random_workload(), MACHINE)
     other = make_policy("wfp+easy")
     made = simulation.fork(other).compiled_policy()
@@ -335,7 +335,7 @@ def test_one_event_time_with_a_queue_longer_than_its_buffer_is_one_event_time(
     ],
     ids=["plain", "failing", "powered"],
 )
-def test_under_another_policy_it_is_as_if_it_were_rebuilt(cluster: Cluster) -> None:
+def test_under_another_policy_it_equals_a_new_one(cluster: Cluster) -> None:
     workload = random_workload()
     expected = {"expected_s": workload.runtime_ms / 1000}
     policies = ["fcfs+easy", "wfp+conservative", "fairshare+easy@random", "sjf+none"]

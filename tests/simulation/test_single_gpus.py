@@ -65,7 +65,7 @@ def test_it_is_reported_that_no_gpu_has_as_much_left() -> None:
     assert waited.detail["short_s"] == {"gpus": 98.0}
 
 
-def test_a_part_is_placed_on_the_tightest_gpu_and_whole_ones_on_free_ones() -> None:
+def test_a_fraction_of_a_gpu_is_placed_on_the_tightest_gpu_and_whole_ones_on_free_ones() -> None:
     result = simulate(asking([0.75, 0.5, 0.25, 2, 1.5]), machine(gpus=5), "fcfs", "first-fit")
     assert where(result) == [
         (1, 0, 0, 0.75), (2, 0, 1, 0.5), (3, 0, 0, 0.25), (4, 0, 2, 1.0), (4, 0, 3, 1.0),

@@ -303,7 +303,7 @@ def test_a_stream_with_preemption_is_job_by_job_as_in_memory(
 NODES = 8
 
 
-def test_failures_that_are_drawn_over_time_are_those_of_a_run_in_memory() -> None:
+def test_failures_drawn_over_time_equal_those_of_a_run_in_memory() -> None:
     failures = {"mtbf": "2d", "mttr": "5h", "seed": 3, "on_failure": "requeue"}
     machine = Cluster.model_validate(
         {"nodes": [{"name": "g", "count": NODES}], "failures": failures}
@@ -465,7 +465,7 @@ def test_invalid_batches_are_reported_with_where_they_are(
         ("fcfs+easy", {"expected_s": [1.0]}, "expected_s has one value per job"),
     ],
 )
-def test_what_cannot_be_streamed_is_rejected_by_name(
+def test_options_that_cannot_be_streamed_are_rejected_by_name(
     tmp_path: Path, policy: str | None, options: dict[str, Any], told: str
 ) -> None:
     with pytest.raises(ConfigError, match=told):
@@ -548,7 +548,9 @@ def test_tasks_that_come_after_jobs_of_whole_nodes_are_rejected(tmp_path: Path) 
         simulate_stream(iter([jobs_of(0, 5), shared]), SHARED, out=tmp_path, batch=5)
 
 
-def test_what_cannot_be_streamed_on_shared_nodes_is_rejected_by_name(tmp_path: Path) -> None:
+def test_options_that_cannot_be_streamed_on_shared_nodes_are_rejected_by_name(
+    tmp_path: Path,
+) -> None:
     table = jobs_of(0, 5, tasks=lambda row: NODES)
     with pytest.raises(ConfigError, match="needs the kinds of all jobs in advance"):
         simulate_stream([table], SHARED, "fcfs+easy@fragmentation", out=tmp_path)

@@ -120,7 +120,7 @@ def test_the_wait_begins_when_the_think_time_is_over(tmp_path: Path) -> None:
     assert summary["mean_queue_length"] == pytest.approx((9 + 0) / 320)
 
 
-def test_a_job_that_thinks_does_not_overtake_who_waits(tmp_path: Path) -> None:
+def test_a_thinking_user_does_not_overtake_pending_jobs(tmp_path: Path) -> None:
     workload = log(tmp_path, "1 0 20 1 -1 -1", "2 0 60 8 -1 -1", "3 1 10 8 1 10", "4 25 10 8 -1 -1")
     # Job 3 is submitted at 30, after job 4.
     assert simulate(workload, 8, "fcfs", "none").jobs["start_s"].to_list() == [0, 20, 90, 80]

@@ -83,7 +83,7 @@ def test_a_replay_has_the_starts_ends_and_energy_of_the_run_that_was_recorded(
     st.sampled_from(["fcfs", "fcfs+easy", "sjf+easy", "wfp+easy"]),
     st.integers(5, 55),
 )
-def test_a_window_begins_in_the_state_of_the_longer_run_and_continues_as_it_did(
+def test_a_window_begins_in_the_state_of_the_longer_run_and_continues_like_it(
     seed: int, policy: str, end: int
 ) -> None:
     workload = jobs(seed)
@@ -157,7 +157,7 @@ def test_a_replay_that_is_truncated_leaves_what_runs_then_running_and_counts_its
     assert found.energy.total_j == 100 * (100 + 150) + 10 * (100 + 50)
 
 
-def test_a_node_that_another_job_has_is_not_taken_again_and_reported() -> None:
+def test_a_node_of_another_job_is_not_taken_again_and_is_reported() -> None:
     cluster = Cluster.uniform(3, active_w=100, idle_w=10)
     log = Workload.build(
         submit_s=[0, 0],
@@ -194,7 +194,7 @@ def test_a_window_that_does_not_end_after_it_begins_is_rejected(begin: float, en
         window(jobs(1), begin, end)
 
 
-def test_a_window_without_jobs_is_rejected_and_the_span_told() -> None:
+def test_a_window_without_jobs_is_rejected_and_the_span_reported() -> None:
     with pytest.raises(WorkloadError, match=r"no job of poisson ran.*within 0 to"):
         window(jobs(1), 1e9, 2e9)
 

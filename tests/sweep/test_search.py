@@ -69,7 +69,7 @@ def test_the_same_settings_find_the_same_and_a_search_continues(tmp_path: Path) 
         found(tmp_path / "c", objectives=["max_wait_s"])
 
 
-def test_a_process_that_continues_or_shares_a_search_tries_other_policies(tmp_path: Path) -> None:
+def test_a_continued_or_shared_search_tries_other_policies(tmp_path: Path) -> None:
     found(tmp_path, trials=5)
     assert found(tmp_path).trials["policy"].is_unique().all()
     # Two at once: each begins before the other has told of any trial.

@@ -152,7 +152,7 @@ def test_differences_are_of_pairs_of_the_same_jobs() -> None:
         result.compare(["mean_wiat_s"])
 
 
-def test_a_figure_that_no_simulation_has_is_reported_before_any_runs(tmp_path: Path) -> None:
+def test_an_unknown_metric_is_reported_before_any_simulation_runs(tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError, match="Did you mean 'total_energy_j'"):
         sweep(**SMALL, clusters=[16, POWERED], metrics=["total_enery_j"], out=tmp_path / "out")
     assert not (tmp_path / "out").exists()

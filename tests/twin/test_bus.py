@@ -72,7 +72,7 @@ def test_a_recording_gives_back_every_byte(tmp_path_factory: pytest.TempPathFact
     player.close()
 
 
-def test_a_torn_last_line_costs_only_itself_and_recording_continues_after_it(
+def test_a_torn_last_line_loses_only_itself_and_recording_continues_after_it(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "r.jsonl"

@@ -73,14 +73,14 @@ def test_a_start_reported_in_fractions_of_a_second_equals_the_one_listed_in_seco
     assert changes.last.jobs[0].start_s == 1000.731
 
 
-def test_a_start_at_quite_another_time_or_on_other_nodes_is_reported() -> None:
+def test_a_start_at_another_time_or_on_other_nodes_is_reported() -> None:
     changes = Changes(_snapshot(_job("1", 500.0, "n0")), "r")
     again = ["job_requeued", "job_started"]
     assert _mirrored(changes, _snapshot(_job("1", 900.0, "n0"))) == again
     assert _mirrored(changes, _snapshot(_job("1", 900.0, "n2"))) == again
 
 
-def test_a_dependency_that_nothing_has_happened_to_is_reported_once() -> None:
+def test_a_dependency_without_any_event_is_reported_once() -> None:
     waits = _job("2", dependencies=(JobDependency(on="1", kind="afterok"),))
     changes = Changes(_snapshot(_job("1", 5.0, "n0")), "r")
     looks = [_snapshot(_job("1", 5.0, "n0"), waits, time_s=1000.0 + i) for i in range(5)]

@@ -76,7 +76,7 @@ def test_the_number_of_threads_does_not_change_a_decision(monkeypatch: pytest.Mo
 
 @settings(max_examples=examples(20))
 @given(workloads(), st.integers(0, 40))
-def test_a_core_restored_from_json_continues_the_same(workload, when) -> None:
+def test_a_core_restored_from_json_continues_identically(workload, when) -> None:
     core = Core(ALL)
     other: list[Core] = []
     made: list[tuple[Decision | None, Decision | None]] = []
@@ -123,7 +123,7 @@ def test_the_state_carried_between_queries_is_what_a_first_query_sees(story, dat
 
 
 @given(workloads())
-def test_what_it_starts_the_cluster_never_rejects(workload) -> None:
+def test_the_cluster_never_refuses_a_start(workload) -> None:
     # `drive` raises if it does.
     decisions(workload, Core(CoreSettings()))
 
@@ -146,7 +146,7 @@ def test_where_jobs_may_be_on_some_nodes_only_it_rejects_nothing_either(workload
     drive(emulated_cluster(POOLS, workload, publish=core.take_event), core)
 
 
-def test_a_job_that_may_be_on_other_nodes_too_takes_none_from_who_may_not() -> None:
+def test_a_job_that_fits_other_nodes_takes_none_from_a_job_that_does_not() -> None:
     # A policy may put the second before the first: told in order of submission, the first took the lowest
     # numbers, and the second found no room.
     core = core_with(job(1, 3, 50), job(2, 2, 20, partition="x"), machine=POOLS)

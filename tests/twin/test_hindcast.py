@@ -98,7 +98,7 @@ def test_later_jobs_change_no_forecast(past: Lived, said: pl.DataFrame) -> None:
     assert said.filter(before).select(columns).equals(again.filter(before).select(columns))
 
 
-def test_scores_count_what_was_covered_and_is_compared_with_both_rivals() -> None:
+def test_scores_count_what_was_covered_and_are_compared_with_both_rivals() -> None:
     row = {
         "job": 1, "nodes": 4, "made_s": 0.0, "at_submission": True, "wait_s": 100.0, "forecast_s": 90.0,
         "low_s": 80.0, "high_s": 120.0, "walltime_s": 200.0, "queue_low_s": 0.0, "queue_s": 50.0,

@@ -215,7 +215,7 @@ def test_jobs_that_are_gone_are_forgotten(predictor: Path) -> None:
     assert (list(state["foretold"]), list(state["arrived"])) == (["2"], [])
 
 
-def test_a_query_changes_nothing_that_is_known(predictor: Path) -> None:
+def test_a_query_changes_no_known_state(predictor: Path) -> None:
     known = live(predictor)
     job = JobRecord(spec=spec("there"))
     draws(known, job)
@@ -271,7 +271,7 @@ def changed(source: Path, target: Path, **files: bytes | None) -> Path:
     return target
 
 
-def test_what_is_no_predictor_for_a_twin_is_rejected_with_what_would_be_right(
+def test_a_predictor_that_a_twin_cannot_use_is_rejected_with_the_remedy(
     predictor: Path, tmp_path: Path
 ) -> None:
     with zipfile.ZipFile(predictor) as archive:

@@ -180,7 +180,7 @@ def test_the_kill_switch_stops_all_actions_and_gives_scheduling_back(pair: Pair)
     pair.wait(lambda: not pair.state()["own_scheduling"], 5)
 
 
-def test_with_the_disk_full_the_twin_observes_and_says_so_and_the_cluster_continues(
+def test_with_a_full_disk_the_twin_observes_reports_it_and_the_cluster_continues(
     pair: Pair,
 ) -> None:
     pair.begin_cluster("--speed", "1500", "--wait")
@@ -269,7 +269,7 @@ def test_a_restart_of_the_resource_manager_is_resynced(pair: Pair) -> None:
     the_mirror_is_the_cluster(pair)
 
 
-def test_an_objective_that_fails_is_a_fault_that_is_reported_and_the_cluster_continues(
+def test_a_failing_objective_is_reported_and_the_cluster_continues(
     tmp_path,
 ) -> None:
     (tmp_path / "mine.py").write_text(
@@ -303,7 +303,7 @@ def test_the_twins_clock_is_the_clusters(pair: Pair) -> None:
     assert -50_000 < seen - pair.state()["now_s"] < 10
 
 
-def test_status_explain_and_accuracy_answer_next_to_a_running_twin(pair: Pair) -> None:
+def test_status_explain_and_accuracy_answer_during_a_running_twin(pair: Pair) -> None:
     pair.begin_cluster("--speed", "60", "--wait", "--takeover", "120")
     # However long this test takes, one job runs on and another waits for it. Others pass between them.
     for name, nodes in (("long", 16), ("wide", 32)):
@@ -335,7 +335,7 @@ def _compared(path: Path) -> list[int]:
         return [row["id"] for row in made if row and len(row["candidates"]) > 1]
 
 
-def test_a_policy_that_takes_too_long_is_omitted_and_the_twin_stays_in_charge(
+def test_a_policy_that_takes_too_long_is_skipped_and_the_twin_stays_in_charge(
     tmp_path: Path,
 ) -> None:
     # As first come first served, but each score takes milliseconds.

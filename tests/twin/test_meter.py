@@ -148,7 +148,7 @@ def vector(*values: str) -> dict[str, Any]:
     return {"status": "success", "data": {"resultType": "vector", "result": found}}
 
 
-def test_prometheus_is_asked_and_what_it_says_is_reported(
+def test_prometheus_is_queried_and_its_answer_is_reported(
     prometheus: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fields = {"kind": "prometheus", "url": prometheus, "query": "sum(w)", "token_env": "A_TOKEN"}
@@ -311,7 +311,7 @@ def test_a_silent_meter_and_one_that_reports_another_unit_are_reported_by_name(
     assert "outside the possible power draw of the cluster" in fresh.status(now_s)["fault"]
 
 
-def test_a_fault_of_the_meter_is_reported_and_the_twin_stays_in_charge(
+def test_an_error_of_the_meter_is_reported_and_the_twin_stays_in_charge(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "m.csv"

@@ -118,7 +118,7 @@ def test_a_module_that_cannot_be_loaded_is_reported_by_name(text, tmp_path, monk
 @pytest.mark.parametrize(
     "wrong", [lambda: 1.0, lambda view: "dear", lambda view: None, lambda view: sys.exit(3)]
 )
-def test_a_function_that_fails_is_reported_and_not_the_end(wrong) -> None:
+def test_a_failing_function_is_reported_and_ends_nothing(wrong) -> None:
     judged = Objective(function=f"{__name__}:cost")
     judged.function = wrong
     with pytest.raises(HpctwinError, match="the objective's function failed"):

@@ -77,7 +77,7 @@ def test_a_job_is_on_its_planned_nodes_until_the_cluster_reports_where_it_runs()
         assert one.present(50.0).base.state["share"]["jobs"].tolist() == [1, 1, 0]
 
 
-def test_a_job_whose_node_fails_keeps_the_work_before_its_last_stretch() -> None:
+def test_a_job_whose_planned_nodes_are_taken_uses_free_ones() -> None:
     runs = waiting("1", tasks=2).model_copy(update={"start_s": 40.0, "node_names": ("n1",)})
     core = core_of(runs, waiting("2", tasks=2))
     core.asked_to_start("2", 50.0, [("n1", (2,))])

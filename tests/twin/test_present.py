@@ -57,7 +57,7 @@ def with_preemption(
 @given(data=st.data())
 @each("shared", (False, True))
 @each("preempts", (None, preemptions, suspensions))
-def test_it_continues_exactly_as_a_simulation_that_was_not_interrupted(
+def test_it_continues_exactly_like_an_uninterrupted_simulation(
     shared: bool, preempts: Callable[[Cluster], Any] | None, data: st.DataObject
 ) -> None:
     clusters = strategies.shared_clusters if shared else strategies.clusters

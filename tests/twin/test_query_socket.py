@@ -139,7 +139,7 @@ def test_a_twin_that_does_not_answer_in_time_is_passed_over(
     assert answered(setting.config, "2").when.state == "waits"  # nobody turns: by the journal
 
 
-def test_only_its_own_user_may_ask_and_a_socket_left_behind_is_imported(tmp_path: Path) -> None:
+def test_only_its_user_may_query_and_a_stale_socket_is_replaced(tmp_path: Path) -> None:
     journal = tmp_path / ("d" * 90) / ("e" * 90) / "j.sqlite"
     journal.parent.mkdir(parents=True)
     first = QuerySocket(journal)

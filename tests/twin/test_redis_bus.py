@@ -278,7 +278,7 @@ def test_redis_restarted_and_gone_and_garbage_on_the_stream_do_no_lasting_harm(
 
 
 @pytest.mark.slow
-def test_killed_while_events_wait_in_redis_the_twin_continues_where_it_was(live: Pair) -> None:
+def test_a_twin_killed_while_events_wait_in_redis_continues_where_it_was(live: Pair) -> None:
     live.begin_cluster("--speed", "500", "--wait", "--takeover", "5")
     live.begin_twin()
     live.wait(lambda: live.status()["rows"]["actions"] > 5, 60)

@@ -189,7 +189,7 @@ def test_an_answer_that_is_lost_is_settled_by_a_snapshot(make) -> None:
     setting.until(setting.running)
 
 
-def test_with_the_manager_away_it_says_so_and_continues_when_it_is_back(make) -> None:
+def test_a_twin_without_its_manager_reports_it_and_continues_when_it_is_back(make) -> None:
     setting = make()
     setting.turn()
     setting.manager.away = True
@@ -200,7 +200,7 @@ def test_with_the_manager_away_it_says_so_and_continues_when_it_is_back(make) ->
     setting.until(lambda: setting.twin.fault is None and setting.running() == {"1"})
 
 
-def test_garbage_on_the_bus_is_put_aside_and_the_rest_continues(make) -> None:
+def test_garbage_on_the_bus_is_skipped_and_the_rest_continues(make) -> None:
     setting = make()
     setting.turn()
     for data in (b"\xff", b"{}", b"null", b'{"kind": "job_started"}', b"[" * 10_000):

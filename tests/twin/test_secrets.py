@@ -62,7 +62,7 @@ def test_a_yaml_error_does_not_quote_the_line(tmp_path: Path) -> None:
     assert "s3cr" not in str(fault.value)
 
 
-def test_the_journal_and_what_lies_next_to_it_may_be_read_by_their_owner_only(
+def test_the_journal_and_the_files_next_to_it_are_readable_by_the_owner_only(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "j.sqlite"

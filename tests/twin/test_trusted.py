@@ -76,13 +76,13 @@ def test_a_sticky_folder_that_all_may_write_is_as_good_as_tmp(settings: Path) ->
     check_trusted(settings)
 
 
-def test_settings_of_somebody_else_are_rejected(settings: Path, given: Callable[..., None]) -> None:
+def test_settings_of_another_user_are_rejected(settings: Path, given: Callable[..., None]) -> None:
     given(settings, uid=NOBODY)
     with pytest.raises(ConfigError, match=f"it belongs to {pwd.getpwuid(NOBODY).pw_name}"):
         TwinConfig.from_yaml(settings)
 
 
-def test_a_folder_of_somebody_else_above_the_settings_is_rejected(
+def test_a_folder_of_another_user_above_the_settings_is_rejected(
     settings: Path, given: Callable[..., None]
 ) -> None:
     given(settings.parent, uid=NOBODY)

@@ -253,7 +253,9 @@ def test_futures_that_are_not_answered_by_all_do_not_count() -> None:
     assert made.candidates == other.candidates
 
 
-def test_what_was_omitted_is_journalled_told_and_omitted_again(tmp_path: Path, slow: Slow) -> None:
+def test_an_unanswered_policy_is_journaled_reported_and_skipped_again(
+    tmp_path: Path, slow: Slow
+) -> None:
     slow.pool = 2
     core = {"pool": ["fcfs+easy", "sjf+easy"], "objective": {"tie_break": ["fcfs+easy"]}}
     watched = Watched(tmp_path, core=core, what_ifs={"deadline": LONG_S}, threads=4)
@@ -365,7 +367,7 @@ def test_a_worker_that_is_lost_has_not_answered_and_the_next_one_does(tmp_path: 
         assert len(again.candidates) == 5
 
 
-def test_what_fails_on_a_worker_has_not_answered_is_reported_once_and_the_decision_stands(
+def test_a_failure_on_a_worker_counts_as_no_answer_is_reported_once_and_the_decision_stands(
     cluster: LocalCluster, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As with a worker that has another version, and does not know what it is sent.
@@ -386,7 +388,7 @@ def test_what_fails_on_a_worker_has_not_answered_is_reported_once_and_the_decisi
         ]
 
 
-def test_a_what_if_that_no_job_waits_for_does_not_keep_a_worker(cluster: LocalCluster) -> None:
+def test_a_what_if_without_a_waiting_caller_does_not_keep_a_worker(cluster: LocalCluster) -> None:
     with connected(cluster.scheduler_address, 0.05) as dask:
         core = Core(CoreSettings(pool=("fcfs+none", "fcfs+conservative"), futures=0), dask)
         core.warm_up()

@@ -42,7 +42,7 @@ def run(*arguments: object) -> int:
     return int(stop.value.code or 0)
 
 
-def test_each_state_of_a_job_is_reported_first_and_in_plain_words(
+def test_each_state_of_a_job_is_reported_first_in_plain_words(
     config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for job_id, first, then, code in (

@@ -53,7 +53,7 @@ def test_waiting_jobs_come_in_the_order_of_their_forecasts(make: Any) -> None:
     )
 
 
-def test_bars_of_what_runs_and_will_run_are_never_on_a_node_twice_at_once(make: Any) -> None:
+def test_bars_of_running_and_predicted_jobs_never_overlap_on_a_node(make: Any) -> None:
     page = make()
     page.setting.cluster.advance(40)
     page.setting.turn(5)
@@ -228,7 +228,7 @@ def test_ready_means_that_the_twin_runs(make: Any) -> None:
     assert trouble[0] == "the twin is not running"
 
 
-def test_no_answer_reports_a_secret(make: Any) -> None:
+def test_no_answer_reveals_a_secret(make: Any) -> None:
     page = make()
     secrets = [token.secret.decode() for token in page.access.tokens]
     with page.client() as client:

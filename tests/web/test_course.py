@@ -152,7 +152,7 @@ SHARED = [
 ]
 
 
-def test_jobs_on_a_shared_node_lie_next_to_each_other_on_its_cores() -> None:
+def test_jobs_on_a_shared_node_are_next_to_each_other_on_its_cores() -> None:
     stands = standing(SHARED, {"3": 1000.0, "4": 1050.0})
     found = course(stands, History())
     assert lanes_of(MACHINE, found) == [4, 8]
@@ -227,7 +227,7 @@ def test_weather_that_is_neither_a_temperature_nor_a_file_is_rejected(
     assert "must be a temperature" in capsys.readouterr().err
 
 
-def test_a_price_that_cannot_be_read_is_reported_and_the_rest_is_shown(make: Any) -> None:
+def test_an_unreadable_price_is_reported_and_the_rest_is_shown(make: Any) -> None:
     page = make()
     mirror = page.source.core.mirror
     group = mirror.machine.nodes[0].model_dump() | {

@@ -151,7 +151,7 @@ GRID = """async ([count, racks]) => {
 
 
 @pytest.mark.parametrize("racks", [1, 100])
-def test_ten_thousand_nodes_are_distinguished_and_walked_by_keyboard(
+def test_ten_thousand_nodes_are_distinguishable_and_browsed_by_keyboard(
     watched: Watched, racks: int
 ) -> None:
     page = watched.page
@@ -217,7 +217,7 @@ def test_without_a_token_the_page_asks_for_one_and_takes_it(browser: Any, addres
     one.context.close()
 
 
-def test_a_reader_may_not_confirm_and_an_operator_may(browser: Any, tmp_path: Path) -> None:
+def test_a_viewer_may_not_confirm_and_an_operator_may(browser: Any, tmp_path: Path) -> None:
     with served(tmp_path, "approve") as address:
         for token, says in ((LOOKS, "operator"), (ACTS, "Approved.")):
             one = Watched(browser, address)
@@ -284,7 +284,7 @@ def test_a_large_run_first_shows_the_picture_that_is_ready(
     one.context.close()
 
 
-def test_a_run_is_drawn_walked_and_followed_while_it_runs(
+def test_a_run_in_progress_is_drawn_browsed_and_followed(
     browser: Any, run: tuple[Path, str]
 ) -> None:
     folder, address = run

@@ -112,7 +112,7 @@ def test_means_and_peaks_in_bins_are_those_by_hand() -> None:
     assert peak.tolist() == [5.0, 5.0, 2.0]
 
 
-def test_a_run_in_progress_is_shown_as_far_as_it_has_come_and_followed(tmp_path: Path) -> None:
+def test_a_run_in_progress_is_shown_so_far_and_followed(tmp_path: Path) -> None:
     simulation = Simulation(WORKLOAD, Cluster.uniform(nodes=16), "fcfs+easy@contiguous")
     simulation.advance(WORKLOAD.span_s / 3)
     folder = tmp_path / "run"
@@ -141,7 +141,7 @@ def _state_once(client: TestClient, told: Callable[[Any], bool]) -> Any:
     return state
 
 
-def test_a_folder_that_goes_away_is_reported_and_the_rest_still_shown(
+def test_a_folder_that_disappears_is_reported_and_the_rest_is_still_shown(
     run: Any, tmp_path: Path
 ) -> None:
     folder = shutil.copytree(run[0], tmp_path / "run")
@@ -197,7 +197,7 @@ def serve(*arguments: Any) -> int:
     return int(end.value.code)
 
 
-def test_what_is_no_run_is_rejected_by_name(
+def test_a_folder_that_is_no_run_is_rejected_by_name(
     run: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -213,7 +213,7 @@ def test_what_is_no_run_is_rejected_by_name(
     assert "the folder of a simulated run" in capsys.readouterr().err
 
 
-def test_the_folder_of_a_run_is_written_while_it_runs(tmp_path: Path) -> None:
+def test_the_folder_of_a_run_is_written_during_the_run(tmp_path: Path) -> None:
     trace, out = tmp_path / "t.csv", tmp_path / "out"
     write_workload(WORKLOAD, trace)
     asked = ["simulate", str(trace), "-n", "16", "--json"]

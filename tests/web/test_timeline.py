@@ -56,7 +56,7 @@ WINDOWS = (
 
 @given(boxes=BOXES, window=st.sampled_from(WINDOWS))
 @settings(max_examples=examples(60))
-def test_each_pixel_reports_the_share_that_jobs_cover_and_who_covers_most(
+def test_each_pixel_shows_the_share_covered_by_jobs_and_the_largest_job(
     boxes: list[tuple[int, int, int, int]], window: Window
 ) -> None:
     line = made(boxes)

@@ -39,7 +39,7 @@ def test_grafana_asks_only_for_metrics_and_labels_that_there_are(make: Any) -> N
             assert set(re.findall(r"{{(\w+)}}", target["legendFormat"])) <= {*labels, "wait"}
 
 
-def test_the_panels_of_the_dashboard_lie_next_to_each_other_within_the_page() -> None:
+def test_the_panels_of_the_dashboard_are_next_to_each_other_within_the_page() -> None:
     board = _dashboard()
     taken: set[tuple[int, int]] = set()
     for panel in board["panels"]:

@@ -93,7 +93,7 @@ def test_the_size_of_the_largest_job_is_reported(
     assert "nodes: 4, from the largest job" in capsys.readouterr().err
 
 
-def test_a_command_with_two_names_is_reported_once() -> None:
+def test_a_command_with_two_names_is_documented_once() -> None:
     first = [command.words[0] for command in command_helps(app) if len(command.words) == 1]
     assert "experiment" in first
     assert "experiments" not in first

@@ -69,7 +69,7 @@ def test_an_entry_without_its_trace_names_it() -> None:
     assert (outcome.verdict, outcome.because) == ("cannot be made", "put nasa.swf there")
 
 
-def test_a_difference_for_no_known_reason_fails_the_command(
+def test_a_difference_without_a_known_reason_fails_the_command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     far = Results([Finding("n", 100, 106, 0.05, entries=("x",))])

@@ -36,7 +36,7 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_sample(DATASETS["frontier"], tmp_path_factory.mktemp("frontier"), jobs=60)[0]
 
 
-def test_what_is_reported_over_time_adds_up_to_the_figures_of_the_part(sample: Path) -> None:
+def test_values_over_time_add_up_to_the_totals_of_the_part(sample: Path) -> None:
     part = window(read_workload(sample), 6 * 3600, 18 * 3600)
     runs = run(part, read_cluster("frontier"), wet_bulb=12.0, step_s=100)
     assert [one.name for one in runs] == list(POLICIES)
@@ -133,14 +133,14 @@ def test_figures_of_the_paper_are_drawn_of_other_logs(traces: Path) -> None:
         assert "not available" in outcome.because or "not public" in outcome.because
 
 
-def test_the_speed_of_fifteen_days_is_compared_with_fastsims() -> None:
+def test_the_speed_of_fifteen_days_is_compared_with_fastsim() -> None:
     outcome = reproduce(find_entry("s-raps-figure-7"))
     (speed,) = outcome.results.findings
     assert round(speed.expected) == 688
     assert speed.obtained > 10 * speed.expected
 
 
-def test_scheduling_by_truth_is_best_and_by_what_is_predicted_between() -> None:
+def test_scheduling_by_true_runtimes_is_best_and_by_predictions_between() -> None:
     known = Known.of(users_jobs())
     found = prediction.run(known.workload, Cluster.uniform(NODES), methods=["like"], training=OFTEN)
     wait = {(one.order, one.by, one.plan): one.mean_wait_s for one in found}
@@ -150,7 +150,7 @@ def test_scheduling_by_truth_is_best_and_by_what_is_predicted_between() -> None:
     assert ("score", "like", "walltime") not in wait
 
 
-def test_the_experiment_with_schedulers_outside_reports_that_they_decide_as_within() -> None:
+def test_the_experiment_with_outside_schedulers_shows_that_they_decide_like_inner_ones() -> None:
     jobs = external_schedulers.workload(60)
     assert jobs.span_s == pytest.approx(15 * 86_400 * 60 / 5324, rel=1e-3)
     programs = (f"{sys.executable} {PROGRAM} easy",)

@@ -71,7 +71,7 @@ def test_a_job_on_twice_its_nodes_takes_half_the_time_of_what_is_left():
     assert result.jobs["end_s"].to_list() == [25]
 
 
-def test_a_suspended_job_continues_with_what_was_left_after_its_overhead():
+def test_a_suspended_job_continues_with_its_remaining_work_after_its_overhead():
     sizing = at_times(j1=[(0, 2), (10, 0), (20, 1)])
     result = simulate(one_job(resize_s=3), 4, sizing=sizing)
     assert stretches(result) == [(0, 10, 2), (20, 83, 1)]
@@ -84,7 +84,7 @@ def test_a_suspended_job_continues_with_what_was_left_after_its_overhead():
     assert figures["wasted_node_s"] == 0
 
 
-def test_overhead_that_is_cut_short_restarts():
+def test_interrupted_overhead_starts_again():
     sizing = at_times(j1=[(0, 2), (10, 4), (12, 2)])
     result = simulate(one_job(resize_s=5), 4, sizing=sizing)
     # Nothing is done from 10 to 12, nor up to 17.
@@ -196,7 +196,7 @@ def test_a_sizing_that_leaves_jobs_waiting_forever_is_reported():
         simulate(one_job(), 4, sizing=Sizing(lambda view: None))
 
 
-def test_a_job_that_may_not_stop_and_does_not_fit_is_a_fault_of_the_sizing():
+def test_a_job_that_may_not_stop_and_does_not_fit_is_an_error_of_the_sizing():
     work = Workload.build(
         submit_s=[0, 0], runtime_s=[40, 40], nodes=[2, 2],
         malleable={"min_nodes": [2, 1], "max_nodes": [4, 4]},
@@ -217,7 +217,7 @@ def test_a_job_that_may_not_stop_and_does_not_fit_is_a_fault_of_the_sizing():
         ({"partitions": [{"name": "p", "default": True, "max_jobs_per_user": 1}]}, {}, "limits"),
     ],
 )
-def test_what_does_not_go_with_a_sizing_is_rejected_by_name(machine, options, why):
+def test_options_incompatible_with_a_sizing_are_rejected_by_name(machine, options, why):
     cluster = cluster_of(**{"nodes": [{"name": "n", "count": 4}], **machine})
     with pytest.raises(ConfigError, match=why):
         Simulation(one_job(), cluster, sizing=at_times(j1=[(0, 1)]), **options)
@@ -237,7 +237,7 @@ def test_what_is_not_done_with_a_sizing_is_reported(tmp_path):
         result.accounts()
 
 
-def test_a_job_that_is_suspended_in_a_file_continues_with_what_was_left(tmp_path):
+def test_a_suspended_job_in_a_file_continues_with_its_remaining_work(tmp_path):
     sizing = at_times(j1=[(0, 2), (10, 0), (20, 1)])
     simulation = Simulation(one_job(resize_s=3), 4, sizing=sizing)
     simulation.advance(12)
@@ -254,7 +254,7 @@ def failing(*outages: tuple[int, float, float], nodes: int = 4, then: str = "req
     return Cluster.uniform(nodes, failures={"outages": told, "on_failure": then})
 
 
-def test_a_job_whose_node_fails_keeps_what_it_had_done_before_its_last_stretch():
+def test_a_job_whose_node_fails_keeps_the_work_before_its_last_stretch():
     sizing = at_times(j1=[(0, 2), (10, 4), (15, 2)])
     result = simulate(one_job(resize_s=1), failing((0, 15, 100)), sizing=sizing)
     # 10 s are kept; what it did on four nodes from 11 to 15 is not; 30 s are left, behind 1 s of overhead.
@@ -266,7 +266,7 @@ def test_a_job_whose_node_fails_keeps_what_it_had_done_before_its_last_stretch()
     assert result.jobs["requeues"].to_list() == [1]
 
 
-def test_a_job_that_was_never_stopped_restarts_after_a_failure():
+def test_a_job_that_was_never_stopped_starts_again_after_a_failure():
     sizing = at_times(j1=[(0, 4), (10, 3)])
     result = simulate(one_job(resize_s=1), failing((3, 10, 5)), sizing=sizing)
     assert stretches(result) == [(0, 10, 4), (10, 36.667, 3)]
@@ -292,7 +292,7 @@ def test_a_job_that_fails_with_its_node_is_over_where_they_are_not_requeued():
     assert result.jobs["state"].to_list() == ["node_failure"]
 
 
-def test_where_nodes_fail_forever_a_sizing_that_starts_no_job_is_reported():
+def test_with_endless_node_failures_a_sizing_that_starts_no_job_is_reported():
     machine = Cluster.uniform(4, failures={"mtbf": "30d", "mttr": "1h"})
     with pytest.raises(SimulationError, match="the sizing function starts none"):
         simulate(one_job(), machine, sizing=Sizing(lambda view: None))
@@ -487,7 +487,7 @@ def test_with_node_failures_the_engine_equals_the_reference(case: dict[str, Any]
 
 @settings(max_examples=examples(60))
 @given(case=cases(outages=True), times=st.lists(st.integers(0, 120), min_size=1, max_size=2))
-def test_where_nodes_fail_it_continues_the_same_when_forked_or_saved(
+def test_with_node_failures_it_continues_identically_when_forked_or_saved(
     case: dict[str, Any], times: list[int]
 ) -> None:
     check_it_goes_on_the_same_when_forked_and_saved(case, times)
@@ -536,7 +536,7 @@ def test_work_is_conserved_and_sizes_are_within_bounds(case: dict[str, Any]) -> 
 
 @settings(max_examples=examples(100))
 @given(case=cases(), times=st.lists(st.integers(0, 120), min_size=1, max_size=3))
-def test_stopped_and_forked_at_any_time_it_continues_the_same(
+def test_stopped_and_forked_at_any_time_it_continues_identically(
     case: dict[str, Any], times: list[int]
 ) -> None:
     whole, parts = engine_of(case), engine_of(case)
@@ -554,7 +554,7 @@ def test_stopped_and_forked_at_any_time_it_continues_the_same(
 
 @settings(max_examples=examples(60))
 @given(case=cases(), times=st.lists(st.integers(0, 120), min_size=1, max_size=2))
-def test_saved_at_any_time_it_continues_the_same(case: dict[str, Any], times: list[int]) -> None:
+def test_saved_at_any_time_it_continues_identically(case: dict[str, Any], times: list[int]) -> None:
     whole, parts = engine_of(case), engine_of(case)
     try:
         whole.advance()

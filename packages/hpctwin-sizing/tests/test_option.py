@@ -59,7 +59,7 @@ def test_a_malleable_job_waits_for_the_clean_hour_and_grows(
         (("--backfill", "outside"), "or --sizing"),
     ],
 )
-def test_what_does_not_go_together_is_reported(
+def test_incompatible_options_are_reported(
     files: Path, capsys: pytest.CaptureFixture[str], more: tuple[str, ...], why: str
 ) -> None:
     assert run(files, *more) == 2

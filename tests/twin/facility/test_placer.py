@@ -221,7 +221,7 @@ def test_a_key_is_one_job_and_a_queued_one_can_be_withdrawn(tmp_path: Path) -> N
         ("sgs-t", {"move_every_s": 60}),
     ],
 )
-def test_what_cannot_be_done_live_is_rejected_at_the_beginning(
+def test_a_strategy_that_cannot_run_live_is_rejected_at_the_beginning(
     text: str, options: dict[str, Any]
 ) -> None:
     with pytest.raises(ConfigError):
