@@ -303,7 +303,7 @@ def _write_report(made: Imported, checked: Checked | None, path: Path) -> None:
             **({} if checked is None else fidelity_tables(checked)),
             "Not taken over": (head, rows(NOT_MODELED)),
             "Taken over": (("setting", "value", "became", "where"), rows(IMPORTED)),
-            "Accounting: left out": (("what", "how often"), list(out.items())),
+            "Accounting: omitted": (("what", "how often"), list(out.items())),
             "Accounting: records read and changed": (("what", "how often"), list(other.items())),
             "Lines that could not be read": (("line",), [(line,) for line in made.tally.skipped[:100]]),
             "Settings without effect on when and where jobs start": (head, rows(NO_EFFECT)),
