@@ -35,10 +35,10 @@ def test_from_a_slurm_s_files_to_what_if_in_two_commands(folder, tmp_path, capsy
     assert run("import", "slurm", "--from", folder, "--out", out, "--json") == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["nodes"], told["partitions"], told["jobs"]) == (8, 3, 31)
-    assert told["left_out"]["files"] == ["README"]
-    assert told["left_out"]["record skipped: the job was cancelled before it started"] == 1
+    assert told["omitted"]["files"] == ["README"]
+    assert told["omitted"]["record skipped: the job was cancelled before it started"] == 1
     assert told["read"]["files"]["slurm.conf"] == "slurm.conf"
-    assert all(one["why"] for one in told["settings"]["not_modelled"])
+    assert all(one["why"] for one in told["settings"]["not_modeled"])
     assert {path.name for path in out.iterdir()} == {
         "cluster.yaml", "policy.yaml", "report.html", "workload.parquet",
     }  # fmt: skip

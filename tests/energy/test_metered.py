@@ -120,7 +120,7 @@ def _sifted(readings: list[tuple[float, float]], sieve: Sieve | None = None) -> 
     sieve = sieve or Sieve()
     for time_s, power_w in readings:
         sieve.takes(time_s, power_w, now_s=max(t for t, _ in readings if math.isfinite(t)))
-    return sieve.left_out
+    return sieve.omitted
 
 
 GOOD = [(EPOCH + 10 * i, 2000.0 + i) for i in range(30)]

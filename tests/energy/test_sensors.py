@@ -33,7 +33,7 @@ def test_a_counter_s_power_has_the_energy_that_it_counted_but_that_around_a_new_
             assert found == (pytest.approx(now - length_s / 2), pytest.approx(power_w, rel=1e-3))
             energy += found[1] * length_s
     assert energy + lost == pytest.approx(sum(s * w for s, w in course), rel=1e-3)
-    assert sensors.left_out == ({"a counter that restarted": 1} if anew < len(course) else {})
+    assert sensors.omitted == ({"a counter that restarted": 1} if anew < len(course) else {})
 
 
 def test_a_counter_of_whole_units_gives_the_mean_since_it_rose_last() -> None:
@@ -94,7 +94,7 @@ def test_impossible_values_are_skipped_and_hide_nothing_after_them(
     sensors = Sensors(rising=rising)
     sensors.take("", EPOCH, 1000.0, EPOCH)
     assert sensors.take("", *bad, now_s=EPOCH + 10) is None
-    assert sensors.left_out == {why: 1}
+    assert sensors.omitted == {why: 1}
     assert sensors.take("", EPOCH + 20, 3000.0, EPOCH + 20) == (
         (EPOCH + 10, 100.0) if rising else (EPOCH + 20, 3000.0)
     )

@@ -301,7 +301,7 @@ def test_a_signal_is_fetched_into_a_file_that_is_not_there_if_it_fails(
     about = ["signal", "fetch", "electricitymaps", "DE", "--url", server.url, "--out", str(out)]
     for more, code in (
         (["--from", "2026-01-01", "--until", "2026-01-03T00:00+00:00", "--json"], 0),
-        (["--forecast"], 0),
+        (["--source-forecast"], 0),
         ([], 2),
         (["--from", "yesterday"], 2),
     ):

@@ -585,11 +585,11 @@ def test_real_tables_are_read_whole_and_no_row_is_lost_in_silence(file: str, tra
     path = traces / "jobs_csv" / file
     assert dataset_of(path) is DATASETS[name]
     workload = read_workload(path)
-    left_out = sum(
+    omitted = sum(
         n for what, n in workload.notes.counts.items() if what.startswith("record skipped")
     )
-    assert len(workload) + left_out == rows
-    assert left_out < 0.02 * rows
+    assert len(workload) + omitted == rows
+    assert omitted < 0.02 * rows
 
 
 @pytest.mark.traces

@@ -378,14 +378,14 @@ def test_the_commands_train_evaluate_and_list(
     kinds = [row["kind"] for row in told["policies"]]
     assert sorted(set(kinds)) == ["agent", "bound", "oracle", "static", "twin"]
     assert kinds.count("static") == 10
-    assert "evaluation includes jobs" in told["left_out"]["tuned"]
+    assert "evaluation includes jobs" in told["omitted"]["tuned"]
     command("agent", "list", "--json")
     card = json.loads(capsys.readouterr().out)["a.safetensors"]
     assert card["data"] == {"trace": "trace", "first": 0, "last": 150}
     held_out = card["held_out"]
     assert held_out["more"][0] == pytest.approx(held_out["agent"] - held_out["of_best"])
     assert {"tuned", "twin", "bound"} < {row["kind"] for row in held_out["beside"]}
-    assert held_out["left_out"] == {}
+    assert held_out["omitted"] == {}
     assert card["us_per_decision"] > 0
     command("agent", "list")
     assert f"{card['us_per_decision']}" in capsys.readouterr().out

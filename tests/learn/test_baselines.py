@@ -50,7 +50,7 @@ def test_an_agent_that_chooses_jobs_is_compared_with_tuned_policies_the_twin_and
     path = tmp_path / "a.safetensors"
     agent(path, "JobSelection", observation="job", backfilling=True)
     found = evaluate(path, AFTER, episodes=6)
-    assert found.left_out == {}
+    assert found.omitted == {}
     assert found.best_before in set(rows(found, "static")["policy"])
     assert rows(found, "twin")["policy"].to_list() == ["schedtwin+easy"]
     assert rows(found, "tuned")["policy"].item().endswith("+easy")
@@ -95,8 +95,8 @@ def test_one_that_backfills_is_played_in_its_environment(
         for name in (found.agent, policy)
     )
     assert own == pytest.approx(same)
-    assert "trained on 'other jobs'" in found.left_out["tuned"]
-    assert found.left_out["schedtwin"] == "as asked"
+    assert "trained on 'other jobs'" in found.omitted["tuned"]
+    assert found.omitted["schedtwin"] == "as asked"
 
 
 def test_an_agent_that_switches_nodes_is_compared_with_tuned_timeouts_and_the_bound(
@@ -109,7 +109,7 @@ def test_an_agent_that_switches_nodes_is_compared_with_tuned_timeouts_and_the_bo
     source = Episodes.of(WORKLOAD, machine(), jobs=60, first=200)
     found = evaluate(path, source, episodes=2)
     assert found.metric == "energy_j"
-    assert set(found.left_out) == {"schedtwin"}
+    assert set(found.omitted) == {"schedtwin"}
     assert rows(found, "tuned")["policy"].item().startswith("fcfs+easy~ps")
     by_name = dict(found.table().select("policy", "energy_j").iter_rows())
     assert by_name[found.agent] == pytest.approx(by_name["fcfs+easy~none"])
@@ -118,7 +118,7 @@ def test_an_agent_that_switches_nodes_is_compared_with_tuned_timeouts_and_the_bo
     assert told["best"] in by_name
     assert {row["policy"] for row in told["beside"]} == set(by_name)
     waits = evaluate(path, source, episodes=2, metric="mean_wait_s", without=["tuned"])
-    assert waits.left_out["known ahead"] == "the bound covers only energy if nodes are switched"
+    assert waits.omitted["known ahead"] == "the bound covers only energy if nodes are switched"
     assert rows(waits, "bound")["mean_wait_s"].item() <= waits.table()["mean_wait_s"].min()
 
 
@@ -204,8 +204,8 @@ def test_the_command_reports_what_is_skipped_and_why(
     with pytest.raises(SystemExit):
         main([*given, "--json"])
     told = json.loads(capsys.readouterr().out)
-    assert told["left_out"]["schedtwin"] == told["left_out"]["oracle"] == "as asked"
-    assert f"trained on '{WORKLOAD.name}', but this trace is 't'" in told["left_out"]["tuned"]
+    assert told["omitted"]["schedtwin"] == told["omitted"]["oracle"] == "as asked"
+    assert f"trained on '{WORKLOAD.name}', but this trace is 't'" in told["omitted"]["tuned"]
     assert {row["kind"] for row in told["policies"]} == {"agent", "static", "oracle"}
     with pytest.raises(SystemExit):
         main(given)

@@ -88,7 +88,7 @@ def test_always_one_policy_is_the_row_of_that_policy(tmp_path: Path, place: int)
 def test_an_agent_that_chooses_policies_is_compared_with_all_other_choosers(tmp_path: Path) -> None:
     path = choosing(tmp_path / "a.safetensors", 0)
     found = evaluate(path, AFTER, episodes=4)
-    assert found.left_out == {}
+    assert found.omitted == {}
     assert found.best_before in POOL
     kinds = {
         kind: sorted(part["policy"])
@@ -214,8 +214,8 @@ def test_policies_that_switch_nodes_have_rows_and_no_twin(tmp_path: Path) -> Non
     runs = found.runs.filter(pl.col("policy") == "fcfs+easy~psus:5m")
     own = found.runs.filter(pl.col("policy") == found.agent)
     assert own["energy_j"].to_list() == runs["energy_j"].to_list()
-    assert "switches no nodes" in found.left_out[SCHEDTWIN]
-    assert found.left_out[CHOSEN] == "they are chosen by waits only"
+    assert "switches no nodes" in found.omitted[SCHEDTWIN]
+    assert found.omitted[CHOSEN] == "they are chosen by waits only"
     assert set(found.oracle["policy"]) == {"lower bound"}
 
 
@@ -235,7 +235,7 @@ def test_an_agent_that_chooses_clusters_is_compared_with_strategies(tmp_path: Pa
     path = agent(tmp_path / "p.safetensors", "Placement", 0, reward="turnaround")
     found = evaluate(path, AFTER, episodes=3, facility=facility(), policies=["user(0.6)"])
     assert found.metric == "mean_turnaround_s"
-    assert set(found.left_out) == {"tuned", SCHEDTWIN}
+    assert set(found.omitted) == {"tuned", SCHEDTWIN}
     static = found.runs.filter(pl.col("kind") == "static")["policy"].unique()
     assert set(static) >= {"round-robin", "shortest-queue", "most-free", "least-loaded", "sgs-t"}
     assert {"always(small)", "user(0.6)"} <= set(static)

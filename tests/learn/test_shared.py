@@ -275,7 +275,7 @@ def test_an_agent_on_shared_nodes_is_compared_with_methods_that_support_them(
     found = evaluate(file, rest, episodes=2, without=("tuned",))
     kinds = set(found.table()["kind"])
     assert {"agent", "static", "twin"} <= kinds
-    assert "schedtwin" not in found.left_out
+    assert "schedtwin" not in found.omitted
 
 
 def test_no_start_of_a_twin_is_rejected_where_jobs_share_nodes() -> None:

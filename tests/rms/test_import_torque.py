@@ -102,7 +102,7 @@ def test_torque_s_files_give_its_cluster_its_queues_and_its_limits(tmp_path):
         {"partitions": ("batch",), "per": "user", "submitted": 100},
         {"partitions": ("batch",), "submitted": 1000},
     ]
-    assert said(made, "1 of 3 nodes are unavailable", "n3 (down,offline)")
+    assert said(made, "1 of 3 nodes unavailable and omitted", "n3 (down,offline)")
     assert became(made, "node n3: state")[1] == "not in cluster.yaml"
     assert became(made, "queue big: resources_default.neednodes")[0] == IMPORTED
     assert became(made, "queue route: max_user_queuable")[0] == NOT_MODELED

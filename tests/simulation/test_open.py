@@ -45,7 +45,7 @@ def exact(workload: Workload) -> Workload:
 
 
 def drawn(
-    data: st.DataObject, *, outages: bool = True, **left_out: bool
+    data: st.DataObject, *, outages: bool = True, **omitted: bool
 ) -> tuple[Cluster, Workload, str]:
     """A machine, jobs and a policy; nodes are shared or not, and jobs may preempt others."""
     told_of = data.draw(st.sampled_from((None, preemptions, suspensions)))
@@ -56,9 +56,7 @@ def drawn(
             cluster = data.draw(strategies.stocked(cluster))
         what = {name: data.draw(st.booleans()) for name in ("several", "grouped")}
         jobs = data.draw(
-            strategies.shared_workloads(
-                cluster, dependencies=False, max_jobs=20, **what, **left_out
-            )
+            strategies.shared_workloads(cluster, dependencies=False, max_jobs=20, **what, **omitted)
         )
         if told_of is None:
             return cluster, jobs, data.draw(st.sampled_from(SHARED))
@@ -67,7 +65,7 @@ def drawn(
         jobs = jobs.replace(chunks={**jobs.chunks, "exclusive": alone})
         return cluster, with_checkpoints(data.draw, jobs), data.draw(st.sampled_from(PREEMPTING))
     cluster = data.draw(strategies.clusters(outages=outages, cleanup=told_of is None))
-    workload = data.draw(strategies.workloads(cluster, dependencies=False, **left_out))
+    workload = data.draw(strategies.workloads(cluster, dependencies=False, **omitted))
     if told_of is None:
         return cluster, workload, data.draw(st.sampled_from((*POLICIES, *LISTED)))
     cluster = with_preemption(data.draw, cluster, told_of)

@@ -362,7 +362,7 @@ def test_a_policy_that_takes_too_long_is_skipped_and_the_twin_stays_in_charge(
             late = [one["id"] for one in made if one is not None and journal.unanswered(one)]
             assert late
             slow = f"{tmp_path / 'slow.py'}:slow+easy"
-            left_out = f"Excluded without an answer by the deadline: {slow}."
-            assert left_out in explain_decision(journal, late[0])
+            omitted = f"Excluded without an answer by the deadline: {slow}."
+            assert omitted in explain_decision(journal, late[0])
     finally:
         pair.end()

@@ -290,7 +290,7 @@ def test_readings_without_a_time_are_of_now_together(tmp_path: Path) -> None:
     metering._reader._found.extend(metering._reader._meter.read())
     metering.turn(core, NOW, is_active=False)
     told = metering.status(NOW)
-    assert (told["power_w"], told["left_out"], told["fault"]) == (2000, {}, None)
+    assert (told["power_w"], told["omitted"], told["fault"]) == (2000, {}, None)
 
 
 def test_a_silent_meter_and_one_that_reports_another_unit_are_reported_by_name(
@@ -304,7 +304,7 @@ def test_a_silent_meter_and_one_that_reports_another_unit_are_reported_by_name(
     now_s = lead(metering, path, hours=0.2, factor=1e-3, from_s=now_s)
     other = metering.status(now_s)
     assert "1/1,000 of the previous value: another unit" in other["fault"]
-    assert sum(other["left_out"].values()) == 72
+    assert sum(other["omitted"].values()) == 72
     # From the first reading on, where the machine's description tells what its nodes draw.
     fresh = Metering(settings, tmp_path / "other.parquet")
     now_s = lead(fresh, path, hours=0.2, factor=1e-3)

@@ -149,8 +149,8 @@ def _by_rank(values: FloatArray, ranks: list[int]) -> dict[int, float]:
     taken = np.empty(int(counts[wanted].sum()))
     TAKE_LEADING(values.view(np.int64), wanted, taken.view(np.int64))
     # This many numbers with other bits come before each.
-    left_out = np.cumsum(np.where(wanted, 0, counts))[leading]
-    places = [rank - int(before) for rank, before in zip(ranks, left_out, strict=True)]
+    omitted = np.cumsum(np.where(wanted, 0, counts))[leading]
+    places = [rank - int(before) for rank, before in zip(ranks, omitted, strict=True)]
     taken.partition(sorted(set(places)))
     return {rank: float(taken[place]) for rank, place in zip(ranks, places, strict=True)}
 

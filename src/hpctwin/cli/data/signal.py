@@ -45,7 +45,7 @@ def fetch(
     out: Path,
     from_: Annotated[str | None, Parameter(name="--from")] = None,
     until: str | None = None,
-    forecast: bool = False,
+    source_forecast: bool = False,
     url: str | None = None,
     json: bool = False,
 ) -> int:
@@ -58,7 +58,7 @@ def fetch(
         out: CSV file; written once the series is complete.
         from_: First date of the series, such as 2026-01-31 or 2026-01-31T13:00; UTC by default.
         until: End of the series; default now.
-        forecast: Fetch the source's forecast from now on.
+        source_forecast: Fetch the source's forecast from now on.
         url: Address of the source's API, if it is not the usual one.
         json: Print the fetched series as JSON.
     """
@@ -71,14 +71,14 @@ def fetch(
     from hpctwin.model.text import count_text
 
     check_outputs(files=[out])
-    if forecast is (from_ is not None):
-        raise ConfigError("give --from or --forecast")
-    if forecast and until is not None:
-        raise ConfigError("--until works only with --from; --forecast fetches the whole forecast")
+    if source_forecast is (from_ is not None):
+        raise ConfigError("give --from or --source-forecast")
+    if source_forecast and until is not None:
+        raise ConfigError("--until works only with --from; --source-forecast fetches all of it")
     begin_s, end_s = _date("--from", from_) or 0.0, _date("--until", until) or time.time()
     if not begin_s < end_s:
         raise ConfigError(f"--from is {from_}; it must be before {until or 'now'}")
-    found = sources.fetch(source, zone, begin_s, end_s, forecast=forecast, url=url)
+    found = sources.fetch(source, zone, begin_s, end_s, forecast=source_forecast, url=url)
     table = found.table()
     with write_atomically(out) as file:
         table.write_csv(file)

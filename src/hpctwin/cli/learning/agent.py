@@ -198,7 +198,7 @@ def evaluate(
     console.print(f"{drawn}; more: above the agent, 95 % interval")
     if found.best_before:
         console.print(f"best fixed policy on the training jobs: {found.best_before}")
-    for name, why in found.left_out.items():
+    for name, why in found.omitted.items():
         console.print(f"{name} skipped: {why}")
     return 0
 

@@ -69,6 +69,7 @@ def when_command(
     from hpctwin.cli.output import check_outputs, print_json, print_lines
     from hpctwin.errors import ConfigError
     from hpctwin.model import parse_duration_s
+    from hpctwin.model.text import count_text
     from hpctwin.twin.forecast.forecaster import LEVELS
     from hpctwin.twin.service.when import answered
     from hpctwin.twin.settings.config import TwinConfig
@@ -91,7 +92,7 @@ def when_command(
     else:
         assert nodes is not None
         question = JobToCome(nodes, walltime_s, partition, user, account, cores, gpus, memory_gb)
-        title = f"A job of {nodes} node{'s' if nodes > 1 else ''} for {walltime}, submitted now,"
+        title = f"A job of {count_text(nodes, 'node')} for {walltime}, submitted now,"
     check_outputs(figures=[plot])
     said = answered(settings, question, look=fresh)
     found = said.when

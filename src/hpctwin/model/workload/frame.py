@@ -360,17 +360,17 @@ def _with_requests(frame: pl.DataFrame, counts: Counts) -> pl.DataFrame:
     if not requests:
         return frame.drop("request")
     alone = any("singleton" in (one.dependency or "") for one in requests.values())
-    left_out = {
+    omitted = {
         text: (*one.ignored, *(["the job's name"] if one.name and not alone else []))
         for text, one in requests.items()
     }
     ignored: dict[str, int] = {}
     for text, count in jobs.iter_rows():
-        for option in left_out[text]:
+        for option in omitted[text]:
             ignored[option] = ignored.get(option, 0) + count
     if ignored:
         options = ", ".join(f"{option} {count:,}" for option, count in ignored.items())
-        number = int(sum(n for text, n in jobs.iter_rows() if left_out[text]))
+        number = int(sum(n for text, n in jobs.iter_rows() if omitted[text]))
         counts[
             f"request with options that are not modeled, ignored (jobs by option): {options}"
         ] = number

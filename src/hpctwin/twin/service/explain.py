@@ -81,7 +81,7 @@ def status_lines(status: dict[str, Any]) -> list[str]:
     age = format_duration(round(status["age_s"]))
     lines = [
         f"The twin of {status['cluster'] or 'a cluster not seen yet'} "
-        + ("runs" if status["running_now"] else f"does not run; its last word is {age} old")
+        + ("runs" if status["running_now"] else f"does not run; its last status is {age} old")
         + f"; mode {status['mode']}, "
         + (
             "in control of scheduling."
@@ -164,8 +164,8 @@ def _meter_lines(meter: dict[str, Any]) -> list[str]:
     if errors:
         by_model = ", ".join(f"{name} {error:.2f} %" for name, error in errors.items())
         lines.append(f"Power forecast errors {ahead} ahead, over the last day: {by_model}.")
-    if meter["left_out"]:
-        left = ", ".join(f"{number} ({why})" for why, number in meter["left_out"].items())
+    if meter["omitted"]:
+        left = ", ".join(f"{number} ({why})" for why, number in meter["omitted"].items())
         lines.append(f"Readings ignored: {left}.")
     return [*lines, f"The meter: {meter['fault']}."] if meter["fault"] else lines
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection
 from typing import Any
 
-from hpctwin.model.text import format_duration
+from hpctwin.model.text import count_text, format_duration
 from hpctwin.rms.manager import Report
 from hpctwin.twin.acting.control import Control
 from hpctwin.twin.following.follower import Follower
@@ -193,7 +193,7 @@ class Inactivity:
         if started and idle_s >= self.patience_s:
             return (
                 f"the twin has started no job for {format_duration(round(idle_s))}, while "
-                f"{started} jobs that it leaves to the resource manager started: "
+                f"{count_text(started, 'job')} that it leaves to the resource manager started: "
                 f"{_reasons(self._started)}"
             )
         return ""
@@ -202,8 +202,7 @@ class Inactivity:
 def _reasons(counted: Counter[str]) -> str:
     """Return the numbers of jobs by reason as text, the most frequent first."""
     found = [
-        f"{count} {'job' if count == 1 else 'jobs'} ({why})"
-        for why, count in counted.most_common(MAX_REASONS)
+        f"{count_text(count, 'job')} ({why})" for why, count in counted.most_common(MAX_REASONS)
     ]
     others = counted.total() - sum(count for _, count in counted.most_common(MAX_REASONS))
     return ", ".join([*found, *([f"{others} for other reasons"] if others else [])])

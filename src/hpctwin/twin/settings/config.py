@@ -155,7 +155,7 @@ class CoreSettings(Settings):
         pool: Policies, written as for ``hpctwin simulate``.
         objective: Objective by which the best policy is chosen.
         site_policy: Policy of the cluster's scheduler, used for forecasts while the twin is not in
-            charge.
+            control.
         predictor: Expected runtime of a job: its ``walltime``, or ``recent``, the mean of the
             user's last two jobs (Tsafrir).
         learned: File from ``hpctwin predictor train``, whose quantiles are another source of

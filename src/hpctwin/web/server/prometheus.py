@@ -118,9 +118,9 @@ def _metered(meter: MeterView) -> Iterable[Metric]:
     for model, pct in meter.error_pct.items():
         error.add_metric([model], pct / 100)
     left = CounterMetricFamily(
-        "hpctwin_meter_readings_left_out", "ignored readings by reason", labels=["why"]
+        "hpctwin_meter_readings_ignored", "ignored readings by reason", labels=["why"]
     )
-    for why, count in meter.left_out.items():
+    for why, count in meter.omitted.items():
         left.add_metric([why], count)
     yield from (error, left)
 

@@ -78,7 +78,7 @@ class MeterView(View):
     error_pct: dict[str, float] = Field(
         description="Mean absolute percentage error of power forecasts over the last day, by model."
     )
-    left_out: dict[str, int] = Field(description="Number of ignored readings, by reason.")
+    omitted: dict[str, int] = Field(description="Number of ignored readings, by reason.")
     fault: str | None = Field(description="Why the power draw is currently unknown.")
 
 

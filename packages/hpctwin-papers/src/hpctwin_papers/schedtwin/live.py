@@ -201,7 +201,7 @@ def run_live(
     idle = user.idle_nodes()
     if idle < widest:
         raise ExperimentError(
-            f"only {count_text(idle, 'node')} of the cluster idle; give the experiment a cluster of "
+            f"the cluster has {count_text(idle, 'idle node')}; give the experiment a cluster of "
             f"{NODES} nodes (at least {widest}) without other jobs"
         )
     asked = [

@@ -211,7 +211,8 @@ def cluster_snapshot(
         notes.append(f"{why}: not modeled; forecasts are rough, and only PBS starts jobs")
     if doubtful:
         notes.append(
-            f"{len(doubtful)} vnodes contradict their jobs ({doubtful[0]}: {differs[doubtful[0]]}): only PBS "
+            f"{count_text(len(doubtful), 'vnode')} with data that contradict the jobs there "
+            f"({doubtful[0]}: {differs[doubtful[0]]}): only PBS "
             "starts jobs"
         )
     if rough:
