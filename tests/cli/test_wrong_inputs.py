@@ -241,7 +241,7 @@ def test_a_wrong_input_of_simulate_is_reported_in_one_line(
         ("serve folder", 2, "folder: the folder contains no run"),
         ("simulat", 2, 'Did you mean "simulate"?'),
         ("sweep folder", 2, "folder contains no workload.parquet; give a trace, a folder"),
-        ("sweep binary.swf", 2, "binary.swf, line 1: found 1 columns, expected 18"),
+        ("sweep binary.swf", 2, "binary.swf, line 1: found 1 column, expected 18"),
         (
             "sweep sweep-key.yaml",
             2,
