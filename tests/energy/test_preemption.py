@@ -220,6 +220,8 @@ PAIRS = [
     if (kind, policy["backfill"]) != ("psas-ipm", "pushdown")
 ]
 
+SHARED_PAIRS = [pair for pair in PAIRS if pair.id != "psas-ipm-conservative"]
+
 
 def powered_case(draw: st.DrawFn, kind: str, case: dict[str, Any]) -> dict[str, Any]:
     """The jobs and the cluster of a case without power states, and what the nodes draw."""
@@ -254,7 +256,7 @@ def test_nodes_follow_preempted_and_suspended_jobs(
     compared(policy=policy, **lasting(policy, data.draw(whole_cases(kind))))
 
 
-@pytest.mark.parametrize(("kind", "policy"), PAIRS)
+@pytest.mark.parametrize(("kind", "policy"), SHARED_PAIRS)
 @settings(max_examples=examples(60))
 @given(data=st.data())
 def test_shared_nodes_follow_preempted_and_suspended_jobs(
@@ -331,6 +333,8 @@ def test_saved_and_forked_in_the_middle_it_continues_identically(
         simulation.advance()
         return simulation
 
-    kind = data.draw(st.sampled_from(KINDS))
-    case = data.draw(st.one_of(whole_cases(kind), shared_cases(kind)))
-    compared(policy=data.draw(st.sampled_from(preempting.POLICIES)), run=in_parts, **case)
+    shares = data.draw(st.booleans())
+    pairs = SHARED_PAIRS if shares else PAIRS
+    kind, policy = data.draw(st.sampled_from([pair.values for pair in pairs]))
+    case = data.draw(shared_cases(kind) if shares else whole_cases(kind))
+    compared(policy=policy, run=in_parts, **lasting(policy, case))

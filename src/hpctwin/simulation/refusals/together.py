@@ -72,6 +72,15 @@ MISSING = (
 
 MISSING_SHARED = (
     Refusal(
+        lambda c, p: (
+            p.power.kind == "psas-ipm" and p.backfill == "conservative" and c.preemption is not None
+        ),
+        lambda c, p: (
+            f"cluster {c.name!r}: power policy 'psas-ipm' with conservative backfilling does not "
+            "support preemption on shared nodes; use psus or psas-auto, or easy or slurm"
+        ),
+    ),
+    Refusal(
         lambda c, p: all(group.cores is None for group in c.nodes),
         lambda c, p: (
             f"cluster {c.name!r}: no node group has 'cores', but jobs request tasks; add "
