@@ -31,7 +31,7 @@ def is_settings_file(source: Path, **options: object) -> bool:
     given = [f"--{name}" for name, value in options.items() if value]
     if given:
         raise ConfigError(
-            f"{source}: {', '.join(given)} work only with a trace; change the file instead"
+            f"{source}: a file takes no {', '.join(given)}; change the file, or give a trace"
         )
     return True
 

@@ -1,4 +1,4 @@
-"""Clusters, policies and workloads that are incompatible, or that lack what they need."""
+"""Combinations of cluster, policy and workload that are rejected, and input that is missing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Refusal:
     """A combination that is not simulated, or an input that is missing.
 
     Args:
-        holds: Function that says whether it is present.
+        holds: Function that says whether the row applies.
         why: Function that returns the reason, and what to use instead.
     """
 
@@ -33,10 +33,10 @@ class Refusal:
 
 
 def refuse(refusals: Iterable[Refusal], cluster: Cluster, policy: Policy) -> None:
-    """Raise the error of the first one that is present.
+    """Raise the error of the first row that applies.
 
     Raises:
-        ConfigError: One is present.
+        ConfigError: A row applies.
     """
     for refusal in refusals:
         if refusal.holds(cluster, policy):
