@@ -61,9 +61,12 @@ def test_nothing_is_simulated_for_a_result_that_cannot_be_written(
 
 
 def limited(*arguments: object, most_bytes: int) -> subprocess.CompletedProcess[str]:
-    """The command where no file can grow longer, as on a disk that is full."""
+    """The command where no file can grow longer, as on a disk that is full.
+
+    Python would write bytecode of a module that it loads for the first time only in part, and keep it.
+    """
     return subprocess.run(
-        [sys.executable, "-m", "hpctwin", *map(str, arguments)],
+        [sys.executable, "-B", "-m", "hpctwin", *map(str, arguments)],
         capture_output=True,
         text=True,
         check=False,

@@ -185,7 +185,8 @@ def test_with_a_full_disk_the_twin_observes_reports_it_and_the_cluster_continues
 ) -> None:
     pair.begin_cluster("--speed", "1500", "--wait")
     # No file of this process may grow beyond 400 kB: as with a full disk, SQLite cannot write.
-    limit = ("prlimit", "--fsize=400000:unlimited")
+    # Python would keep bytecode that it could write only in part.
+    limit = ("env", "PYTHONDONTWRITEBYTECODE=1", "prlimit", "--fsize=400000:unlimited")
     pair.begin_twin(prefix=limit)
     pair.wait(lambda: "cannot be written" in (pair.folder / "twin.log").read_text(), 60)
     pair.wait(lambda: pair.state()["own_scheduling"], 5)
