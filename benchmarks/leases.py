@@ -34,7 +34,7 @@ LEASE_S, LONGEST_S, WITHIN_S = 6, 12, 5
 EVERY_S = 3.0
 """Mean pause between two submissions: the nodes are to be idle at times."""
 DRAIN_S = 600.0
-FIRST_FIT = {"pool": ["fcfs+first-fit"], "objective": {"ties": ["fcfs+first-fit"]}}
+FIRST_FIT = {"pool": ["fcfs+first-fit"], "objective": {"tie_break": ["fcfs+first-fit"]}}
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ PAGES = [
 ]  # fmt: skip
 EXTRAS = "live,energy,learn,train,search,web,mcp"
 NOT_HERE = {
+    r"python benchmarks/": "needs a clone of the repository",
     r"^make (run|test)": "sets up an environment of its own; continuous integration runs it",
     r"^pip install": "the wheel of this tree is installed in its place",
     r"workload download": "needs the network",
@@ -194,19 +195,20 @@ class Walk:
         }  # fmt: skip
 
     def install(self, wheel: Path | None) -> None:
-        """Make the environment; without a wheel one is made of this tree."""
+        """Make the environment with hpctwin and its packages; without a wheel, from this tree."""
         if not (self.bin / "python").exists():
             subprocess.run([sys.executable, "-m", "venv", self.folder / "venv"], check=True)
         pip = [self.bin / "python", "-m", "pip", "-q", "--disable-pip-version-check"]
-        if wheel is None:
-            made = self.folder / "wheel"
-            shutil.rmtree(made, ignore_errors=True)
-            subprocess.run([*pip, "wheel", "--no-deps", "-w", made, ROOT], check=True)
-            (wheel,) = made.glob("hpctwin-*.whl")
-        wanted = f"hpctwin[{EXTRAS}] @ {wheel.resolve().as_uri()}"
-        subprocess.run([*pip, "install", wanted], check=True)
+        made = self.folder / "wheel"
+        shutil.rmtree(made, ignore_errors=True)
+        projects = [*sorted(ROOT.glob("packages/hpctwin-*")), *([] if wheel else [ROOT])]
+        subprocess.run([*pip, "wheel", "--no-deps", "-w", made, *projects], check=True)
+        wheel = wheel or next(made.glob("hpctwin-*.whl"))
+        packages = [path.resolve() for path in made.glob("hpctwin_*.whl")]
+        wanted = [f"hpctwin[{EXTRAS}] @ {wheel.resolve().as_uri()}", *packages]
+        subprocess.run([*pip, "install", *wanted], check=True)
         # What an earlier walk installed has the same version, and may be of other sources.
-        subprocess.run([*pip, "install", "--no-deps", "--force-reinstall", wanted], check=True)
+        subprocess.run([*pip, "install", "--no-deps", "--force-reinstall", *wanted], check=True)
 
     def walk(self, page: Path) -> None:
         """Do all that a page says."""

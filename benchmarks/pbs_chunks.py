@@ -223,7 +223,7 @@ def twin(folder: Path, by: str, policy: str) -> Iterator[None]:
             "kind": "pbs", "folder": bin_folder, "heartbeat": str(heartbeat), "min_poll_interval": "1s",
             "timeout": "60s", "news": {"spool": str(spool)},
         },
-        "core": {"pool": [policy], "futures": 0, "retry": "10s"},
+        "core": {"pool": [policy], "futures": 0, "retry_after": "10s"},
         "act": {"mode": "act", "by": by},
         "journal": {"path": str(folder / "journal.sqlite"), "checkpoint_interval": 1_000_000},
         "threads": 1,

@@ -142,7 +142,7 @@ def twin_beside(
             "first_lease": FIRST_LEASE_S,
         },
         act={"lease": "30min", "max_lease": "10h", "max_staleness": "30min"},
-        core={"retry": "1min", "start_timeout": "5min"} | ({"pool": pool} if pool else {}),
+        core={"retry_after": "1min", "start_timeout": "5min"} | ({"pool": pool} if pool else {}),
         heartbeat_interval="1min",
         resync_interval="30min",
     )  # fmt: skip

@@ -42,7 +42,7 @@ WORDS = {
     r"\bthose (that|who)\b": "jobs that, users who",
     r"(?:^|[.:;,] )what (is|was|a|the|it|they|one)\b": "start with the subject",
     r"\b(taken over|took over|takes over)\b": "imported",
-    r"\b(modelled|behaviour|licences?|utilisation|normalize\w*|neighbour\w*)\b": "American spelling",
+    r"\b(modelled|behaviour|licences?|utilisation|normalise\w*|neighbour\w*)\b": "American spelling",
 }
 
 

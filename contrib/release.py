@@ -1,10 +1,11 @@
-"""Builds what is given out and tries it as a user would: `make package`.
+"""Build the distributions and try each as a user would: `make package`.
 
-Into ``dist/`` go the sdist, the wheel that is built from it, a list of what an installation holds (SBOM,
-CycloneDX), the conda-forge recipe with the sdist's hash, and the release notes from CHANGELOG.md. The wheel
-is installed into a clean environment, where a simulation and the live twin's demo run; then, in environments
-of their own, with each extra, where every module that stands on it is imported. Needs in its own environment
-what the dependency group ``release`` in pyproject.toml names.
+Into ``dist/`` go an sdist and a wheel of each package, a list of everything that an installation
+contains (SBOM, CycloneDX), the conda-forge recipe with the hash of the sdist, and the release notes
+from CHANGELOG.md. Each wheel is built from its sdist alone. A clean environment with hpctwin's wheel
+runs a simulation and the live twin's demo, then the commands of the other packages. Further
+environments install each extra and import every module that needs it. The environment of this script
+needs the dependency group ``release`` in pyproject.toml.
 """
 
 from __future__ import annotations
@@ -18,11 +19,39 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-FOR_US = ("dev", "docs", "all")
-"""Extras that bring tools, and no module of ours stands on."""
+PACKAGES = {
+    "hpctwin": ROOT,
+    "hpctwin_sizing": ROOT / "packages/hpctwin-sizing",
+    "hpctwin_papers": ROOT / "packages/hpctwin-papers",
+}
+TOOLS = Path(sys.executable).parent
+UV = TOOLS / "uv"
+NOT_FOR_USERS = ("dev", "docs", "all")
+"""Extras that contain tools; no module of hpctwin needs them."""
+
+USER_COMMANDS = (
+    "hpctwin --version",
+    "hpctwin doctor",
+    "hpctwin workload generate poisson jobs.swf jobs=100 nodes=16",
+    "hpctwin simulate jobs.swf --nodes 16 --plot queue.png",
+    "hpctwin compare jobs.swf --nodes 16 -p fcfs+easy -p sjf+easy",
+    "hpctwin demo",
+)
+PACKAGE_COMMANDS = (
+    "hpctwin simulate jobs.csv --cluster selene --sizing carbonscaler:24h --carbon carbon.csv",
+    "hpctwin experiment run spars-figure-1",
+    "hpctwin simulate jobs.csv --cluster selene --accounts accounts.json",
+    "hpctwin simulate jobs.csv --cluster selene --priorities-from fugaku-points:accounts.json",
+)
+FILES = {
+    "jobs.csv": "submit_s,runtime_s,walltime_s,nodes,max_nodes\n0,7200,7200,4,8\n600,7200,7200,4,8\n",
+    "carbon.csv": "time_s,g_per_kwh\n0,400\n3600,100\n7200,400\n",
+}
+"""Input of the commands."""
 
 IMPORT = """
 import importlib, pkgutil, hpctwin
@@ -35,11 +64,22 @@ for found in pkgutil.walk_packages(hpctwin.__path__, "hpctwin.", onerror=lambda 
             print(f"{found.name}: {error}")
 """
 
+SIZES = """
+from importlib.metadata import distributions
+sizes = {
+    one.name: sum(file.locate().stat().st_size for file in one.files or () if file.locate().is_file())
+    for one in distributions()
+}
+print(f"{len(sizes)} distributions, {sum(sizes.values()) / 1e6:.0f} MB:")
+for name, size in sorted(sizes.items(), key=lambda item: -item[1])[:12]:
+    print(f"  {name:20} {size / 1e6:6.1f} MB")
+"""
+
 
 def run(*command: str | Path, cwd: Path = ROOT) -> str:
-    """What a command prints; it is shown, and ends everything if it fails."""
-    print("$", *(str(part) for part in command if part is not IMPORT), flush=True)
-    # What stands in the source tree does not count.
+    """Print and run a command; return its output, or exit if it fails."""
+    print("$", *(str(part) for part in command if "\n" not in str(part)), flush=True)
+    # The environment's modules count, not those of the source tree.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
         command, cwd=cwd, env=environment, capture_output=True, text=True, check=False
@@ -49,52 +89,65 @@ def run(*command: str | Path, cwd: Path = ROOT) -> str:
     return done.stdout
 
 
-def built(into: Path) -> Path:
-    """Build hpctwin and its packages, check what was built, and return hpctwin's wheel."""
-    shutil.rmtree(into, ignore_errors=True)
-    for project in (ROOT, *sorted((ROOT / "packages").iterdir())):
-        run(sys.executable, "-m", "build", "--outdir", into, project)
-    files = sorted(into.iterdir())
-    run(sys.executable, "-m", "twine", "check", "--strict", *files)
-    wheel = next(into.glob("hpctwin-*.whl"))
-    run(Path(sys.executable).with_name("check-wheel-contents"), wheel)
-    return wheel
+def build(folder: Path) -> list[Path]:
+    """Build and check all distributions; return the wheels, hpctwin's first."""
+    shutil.rmtree(folder, ignore_errors=True)
+    for project in PACKAGES.values():
+        run(sys.executable, "-m", "build", "--outdir", folder, project)
+    run(sys.executable, "-m", "twine", "check", "--strict", *sorted(folder.iterdir()))
+    wheels = [next(folder.glob(f"{name}-*.whl")) for name in PACKAGES]
+    run(TOOLS / "check-wheel-contents", *wheels)
+    for wheel in wheels:
+        check_contents(wheel)
+    return wheels
 
 
-def installed(wheel: Path, folder: Path, extra: str = "") -> Path:
-    """The interpreter of a new environment that holds the wheel, with an extra."""
-    uv = Path(sys.executable).with_name("uv")
-    run(uv, "venv", "--quiet", "--python", sys.executable, folder)
-    python = folder / "bin/python"
-    wanted = f"{wheel}[{extra}]" if extra else str(wheel)
-    run(uv, "pip", "install", "--quiet", "--python", python, wanted)
-    return python
+def check_contents(wheel: Path) -> None:
+    """Check that a wheel has its package with types, license and metadata, and no other files."""
+    name, version, *_ = wheel.name.split("-")
+    with zipfile.ZipFile(wheel) as file:
+        names = file.namelist()
+        metadata = file.read(f"{name}-{version}.dist-info/METADATA").decode()
+    wanted = re.compile(rf"({name}|{re.escape(f'{name}-{version}')}\.(dist-info|data))/")
+    stray = [
+        one
+        for one in names
+        if not wanted.match(one) or {"tests", "__pycache__"} & {*one.split("/")}
+    ]
+    required = (f"{name}/py.typed", f"{name}-{version}.dist-info/licenses/LICENSE")
+    missing = [one for one in required if one not in names]
+    fields = ("Classifier", "Keywords", "Project-URL")
+    missing += [one for one in fields if f"\n{one}: " not in metadata]
+    relative = re.findall(r"\]\((?!https?:|#)([^)\s]+)\)", metadata)
+    if relative:
+        print(f"{wheel.name}: {len(relative)} relative links of the README lead nowhere on PyPI")
+    if missing or stray:
+        sys.exit(f"{wheel.name}: missing: {missing}; not expected: {stray}")
 
 
-def tried(python: Path, folder: Path) -> None:
-    """What the README promises of an installation."""
-    program = python.with_name("hpctwin")
-    for command in (
-        "--version",
-        "doctor",
-        "workload generate poisson jobs.swf jobs=100 nodes=16",
-        "simulate jobs.swf --nodes 16 --plot queue.png",
-        "compare jobs.swf --nodes 16 -p fcfs+easy -p sjf+easy",
-        "demo",
-    ):
-        print(run(program, *command.split(), cwd=folder))
+def install(folder: Path, *wanted: str | Path) -> Path:
+    """Create an environment with these distributions; return its interpreter."""
+    run(UV, "venv", "--quiet", "--python", sys.executable, folder)
+    run(UV, "pip", "install", "--quiet", "--python", folder / "bin/python", *wanted)
+    return folder / "bin/python"
 
 
-def typed(python: Path, folder: Path) -> None:
-    """What users write passes pyright with the wheel's types; `make lint` has mypy over the same file."""
+def run_commands(python: Path, commands: tuple[str, ...], folder: Path) -> None:
+    """Run commands of an environment in a folder."""
+    for command in commands:
+        program, *arguments = command.split()
+        print(run(python.with_name(program), *arguments, cwd=folder))
+
+
+def check_types(python: Path, folder: Path) -> None:
+    """Check a user's script with pyright and the wheel's types; `make lint` has mypy for the same file."""
     script = shutil.copy(ROOT / "tests/typed_user.py", folder)
     (folder / "pyrightconfig.json").write_text('{"typeCheckingMode": "basic"}')
-    pyright = Path(sys.executable).with_name("pyright")
-    print(run(pyright, "--pythonpath", python, script, cwd=folder))
+    print(run(TOOLS / "pyright", "--pythonpath", python, script, cwd=folder))
 
 
 def recipe(sdist: Path, version: str) -> str:
-    """conda-forge's recipe, of this version and with the sdist's hash."""
+    """Return conda-forge's recipe for this version, with the hash of the sdist."""
     text = (ROOT / "contrib/conda/recipe.yaml").read_text()
     digest = hashlib.sha256(sdist.read_bytes()).hexdigest()
     for name, value in (("version", version), ("sha256", digest)):
@@ -105,52 +158,60 @@ def recipe(sdist: Path, version: str) -> str:
 
 
 def notes(version: str) -> str:
-    """What CHANGELOG.md tells of a version; of what is not released yet while it has no part of its own.
+    """Return the part of CHANGELOG.md for a version; without one, the part "Unreleased".
 
     Raises:
-        SystemExit: there is nothing.
+        SystemExit: CHANGELOG.md has neither.
     """
     parts = re.split(r"(?m)^## ", (ROOT / "CHANGELOG.md").read_text())[1:]
-    told = {part.split(maxsplit=1)[0]: part.partition("\n")[2].strip() for part in parts}
-    found = told.get(version) or told.get("Unreleased")
+    changes = {part.split(maxsplit=1)[0]: part.partition("\n")[2].strip() for part in parts}
+    found = changes.get(version) or changes.get("Unreleased")
     if not found:
         sys.exit(f"CHANGELOG.md has nothing under '## {version}' and nothing under '## Unreleased'")
+    if version not in changes:
+        print(f"CHANGELOG.md has no '## {version}': the release notes are those of 'Unreleased'")
     return found + "\n"
+
+
+def check_extras(wheel: Path, extras: list[str], failing: set[str], folder: Path) -> set[str]:
+    """Install each extra in its own environment; return the modules that no extra can import."""
+    for extra in extras:
+        python = install(folder / extra, f"{wheel}[{extra}]")
+        still = set(run(python, "-c", IMPORT, cwd=folder).splitlines())
+        print(f"{extra}: {len(failing - still)} more modules can be imported, {len(still)} cannot")
+        failing = failing & still
+    return failing
 
 
 def main() -> None:
     """See the module."""
-    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("--out", type=Path, default=ROOT / "dist")
-    options.add_argument("--extra", action="append", help="only these; else each of them")
-    given = options.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=ROOT / "dist")
+    parser.add_argument("--extra", action="append", help="only this extra; default: all")
+    options = parser.parse_args()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = given.extra or [one for one in project["optional-dependencies"] if one not in FOR_US]
-    wheel = built(given.out.resolve())
-    version = wheel.name.split("-")[1]
-    sdist = next(wheel.parent.glob("hpctwin-*.tar.gz"))
-    (wheel.parent / "recipe.yaml").write_text(recipe(sdist, version))
-    (wheel.parent / "release-notes.md").write_text(notes(version))
+    every = [one for one in project["optional-dependencies"] if one not in NOT_FOR_USERS]
+    wheel, *others = build(options.out.resolve())
+    out, version = wheel.parent, wheel.name.split("-")[1]
+    (out / "recipe.yaml").write_text(recipe(out / f"hpctwin-{version}.tar.gz", version))
+    (out / "release-notes.md").write_text(notes(version))
     with tempfile.TemporaryDirectory(prefix="hpctwin-package-") as made:
         folder = Path(made)
-        python = installed(wheel, folder / "plain")
-        tried(python, folder)
-        typed(python, folder)
-        without = set(run(python, "-c", IMPORT, cwd=folder).splitlines())
-        bom = Path(sys.executable).with_name("cyclonedx-py")
-        described = wheel.parent / f"{wheel.name.removesuffix('.whl')}.cdx.json"
-        run(bom, "environment", "--output-reproducible", "-o", described, python)
-        needed = set(without)
-        for extra in extras:
-            python = installed(wheel, folder / extra, extra)
-            still = set(run(python, "-c", IMPORT, cwd=folder).splitlines())
-            print(
-                f"{extra}: {len(without - still)} more modules can be imported, {len(still)} cannot"
-            )
-            needed.intersection_update(still)
-        if not given.extra and needed:
-            sys.exit("\n".join(("cannot be imported with any extra:", *sorted(needed))))
-    print(f"fine: {', '.join(sorted(file.name for file in wheel.parent.iterdir()))}")
+        for name, text in FILES.items():
+            (folder / name).write_text(text)
+        python = install(folder / "plain", wheel)
+        print(run(python, "-c", SIZES, cwd=folder))
+        run_commands(python, USER_COMMANDS, folder)
+        check_types(python, folder)
+        failing = set(run(python, "-c", IMPORT, cwd=folder).splitlines())
+        bom = out / f"{wheel.name.removesuffix('.whl')}.cdx.json"
+        run(TOOLS / "cyclonedx-py", "environment", "--output-reproducible", "-o", bom, python)
+        run(UV, "pip", "install", "--quiet", "--python", python, *others)
+        run_commands(python, PACKAGE_COMMANDS, folder)
+        failing = check_extras(wheel, options.extra or every, failing, folder)
+        if not options.extra and failing:
+            sys.exit("\n".join(("cannot be imported with any extra:", *sorted(failing))))
+    print(f"complete: {', '.join(sorted(file.name for file in out.iterdir()))}")
 
 
 if __name__ == "__main__":

@@ -69,12 +69,12 @@ def _limit(draw: st.DrawFn, accounts: list[str], partitions: list[str]) -> dict[
     elif what == "walltime":
         limit["walltime"] = draw(st.sampled_from((10, 20, 30)))
     elif what == "least":
-        limit["least"] = {"nodes": 2}
+        limit["min_request"] = {"nodes": 2}
     elif what == "per_node":
         limit["per_node"] = draw(st.sampled_from(({"cores": 4}, {"cores": 7.5}, {"memory_gb": 16})))
     elif what == "used":
         names = st.sampled_from(("wall", "nodes", "cores"))
-        limit["used"] = {draw(names): draw(st.sampled_from((0, 1, 2, 4)))}
+        limit["used_minutes"] = {draw(names): draw(st.sampled_from((0, 1, 2, 4)))}
         limit |= {name: draw(st.booleans()) for name in ("safe", "decays")}
     else:
         limit["minutes"] = {"nodes": draw(st.sampled_from((0.2, 0.5, 1, 2)))}
@@ -134,7 +134,7 @@ def limited_in_use(draw: st.DrawFn, clusters: st.SearchStrategy[Cluster]) -> Clu
         what = draw(st.sampled_from(("wall", "nodes", "nodes", "cores")))
         most = draw(st.sampled_from((1, 2, 4, 8, 30)))
         ways = {name: draw(st.booleans()) for name in ("safe", "decays")}
-        content["limits"].append({**of, "used": {what: most}, **ways})
+        content["limits"].append({**of, "used_minutes": {what: most}, **ways})
     content["fairshare"]["resets"] = sorted(
         draw(st.lists(st.integers(0, 2000), max_size=2, unique=True))
     )

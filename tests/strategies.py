@@ -128,7 +128,7 @@ def clusters(
     if outages:
         content["failures"] = {
             "outages": draw(st.lists(_outage(total), max_size=3)),
-            "then": draw(st.sampled_from(("requeue", "fail"))),
+            "on_failure": draw(st.sampled_from(("requeue", "fail"))),
         }
     if cleanup:
         content["cleanup"] = draw(st.sampled_from((0, 0.4, 3, 20)))
@@ -265,9 +265,9 @@ def workloads(
 
 
 @st.composite
-def shared_clusters(draw: st.DrawFn, **left_out: bool) -> Cluster:
+def shared_clusters(draw: st.DrawFn, **omitted: bool) -> Cluster:
     """Clusters of few nodes of which it is known how many cores they have; see `clusters`."""
-    cluster = draw(clusters(max_nodes=6, **left_out))
+    cluster = draw(clusters(max_nodes=6, **omitted))
     if any(group.cores is not None for group in cluster.nodes):
         return cluster
     first, *others = cluster.nodes
@@ -409,7 +409,7 @@ def shared_workloads(
     grouped: bool = False,
     spread: bool = False,
     gpus: tuple[float, ...] = (0, 0, 0, 0, 0, 0, 1, 0.25),
-    **left_out: Any,
+    **omitted: Any,
 ) -> Workload:
     """Workloads of which most jobs ask for tasks; see `workloads`. Amounts are exact in binary.
 
@@ -418,7 +418,7 @@ def shared_workloads(
     many lie on nodes of one rack, with ``spread`` many are on as many nodes as they can. Each task asks for
     one of ``gpus``.
     """
-    whole = draw(workloads(cluster, **left_out))
+    whole = draw(workloads(cluster, **omitted))
     size = len(whole)
 
     def column(*values: float) -> np.ndarray:

@@ -94,7 +94,7 @@ CALLS: Mapping[str, tuple[Callable[..., Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_a_value_of_any_kind_works_or_is_named_in_a_line(
+def test_a_value_of_any_kind_works_or_is_named_in_one_line(
     call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -165,8 +165,8 @@ def test_a_workload_is_made_of_a_dict_of_columns() -> None:
         ({"submit_s": np.array([1, 2, 3], "M8[s]")}, "submit_s is array(['1970"),
         ({"recorded_nodes": ["n1"]}, "column recorded_nodes has shape (1,), expected (3,)"),
         ({"recorded_nodes": [1, 2, 3]}, "it must be a list of texts or None"),
-        ({"header": "; Version: 2"}, "header is '; Version: 2', it must be a list"),
-        ({"nodes_hint": 0}, "nodes_hint is 0, it must be 1 or more"),
+        ({"header": "; Version: 2"}, "header is '; Version: 2'; it must be a list"),
+        ({"nodes_hint": 0}, "nodes_hint is 0; it must be 1 or more"),
         ({"per_node": {"cores": "x"}}, "per_node cores is 'x'"),
         (
             {"dependencies": Dependencies.of([(0, 7, DependencyKind.AFTEROK, 0)])},
@@ -182,6 +182,6 @@ def test_a_column_that_cannot_be_names_argument_value_and_form(
     assert told in str(caught.value)
 
 
-def test_a_function_as_a_sizing_is_refused_with_what_to_install() -> None:
+def test_a_function_as_a_sizing_is_rejected_with_what_to_install() -> None:
     with pytest.raises(ArgumentError, match=r"sizing is <function .*give hpctwin_sizing\.Sizing"):
         Simulation(JOBS, MACHINE, sizing=lambda view: None)  # type: ignore[arg-type]

@@ -85,6 +85,7 @@ def test_the_example_runs(
         assert cells(printed) == cells(shown)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.name)
 def test_a_reader_of_a_tutorial_sees_what_it_shows(page: Path, tmp_path: Path) -> None:
     slurm = tmp_path / "slurm"
@@ -230,7 +231,7 @@ def test_a_service_starts_a_command_that_there_is(unit: Path) -> None:
     assert parser["Install"]["WantedBy"] == "multi-user.target"
 
 
-def test_systemd_finds_no_fault_in_the_services(tmp_path: Path) -> None:
+def test_systemd_finds_no_error_in_the_services(tmp_path: Path) -> None:
     if shutil.which("systemd-analyze") is None:
         lacking("systemd-analyze is not installed (Debian: apt-get install systemd)")
     units = []

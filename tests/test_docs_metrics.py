@@ -69,7 +69,7 @@ def test_every_figure_that_is_printed_is_defined(
     assert [key for key in printed.keys() - {"notes"} if not is_defined(key)] == []
 
 
-def test_a_figure_that_nobody_wrote_down_is_not_defined() -> None:
+def test_only_declared_metrics_are_defined() -> None:
     assert not is_defined("mean_happiness")
     assert not is_defined("window_luck")
     assert is_defined("p95_wait_s")

@@ -56,7 +56,7 @@ def test_every_public_name_is_in_the_reference(tmp_path: Path) -> None:
     assert public - inventory(tmp_path) == set()
 
 
-def test_the_public_rooms_are_in_the_reference() -> None:
+def test_the_public_packages_are_in_the_reference() -> None:
     assert {"hpctwin", "hpctwin.energy", "hpctwin.facility", "hpctwin.learn"} <= set(DOCUMENTED)
     assert {"hpctwin.report", "hpctwin.metrics", "hpctwin.sweep"} <= set(DOCUMENTED)
 

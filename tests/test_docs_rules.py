@@ -130,8 +130,8 @@ CASES: dict[str, Sequence[Case]] = {
     "a cap with lower modes, with a control function": [
         always(cluster(SLEEP, cap=LOWER), power=switch)
     ],
-    "preemption with `conservative` and a power model, shared": [
-        always(cluster(POWER | CORES, **REQUEUE), "fcfs+conservative", jobs(**SHARED))
+    "preemption with `psas-ipm` and `conservative`, shared": [
+        always(cluster(SLEEP | CORES, **REQUEUE), "fcfs+conservative~psas-ipm:1h", jobs(**SHARED))
     ],
     "the backfill `outside`, shared": [always(cluster(CORES), OUTSIDE, jobs(**SHARED))],
     "the placement `random`, shared": [always(cluster(CORES), "@random", jobs(**SHARED))],
@@ -139,7 +139,9 @@ CASES: dict[str, Sequence[Case]] = {
         always(cluster(SLEEP | CORES), f"fcfs+none~{name}:1h", jobs(**SHARED))
         for name in ("spars-auto", "spars-ipm")
     ],
-    "a cluster without `cores`": [always(cluster(), work=jobs(**SHARED))],
+    "jobs that ask for tasks, on a cluster without `cores`": [
+        always(cluster(), work=jobs(**SHARED))
+    ],
     "recorded node power, shared, with `components`": [
         always(cluster(PARTS | CORES), work=drawn())
     ],

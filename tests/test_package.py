@@ -124,9 +124,15 @@ def test_man_finds_the_page_that_an_installation_brings(
     assert max(map(len, shown.splitlines())) <= 80
 
 
-def test_the_wheel_tells_licence_pythons_and_the_readme(
-    wheel: zipfile.ZipFile, told: Message
-) -> None:
+def test_the_manual_page_needs_only_the_dependencies_of_the_build(tmp_path: Path) -> None:
+    hooks = PYPROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]
+    absent = {*PROJECT["dependencies"]} - {*hooks["custom"]["dependencies"]}
+    code = HIDE + "from hpctwin.cli.app import app; from hpctwin.cli.manual import manual_page"
+    hidden = [re.split(r"[<>=]", one)[0] for one in absent]
+    run(ROOT / "src", "-c", f"{code}; manual_page(app)", *hidden, cwd=tmp_path)
+
+
+def test_the_wheel_has_license_pythons_and_readme(wheel: zipfile.ZipFile, told: Message) -> None:
     assert told["License-Expression"] == PROJECT["license"]
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in wheel.namelist())
     assert told["Requires-Python"] == ">=3.11"
@@ -155,14 +161,19 @@ def test_the_program_runs_from_the_wheel(unpacked: Path, tmp_path: Path) -> None
     assert "frontier" in systems
 
 
-IMPORT_ALL = """
-import importlib, pkgutil, sys
+HIDE = """
+import sys
 hidden = set(sys.argv[1:])
 class Absent:
     def find_spec(self, name, path=None, target=None):
         if name.partition('.')[0] in hidden:
             raise ModuleNotFoundError(f'No module named {name!r}', name=name)
 sys.meta_path.insert(0, Absent())
+"""
+
+IMPORT_ALL = f"""
+{HIDE}
+import importlib, pkgutil
 import hpctwin
 from hpctwin.errors import ConfigError
 for found in pkgutil.walk_packages(hpctwin.__path__, 'hpctwin.', onerror=lambda name: None):
@@ -253,24 +264,30 @@ def test_no_extra_is_there_that_no_code_uses_and_none_is_missing() -> None:
     assert used - known - set(sys.stdlib_module_names) == {"hpctwin"}
 
 
-def test_version_licence_and_dependencies_are_the_same_in_all_files_that_tell_them() -> None:
+def test_version_license_and_dependencies_agree_in_all_files() -> None:
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     zenodo = json.loads((ROOT / ".zenodo.json").read_text())
     conda = yaml.safe_load((ROOT / "contrib/conda/recipe.yaml").read_text())
     versions = {citation["version"], zenodo["version"], conda["context"]["version"]}
     assert versions == {__version__}
-    for name, others in (("hpctwin-sizing", []), ("hpctwin-papers", ["hpctwin-sizing"])):
+    requires = {
+        "hpctwin-sizing": ["hpctwin"],
+        "hpctwin-papers": ["hpctwin[learn]", "hpctwin-sizing"],
+    }
+    for name, others in requires.items():
         folder = ROOT / "packages" / name
         project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
         assert project["name"] == name
         assert project["version"] == __version__
-        assert project["dependencies"] == [f"{one}=={__version__}" for one in ("hpctwin", *others)]
-        assert project["license"] == PROJECT["license"]
-        assert project["requires-python"] == PROJECT["requires-python"]
+        assert project["dependencies"] == [f"{one}=={__version__}" for one in others]
+        for field in ("license", "license-files", "requires-python", "urls"):
+            assert project[field] == PROJECT[field]
+        assert set(project["classifiers"]) <= set(PROJECT["classifiers"])
         assert (folder / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
     assert {citation["license"], zenodo["license"], conda["about"]["license"]} == {
         PROJECT["license"]
     }
+    assert conda["about"]["homepage"] == PROJECT["urls"]["Homepage"]
     assert set(citation["keywords"]) == set(zenodo["keywords"]) <= set(PROJECT["keywords"])
     # conda-forge's matplotlib brings Qt besides.
     wanted = {
@@ -327,7 +344,7 @@ def test_images_are_built_and_tried_by_what_is_there(tmp_path: Path) -> None:
     assert [call for call in calls if call.startswith(("run ", "exec "))]
 
 
-def test_where_no_image_can_be_built_it_is_said_why(tmp_path: Path) -> None:
+def test_the_reason_is_reported_if_no_image_can_be_built(tmp_path: Path) -> None:
     nothing = with_programs(tmp_path / "bin", docker="exit 1")
     done = subprocess.run(
         [ROOT / "contrib/container/build"], env=nothing, capture_output=True, text=True, check=False

@@ -83,7 +83,7 @@ def test_every_figure_of_a_result_can_be_drawn(result: Result) -> None:
         assert isinstance(getattr(result.plot, name)(title="A title"), Figure), name
 
 
-def test_power_can_be_drawn_where_it_is_known_and_else_it_is_said_what_to_give(
+def test_power_can_be_drawn_if_known_and_otherwise_the_required_input_is_named(
     result: Result,
 ) -> None:
     with pytest.raises(SimulationError, match="add 'modes' or 'components' to its node groups"):

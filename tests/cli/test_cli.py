@@ -122,7 +122,7 @@ def test_a_cluster_file_is_checked(tmp_path: Path, capsys: pytest.CaptureFixture
         (["policy", "check", "0*wait/0"], 2, "NaN"),
     ],
 )
-def test_faults_are_told_in_a_line_without_a_traceback(
+def test_errors_are_reported_in_one_line_without_a_traceback(
     trace: Path,
     arguments: list[str],
     code: int,
@@ -153,7 +153,7 @@ nodes:
 """
 
 
-def test_simulate_answers_in_some_ten_lines_and_tells_all_if_asked(
+def test_simulate_answers_in_about_ten_lines_and_prints_all_if_asked(
     trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     machine = tmp_path / "machine.yaml"
@@ -209,7 +209,7 @@ def test_compare_takes_what_simulate_takes_and_shows_differences(
         }
 
 
-def test_compare_tells_differences_over_several_traces_from_luck(
+def test_compare_separates_differences_over_several_traces_from_chance(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -244,7 +244,7 @@ def test_compare_tells_differences_over_several_traces_from_luck(
         (["sjf+easy"], "sjf+easy: file does not exist; give a policy with -p"),
     ],
 )
-def test_what_goes_with_one_trace_alone_is_refused_before_the_work(
+def test_options_for_one_trace_only_are_rejected_before_the_work(
     trace: Path, capsys: pytest.CaptureFixture[str], options: list[str], told: str
 ) -> None:
     given = [one.format(trace=trace) for one in options]
@@ -259,7 +259,7 @@ def test_what_goes_with_one_trace_alone_is_refused_before_the_work(
         ("jobs-{seed}.swf", "seed=3..1", "write the smaller number first"),
     ],
 )
-def test_a_range_of_seeds_that_cannot_be_is_refused(
+def test_an_invalid_range_of_seeds_is_rejected(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], target: str, seeds: str, told: str
 ) -> None:
     assert run("workload", "generate", "poisson", tmp_path / target, seeds) == 2
@@ -267,7 +267,7 @@ def test_a_range_of_seeds_that_cannot_be_is_refused(
     assert not list(tmp_path.iterdir())
 
 
-def test_compare_tells_fairness_and_classes_of_each_policy(
+def test_compare_reports_fairness_and_classes_of_each_policy(
     trace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     policies = ["-n", 32, "-p", "fcfs+easy", "-p", "sjf+easy"]

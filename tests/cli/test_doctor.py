@@ -14,7 +14,7 @@ from hpctwin.cli.installation import findings
 from tests.cli.test_cli import run
 
 
-def test_it_tells_versions_compiled_code_services_and_settings_and_no_secret(
+def test_it_reports_versions_compiled_code_services_and_settings_and_no_secret(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setenv("HPCTWIN_TOKENS", "me operator hush-hush")
@@ -37,7 +37,7 @@ def test_it_tells_versions_compiled_code_services_and_settings_and_no_secret(
     assert "hush-hush" not in plain
 
 
-def test_a_package_that_is_missing_is_a_fault_with_its_remedy(
+def test_a_missing_package_is_an_error_with_its_remedy(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     there = metadata.version
@@ -54,7 +54,7 @@ def test_a_package_that_is_missing_is_a_fault_with_its_remedy(
     assert "! pyyaml" in capsys.readouterr().out
 
 
-def test_extras_for_users_are_told_and_lines_fit_the_terminal(
+def test_extras_for_users_are_reported_and_lines_fit_the_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     packages = [f"package-{number}" for number in range(20)]

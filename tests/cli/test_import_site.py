@@ -35,10 +35,10 @@ def test_from_a_slurm_s_files_to_what_if_in_two_commands(folder, tmp_path, capsy
     assert run("import", "slurm", "--from", folder, "--out", out, "--json") == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["nodes"], told["partitions"], told["jobs"]) == (8, 3, 31)
-    assert told["left_out"]["files"] == ["README"]
-    assert told["left_out"]["record skipped: the job was cancelled before it started"] == 1
+    assert told["omitted"]["files"] == ["README"]
+    assert told["omitted"]["record skipped: the job was cancelled before it started"] == 1
     assert told["read"]["files"]["slurm.conf"] == "slurm.conf"
-    assert all(one["why"] for one in told["settings"]["not_modelled"])
+    assert all(one["why"] for one in told["settings"]["not_modeled"])
     assert {path.name for path in out.iterdir()} == {
         "cluster.yaml", "policy.yaml", "report.html", "workload.parquet",
     }  # fmt: skip
@@ -105,7 +105,7 @@ def test_a_salt_keeps_pseudonyms_the_same_and_its_file_private(folder, tmp_path)
                 folder,
                 "--out",
                 tmp_path / name,
-                "--anonymise",
+                "--anonymize",
                 "--salt",
                 salt,
             )
@@ -127,12 +127,12 @@ def test_a_salt_keeps_pseudonyms_the_same_and_its_file_private(folder, tmp_path)
         (["slurm", "--out", "OUT"], 2, "or `live` to query the running slurm"),
         (["slurm", "--from", "GONE", "--out", "OUT"], 2, "expected a folder with the site's files"),
         (["slurm", "--from", "EMPTY", "--out", "OUT"], 2, "none of its 0 files is recognized"),
-        (["slurm", "--from", "SITE", "--out", "OUT", "--salt", "x"], 2, "--salt goes with --anonymise"),
+        (["slurm", "--from", "SITE", "--out", "OUT", "--salt", "x"], 2, "no effect without --anonymize"),
         (["slurm", "--from", "SITE", "--out", "OUT", "--timezone", "Moon"], 2, "unknown time zone 'Moon'"),
         (["torque", "--from", "SITE", "--out", "OUT"], 2, "torque"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_imported_is_refused_in_words(
+def test_settings_that_cannot_be_imported_are_rejected_in_words(
     folder, tmp_path, capsys, arguments, code, said
 ):
     (tmp_path / "empty").mkdir()
@@ -143,7 +143,7 @@ def test_what_cannot_be_imported_is_refused_in_words(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_folder_that_is_no_import_is_refused_by_name(tmp_path, capsys):
+def test_a_folder_that_is_no_import_is_rejected_by_name(tmp_path, capsys):
     assert run("simulate", tmp_path) == 2
     told = capsys.readouterr().err
     assert "contains no policy.yaml; give a trace, a folder made by hpctwin import" in told
@@ -181,4 +181,4 @@ def test_a_check_says_what_of_the_past_the_cluster_does_not_know(tmp_path, capsy
     given = ("import", "slurm", "--from", tmp_path / "site", "--out", tmp_path / "out")
     assert run(*given, "--check", "--json") == 0
     notes = json.loads(capsys.readouterr().out)["notes"]
-    assert notes[-1].startswith("1 jobs request partitions (p), but cluster 'slurm' has none")
+    assert notes[-1].startswith("1 job requested partitions (p), but cluster 'slurm' has none")

@@ -194,7 +194,7 @@ def interrupted(
 
 
 @pytest.mark.parametrize("backfill", ["none", "easy", "conservative", "pack", "pushdown"])
-def test_where_the_engine_stops_for_python_changes_nothing(
+def test_the_place_where_the_engine_stops_for_python_changes_nothing(
     backfill: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workload = generate("poisson", jobs=800, nodes=32, seed=4)

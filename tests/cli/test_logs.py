@@ -47,7 +47,7 @@ def test_each_json_line_is_an_object_with_time_level_logger_message_and_fault(
     assert second["fault"].splitlines()[-1] == "OSError: no answer"
 
 
-def test_text_tells_time_level_and_message_from_the_level_on(
+def test_text_logs_have_time_level_and_message_from_the_level_up(
     begin: Callable[[LogOptions], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     begin(LogOptions(log_level="error"))

@@ -23,7 +23,7 @@ PARTS = (
     "job_id,submit_s,runtime_s,walltime_s,nodes,partition,user\n"
     "1,0,100,100,4,gpu,ada\n2,0,100,100,4,cpu,ben\n"
 )
-NOTE = "2 jobs request partitions (cpu, gpu), but cluster 'cluster' has none"
+NOTE = "2 jobs requested partitions (cpu, gpu), but cluster 'cluster' has none"
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def parts(tmp_path: Path) -> Path:
     return path
 
 
-def test_partitions_that_the_cluster_does_not_have_are_said_and_kept(
+def test_partitions_missing_in_the_cluster_are_reported_and_kept(
     parts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("simulate", parts, "-n", 4, "--json", "--out", tmp_path / "run") == 0
@@ -104,7 +104,7 @@ def batsim(path: Path, profile: dict[str, Any], **job: Any) -> Path:
         ({"type": "delay", "delay": 9}, {}, "1 × field 'by' of the workload, ignored"),
     ],
 )  # fmt: skip
-def test_what_a_batsim_workload_leaves_open_or_is_not_read_is_counted(
+def test_open_and_unread_fields_of_a_batsim_workload_are_counted(
     tmp_path: Path, profile: dict[str, Any], job: dict[str, Any], said: str
 ) -> None:
     assert said in read_workload(batsim(tmp_path / "w.json", profile, **job)).notes.sentences()
@@ -116,7 +116,7 @@ def test_a_batsim_job_that_returns_an_error_fails(tmp_path: Path) -> None:
     assert jobs.fails.tolist() == [True]
 
 
-def test_fields_of_spars_and_wfcommons_that_are_not_read_are_said(tmp_path: Path) -> None:
+def test_unread_fields_of_spars_and_wfcommons_are_reported(tmp_path: Path) -> None:
     path = tmp_path / "s.json"
     job = {"job_id": 1, "res": 1, "subtime": 0, "reqtime": 9, "runtime": 5, "deadline": 7}
     path.write_text(json.dumps({"nb_res": 4, "jobs": [job]}))
@@ -131,15 +131,15 @@ def test_fields_of_spars_and_wfcommons_that_are_not_read_are_said(tmp_path: Path
     ("cluster", "told"),
     [
         ("nodes: [{name: a, count: 4, modes: {base: {power_w: 100}}}]", "mode 'base' has no idle_w"),
-        ("nodes: [{name: a, count: 4}]\nqos: {high: 1}", "have QOS that the cluster does not list (low)"),
-        ("nodes: [{name: a, count: 4}]", "1 jobs request cores per node, which node groups a do not define"),
+        ("nodes: [{name: a, count: 4}]\nqos: {high: 1}", "with QOS that the cluster does not list (low)"),
+        ("nodes: [{name: a, count: 4}]", "1 job requested cores per node, which node groups a do not define"),
         (
             "nodes: [{name: a, count: 4}]\nlimits: [{user: eve, jobs: 1}]",
             "a limit names user 'eve', but jobs have no user",
         ),
     ],
 )  # fmt: skip
-def test_what_a_cluster_and_a_trace_do_not_share_is_said(
+def test_differences_between_a_cluster_and_a_trace_are_reported(
     tmp_path: Path, cluster: str, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "m.yaml").write_text(cluster)
@@ -149,7 +149,7 @@ def test_what_a_cluster_and_a_trace_do_not_share_is_said(
     assert told in capsys.readouterr().err
 
 
-def test_columns_that_a_mapping_does_not_name_are_said(tmp_path: Path) -> None:
+def test_columns_that_a_mapping_does_not_name_are_reported(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("when,run,color\n0,5,red\n")
     jobs = read_workload(tmp_path / "t.csv", columns={"submit": "when", "runtime": "run * 60"})
     assert "columns ignored: color" in jobs.notes.sentences()
@@ -180,11 +180,11 @@ def test_a_stream_says_what_an_ordinary_run_says(tmp_path: Path) -> None:
         "the log is cut short",
         "3 × line repaired",
         "skipped: line 7",
-        "3 jobs request partitions (cpu, gpu), but cluster 'cluster' has none: the jobs can use all nodes",
-        "2 jobs have QOS that the cluster does not list (low, odd): weight 0 is used",
-        "2 jobs have accounts that the cluster does not list (b, c): each gets a fair share of 1",
-        "2 jobs request cores per node, which node groups node do not define: the jobs can use all of "
-        "their nodes",
+        "3 jobs requested partitions (cpu, gpu), but cluster 'cluster' has none: all nodes can be used",
+        "2 jobs with QOS that the cluster does not list (low, odd): weight 0 is used",
+        "2 jobs with accounts that the cluster does not list (b, c): each gets a fair share of 1",
+        "2 jobs requested cores per node, which node groups node do not define: all of their "
+        "nodes can be used",
         "a limit names user 'eve', but jobs have no user: the limit has no effect",
     )
     for batch in (1, 3, 100):
@@ -196,7 +196,7 @@ def test_a_stream_says_what_an_ordinary_run_says(tmp_path: Path) -> None:
     assert simulate_stream(parts, cluster, out=tmp_path / "parts", batch=9).notes == expected
 
 
-def test_jobs_in_whole_nodes_are_said_by_the_result(tmp_path: Path) -> None:
+def test_the_result_reports_jobs_on_whole_nodes(tmp_path: Path) -> None:
     jobs = Workload.build(submit_s=[0], runtime_s=[5], nodes=[1], chunks={"tasks": [1]})
     told = "has no 'cores' per node: each job gets whole nodes"
     result = simulate(jobs, 4)
@@ -218,14 +218,14 @@ def facility(tmp_path: Path) -> Path:
 def test_a_facility_says_it_of_each_cluster(
     parts: Path, facility: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given = ("facility", "simulate", facility, parts, "-s", "least-loaded", "--json")
+    given = ("facility", "simulate", parts, facility, "-s", "least-loaded", "--json")
     assert run(*given, "--out", tmp_path / "run") == 0
     shown = capsys.readouterr()
     assert f"parts: at cluster: {NOTE}" in shown.err
     (told,) = json.loads(shown.out)["notes"]
     assert told.startswith(f"at cluster: {NOTE}")
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["assumptions"] == [told]
-    assert run("facility", "compare", facility, parts, "-s", "random", "--json") == 0
+    assert run("facility", "compare", parts, facility, "-s", "random", "--json") == 0
     shown = capsys.readouterr()
     assert NOTE in shown.err
     assert json.loads(shown.out)[0]["notes"] == [told]
@@ -269,7 +269,7 @@ def test_predictors_say_it_and_keep_it(tmp_path: Path, capsys: pytest.CaptureFix
     assert note in load_predictor(predictor).notes[0]
 
 
-def test_fields_of_platforms_that_are_not_read_are_said_once(
+def test_unread_fields_of_platforms_are_reported_once(
     parts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     machines = [spars_machine(number) | {"memory": 64} for number in range(4)]
@@ -342,7 +342,7 @@ JOB = "1 0 0 5 4 -1 -1 4 9 -1 1 1 1 -1 -1 -1 -1 -1\n"
         ("; MaxNodes: 2\n", [], "4, from the largest job"),
     ],
 )  # fmt: skip
-def test_a_size_that_is_taken_from_the_trace_is_said_with_its_source(
+def test_a_size_taken_from_the_trace_is_reported_with_its_source(
     header: str, options: list[str], size: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "log.swf"
@@ -368,7 +368,9 @@ def test_a_size_that_is_taken_from_the_trace_is_said_with_its_source(
         )
 
 
-def test_the_size_in_json_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_json_output_contains_the_size(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = batsim(tmp_path / "w.json", {"type": "delay", "delay": 9})
     assert run("compare", path, "-p", "fcfs+easy", "--json") == 0
     assert (
@@ -380,16 +382,16 @@ def test_the_size_in_json_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize(
     ("cluster", "told"),
     [
-        ({}, ["2 jobs have QOS (a, b), but cluster 'cluster' lists none: no weight or limit applies "
+        ({}, ["2 jobs requested QOS (a, b), but cluster 'cluster' lists none: no weight or limit applies "
               "to them"]),
         ({"limits": [{"qos": "a", "jobs": 1}]}, []),
         (
             {"limits": [{"qos": "a", "jobs": 1}], "fairshare": {"shares": {"ada": 2}}},
-            ["1 jobs have users that the cluster does not list (ben): each gets a fair share of 1"],
+            ["1 job with users that the cluster does not list (ben): each gets a fair share of 1"],
         ),
     ],
 )  # fmt: skip
-def test_qos_and_users_that_a_cluster_does_not_know_are_said(
+def test_unknown_qos_and_users_of_a_cluster_are_reported(
     cluster: dict[str, Any], told: list[str]
 ) -> None:
     jobs = Workload.build(

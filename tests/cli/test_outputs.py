@@ -38,7 +38,7 @@ def trace(tmp_path: Path) -> Path:
         ["--plot", "/proc/plot.png"],
     ],
 )
-def test_what_cannot_be_written_is_told_and_leaves_nothing(
+def test_unwritable_output_is_reported_and_leaves_no_file(
     trace: Path, tmp_path: Path, arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").write_text("mine")
@@ -61,9 +61,12 @@ def test_nothing_is_simulated_for_a_result_that_cannot_be_written(
 
 
 def limited(*arguments: object, most_bytes: int) -> subprocess.CompletedProcess[str]:
-    """The command where no file can grow longer, as on a disk that is full."""
+    """The command where no file can grow longer, as on a disk that is full.
+
+    Python would write bytecode of a module that it loads for the first time only in part, and keep it.
+    """
     return subprocess.run(
-        [sys.executable, "-m", "hpctwin", *map(str, arguments)],
+        [sys.executable, "-B", "-m", "hpctwin", *map(str, arguments)],
         capture_output=True,
         text=True,
         check=False,
@@ -72,7 +75,7 @@ def limited(*arguments: object, most_bytes: int) -> subprocess.CompletedProcess[
 
 
 @pytest.mark.parametrize("target", [["--out", "run"], ["--plot", "p.png"], ["--plot", "p.pdf"]])
-def test_a_full_disk_is_told_in_one_line_and_leaves_nothing(
+def test_a_full_disk_is_reported_in_one_line_and_leaves_no_file(
     trace: Path, tmp_path: Path, target: list[str]
 ) -> None:
     option, name = target
@@ -84,7 +87,7 @@ def test_a_full_disk_is_told_in_one_line_and_leaves_nothing(
     assert list(tmp_path.iterdir()) == [trace]
 
 
-def test_an_output_stream_that_is_full_or_closed_is_told_in_one_line(trace: Path) -> None:
+def test_an_output_stream_that_is_full_or_closed_is_reported_in_one_line(trace: Path) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             [sys.executable, "-m", "hpctwin", "policy", "list"],
@@ -94,7 +97,7 @@ def test_an_output_stream_that_is_full_or_closed_is_told_in_one_line(trace: Path
     assert done.stderr == "hpctwin: standard output: No space left on device\n"
 
 
-def test_a_reader_that_went_away_is_nobody_to_tell(trace: Path) -> None:
+def test_a_disconnected_reader_gets_no_more_messages(trace: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "w") as gone:
@@ -122,7 +125,7 @@ def test_figures_reports_and_folders_have_the_mode_of_the_umask(
         assert stat.S_IMODE(path.stat().st_mode) == (0o755 if path.is_dir() else 0o644), path
 
 
-def test_what_is_read_is_not_written_over(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_input_file_is_not_overwritten(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = trace.read_bytes()
     assert run("compare", trace, "-n", 32, "--html", trace) == 2
     assert run("replay", trace, "-n", 32, "--conflicts", trace) == 2

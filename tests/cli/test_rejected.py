@@ -40,7 +40,7 @@ def test_each_rejected_job_is_counted_for_its_reason(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["simulate", "compare"])
-def test_rejected_jobs_are_told_and_all_of_them_are_a_failure(
+def test_rejected_jobs_are_reported_and_rejecting_all_is_a_failure(
     tmp_path: Path, command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     trace = tmp_path / "jobs.csv"

@@ -58,14 +58,14 @@ def test_a_name_of_an_option_means_the_same_in_all_commands() -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_option_is_told_of(name: str) -> None:
+def test_every_option_and_command_has_help(name: str) -> None:
     untold = [one.names for one in options(COMMANDS[name]) if not one.parameter.help]
     assert not untold
     assert COMMANDS[name].help
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_no_option_is_there_that_nobody_wrote(name: str) -> None:
+def test_no_option_has_a_generated_negative_form(name: str) -> None:
     leaked = [one.negatives for one in options(COMMANDS[name]) if one.negatives]
     assert not leaked
     # What has a place on the line has no name besides, but a configuration, which all commands call so.
@@ -98,7 +98,7 @@ WITHOUT_JSON = {
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_what_prints_results_prints_them_as_json_too(name: str) -> None:
+def test_commands_that_print_results_print_them_as_json_too(name: str) -> None:
     has = any("--json" in one.names for one in options(COMMANDS[name]))
     assert has is (name not in WITHOUT_JSON)
 

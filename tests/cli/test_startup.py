@@ -156,7 +156,9 @@ def test_a_package_whose_commands_cannot_be_loaded_is_named_and_the_others_run(
     assert "broken-plugin: its commands cannot be loaded" in done.stderr
 
 
-def test_an_option_whose_package_cannot_be_loaded_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_option_whose_package_cannot_be_loaded_is_reported_by_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     point = metadata.EntryPoint("sizing", "no_such_module:option", "hpctwin.options")
     monkeypatch.setattr(metadata, "entry_points", lambda **_: metadata.EntryPoints([point]))
     with pytest.raises(

@@ -47,7 +47,7 @@ def test_parts_and_figures_are_those_of_the_whole_trace(
         (["-n", "32", "--out", "run", "-b", "selected"], "backfill 'selected' keeps data per job"),
     ],
 )
-def test_what_a_stream_cannot_do_is_told_and_leaves_no_folder(
+def test_unsupported_options_of_a_stream_are_reported_and_leave_no_folder(
     trace: Path,
     arguments: list[str],
     told: str,

@@ -22,7 +22,7 @@ def test_convert_keeps_every_field_and_time_of_a_log(log: Path, tmp_path: Path) 
     assert (tmp_path / "same.swf").read_text() == LOG
 
 
-def test_convert_tells_what_the_other_format_has_no_place_for(
+def test_convert_reports_what_the_other_format_cannot_hold(
     log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("workload", "convert", log, tmp_path / "jobs.csv") == 0
@@ -61,7 +61,7 @@ def test_filter_writes_a_header_that_promises_the_jobs_there_are(
     assert "MaxJobs" not in capsys.readouterr().err
 
 
-def test_a_log_that_is_cut_off_or_has_no_jobs_is_told(
+def test_a_truncated_or_empty_log_is_reported(
     log: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log.write_text(LOG.replace("MaxJobs: 7", "MaxJobs: 1000"))

@@ -84,7 +84,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("other.csv -n 4", 2, "other.csv, field submit_s: the column is missing; required are"),
         ("bad.json -n 4", 2, "bad.json, line 1: not JSON"),
         ("empty.swf -n 4", 2, "empty.swf: the file is empty"),
-        ("binary.swf -n 4", 2, "binary.swf, line 1: found 1 columns, expected 18"),
+        ("binary.swf -n 4", 2, "binary.swf, line 1: found 1 column, expected 18"),
         ("short.swf -n 4", 2, "short.swf, line 1: found 3 columns, expected 18"),
         ("cut.parquet -n 4", 2, "cut.parquet: not a Parquet file, or truncated"),
         ("t.swf -M folder", 2, "folder: Is a directory"),
@@ -114,7 +114,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("t.swf -n 8 -o none.py:f", 2, "none.py: no such file"),
         ("t.swf -n 8 -o __import__('os')", 2, "'__import__' is not a supported function"),
         ("t.swf -n 8 -b eazy", 2, "unknown backfill 'eazy'. Did you mean 'easy'?"),
-        ("t.swf -n 8 -b easy:0", 2, "easy: reservations is '0', it must be a whole number"),
+        ("t.swf -n 8 -b easy:0", 2, "easy: reservations is '0'; it must be a whole number"),
         ("t.swf -n 8 -b easy:x", 2, "easy: 'x' is not a number of reservations"),
         ("t.swf -n 8 -b pack:patience=long", 2, "'long' is not a duration; write seconds, '15m'"),
         (
@@ -125,7 +125,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("t.swf -n 8 --placement bestfit", 2, "placement 'bestfit'. Did you mean 'best-fit'?"),
         ("t.swf -n 8 --candidates sfj", 2, "unknown ordering 'sfj'. Did you mean 'sjf'?"),
         ("t.swf -n 8 -p wfp+easy+easy", 2, "formula 'wfp+easy': unknown field 'wfp'"),
-        ("t.swf -n 8 --reservations 0", 2, "easy: reservations is 0, it must be a whole number"),
+        ("t.swf -n 8 --reservations 0", 2, "easy: reservations is 0; it must be a whole number"),
         (
             "t.swf -n 8 --overrun stop",
             2,
@@ -143,7 +143,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("t.swf -n 8 --out-every 1s", 2, "--out-every: the output folder is missing; add --out"),
     ],
 )
-def test_a_wrong_input_of_simulate_is_told_in_a_line(
+def test_a_wrong_input_of_simulate_is_reported_in_one_line(
     folder: Path,
     line: str,
     code: int,
@@ -171,7 +171,7 @@ def test_a_wrong_input_of_simulate_is_told_in_a_line(
         (
             "simulate t.swf -n 8 --priorities-from x",
             2,
-            "expected an incentive and a file of accounts",
+            "give an incentive and a file of accounts",
         ),
         (
             "simulate t.swf -n 8 --priorities-from low-power:no.json",
@@ -209,7 +209,7 @@ def test_a_wrong_input_of_simulate_is_told_in_a_line(
         ("workload filter t.swf o.swf --after x", 2, "'x' is not a duration"),
         ("workload filter t.swf none/o.swf", 2, "the folder none is not there"),
         ("workload generate lublen o.swf", 2, "generator 'lublen'. Did you mean 'lublin'?"),
-        ("workload generate lublin o.swf jobs=x", 2, "jobs is 'x', it must be a whole number"),
+        ("workload generate lublin o.swf jobs=x", 2, "jobs is 'x'; it must be a whole number"),
         ("workload generate lublin o.swf jobs", 2, "write NAME=VALUE, for example seed=7"),
         ("workload generate lublin o.swf job=3", 2, "'lublin' 'job'. Did you mean 'jobs'?"),
         ("workload download nolog", 2, "unknown log 'nolog'. Known: ANL-Intrepid-2009-1"),
@@ -240,8 +240,8 @@ def test_a_wrong_input_of_simulate_is_told_in_a_line(
         ("rms slurm rule --lease x", 2, "'x' is not a duration"),
         ("serve folder", 2, "folder: the folder contains no run"),
         ("simulat", 2, 'Did you mean "simulate"?'),
-        ("sweep folder", 2, "folder: Is a directory"),
-        ("sweep binary.swf", 2, "binary.swf: not a text file"),
+        ("sweep folder", 2, "folder contains no workload.parquet; give a trace, a folder"),
+        ("sweep binary.swf", 2, "binary.swf, line 1: found 1 column, expected 18"),
         (
             "sweep sweep-key.yaml",
             2,
@@ -272,7 +272,7 @@ def test_a_wrong_input_of_simulate_is_told_in_a_line(
         ("sweep sweep-fine.yaml --jobqueue slrum", 2, 'Did you mean "slurm"?'),
         ("sweep sweep-fine.yaml --out t.swf", 2, "it is a file, but a folder is needed"),
         ("sweep sweep-fine.yaml --plot none/a.png", 2, "the folder none is not there"),
-        ("policy search folder", 2, "folder: Is a directory"),
+        ("policy search folder", 2, "folder contains no workload.parquet; give a trace, a"),
         ("policy search search-figure.yaml", 2, "'mean_wiat_s'. Did you mean 'mean_wait_s'?"),
         ("policy search search-place.yaml", 2, "search-place.yaml: {b} is no parameter. Known: a"),
         ("policy search search-bounds.yaml", 2, "low is 3 and high is 2; low must be less"),
@@ -382,7 +382,7 @@ def test_a_wrong_input_of_simulate_is_told_in_a_line(
         ("twin accuracy -c twin.yaml --by sizes", 2, 'Did you mean "size"?'),
     ],
 )
-def test_a_wrong_line_is_told_in_a_line(
+def test_a_wrong_line_is_reported_in_one_line(
     folder: Path,
     line: str,
     code: int,
@@ -427,6 +427,8 @@ READERS = {
     "replay {} -n 8": (".swf", ".parquet"),
     "replay t.swf -M {}": (".yaml",),
     "sweep {}": (".yaml",),
+    "sweep {} -n 8": (".swf", ".parquet"),
+    "sweep t.swf -M {}": (".yaml",),
     "export {} --evalys e.csv": ("",),
     "report {} --html o.html": ("",),
     "workload describe {}": (".swf", ".json", ".csv"),
@@ -441,13 +443,15 @@ READERS = {
     "agent evaluate {} t.swf -n 8 --jobs 9": (".safetensors",),
     "policy check {}:f": (".py",),
     "policy search {}": (".yaml",),
+    "policy search {} -n 8": (".swf",),
     "cluster check {}": (".yaml", ".json", ".xml"),
     "dataset check {}": ("", ".csv"),
     "accounts {}": (".json", ".parquet"),
     "calibrate {}": (".csv",),
     "facility check {}": (".yaml",),
-    "facility simulate {} t.swf": (".yaml",),
-    "facility compare {} t.swf": (".yaml",),
+    "facility simulate t.swf {}": (".yaml",),
+    "facility compare t.swf {}": (".yaml",),
+    "facility compare {} -n 8": (".swf",),
     "facility queue {}": (".yaml",),
     "twin check {}": (".yaml",),
     "twin status -c {}": (".yaml",),
@@ -478,7 +482,7 @@ def files(folder: Path) -> Path:
 
 @pytest.mark.parametrize("kind", ["missing", "a-folder", "nothing", "bytes", "words"])
 @pytest.mark.parametrize("command", READERS)
-def test_a_file_that_cannot_be_used_exits_2_and_is_named(
+def test_a_file_that_cannot_be_used_exits_2_and_is_reported_by_name(
     files: Path,
     command: str,
     kind: str,

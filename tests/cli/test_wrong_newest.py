@@ -35,10 +35,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("signal fetch entsoe DE-UL --out p.csv --from 2026-01-01", 2, "Did you mean 'DE-LU'?"),
         ("signal fetch entsoe --out p.csv --from 2026-01-01", 2, "ZONE is missing; see hpctwin"),
         ("signal fetch entsoe FR --from 2026-01-01", 2, "--out needs a value"),
-        ("signal fetch entsoe FR --out p.csv", 2, "give --from or --foretold"),
-        ("signal fetch entsoe FR --out p.csv --foretold", 2, "entsoe offers no forecasts"),
+        ("signal fetch entsoe FR --out p.csv", 2, "give --from or --source-forecast"),
+        ("signal fetch entsoe FR --out p.csv --source-forecast", 2, "entsoe offers no forecasts"),
         (
-            "signal fetch electricitymaps DE --out p.csv --foretold --until 2026-01-01",
+            "signal fetch electricitymaps DE --out p.csv --source-forecast --until 2026-01-01",
             2,
             "--until works only with --from",
         ),
@@ -73,12 +73,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             "it is a folder, but a file is needed",
         ),
         (
-            "signal fetch electricitymaps DE --out p.csv --foretold --url localhost:9",
+            "signal fetch electricitymaps DE --out p.csv --source-forecast --url localhost:9",
             2,
             "the URL must start with http:// or https:// and name a host",
         ),
         (
-            "signal fetch electricitymaps DE --out p.csv --foretold --url http://127.0.0.1:9",
+            "signal fetch electricitymaps DE --out p.csv --source-forecast --url http://127.0.0.1:9",
             1,
             "http://127.0.0.1:9: no answer: ConnectionRefusedError",
         ),
@@ -91,7 +91,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("policy serve tcp://127.0.0.1:28000 -p fcfs~psus:5m", 2, "has no power model"),
     ],
 )
-def test_a_wrong_line_is_told_in_a_line_before_the_work(
+def test_a_wrong_line_is_reported_in_one_line_before_the_work(
     folder: Path, line: str, code: int, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = sorted(folder.rglob("*"))

@@ -16,7 +16,7 @@ partitions:
   - name: batch
     max_walltime: 24h
 failures:
-  then: requeue
+  on_failure: requeue
 """
 FACILITY = """name: alcf
 staging: 10m
@@ -113,7 +113,7 @@ COMMANDS = {
         (CLUSTER, "64", "0", ["line 4, nodes.0.count: it must be 1 or more, not 0"]),
         (CLUSTER, "24h", "a day", ["line 7, partitions.0.max_walltime: 'a day' is not a duration; write "
          "seconds, '15m', '1d 12h', '2:30:00' or '1-12:00:00'"]),
-        (CLUSTER, "requeue", "requeu", ["line 9, failures.then: 'requeu' is unknown. Did you mean "
+        (CLUSTER, "requeue", "requeu", ["line 9, failures.on_failure: 'requeu' is unknown. Did you mean "
          "'requeue'? Known: requeue, fail"]),
         (CLUSTER, "nodes:\n  - name: a\n    count: 64\n", "nodes: 64\n", ["line 2, nodes: it must be a list, "
          "not 64"]),
@@ -171,7 +171,7 @@ COMMANDS = {
         (LIMITS, "jobs: 10", "jobs: ten", ["line 8, limits.0.jobs: it must be a whole number, not 'ten'"]),
         (LIMITS, "nodes: 64", "minutes: {core: 9}", ["line 9, limits.1.minutes.core: 'core' is unknown. "
          "Did you mean 'cores'? Known: nodes, cores, gpus, memory_gb"]),
-        (LIMITS, "nodes: 64", "walltime: 1h", ["line 9, limits.1: 'walltime', 'least' and "
+        (LIMITS, "nodes: 64", "walltime: 1h", ["line 9, limits.1: 'walltime', 'min_request' and "
          "'per_node' limit a single job: set per: job"]),
         (LIMITS, "{account: physics, nodes: 64}", "physics", ["line 9, limits.1: it must be fields with"]),
         (LIMITS, "share: 3", "share: -3", ["line 5, accounts.0.share: it must be 0 or more"]),
@@ -208,7 +208,7 @@ COMMANDS = {
         (LIVE, "every: 1s", "every: true", ["line 8, every: True is not a duration"]),
     ],
 )  # fmt: skip
-def test_what_is_wrong_in_a_file_is_told_with_line_field_and_remedy(
+def test_errors_in_a_file_are_reported_with_line_field_and_remedy(
     good: str,
     old: str,
     new: str,

@@ -53,7 +53,7 @@ def trace(tmp_path: Path) -> Path:
         (["-M", "{platform}", "--power-cap", "20"], "power '20' must be such as"),
     ],
 )
-def test_wrong_options_of_simulate_are_told(
+def test_wrong_options_of_simulate_are_reported(
     trace: Path,
     tmp_path: Path,
     arguments: list[str],
@@ -80,7 +80,7 @@ def test_wrong_options_of_simulate_are_told(
         (["simulate", "--jso", "{trace}"], "option --jso does not exist"),
     ],
 )
-def test_wrong_options_of_others_are_told(
+def test_wrong_options_of_others_are_reported(
     trace: Path,
     tmp_path: Path,
     arguments: list[str],
@@ -109,12 +109,12 @@ def test_a_trace_is_read_from_the_standard_input_whatever_its_format(
     assert json.loads(done.stdout)["jobs"] == 60
 
 
-def test_an_empty_standard_input_is_told() -> None:
+def test_an_empty_standard_input_is_reported() -> None:
     done = piped(b"", "simulate", "-", "-n", 4)
     assert (done.returncode, done.stderr) == (2, b"hpctwin: -: the file is empty\n")
 
 
-def test_a_date_before_the_trace_is_told_with_the_date_it_begins(
+def test_a_date_before_the_trace_is_reported_with_the_first_date(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "dated.swf"
@@ -128,12 +128,12 @@ def test_a_date_before_the_trace_is_told_with_the_date_it_begins(
 @pytest.mark.parametrize(
     ("group_by", "told"),
     [
-        ("rakc", "2 jobs request nodes of one rakc (group_by), but no node group has a feature such as "
-                 "rakc=1: they can use all nodes. Did you mean 'rack'?"),
+        ("rakc", "2 jobs requested nodes of one rakc (group_by), but no node group has a feature such as "
+                 "rakc=1: all nodes can be used. Did you mean 'rack'?"),
         ("rack", ""),
     ],
 )  # fmt: skip
-def test_groups_of_which_there_are_none_are_told(
+def test_groups_that_do_not_exist_are_reported(
     tmp_path: Path, group_by: str, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     trace, machine = tmp_path / "jobs.csv", tmp_path / "m.yaml"
@@ -156,7 +156,7 @@ def test_groups_of_which_there_are_none_are_told(
         ("{account: root, jobs: 1}", []),
     ],
 )  # fmt: skip
-def test_limits_that_hold_nobody_back_are_told(
+def test_limits_without_effect_are_reported(
     tmp_path: Path, limit: str, told: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     trace, machine = tmp_path / "jobs.csv", tmp_path / "m.yaml"

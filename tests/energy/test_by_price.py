@@ -42,7 +42,7 @@ def test_a_price_that_never_changes_is_a_timeout(workload: Workload) -> None:
     assert dear.total_j == at_once.total_j
 
 
-def test_idle_nodes_go_off_at_once_in_dear_hours_and_stay_on_in_cheap_ones() -> None:
+def test_idle_nodes_switch_off_at_once_in_expensive_hours_and_stay_on_in_cheap_ones() -> None:
     platform = Cluster.uniform(
         4, active_w=100, idle_w=50, sleep_w=1, off_s=1, off_w=50, on_s=1, on_w=50
     )
@@ -74,13 +74,13 @@ def test_on_a_week_with_two_prices_it_costs_less_than_either_timeout() -> None:
 
 
 @given(values=st.lists(st.integers(0, 9), min_size=1, max_size=12), share=st.floats(0, 1))
-def test_energy_is_dear_for_no_more_than_that_share(values: list[int], share: float) -> None:
+def test_energy_is_expensive_for_at_most_that_share(values: list[int], share: float) -> None:
     series = Series.hourly(values, "EUR")
     limit = _exceeded_for(series, share)
     assert np.mean(series.values > limit) <= share + 1e-9
 
 
 @pytest.mark.parametrize("options", [{"timeout_s": -1.0}, {"timeout_s": 1.0, "dear": 2.0}])
-def test_a_number_out_of_range_is_named(options: dict[str, float]) -> None:
+def test_a_number_out_of_range_is_reported_by_name(options: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match="price_control"):
         price_control(Series.hourly([1.0], "EUR"), **options)

@@ -54,7 +54,7 @@ def _table(path: Path) -> pl.DataFrame:
     return table
 
 
-def test_calibrate_tells_errors_and_writes_forecasts(tmp_path: Path, capsys) -> None:
+def test_calibrate_reports_errors_and_writes_forecasts(tmp_path: Path, capsys) -> None:
     table = _table(tmp_path / "m.csv")
     with pytest.raises(SystemExit) as ended:
         main(
@@ -110,7 +110,7 @@ def test_nothing_is_fitted_to_what_was_not_measured(tmp_path: Path, capsys) -> N
         (lambda t: t, ["--past", "long"], 2, "'long' is not a duration"),
     ],
 )
-def test_what_cannot_be_calibrated_on_is_said(
+def test_unusable_calibration_data_is_reported(
     change, options, code, said, tmp_path, capsys
 ) -> None:
     path = tmp_path / "m.csv"

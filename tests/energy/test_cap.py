@@ -33,7 +33,7 @@ NONE = PowerPolicy()
     more=st.integers(0, 600),
     hour=st.integers(0, 40),
 )
-def test_the_cap_holds_at_every_instant_and_every_job_runs(
+def test_the_cap_holds_at_every_time_and_every_job_runs(
     platform: Cluster,
     workload: Workload,
     power: PowerPolicy,
@@ -100,12 +100,12 @@ def test_caps_are_read_from_text() -> None:
     "text",
     ["20", "kW", "20kW,22-06=30kW", "20kW,22:00-06:00", "0W", "20kW,25:00-26:00=1kW", "1.1.1W"],
 )
-def test_bad_caps_are_told(text: str) -> None:
+def test_invalid_caps_are_reported(text: str) -> None:
     with pytest.raises(ConfigError):
         PowerCap.parse(text)
 
 
-def test_a_cap_that_cannot_be_kept_is_told() -> None:
+def test_a_cap_that_cannot_be_kept_is_reported() -> None:
     with pytest.raises(ConfigError, match="400 W, the draw of the 4 nodes"):
         energy_of(jobs((0, 1, 1)), uniform(4), power=NONE, cap=PowerCap(300))
     with pytest.raises(ConfigError, match="job 2 on 3 nodes draws 300 W"):

@@ -35,7 +35,7 @@ def starts(workload: Workload, platform: Cluster, backfill: str, power: PowerPol
 
 
 @pytest.mark.parametrize("kind", ["psus", "psas-auto", "psas-ipm"])
-def test_an_end_an_arrival_and_a_timeout_at_one_instant_are_seen_together(kind: str) -> None:
+def test_an_end_an_arrival_and_a_timeout_at_one_time_are_seen_together(kind: str) -> None:
     # SPARS, figure 1. At 100 job 1 ends, jobs 2 and 3 arrive, and nodes 2 and 3, idle since 0, have their
     # timeout: the wide job 2 starts on all four, which none of the events alone would let it.
     workload = jobs((0, 100, 2), (100, 50, 4), (100, 10, 1))
@@ -108,7 +108,7 @@ def test_energy_of_a_case_counted_by_hand() -> None:
     assert energy.jobs["energy_j"].to_list() == [2000]
 
 
-def test_a_node_goes_on_to_a_deeper_sleep_and_wakes_from_there() -> None:
+def test_a_node_continues_to_a_deeper_sleep_and_wakes_from_there() -> None:
     platform = Cluster.model_validate(
         {
             "nodes": [
@@ -148,7 +148,7 @@ def test_a_job_cancelled_while_its_nodes_are_switched_on_was_never_started() -> 
     assert set(energy.node_map["job_id"]) == {1}
 
 
-def test_a_simulation_goes_on_under_another_power_policy() -> None:
+def test_a_simulation_continues_under_another_power_policy() -> None:
     simulation = powered_simulation(
         jobs((0, 200, 2), (150, 10, 4)), uniform(4), "fcfs", "none", power=PowerPolicy("psus", 10)
     )

@@ -84,7 +84,7 @@ def test_a_timeout_of_nothing_leaves_on_what_a_job_takes_at_time_zero() -> None:
 
 
 @pytest.mark.parametrize("at_s", [0, 30, 5000])
-def test_a_fork_before_anything_has_happened_switches_off_as_if_it_had_begun_so(
+def test_a_fork_before_the_first_event_switches_nodes_off_as_from_the_start(
     at_s: float,
 ) -> None:
     workload = jobs((LATE_S, 10, 1))
@@ -147,7 +147,7 @@ def test_the_clock_stops_with_the_last_job_whatever_timeouts_run() -> None:
     assert simulation.result().energy.total_j == 100 * (200 + 3 * 100)
 
 
-def test_a_job_that_must_not_begin_before_long_finds_all_nodes_asleep() -> None:
+def test_a_job_with_a_late_begin_time_finds_all_nodes_asleep() -> None:
     begin = np.array([float(LATE_S)])
     energy = energy_of(jobs((5, 10, 1)), uniform(4), power=PowerPolicy("psus", 1200), begin_s=begin)
     # At 5 s the job is submitted, and all nodes begin to be idle.
@@ -156,12 +156,12 @@ def test_a_job_that_must_not_begin_before_long_finds_all_nodes_asleep() -> None:
 
 
 @pytest.mark.parametrize("begin_s", [float("nan"), float("inf"), 1e300])
-def test_a_begin_that_is_no_time_is_refused(begin_s: float) -> None:
+def test_an_invalid_begin_time_is_rejected(begin_s: float) -> None:
     with pytest.raises(ConfigError, match="job 1: begin_s is"):
         energy_of(jobs((0, 10, 1)), uniform(4), begin_s=np.array([begin_s]))
 
 
-def test_a_begin_before_time_zero_holds_nothing_back() -> None:
+def test_a_begin_time_before_zero_delays_no_job() -> None:
     energy = energy_of(jobs((3, 10, 1)), uniform(4), begin_s=np.array([-50.0]))
     assert energy.jobs["start_s"].to_list() == [3]
 

@@ -209,7 +209,7 @@ def reference(
     st.sampled_from(["fcfs+easy", "fcfs+easy~psus:4s"]),
     st.sampled_from([1, 6, losses._AT_ONCE]),
 )
-def test_what_a_machine_takes_is_what_a_plain_reference_says(
+def test_the_consumption_of_a_cluster_equals_a_plain_reference(
     case, policy: str, at_once: int
 ) -> None:
     workload, cluster = case
@@ -282,17 +282,17 @@ def test_usage_follows_its_job_through_sorting_taking_and_forking() -> None:
     [
         (
             {"cpu": Usage.averages([0.5, 1.2])},
-            "job 2: usage cpu, sample 0, is 1.2, it must be from 0 to 1",
+            "job 2: usage cpu, sample 0, is 1.2; it must be from 0 to 1",
         ),
         ({"cpu": Usage.traces([[0.1], [0.2, math.nan]], 5)}, "job 2: usage cpu, sample 1, is nan"),
         (
             {NODE_W: Usage.averages([-1, 5])},
-            "job 1: usage node_w, sample 0, is -1, it must be 0 W or more",
+            "job 1: usage node_w, sample 0, is -1; it must be 0 W or more",
         ),
-        ({"cpu": Usage.averages([0.5])}, "usage cpu has 1 jobs, expected 2"),
+        ({"cpu": Usage.averages([0.5])}, "usage cpu has 1 job, expected 2"),
     ],
 )
-def test_usage_that_cannot_be_is_refused(usage: dict[str, Usage], said: str) -> None:
+def test_invalid_usage_is_rejected(usage: dict[str, Usage], said: str) -> None:
     with pytest.raises(WorkloadError) as told:
         Workload.build(submit_s=[0, 0], runtime_s=[5, 5], nodes=[1, 1], usage=usage)
     assert said in str(told.value)
@@ -340,7 +340,7 @@ def test_usage_goes_through_a_table_and_back(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("columns", "said"),
     [
-        ({"use_cpu": [0.5, 1.5]}, "job 2: usage cpu, sample 0, is 1.5, it must be from 0 to 1"),
+        ({"use_cpu": [0.5, 1.5]}, "job 2: usage cpu, sample 0, is 1.5; it must be from 0 to 1"),
         (
             {"use_cpu": [[0.5], [0.1, 0.2]]},
             "a column use_cpu_step_s must give the seconds between samples",
@@ -350,7 +350,7 @@ def test_usage_goes_through_a_table_and_back(tmp_path) -> None:
         ({"node_w": ["a", "3"]}, "node_w: row 1: found 'a', expected a number, 0 or more"),
     ],
 )
-def test_columns_of_usage_that_cannot_be_are_refused(columns: dict, said: str, tmp_path) -> None:
+def test_invalid_columns_of_usage_are_rejected(columns: dict, said: str, tmp_path) -> None:
     frame = pl.DataFrame({"submit_s": [0, 0], "runtime_s": [5, 5], "nodes": [1, 1], **columns})
     frame.write_parquet(tmp_path / "t.parquet")
     with pytest.raises(TraceError) as told:
@@ -358,7 +358,7 @@ def test_columns_of_usage_that_cannot_be_are_refused(columns: dict, said: str, t
     assert said in str(told.value)
 
 
-def test_simulate_tells_and_writes_what_a_machine_of_components_takes(capsys, tmp_path) -> None:
+def test_simulate_reports_and_writes_the_power_of_a_cluster_of_components(capsys, tmp_path) -> None:
     (tmp_path / "t.csv").write_text("submit_s,runtime_s,nodes,use_cpu,use_gpu\n0,3600,9472,1,0.5\n")
     with pytest.raises(SystemExit) as ended:
         main(

@@ -53,19 +53,19 @@ def never_and_asked_each_minute(view: PowerView) -> Orders:
 
 @pytest.mark.parametrize("control", [never, never_and_asked_each_minute])
 @pytest.mark.parametrize("backfill", ["none", "easy", "conservative"])
-def test_who_waits_for_nodes_that_no_function_wakes_is_told_and_the_run_ends(
+def test_a_job_waiting_for_nodes_that_no_function_wakes_is_reported_and_the_run_ends(
     backfill: str, control: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hpctwin.simulation.running.control.QUIET_S", 3600.0)
     # Conservative promises nodes that could be on by then, again and again.
     workload = Workload.build(submit_s=[0, 60], runtime_s=[5, 5], nodes=[1, 2])
-    with pytest.raises(SimulationError, match=r"2 jobs are pending at .* switches no node on"):
+    with pytest.raises(SimulationError, match=r"2 pending jobs at .* switches no node on"):
         energy_of(workload, uniform(), "fcfs", backfill, power=ORDERS, control=control)
 
 
 @pytest.mark.parametrize("backfill", ["none", "easy"])
 @given(workload=simple_workloads(nodes=NODES, max_jobs=12))
-def test_a_function_that_wakes_for_who_waits_gets_every_job_done(
+def test_a_function_that_wakes_nodes_for_pending_jobs_gets_every_job_done(
     backfill: str, workload: Workload
 ) -> None:
     energy = energy_of(
@@ -106,19 +106,19 @@ def test_it_is_asked_again_when_it_says() -> None:
     assert off == [(10_000, 1), (10_000, 2), (10_000, 3), (15_000, 0)]
 
 
-def test_jobs_left_waiting_for_ever_are_told() -> None:
+def test_jobs_that_wait_forever_are_reported() -> None:
     def off(view: PowerView) -> Orders:
         return Orders(off=view.nodes("idle"))
 
-    with pytest.raises(SimulationError, match="2 jobs are pending at 100 s"):
+    with pytest.raises(SimulationError, match="2 pending jobs at 100 s"):
         energy_of(jobs((0, 5, 1), (100, 5, 4)), uniform(4), power=ORDERS, control=off)
 
 
-def test_asking_for_ever_while_jobs_wait_is_told() -> None:
+def test_endless_queries_while_jobs_wait_are_reported() -> None:
     def off(view: PowerView) -> Orders:
         return Orders(off=view.nodes("idle"), next_call_s=view.now_s + 1e7)
 
-    with pytest.raises(SimulationError, match="1 jobs are pending"):
+    with pytest.raises(SimulationError, match="1 pending job at"):
         energy_of(jobs((0, 5, 1)), uniform(4), power=ORDERS, control=off)
 
 
@@ -146,12 +146,12 @@ async def later(view: PowerView) -> Orders:
         ("not a function", "TypeError"),
     ],
 )
-def test_orders_that_cannot_be_are_told(orders: object, says: str) -> None:
+def test_invalid_orders_are_reported(orders: object, says: str) -> None:
     with pytest.raises(PolicyError, match=says):
         energy_of(jobs((0, 5, 1)), uniform(4), power=ORDERS, control=orders)  # type: ignore[arg-type]
 
 
-def test_two_who_switch_are_one_too_many() -> None:
+def test_two_parties_that_switch_nodes_are_one_too_many() -> None:
     with pytest.raises(ConfigError, match="orders"):
         powered_simulation(
             jobs((0, 5, 1)), uniform(4), power=PowerPolicy("psus", 5), control=greedy
@@ -168,7 +168,7 @@ def test_a_function_in_a_file_is_found(tmp_path: Path) -> None:
         find_power(str(tmp_path / "none.py"))
 
 
-def test_switching_again_and_again_finds_room_in_the_record_of_states() -> None:
+def test_repeated_switching_fits_in_the_record_of_states() -> None:
     """Orders come between the instants at which the engine itself looks for room."""
     simulation = powered_simulation(
         jobs((0, 1, 1), (1000, 10, 1)), uniform(), power=ORDERS, log=True

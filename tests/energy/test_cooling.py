@@ -107,7 +107,7 @@ def test_frontier_has_a_pue_of_1_06_and_its_water_comes_back_at_34_to_38_degrees
     assert figures["return_max_c"] < 38.5
 
 
-def test_wet_bulb_temperatures_are_psychrolibs_and_are_laid_beside_by_date(tmp_path: Path) -> None:
+def test_wet_bulb_temperatures_equal_psychrolib_and_are_joined_by_date(tmp_path: Path) -> None:
     path = tmp_path / "weather.csv"
     path.write_text(
         "time,temperature_2m,relative_humidity_2m\n"
@@ -132,7 +132,7 @@ def test_wet_bulb_temperatures_are_psychrolibs_and_are_laid_beside_by_date(tmp_p
             "time,temperature_c\n0,1\n60,2\n",
             "give two rows or more, with times in the first column, and wet_bulb_c",
         ),
-        ("time,wet_bulb_c\n0,1\n", "found 1 rows"),
+        ("time,wet_bulb_c\n0,1\n", "found 1 row of"),
         ("time,wet_bulb_c\n0,1\n60,cold\n", "row 3, 'wet_bulb_c': 'cold' is not a finite number"),
         ("time,wet_bulb_c\n0,1\n0,2\n", "row 3: 0 is not after 0; sort the rows by time"),
         (
@@ -147,7 +147,7 @@ def test_wet_bulb_temperatures_are_psychrolibs_and_are_laid_beside_by_date(tmp_p
         ("time,temperature_c,humidity_pct\n0,9,0.5\n60,9,0.6\n", "give percent, not fractions"),
     ],
 )
-def test_weather_that_cannot_be_used_is_said(text: str, said: str, tmp_path: Path) -> None:
+def test_unusable_weather_is_reported(text: str, said: str, tmp_path: Path) -> None:
     path = tmp_path / "weather.csv"
     path.write_text(text)
     with pytest.raises(ConfigError) as told:
@@ -156,12 +156,12 @@ def test_weather_that_cannot_be_used_is_said(text: str, said: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize("wet_bulb", [200.0, -300.0, float("nan")])
-def test_a_temperature_that_cannot_be_of_weather_is_refused(wet_bulb: float) -> None:
+def test_a_temperature_that_cannot_be_of_weather_is_rejected(wet_bulb: float) -> None:
     with pytest.raises(ConfigError, match="it must be -60 to 50 °C"):
         wet_bulb_means(wet_bulb, np.array([0.0, 60.0]), None)
 
 
-def test_towers_that_cannot_be_are_refused() -> None:
+def test_invalid_towers_are_rejected() -> None:
     fields = {**PLANT.model_dump(), "design_wet_bulb_c": 31}
     with pytest.raises(ConfigError, match="towers cannot cool water below the wet bulb"):
         Cooling.checked(fields, "plant")
@@ -169,7 +169,7 @@ def test_towers_that_cannot_be_are_refused() -> None:
         Cluster.checked({"nodes": [{"name": "n", "count": 1}], "cooling": PLANT.model_dump()}, "m")
 
 
-def test_simulate_tells_what_cooling_took(
+def test_simulate_reports_what_cooling_took(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "t.csv").write_text("submit_s,runtime_s,nodes\n0,7200,9472\n")

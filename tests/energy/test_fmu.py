@@ -74,7 +74,7 @@ def energy() -> ComponentEnergy:
     return found
 
 
-def test_the_plant_gets_each_unit_s_power_and_its_outputs_are_told(
+def test_the_plant_gets_the_power_of_each_unit_and_its_outputs_are_reported(
     folder: Path, energy: ComponentEnergy
 ) -> None:
     found = energy.cooled_by(Fmu.from_yaml(folder / "mapping.yaml"), 12.0)
@@ -115,7 +115,7 @@ def test_exadigit_s_variables_are_a_preset() -> None:
         (("of: cdu_w", "of: cdu_kw"), "cdu_kw|Input should be"),
     ],
 )
-def test_what_is_wrong_with_a_mapping_is_named(
+def test_errors_of_a_mapping_are_named(
     folder: Path, energy: ComponentEnergy, change: tuple[str, str], message: str
 ) -> None:
     path = folder / "wrong.yaml"

@@ -70,7 +70,7 @@ def test_with_a_forecast_that_does_not_err_jobs_cost_what_the_oracle_s_do(seed: 
 
 @settings(max_examples=examples(12))
 @given(st.integers(0, 10_000), st.integers(24, 8 * 24))
-def test_what_comes_later_changes_nothing_that_was_decided_before(seed: int, hour: int) -> None:
+def test_later_jobs_change_no_earlier_decision(seed: int, hour: int) -> None:
     series, (submit, length, wait) = drawn(seed), some_jobs(seed)
     other = series.values.copy()
     other[hour:] = other[hour:][::-1] * 3
@@ -108,13 +108,13 @@ def test_a_series_of_which_time_zero_cuts_a_step_is_followed_as_well(cut: int) -
 
 
 @pytest.mark.parametrize("text", ["tomorrow", "-5%", "nan"])
-def test_what_is_no_forecast_is_refused(text: str) -> None:
+def test_a_value_that_is_no_forecast_is_rejected(text: str) -> None:
     with pytest.raises(ConfigError, match="forecast"):
         parse_forecast(text, drawn(1))
 
 
 @pytest.mark.parametrize("step_s", [900.0, 3600.0])
-def test_the_past_of_a_series_that_deviates_for_days_tells_more_than_its_usual_day(
+def test_the_past_of_a_series_that_deviates_for_days_predicts_better_than_its_usual_day(
     step_s: float,
 ) -> None:
     # As wind does: what it is now fades in a day.
@@ -142,7 +142,7 @@ def test_a_series_shorter_than_the_simulation_repeats() -> None:
             np.testing.assert_allclose(told, series.values[(now + np.arange(30)) % 72], rtol=1e-3)
 
 
-def test_uneven_steps_are_refused() -> None:
+def test_uneven_steps_are_rejected() -> None:
     uneven = Series(np.array([0.0, 3600.0, 5000.0, 9000.0]), np.ones(4), 12_600.0, "g")
     with pytest.raises(ConfigError, match="steps are not equal"):
         from_past(uneven)
@@ -174,7 +174,7 @@ def test_on_gaia_s_traces_jobs_come_within_three_percent_of_the_oracle(
     assert ours > 0.5 * best
 
 
-def test_simulate_tells_what_waiting_saves_and_what_an_oracle_would(
+def test_simulate_reports_the_savings_of_waiting_and_of_an_oracle(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     machine = tmp_path / "machine.yaml"

@@ -216,7 +216,7 @@ def test_shared_nodes_and_a_replay_cost_the_same_however_late_the_jobs_are() -> 
             assert there.now_s == here.now_s + LATE_S
 
 
-def test_what_happens_at_a_date_is_under_way_if_it_began_before_the_first_submission() -> None:
+def test_an_event_at_a_date_is_under_way_if_it_began_before_the_first_submission() -> None:
     def on(by_s: float, **more: Any) -> Cluster:
         group, _ = CLUSTERS["nodes that sleep"]
         maintenance = [
@@ -287,7 +287,7 @@ def test_a_job_that_never_runs_after_the_last_end_costs_no_energy(
         assert one.power_over_time()[0][-1] == 3_150
 
 
-def test_a_simulation_that_goes_on_covers_the_time_up_to_now() -> None:
+def test_a_continued_simulation_covers_the_time_up_to_now() -> None:
     group, policy = CLUSTERS["nodes that sleep"]
     energies = []
     for late_s in (0.0, LATE_S):
@@ -300,7 +300,7 @@ def test_a_simulation_that_goes_on_covers_the_time_up_to_now() -> None:
     assert energies[0] == energies[1] > 0
 
 
-def test_a_saved_simulation_goes_on_with_the_same_energy(tmp_path: Path) -> None:
+def test_a_saved_simulation_continues_with_the_same_energy(tmp_path: Path) -> None:
     group, policy = CLUSTERS["nodes that sleep"]
     failing = cluster_of(group, failures={"mtbf": 100_000, "mttr": 500})
     jobs = later(at_zero(), LATE_S)

@@ -42,7 +42,7 @@ def _lead(metered: Metered, busy: np.ndarray, power: np.ndarray, known: np.ndarr
 
 @settings(deadline=None, max_examples=30)
 @given(st.integers(0, 10_000), st.sampled_from([50, 130, 400]), st.sampled_from([0.0, 0.3]))
-def test_calibrated_as_time_goes_on_is_as_calibrated_on_the_table(
+def test_calibration_over_time_equals_calibration_on_the_table(
     seed: int, steps: int, missing: float
 ) -> None:
     busy, power = _course(seed, steps)
@@ -60,7 +60,7 @@ def test_calibrated_as_time_goes_on_is_as_calibrated_on_the_table(
     )
 
 
-def test_what_is_dropped_changes_no_error_of_the_last_day(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dropped_values_change_no_error_of_the_last_day(monkeypatch: pytest.MonkeyPatch) -> None:
     busy, power = _course(5, 900)
     monkeypatch.setattr("hpctwin.energy.power.meter._DAY_S", 1800.0)
     short, whole = _metered(), _metered()
@@ -71,7 +71,7 @@ def test_what_is_dropped_changes_no_error_of_the_last_day(monkeypatch: pytest.Mo
     assert short.errors_pct() == pytest.approx(whole.errors_pct(), rel=1e-4)
 
 
-def test_what_was_expected_is_judged_when_it_has_been_measured() -> None:
+def test_an_expected_value_is_judged_when_it_has_been_measured() -> None:
     metered = _metered()
     assert metered.expect([50]) is None  # nothing is known yet
     for i in range(200):
@@ -84,7 +84,7 @@ def test_what_was_expected_is_judged_when_it_has_been_measured() -> None:
     assert metered.errors_pct()["as it was"] > 5
 
 
-def test_a_table_goes_on_as_if_there_had_been_no_break() -> None:
+def test_a_table_continues_as_if_there_had_been_no_break() -> None:
     busy, power = _course(6, 300)
     whole, first, second = _metered(), _metered(), _metered()
     _lead(whole, busy, power, np.ones(300, bool))
@@ -102,7 +102,7 @@ def test_a_table_goes_on_as_if_there_had_been_no_break() -> None:
 
 
 @given(st.lists(st.tuples(st.floats(-1e4, 1e6), st.booleans()), max_size=60))
-def test_whatever_the_clock_and_the_meter_do_nothing_breaks(
+def test_no_clock_or_meter_breaks_anything(
     steps: list[tuple[float, bool]],
 ) -> None:
     metered, now = _metered(), EPOCH
@@ -120,7 +120,7 @@ def _sifted(readings: list[tuple[float, float]], sieve: Sieve | None = None) -> 
     sieve = sieve or Sieve()
     for time_s, power_w in readings:
         sieve.takes(time_s, power_w, now_s=max(t for t, _ in readings if math.isfinite(t)))
-    return sieve.left_out
+    return sieve.omitted
 
 
 GOOD = [(EPOCH + 10 * i, 2000.0 + i) for i in range(30)]
@@ -141,11 +141,11 @@ AFTER = EPOCH + 300
         ((AFTER, 30_000.0), "a jump"),
     ],
 )
-def test_a_reading_that_cannot_be_is_left_out_and_said(bad: tuple[float, float], why: str) -> None:
+def test_an_invalid_reading_is_omitted_and_said(bad: tuple[float, float], why: str) -> None:
     assert _sifted([*GOOD, bad, (AFTER + 5, 2000.0)]) == {why: 1}
 
 
-def test_a_reading_ahead_of_the_clock_is_left_out_and_does_not_hide_those_after_it() -> None:
+def test_a_reading_ahead_of_the_clock_is_skipped_and_does_not_hide_later_ones() -> None:
     sieve = Sieve()
     assert not sieve.takes(EPOCH + 1000, 2000.0, now_s=EPOCH)
     assert sieve.fault == "ahead of the clock"
@@ -160,7 +160,7 @@ def test_a_jump_that_lasts_is_a_new_level_and_another_unit_never_is() -> None:
     assert _sifted([*GOOD, *kilo]) == {"1/1,000 of the previous value: another unit": 200}
 
 
-def test_the_machine_s_own_bounds_tell_a_wrong_unit_from_the_first_reading_on() -> None:
+def test_the_clusters_bounds_reveal_a_wrong_unit_from_the_first_reading() -> None:
     kilo = [(t, w / 1000) for t, w in GOOD]
     assert _sifted(kilo, Sieve(500, 10_000)) == {
         "outside the possible power draw of the cluster": len(GOOD)

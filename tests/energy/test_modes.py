@@ -39,7 +39,7 @@ def platform(nodes: int = NODES) -> Cluster:
     )
 
 
-def test_what_is_left_of_a_job_takes_as_much_longer() -> None:
+def test_the_rest_of_a_job_takes_proportionally_longer() -> None:
     simulation = powered_simulation(
         jobs((0, 100, 2)).replace(walltime_ms=jobs((0, 500, 2)).walltime_ms), platform(4)
     )
@@ -130,7 +130,7 @@ def test_work_and_energy_are_kept_to_the_millisecond_through_all_changes(
         assert -1e-6 <= done - round(1000 * job["runtime_s"]) < 2
 
 
-def test_what_cannot_be_is_told() -> None:
+def test_invalid_requests_are_reported() -> None:
     simulation = powered_simulation(jobs((0, 100, 1)), platform(4))
     with pytest.raises(UnknownNameError, match="'c'"):
         simulation.set_mode("c", "slow")
@@ -147,7 +147,7 @@ def test_what_cannot_be_is_told() -> None:
     more=st.integers(0, 300),
     kind=st.sampled_from(("none", "psas-ipm")),
 )
-def test_modes_lowered_to_fit_keep_the_cap_at_every_instant(
+def test_lowered_modes_keep_the_cap_at_every_time(
     workload: Workload, watts: int, more: int, kind: str
 ) -> None:
     cap = PowerCap(watts, (CapWindow(15, 45, watts + more),), lower_modes=True)

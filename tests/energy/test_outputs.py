@@ -106,7 +106,7 @@ def test_a_bad_configuration_is_named_by_field(
         read_spars_config(config)
 
 
-def test_what_is_done_otherwise_is_said(config: Path) -> None:
+def test_deviations_are_reported(config: Path) -> None:
     content = yaml.safe_load(config.read_text())
     content["run"] |= {"algorithm": "easy_psas", "start_time": "2024-05-01 12:00:00"}
     content["rl"]["enabled"] = True
@@ -168,7 +168,7 @@ def test_simulate_takes_a_platform_and_a_power_policy(
     assert (tmp_path / "states.png").stat().st_size > 1000
 
 
-def test_a_machine_has_its_price_and_its_carbon(
+def test_a_cluster_has_its_price_and_its_carbon(
     files: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     trace, platform = files
@@ -198,7 +198,7 @@ def test_a_machine_has_its_price_and_its_carbon(
         (["-M", "none.yaml"], "none.yaml"),
     ],
 )
-def test_wrong_options_are_told_without_a_traceback(
+def test_wrong_options_are_reported_without_a_traceback(
     files: tuple[Path, Path],
     arguments: list[str],
     says: str,

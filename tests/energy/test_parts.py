@@ -34,12 +34,12 @@ def powered(**options: Any) -> Simulation:
         lambda policy: powered().fork().fork(policy.name),
     ],
 )
-def test_pushdown_is_refused_with_a_manager_by_name(way: Callable[[Policy], object]) -> None:
+def test_pushdown_is_rejected_with_a_manager_by_name(way: Callable[[Policy], object]) -> None:
     with pytest.raises(ConfigError, match="backfill 'pushdown', which has several"):
         way(make_policy("sjf", "pushdown", power="psas-ipm:10s"))
 
 
-def test_a_fork_that_was_refused_leaves_the_simulation_as_it_was() -> None:
+def test_a_fork_that_was_rejected_leaves_the_simulation_as_it_was() -> None:
     simulation = powered(power=PSUS)
     simulation.advance(60)
     with pytest.raises(ConfigError, match="'pushdown'"):
@@ -62,7 +62,7 @@ def test_policy_and_power_policy_of_a_fork_are_judged_together() -> None:
     assert easy.fork(make_policy("fcfs+none", power=published)).policy.power == published
 
 
-def test_a_simulation_that_was_saved_goes_on_only_under_what_goes_with_its_machine(
+def test_a_saved_simulation_continues_only_with_options_that_its_cluster_supports(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "saved.npz"
@@ -72,7 +72,7 @@ def test_a_simulation_that_was_saved_goes_on_only_under_what_goes_with_its_machi
     assert Simulation.load(path).policy.name == "sjf+pack"
 
 
-def test_the_command_refuses_what_does_not_go_together(
+def test_the_command_rejects_what_does_not_go_together(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     trace = tmp_path / "trace.csv"
@@ -88,6 +88,6 @@ def test_the_command_refuses_what_does_not_go_together(
     assert "Traceback" not in told
 
 
-def test_a_machine_of_which_it_is_not_known_what_it_draws_is_told() -> None:
+def test_a_cluster_with_unknown_power_draw_is_reported() -> None:
     with pytest.raises(ConfigError, match="has no power model"):
         Simulation(WORKLOAD, Cluster.uniform(4), "easy~psus:20m")

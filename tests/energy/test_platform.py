@@ -161,7 +161,7 @@ def test_a_bad_platform_is_named_by_file_group_and_field(
         (change("id", 7), ["id", "7"]),
     ],
 )
-def test_a_bad_spars_platform_is_named_by_file_machine_and_field(
+def test_a_bad_spars_platform_is_named_by_file_cluster_and_field(
     fault: Callable[[Any], None], says: list[str], tmp_path: Path
 ) -> None:
     machines = [spars_machine(0), copy.deepcopy(spars_machine(1))]
@@ -199,12 +199,12 @@ def test_a_bad_batsim_platform_is_named_by_file_host_and_field(
     [("p.yaml", "a: ["), ("p.yaml", "[1]"), ("p.json", "{"), ("p.json", "[]"), ("p.xml", "<a>"),
      ("p.xml", "<a/>")],
 )  # fmt: skip
-def test_what_is_no_platform_is_said_to_be_none(name: str, text: str, tmp_path: Path) -> None:
+def test_a_file_that_is_no_platform_is_reported(name: str, text: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=name):
         read(tmp_path, name, text)
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported_by_name(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"none\.yaml"):
         read_cluster(tmp_path / "none.yaml")
 

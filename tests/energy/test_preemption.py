@@ -220,7 +220,7 @@ PAIRS = [
     if (kind, policy["backfill"]) != ("psas-ipm", "pushdown")
 ]
 
-SHARED_PAIRS = [pair for pair in PAIRS if pair.values[1] != {"backfill": "conservative"}]
+SHARED_PAIRS = [pair for pair in PAIRS if pair.id != "psas-ipm-conservative"]
 
 
 def powered_case(draw: st.DrawFn, kind: str, case: dict[str, Any]) -> dict[str, Any]:
@@ -319,7 +319,7 @@ def test_control_functions(
 
 @settings(max_examples=examples(60))
 @given(data=st.data(), times=st.lists(st.integers(0, 60), min_size=1, max_size=2))
-def test_saved_and_forked_in_the_middle_it_goes_on_the_same(
+def test_saved_and_forked_in_the_middle_it_continues_identically(
     data: st.DataObject, times: list[int]
 ) -> None:
     def in_parts(simulation: Simulation) -> Simulation:
@@ -333,6 +333,8 @@ def test_saved_and_forked_in_the_middle_it_goes_on_the_same(
         simulation.advance()
         return simulation
 
-    kind = data.draw(st.sampled_from(KINDS))
-    case = data.draw(st.one_of(whole_cases(kind), shared_cases(kind)))
-    compared(policy=data.draw(st.sampled_from(preempting.POLICIES)), run=in_parts, **case)
+    shares = data.draw(st.booleans())
+    pairs = SHARED_PAIRS if shares else PAIRS
+    kind, policy = data.draw(st.sampled_from([pair.values for pair in pairs]))
+    case = data.draw(shared_cases(kind) if shares else whole_cases(kind))
+    compared(policy=policy, run=in_parts, **lasting(policy, case))

@@ -33,7 +33,7 @@ def test_a_counter_s_power_has_the_energy_that_it_counted_but_that_around_a_new_
             assert found == (pytest.approx(now - length_s / 2), pytest.approx(power_w, rel=1e-3))
             energy += found[1] * length_s
     assert energy + lost == pytest.approx(sum(s * w for s, w in course), rel=1e-3)
-    assert sensors.left_out == ({"a counter that restarted": 1} if anew < len(course) else {})
+    assert sensors.omitted == ({"a counter that restarted": 1} if anew < len(course) else {})
 
 
 def test_a_counter_of_whole_units_gives_the_mean_since_it_rose_last() -> None:
@@ -46,7 +46,7 @@ def test_a_counter_of_whole_units_gives_the_mean_since_it_rose_last() -> None:
 
 
 @given(st.permutations(["a", "b", "c"]), st.lists(st.sampled_from(["a", "b", "c"]), max_size=20))
-def test_a_sum_is_of_what_each_sensor_told_last(first: list[str], then: list[str]) -> None:
+def test_a_sum_uses_the_last_reading_of_each_sensor(first: list[str], then: list[str]) -> None:
     sensors, now, last = Sensors(3), EPOCH, {}
     for i, name in enumerate(first + then):
         now += 1
@@ -60,7 +60,7 @@ def test_a_sum_is_of_what_each_sensor_told_last(first: list[str], then: list[str
     assert sensors.fault(now) is None
 
 
-def test_there_is_no_sum_without_one_of_them_and_it_is_named() -> None:
+def test_there_is_no_sum_without_one_of_them_and_it_is_reported_by_name() -> None:
     sensors = Sensors(2, silent_after_s=60)
     assert sensors.take("r1", EPOCH, 5, EPOCH) is None
     assert sensors.fault(EPOCH + 30) is None
@@ -88,13 +88,13 @@ def test_there_is_no_sum_without_one_of_them_and_it_is_named() -> None:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("rising", [False, True])
-def test_what_cannot_be_is_left_out_and_hides_nothing_after_it(
+def test_impossible_values_are_skipped_and_hide_nothing_after_them(
     bad: tuple[float, float], why: str, rising: bool
 ) -> None:
     sensors = Sensors(rising=rising)
     sensors.take("", EPOCH, 1000.0, EPOCH)
     assert sensors.take("", *bad, now_s=EPOCH + 10) is None
-    assert sensors.left_out == {why: 1}
+    assert sensors.omitted == {why: 1}
     assert sensors.take("", EPOCH + 20, 3000.0, EPOCH + 20) == (
         (EPOCH + 10, 100.0) if rising else (EPOCH + 20, 3000.0)
     )

@@ -158,7 +158,7 @@ def test_use_goes_with_nodes_that_are_switched_off(workload: Workload, power: st
     assert float(watts[:-1] @ np.diff(times)) == pytest.approx(energy.total_j, rel=1e-9)
 
 
-def test_full_use_that_is_told_is_as_if_nothing_were_told() -> None:
+def test_stated_full_use_equals_no_statement() -> None:
     jobs = {
         "submit_s": [0, 0, 5], "runtime_s": [20, 10, 30], "nodes": [1, 1, 1],
         "chunks": {"tasks": [1, 1, 1], "cores_per_task": [3, 4, 2], "gpus_per_task": [1, 0, 0]},
@@ -174,7 +174,7 @@ def test_full_use_that_is_told_is_as_if_nothing_were_told() -> None:
     )
 
 
-def test_whose_the_measured_power_of_a_shared_node_is_cannot_be_said() -> None:
+def test_the_measured_power_of_a_shared_node_belongs_to_no_single_job() -> None:
     jobs = Workload.build(
         submit_s=[0], runtime_s=[9], nodes=[1], recorded_start_s=[0],
         chunks={"tasks": [1], "cores_per_task": [1]}, usage={NODE_W: Usage.traces([[300.0]], 9)},

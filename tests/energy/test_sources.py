@@ -154,7 +154,7 @@ class WattTime:
         return 200, {"data": rows, "meta": meta}, {}
 
 
-def test_watttime_s_token_is_asked_for_anew_when_it_has_expired(server: Server) -> None:
+def test_an_expired_watttime_token_is_requested_again(server: Server) -> None:
     server.answer = grid = WattTime(questions=1)
     found = asked_for(server, "watttime", "CAISO_NORTH", 61 * 24)
     assert grid.logins == 3  # one for each piece of thirty days
@@ -166,7 +166,7 @@ def test_watttime_s_token_is_asked_for_anew_when_it_has_expired(server: Server) 
         asked_for(server, "watttime", "CAISO_NORTH", 1)
 
 
-def test_a_wrong_password_is_said_without_it(
+def test_a_wrong_password_is_reported_without_the_password(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.answer = WattTime(questions=1)
@@ -212,9 +212,7 @@ NOTHING = (
 )
 
 
-def test_entsoe_s_prices_that_are_left_out_are_those_before_them(
-    server: Server, tmp_path: Path
-) -> None:
+def test_a_missing_entsoe_price_repeats_the_previous_one(server: Server, tmp_path: Path) -> None:
     # A day of Berlin begins at 23:00 UTC; what is before the time asked for is left out.
     hours = period(BEGIN - HOUR, 60, {1: 10.0, 3: -5.5, 20: 80.0}, 24)
     other = period(BEGIN - HOUR, 60, {1: 999.0}, 24, sequence="2")
@@ -276,7 +274,7 @@ def test_an_answer_in_another_form_is_an_error_without_a_secret_in_it(
     assert "secret" not in str(refused.value)
 
 
-def test_what_cannot_be_asked_is_said_before_anybody_is(
+def test_an_impossible_request_is_reported_before_any_is_sent(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(UnknownNameError, match="Did you mean 'entsoe'"):
@@ -303,7 +301,7 @@ def test_a_signal_is_fetched_into_a_file_that_is_not_there_if_it_fails(
     about = ["signal", "fetch", "electricitymaps", "DE", "--url", server.url, "--out", str(out)]
     for more, code in (
         (["--from", "2026-01-01", "--until", "2026-01-03T00:00+00:00", "--json"], 0),
-        (["--foretold"], 0),
+        (["--source-forecast"], 0),
         ([], 2),
         (["--from", "yesterday"], 2),
     ):

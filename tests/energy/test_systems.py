@@ -156,7 +156,7 @@ def test_nodes_of_components_compute_at_full_power_and_are_idle_at_idle_power() 
         ({"components": {"cpu": {"idle": 9}}}, "Did you mean 'idle_w'?"),
     ],
 )
-def test_what_cannot_be_of_components_and_racks_is_said(fields: dict, said: str) -> None:
+def test_impossible_components_and_racks_are_reported(fields: dict, said: str) -> None:
     with pytest.raises(ConfigError, match=r"nodes\.0") as told:
         Cluster.checked({"nodes": [{"name": "n", "count": 10, **fields}]}, "machine.yaml")
     assert said in str(told.value)

@@ -89,9 +89,7 @@ def test_no_dependency_is_ever_violated_on_any_graph(
 @pytest.mark.parametrize("policy", POLICIES)
 @settings(max_examples=examples(30))
 @given(workload=workloads())
-def test_what_a_failed_job_means_for_those_behind_it_is_as_chosen(
-    policy: str, workload: Workload
-) -> None:
+def test_a_failed_job_affects_the_jobs_behind_it_as_chosen(policy: str, workload: Workload) -> None:
     """Cancelled, all behind it on a chain of afterok come to their end; held, they stay pending."""
     for then, become in (("cancel", "dependency"), ("hold", "pending")):
         result = simulate(
@@ -143,7 +141,7 @@ def bounds_s(simulation: Simulation, patience_s: float) -> tuple[np.ndarray, np.
 @pytest.mark.parametrize("order", ["adaptive", "ljf", "smallest", "wfp"])
 @settings(max_examples=examples(300))
 @given(workload=workloads(40, depend=False), patience=st.sampled_from([0, 1, PATIENCE_S, 40]))
-def test_nobody_waits_longer_than_the_stated_bound(
+def test_no_job_waits_longer_than_the_stated_bound(
     order: str, workload: Workload, patience: int
 ) -> None:
     simulation = Simulation(
@@ -166,7 +164,7 @@ def adversary(stream: int) -> Workload:
 
 
 @pytest.mark.parametrize("stream", [50, 200, 800])
-def test_an_adversary_who_never_stops_cannot_keep_a_job_waiting(stream: int) -> None:
+def test_an_adversary_that_never_stops_cannot_keep_a_job_waiting(stream: int) -> None:
     """The second job needs all; under the published policy it waits until the stream runs dry."""
     waits = {
         policy: simulate(adversary(stream), CLUSTER, policy=parse_policy(policy)).jobs["wait_s"][1]
@@ -183,7 +181,7 @@ def test_an_adversary_who_never_stops_cannot_keep_a_job_waiting(stream: int) -> 
 
 @settings(max_examples=examples(100))
 @given(data=st.data())
-def test_what_comes_later_cannot_move_a_job_past_its_bound(data: st.DataObject) -> None:
+def test_later_jobs_cannot_move_a_job_past_its_bound(data: st.DataObject) -> None:
     """The same jobs with any others after them: those there first stay within the bound they had."""
     first = data.draw(workloads(8, depend=False))
     extra = data.draw(st.integers(1, 60))
@@ -219,7 +217,7 @@ def starts(policy: str, workload: Workload, nodes: int = 1) -> list[float]:
     return jobs["start_s"].to_list()
 
 
-def test_who_has_used_less_goes_first_unless_fair_share_is_off() -> None:
+def test_the_user_with_less_use_is_first_unless_fair_share_is_off() -> None:
     """User a runs for 100 s; then one job of a and, later, one of b wait."""
     workload = Workload.build(
         submit_s=[0, 1, 2],
@@ -258,7 +256,7 @@ def test_as_many_jobs_run_at_once_as_the_resources_hold() -> None:
     assert jobs["start_s"].to_list() == [0] * 10
 
 
-def test_what_goes_best_with_what_is_free_starts_first() -> None:
+def test_the_job_that_fits_free_resources_best_starts_first() -> None:
     """Much CPU is free and little disk: the job that asks for CPU goes before a smaller one for disk."""
     workload = Workload.build(
         submit_s=[0, 1, 1],

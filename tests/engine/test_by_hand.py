@@ -29,12 +29,12 @@ def test_without_backfill_a_job_that_does_not_fit_blocks_those_behind_it(run):
     assert starts(run(workload, 4, backfill="none")) == [0, 10, 10]
 
 
-def test_first_fit_protects_no_one(run):
+def test_first_fit_protects_no_job(run):
     workload = jobs((0, 10, 10, 3), (0, 10, 10, 4), (0, 20, 20, 1))
     assert starts(run(workload, 4, backfill="first-fit")) == [0, 20, 0]
 
 
-def test_easy_refuses_a_candidate_that_would_delay_the_head(run):
+def test_easy_rejects_a_candidate_that_would_delay_the_head(run):
     workload = jobs((0, 10, 10, 3), (0, 10, 10, 4), (0, 20, 20, 1))
     assert starts(run(workload, 4)) == [0, 10, 20]
 
@@ -196,7 +196,7 @@ def test_conservative_moves_reservations_up_when_a_node_is_repaired(run):
     assert starts(result) == [0, 5]
 
 
-def test_conservative_makes_all_anew_when_a_job_is_overdue(run):
+def test_conservative_replans_everything_when_a_job_is_overdue(run):
     workload = jobs((0, 30, 10, 1), (0, 5, 5, 2))
     passes = passes_of(workload, 2, backfill="conservative", overrun="continue")
     result = run(workload, 2, backfill="conservative", overrun="continue")

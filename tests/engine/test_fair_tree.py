@@ -160,6 +160,6 @@ def test_ranks_stay_for_a_period() -> None:
         ([{"name": "a", "users": {"x": 1}}], {}, "only kind: tree reads"),
     ],
 )
-def test_a_tree_that_is_none_is_told(accounts: Any, fairshare: Any, said: str) -> None:
+def test_an_invalid_tree_is_reported(accounts: Any, fairshare: Any, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         Cluster.uniform(2, accounts=accounts, fairshare=fairshare)

@@ -39,7 +39,7 @@ def begun(draw: st.DrawFn, *, shared: bool) -> Simulation:
 @settings(max_examples=examples(200))
 @given(data=st.data())
 @each("shared", (False, True))
-def test_forks_into_the_memory_of_whatever_was_run_before_go_on_as_forks_into_new_memory(
+def test_forks_into_used_memory_continue_like_forks_into_new_memory(
     shared: bool, data: st.DataObject
 ) -> None:
     spare: Simulation | None = None

@@ -66,7 +66,7 @@ def most_used(jobs: pl.DataFrame) -> int:
 
 @pytest.mark.parametrize("policy", POLICIES)
 @given(workload=workloads())
-def test_capacity_is_never_exceeded_and_nobody_starts_before_submission(
+def test_capacity_is_never_exceeded_and_no_job_starts_before_submission(
     policy: str, workload: Workload
 ) -> None:
     jobs = simulate(workload, Cluster.uniform(nodes=NODES), policy=parse_policy(policy)).jobs
@@ -112,7 +112,7 @@ def test_a_fork_changes_nothing_in_its_parent(
     "policy", ["fcfs+easy", "wfp+easy:2/sjf", "wfp+conservative", *POLICIES[-4:]]
 )
 @given(workload=workloads(), at=st.integers(0, 60))
-def test_a_fork_under_another_policy_starts_from_the_same_machine(
+def test_a_fork_under_another_policy_starts_from_the_same_cluster(
     policy: str, workload: Workload, at: int
 ) -> None:
     """A fork under a policy, taken before anything happened, is a simulation under that policy."""

@@ -35,7 +35,7 @@ RULES: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("rules", RULES, ids=["as it is", "less often"])
 @pytest.mark.parametrize("order", sorted(MEETING))
-def test_jobs_start_alike_whether_the_order_is_kept_or_not(
+def test_jobs_start_identically_with_and_without_a_kept_order(
     order: str, rules: dict[str, Any]
 ) -> None:
     policy = make_policy(MEETING[order], **rules)
@@ -48,12 +48,12 @@ def test_jobs_start_alike_whether_the_order_is_kept_or_not(
 
 
 @pytest.mark.parametrize("order", ["wfp", "multifactor", "lines that meet often"])
-def test_who_is_sent_back_or_left_the_queue_is_in_it_once(order: str) -> None:
+def test_a_requeued_or_removed_job_is_in_the_queue_once(order: str) -> None:
     outages = [{"node": n, "start": 200 + 310 * n, "duration": 900} for n in range(20)]
     cluster = Cluster.model_validate(
         {
             "nodes": [{"name": "all", "count": 32}],
-            "failures": {"outages": outages, "then": "requeue"},
+            "failures": {"outages": outages, "on_failure": "requeue"},
         }
     )
     policy = make_policy(MEETING[order], "slurm", settings={"default_queue_depth": 5})

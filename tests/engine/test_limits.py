@@ -117,7 +117,7 @@ def starts(workload: Workload, *limits: dict[str, Any], **cluster: Any) -> list[
     return simulate(workload, made).jobs["start_s"].to_list()
 
 
-def test_each_user_of_a_qos_runs_so_many_jobs() -> None:
+def test_each_user_of_a_qos_has_a_limit_of_running_jobs() -> None:
     workload = jobs(user=["ann", "ann", "ann", "ben"], qos=["normal"] * 4)
     assert starts(workload, {"qos": "normal", "per": "user", "jobs": 2}) == [0, 0, 10, 0]
 
@@ -134,7 +134,7 @@ def test_an_account_counts_the_accounts_below_it() -> None:
     assert found == [0, 0, 10, 0]
 
 
-def test_what_a_qos_says_puts_aside_what_an_account_says_of_the_same() -> None:
+def test_a_qos_setting_overrides_that_of_the_account() -> None:
     workload = jobs(
         account=["physics"] * 4, qos=["high", "high", "normal", "normal"], nodes=[2, 2, 2, 2]
     )
@@ -143,7 +143,7 @@ def test_what_a_qos_says_puts_aside_what_an_account_says_of_the_same() -> None:
     assert starts(workload, *limits) == [0, 0, 10, 10]
 
 
-def test_a_users_own_limit_stands_in_the_place_of_the_accounts() -> None:
+def test_a_users_limit_replaces_that_of_the_account() -> None:
     workload = jobs(user=["ann", "ann", "ben", "ben"], account=["physics"] * 4)
     limits = (
         {"account": "physics", "per": "user", "jobs": 1},
@@ -184,7 +184,7 @@ def test_a_limit_of_partitions_holds_besides_those_of_qos_and_of_others() -> Non
         ({"partitions": ["long"]}, "the limit is empty"),
     ],
 )  # fmt: skip
-def test_a_limit_of_partitions_that_cannot_be_is_refused(limit: dict[str, Any], says: str) -> None:
+def test_an_invalid_limit_of_partitions_is_rejected(limit: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(says)):
         Cluster.checked(
             {
@@ -196,7 +196,7 @@ def test_a_limit_of_partitions_that_cannot_be_is_refused(limit: dict[str, Any], 
         )
 
 
-def test_what_keeps_a_job_back_in_partitions_is_told_in_words() -> None:
+def test_the_reason_for_waiting_in_partitions_is_reported_in_words() -> None:
     workload = jobs(user=["ann"] * 3, partition=["long"] * 3, walltime_s=[10, 10, 99])
     limits = [
         {"partitions": ["long"], "per": "user", "jobs": 1},
@@ -214,12 +214,12 @@ def test_what_keeps_a_job_back_in_partitions_is_told_in_words() -> None:
     assert "limit reached: jobs of each user in long" in told
 
 
-def test_a_job_that_waits_by_a_limit_keeps_nobody_back() -> None:
+def test_a_job_that_waits_for_a_limit_holds_back_no_other() -> None:
     workload = jobs(user=["ann", "ann", "ben"], qos=["normal"] * 3, nodes=[4, 8, 4])
     assert starts(workload, {"qos": "normal", "per": "user", "jobs": 1}) == [0, 10, 0]
 
 
-def test_one_submission_too_many_is_rejected_and_said_to_be() -> None:
+def test_one_submission_too_many_is_rejected_and_reported() -> None:
     workload = jobs(user=["ann"] * 4, qos=["normal"] * 4, submit_s=[0, 0, 0, 15])
     made = Cluster.uniform(8, limits=[{"qos": "normal", "per": "user", "submitted": 2}])
     result = simulate(workload, made)
@@ -230,7 +230,7 @@ def test_one_submission_too_many_is_rejected_and_said_to_be() -> None:
     }
 
 
-def test_a_job_that_could_never_start_waits_for_ever_or_is_denied() -> None:
+def test_a_job_that_could_never_start_waits_forever_or_is_denied() -> None:
     workload = jobs(qos=["normal", "strict"], walltime_s=[7200, 7200])
     limits = [
         {"qos": name, "per": "job", "walltime": "1h", "deny": name == "strict"}
@@ -249,15 +249,17 @@ def test_minutes_that_are_left_let_a_job_in_as_they_run_down() -> None:
     assert starts(workload, {"account": "physics", "minutes": {"nodes": 10}}) == [0, 300]
 
 
-def test_who_has_used_as_much_as_a_limit_says_waits_until_it_has_decayed() -> None:
+def test_a_user_at_a_use_limit_waits_until_the_use_has_decayed() -> None:
     workload = jobs(account=["physics"] * 2, runtime_s=[600, 60], submit_s=[0, 700], nodes=[2, 1])
     share = {"half_life": "10m", "every": "1m"}
-    limit = {"account": "physics", "used": {"nodes": 10}}
+    limit = {"account": "physics", "used_minutes": {"nodes": 10}}
     # 20 node-minutes by 600 s, as they decay 14.4; below 10 some 317 s after that, looked at each minute.
     assert starts(workload, limit, fairshare=share) == [0, 960]
     assert starts(workload, {**limit, "decays": False}, fairshare=share) == [0, None]
     # Whoever runs when it is reached runs on.
-    assert starts(workload, {"account": "physics", "used": {"nodes": 15}}, fairshare=share) == [
+    assert starts(
+        workload, {"account": "physics", "used_minutes": {"nodes": 15}}, fairshare=share
+    ) == [
         0,
         700,
     ]
@@ -268,24 +270,24 @@ def factored(factors: dict[str, float], **fields: Any) -> dict[str, Any]:
 
 
 def test_use_counts_as_often_as_the_factor_of_the_qos_says() -> None:
-    used = {"account": "root", "used": {"nodes": 4}, "decays": False}
+    used = {"account": "root", "used_minutes": {"nodes": 4}, "decays": False}
     two = {"submit_s": [0, 120], "runtime_s": [120, 10], "nodes": [1, 1], "qos": ["q", "q"]}
     workload = jobs(**two, walltime_s=[120, 10])
     # 2 node-minutes have been used, which count half, once, or twice.
     assert starts(workload, used, **factored({"q": 0.5})) == [0, 120]
     assert starts(workload, used, **factored({"other": 2})) == [0, 120]
     assert starts(workload, used, **factored({"q": 2})) == [0, None]
-    wall = {"qos": "q", "used": {"wall": 4}, "decays": False}
+    wall = {"qos": "q", "used_minutes": {"wall": 4}, "decays": False}
     assert starts(workload, wall, **factored({"q": 1.75})) == [0, 120]
     assert starts(workload, wall, **factored({"q": 2})) == [0, None]
 
 
-def test_a_job_whose_use_counts_nothing_is_not_kept_back_by_what_others_used() -> None:
+def test_a_job_without_usage_is_not_held_back_by_the_use_of_others() -> None:
     workload = jobs(runtime_s=[120, 10, 10], submit_s=[0, 120, 120], qos=["a", "a", "free"])
-    used = {"account": "root", "used": {"nodes": 2}, "decays": False}
+    used = {"account": "root", "used_minutes": {"nodes": 2}, "decays": False}
     assert starts(workload, used, **factored({"free": 0})) == [0, None, 120]
     # … but by the time that others ran, as there.
-    wall = {"account": "root", "used": {"wall": 2}, "decays": False}
+    wall = {"account": "root", "used_minutes": {"wall": 2}, "decays": False}
     assert starts(workload, wall, **factored({"free": 0})) == [0, None, None]
 
 
@@ -301,14 +303,14 @@ def test_what_is_left_of_walltimes_counts_so_too_and_ones_own_walltime_if_that_i
     assert starts(workload, alone, **both) == [None, 0]
 
 
-def test_a_safe_factor_of_no_qos_is_told() -> None:
+def test_a_safe_factor_for_an_unknown_qos_is_reported() -> None:
     with pytest.raises(ConfigError, match=r"'lwo' has no factor.*Did you mean 'low'\?"):
         Cluster.uniform(2, fairshare={"factors": {"low": 0.5}, "safe_factors": ["lwo"]})
 
 
-def test_what_was_used_is_forgotten_when_use_is_reset() -> None:
+def test_use_is_forgotten_when_it_is_reset() -> None:
     workload = jobs(account=["physics"] * 2, runtime_s=[600, 60], submit_s=[0, 700], nodes=[2, 1])
-    limit = {"account": "physics", "used": {"wall": 10}, "decays": False}
+    limit = {"account": "physics", "used_minutes": {"wall": 10}, "decays": False}
     assert starts(workload, limit, fairshare={"resets": [800]}) == [0, 800]
     assert starts(workload, limit, fairshare={"resets": [300]}) == [0, 700]
 
@@ -320,11 +322,11 @@ def test_a_safe_limit_lets_only_those_start_that_can_run_for_their_walltime() ->
         walltime_s=[300, 600, 300],
         submit_s=[0, 0, 1],
     )
-    limit = {"account": "physics", "used": {"nodes": 12}, "decays": False, "safe": True}
+    limit = {"account": "physics", "used_minutes": {"nodes": 12}, "decays": False, "safe": True}
     # 5 and 10 minutes are too many together; two of 5 are not, and when each has taken one, 10 are left.
     assert starts(workload, limit) == [0, 61, 1]
     # Of the time that jobs ran, Slurm does not look at how long those may still run that do.
-    assert starts(workload, {**limit, "used": {"wall": 12}}) == [0, 0, 1]
+    assert starts(workload, {**limit, "used_minutes": {"wall": 12}}) == [0, 0, 1]
 
 
 def test_a_job_without_gpus_does_not_wait_for_minutes_of_gpus() -> None:
@@ -333,14 +335,14 @@ def test_a_job_without_gpus_does_not_wait_for_minutes_of_gpus() -> None:
         {
             "nodes": [{"name": "a", "count": 4, "gpus": 2}, {"name": "b", "count": 4, "gpus": 0}],
             "partitions": [{"name": "a", "groups": ["a"]}, {"name": "b", "groups": ["b"]}],
-            "limits": [{"account": "physics", "used": {"gpus": 0}}],
+            "limits": [{"account": "physics", "used_minutes": {"gpus": 0}}],
         }
     )
     found = simulate(workload.replace(partition=Category.of(["a", "b"])), made)
     assert found.jobs["start_s"].to_list() == [None, 0]
 
 
-def test_what_was_used_goes_on_in_a_fork_and_in_parts_of_a_run(tmp_path: Any) -> None:
+def test_use_continues_in_a_fork_and_in_parts_of_a_run(tmp_path: Any) -> None:
     workload = jobs(
         account=["physics", "optics"] * 6,
         runtime_s=[90] * 12,
@@ -348,8 +350,8 @@ def test_what_was_used_goes_on_in_a_fork_and_in_parts_of_a_run(tmp_path: Any) ->
         nodes=[2] * 12,
     )
     limits = [
-        {"account": "physics", "used": {"nodes": 5}},
-        {"account": "root", "used": {"nodes": 8}},
+        {"account": "physics", "used_minutes": {"nodes": 5}},
+        {"account": "root", "used_minutes": {"nodes": 8}},
     ]
     made = Cluster.uniform(4, limits=limits, fairshare={"half_life": "5m", "every": "1m"})
     whole = simulate(workload, made).jobs["start_s"].to_list()
@@ -383,7 +385,7 @@ def test_a_fork_and_a_saved_simulation_know_what_is_held(tmp_path: Any) -> None:
         assert half.result().jobs["start_s"].to_list() == whole == [0, 10, 20, 30]
 
 
-def test_what_keeps_a_job_back_is_told_as_slurm_calls_it() -> None:
+def test_the_reason_for_waiting_has_slurms_name() -> None:
     workload = jobs(account=["physics"] * 3, qos=["normal"] * 3, walltime_s=[60, 60, 7200])
     limits = [
         {"account": "physics", "jobs": 1},
@@ -418,12 +420,12 @@ def test_minutes_that_are_left_go_with_walltimes_that_end_jobs() -> None:
         ({"account": "physics", "deny": True}, "only valid for a QOS"),
         ({"qos": "a", "jobs": -1}, "0"),
         ({"qos": "a", "minutes": {"cpus": 1}}, "cores"),
-        ({"qos": "a", "per": "user", "used": {"cores": 1}}, "remove per"),
-        ({"qos": "a", "jobs": 1, "safe": True}, "only valid with 'used'"),
-        ({"qos": "a", "used": {"cpus": 1}}, "cores"),
+        ({"qos": "a", "per": "user", "used_minutes": {"cores": 1}}, "remove per"),
+        ({"qos": "a", "jobs": 1, "safe": True}, "only valid with 'used_minutes'"),
+        ({"qos": "a", "used_minutes": {"cpus": 1}}, "cores"),
     ],
 )
-def test_a_limit_that_says_nothing_sensible_is_told(limit: dict[str, Any], said: str) -> None:
+def test_a_meaningless_limit_is_reported(limit: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said.replace("?", r"\?")):
         Cluster.uniform(8, limits=[limit], accounts=[{"name": "physics"}])
 
@@ -432,11 +434,11 @@ def test_a_limit_that_says_nothing_sensible_is_told(limit: dict[str, Any], said:
     ("resets", "said"),
     [((5, 5), "later than the one before"), ((-5, 5), "0 or more"), (("soon",), "soon")],
 )
-def test_resets_that_cannot_be_are_told(resets: tuple[Any, ...], said: str) -> None:
+def test_invalid_resets_are_reported(resets: tuple[Any, ...], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         Cluster.uniform(8, fairshare={"resets": resets})
 
 
-def test_accounts_in_a_circle_are_told() -> None:
+def test_accounts_in_a_cycle_are_reported() -> None:
     with pytest.raises(ConfigError, match="own ancestor"):
         Cluster.uniform(2, accounts=[{"name": "a", "parent": "b"}, {"name": "b", "parent": "a"}])

@@ -42,7 +42,7 @@ def test_the_sets_of_nodes_are_what_the_nodes_say(
 
 
 @given(st.integers(0, 2**32), st.sampled_from((3, 200, 6_000)))
-def test_of_many_nodes_those_with_the_lowest_numbers_that_are_free_are_found(
+def test_the_free_nodes_with_the_lowest_numbers_are_found_among_many(
     seed: int, widest: int
 ) -> None:
     nodes, jobs = 13_000, 60

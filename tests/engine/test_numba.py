@@ -60,7 +60,7 @@ def test_the_insides_of_numba_that_the_engine_uses_are_these_and_are_there() -> 
         assert missing == [], f"{module} has no {missing}"
 
 
-def test_what_linking_replaces_in_numba_is_still_how_numba_links() -> None:
+def test_the_numba_functions_replaced_in_linking_are_unchanged() -> None:
     from numba.core.codegen import JITCodeLibrary
     from numba.core.compiler import Compiler
     from numba.core.registry import cpu_target
@@ -127,7 +127,7 @@ def test_pyproject_and_the_check_name_the_same_versions_and_ours_is_within() -> 
 
 
 @pytest.mark.parametrize("found", ["0.59.1", "0.69.0rc1", "1.0"])
-def test_another_numba_is_refused_by_name_with_the_remedy(found: str) -> None:
+def test_another_numba_is_rejected_by_name_with_the_remedy(found: str) -> None:
     with pytest.raises(
         SimulationError, match=f"Numba {found} is installed; .*pip install 'numba>="
     ):
@@ -210,7 +210,7 @@ def _write_both_ways(address: int) -> int:
     return both
 
 
-def test_what_a_pass_keeps_is_the_same_as_numbers_and_as_a_record() -> None:
+def test_a_pass_keeps_the_same_state_as_numbers_and_as_a_record() -> None:
     workload = Workload.build(submit_s=[0], runtime_s=[1], walltime_s=[1], nodes=[1])
     simulation = Simulation(workload, Cluster.uniform(nodes=1), policy="fcfs+conservative")
     both_ways = Kernel(_write_both_ways, "int64(int64)")

@@ -50,7 +50,9 @@ def alone(sim):
 """
 
 
-def test_of_a_job_that_only_one_s_own_backfill_keeps_back_so_much_is_told(tmp_path: Path) -> None:
+def test_a_delay_by_a_custom_backfill_alone_is_reported(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "alone.py").write_text(ALONE)
     two = Workload.build(submit_s=[0, 1], runtime_s=[50, 50], nodes=[1, 1])
     story = explain(Simulation(two, 4, f"fcfs+{tmp_path}/alone.py:alone"), 2)

@@ -163,7 +163,7 @@ def test_it_goes_with_forks_and_files(tmp_path: Path) -> None:
         ("return nowhere(node)", 2, "uses 'nowhere', which is not defined"),
     ],
 )
-def test_one_that_cannot_be_used_is_told_in_one_line(
+def test_an_unusable_one_is_reported_in_one_line(
     body: str, line: int, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "mine.py"

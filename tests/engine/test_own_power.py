@@ -79,7 +79,7 @@ def test_the_page_s_file_in_the_package_is_a_power_policy_by_name_with_its_setti
     )
 
 
-def test_a_job_that_can_never_start_does_not_keep_a_policy_that_comes_back_each_day_for_ever(
+def test_a_job_that_can_never_start_does_not_keep_a_policy_that_returns_each_day(
     night: Path,
 ) -> None:
     machine = MACHINE.model_validate(
@@ -126,7 +126,7 @@ TEXT = made_of(text)
         ("fcfs+{}:TEXT", 17, "No implementation of function"),
     ],
 )
-def test_what_cannot_be_compiled_is_told_in_one_line_with_file_and_line(
+def test_code_that_cannot_be_compiled_is_reported_in_one_line_with_file_and_line(
     policy: str, line: int, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "broken.py"

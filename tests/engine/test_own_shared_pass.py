@@ -127,7 +127,7 @@ def test_the_page_s_file_in_the_package_is_a_backfill_of_shared_nodes_too(
         assert late_s.max() <= slack_s
 
 
-def test_one_that_plans_whole_nodes_is_refused_there_by_name(tmp_path: Path) -> None:
+def test_one_that_plans_whole_nodes_is_rejected_there_by_name(tmp_path: Path) -> None:
     file = tmp_path / "whole.py"
     file.write_text(WHOLE)
     with pytest.raises(ConfigError, match=r"whole\.py:PASS' plans exclusive nodes .*; use .*easy"):
@@ -137,7 +137,7 @@ def test_one_that_plans_whole_nodes_is_refused_there_by_name(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("keeps", "told"), [("", "does not let it start"), (', keeps="one at a time"', "one at a time")]
 )
-def test_what_keeps_a_job_back_is_told_as_the_backfill_says(
+def test_the_reason_for_waiting_is_that_of_the_backfill(
     keeps: str, told: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "alone.py"

@@ -53,7 +53,7 @@ def test_top_jobs_are_not_delayed_where_the_order_is_strict(setting, expected):
     assert starts(f"fcfs+pbs:{setting}", TWO, *WIDE_BETWEEN) == expected
 
 
-def test_each_of_so_many_top_jobs_keeps_its_time():
+def test_each_of_the_top_jobs_keeps_its_time():
     rows = (
         (2, 100, 0, "low"),
         (4, 10, 1, "low"),  # from 100 on
@@ -113,7 +113,7 @@ def test_a_cycle_comes_when_nothing_else_happens():
         assert starts(text, TWO, *rows)[2] == found
 
 
-def test_who_is_under_the_threshold_of_the_formula_is_not_run():
+def test_a_job_under_the_threshold_of_the_formula_is_not_run():
     rows = ((1, 10, 0, "low"), (2, 10, 0, "low"), (4, 10, 0, "low"))
     nobody = "pbs:nodes if nodes > 1 else -1e999"
     assert starts(f"{nobody}+pbs:strict_ordering=yes", TWO, *rows) == [None, 10, 0]
@@ -128,7 +128,7 @@ def test_who_is_under_the_threshold_of_the_formula_is_not_run():
     case=cases(strategies.clusters(outages=False, cleanup=True), strategies.workloads, ("fcfs",)),
     least=st.integers(0, 9),
 )
-def test_who_is_under_a_threshold_is_left_out_until_time_lifts_it(
+def test_a_job_under_a_threshold_is_skipped_until_time_lifts_it(
     policy: dict[str, Any], case: dict[str, Any], least: int
 ) -> None:
     compared(policy=policy, **{**case, "order": formula(f"nodes if wait >= {least} else 1e999")})
@@ -170,7 +170,7 @@ def test_queues_with_a_depth_of_their_own_are_counted_apart(
         ("fcfs+pb", UnknownNameError, "pbs"),
     ],
 )
-def test_wrong_settings_are_told_in_a_line(text, error, said):
+def test_wrong_settings_are_reported_in_one_line(text, error, said):
     with pytest.raises(error, match=said) as caught:
         parse_policy(text)
     assert "\n" not in str(caught.value)

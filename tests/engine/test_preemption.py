@@ -62,7 +62,7 @@ BACKFILLS = ["none", "first-fit", "easy"]
 
 
 @pytest.mark.parametrize("backfill", BACKFILLS)
-def test_a_job_of_a_higher_tier_starts_at_once_and_the_preempted_one_begins_anew(run, backfill):
+def test_a_job_of_a_higher_tier_starts_at_once_and_the_preempted_one_starts_again(run, backfill):
     workload = of_tiers((0, 20, 20, 3, "low"), (5, 10, 10, 2, "high"))
     result = run(workload, tiers(), backfill=backfill)
     assert starts(result) == [15, 5]
@@ -85,12 +85,12 @@ def test_a_job_that_is_cancelled_ends_as_preempted_and_those_that_wait_for_it_kn
     assert [job.in_vain_ms for job in result] == [5000, 0, 0, 0]
 
 
-def test_equal_tiers_and_lower_ones_preempt_nobody(run):
+def test_equal_and_lower_tiers_preempt_no_job(run):
     workload = of_tiers((0, 20, 20, 4, "mid"), (1, 1, 1, 1, "mid"), (2, 1, 1, 1, "low"))
     assert starts(run(workload, tiers())) == [0, 20, 20]
 
 
-def test_nobody_is_preempted_in_vain(run):
+def test_no_job_is_preempted_in_vain(run):
     # Two nodes of the four are of the same tier: high needs three.
     workload = of_tiers((0, 20, 20, 2, "high"), (0, 9, 9, 2, "low"), (5, 5, 5, 3, "high"))
     result = run(workload, tiers())
@@ -121,7 +121,7 @@ def test_few_go_where_one_wide_job_suffices(run):
     assert [job.preemptions for job in run(workload, tiers())] == [0, 1, 0]
 
 
-def test_who_has_run_for_less_than_the_exempt_time_is_spared_until_then(run):
+def test_a_job_within_the_exempt_time_is_spared_until_its_end(run):
     workload = of_tiers((0, 50, 50, 4, "low"), (5, 5, 5, 1, "high"))
     result = run(workload, tiers(exempt=20))
     assert starts(result) == [25, 20]
@@ -135,7 +135,7 @@ def test_the_nodes_are_free_when_the_grace_is_over(run, backfill):
     assert result[0].in_vain_ms == 15_000
 
 
-def test_who_ends_within_its_grace_was_not_preempted(run):
+def test_a_job_that_ends_within_its_grace_was_not_preempted(run):
     workload = of_tiers((0, 12, 12, 4, "low"), (5, 5, 5, 3, "high"))
     result = run(workload, tiers(grace=10))
     assert starts(result) == [0, 12]
@@ -213,7 +213,7 @@ def test_a_checkpoint_on_fast_nodes_keeps_more_of_the_work(run):
     assert ends(result) == [60, 30]
 
 
-def test_a_job_whose_node_fails_goes_on_from_its_checkpoint_without_preemption(run):
+def test_a_job_whose_node_fails_continues_from_its_checkpoint_without_preemption(run):
     workload = jobs((0, 50, 50, 1), checkpoint_s=[20])
     cluster = cluster_of(
         nodes=[{"name": "n", "count": 1}],
@@ -240,7 +240,7 @@ def test_qos_preempt_those_that_they_name(run):
     assert starts(result)[3:5] == [1, 2]
 
 
-def test_who_is_preempted_in_a_cycle_of_slurm_is_tried_in_the_next_only():
+def test_a_job_preempted_in_a_slurm_cycle_is_tried_again_only_in_the_next():
     # In the look two of each partition start, at most: the third of high's comes in the cycle.
     workload = of_tiers(
         *((0, 1, 1, 1, "high") for _ in range(3)), (0, 9, 9, 1, "mid"), (0, 9, 9, 1, "low")
@@ -504,7 +504,7 @@ def test_everything_at_once(policy: dict[str, Any], case: dict[str, Any], order:
 @pytest.mark.parametrize("policy", POLICIES, ids=name_of)
 @settings(max_examples=examples(90))
 @given(case=st.one_of(busy_cases(), impatient_cases()), order=st.sampled_from(ORDERS))
-def test_on_a_busy_machine(policy: dict[str, Any], case: dict[str, Any], order: str) -> None:
+def test_on_a_busy_cluster(policy: dict[str, Any], case: dict[str, Any], order: str) -> None:
     simulation, reference = simulations(case, policy, order)
     simulation.advance()
     assert outcome(simulation) == said(reference)
@@ -532,7 +532,7 @@ def with_tasks(*rows: tuple[float, float, int, int, str], **columns: Any) -> Wor
 
 
 @pytest.mark.parametrize("backfill", BACKFILLS)
-def test_only_who_is_in_the_way_on_a_shared_node_goes(run, backfill):
+def test_only_jobs_in_the_way_on_a_shared_node_are_preempted(run, backfill):
     workload = with_tasks(
         (0, 20, 1, 3, "low"), (0, 20, 1, 1, "low"), (0, 20, 1, 4, "mid"),
         (5, 10, 1, 2, "high"), (6, 10, 1, 1, "high"),
@@ -646,7 +646,7 @@ def test_on_busy_shared_nodes(policy: dict[str, Any], case: dict[str, Any], orde
     policy=st.sampled_from(POLICIES),
     times=st.lists(st.integers(0, 60), min_size=1, max_size=2),
 )
-def test_saved_and_forked_in_the_middle_it_goes_on_the_same(
+def test_saved_and_forked_in_the_middle_it_continues_identically(
     case: dict[str, Any], policy: dict[str, Any], times: list[int]
 ) -> None:
     simulation, reference = simulations(case, policy, "fcfs")

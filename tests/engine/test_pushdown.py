@@ -149,7 +149,7 @@ def test_blocked_jobs_go_four_down_and_after_three_pushdowns_aside() -> None:
 
 
 @pytest.mark.parametrize("order", ["wfp", "fairshare", "nodes - chain"])
-def test_a_priority_that_changes_while_jobs_wait_is_refused(order: str) -> None:
+def test_a_priority_that_changes_while_jobs_wait_is_rejected(order: str) -> None:
     with pytest.raises(ConfigError, match="priority of a job once"):
         make_policy(order, "pushdown")
 

@@ -123,7 +123,7 @@ def test_a_tournament_gives_what_going_through_all_gives(order: str, backfill: s
 
 @pytest.mark.parametrize("backfill", BACKFILLS)
 @pytest.mark.parametrize("order", ["fcfs", "wfp", "fairshare"])
-def test_who_asks_for_more_nodes_than_are_up_is_passed_over(order: str, backfill: str) -> None:
+def test_a_job_for_more_nodes_than_are_up_is_skipped(order: str, backfill: str) -> None:
     # Jobs of 30 nodes cannot start while 3 of 32 are down: they must not become the head either.
     workload = crowded(5)
     cluster = Cluster.model_validate(
@@ -236,9 +236,7 @@ def test_how_scores_change_is_read_off_a_formula(text: str, power: float) -> Non
 
 @pytest.mark.parametrize("licences", [10_000, 40, 12])
 @pytest.mark.parametrize("policy", POLICIES)
-def test_shared_resources_are_heeded_whether_they_are_short_or_not(
-    policy: str, licences: int
-) -> None:
+def test_shared_resources_are_respected_whether_scarce_or_not(policy: str, licences: int) -> None:
     workload = crowded(licences)
     asked = np.random.default_rng(licences).integers(0, 4, len(workload))
     cluster = Cluster.uniform(nodes=32).model_copy(update={"resources": {"licences": licences}})
@@ -267,7 +265,7 @@ def as_gone_through(workload: Workload, cluster: dict[str, Any], policy: str) ->
 
 
 @pytest.mark.parametrize("policy", ["fairshare+none", "multifactor:fairshare=500+easy"])
-def test_ranks_in_a_tree_of_fair_shares_are_heeded(policy: str) -> None:
+def test_ranks_in_a_fair_share_tree_are_respected(policy: str) -> None:
     workload = crowded(4)
     tree = {"kind": "tree", "half_life": "1h", "every": 60}
     cluster = Cluster.uniform(nodes=32).model_dump(exclude_unset=True) | {"fairshare": tree}
@@ -299,7 +297,7 @@ LIMITS: dict[str, list[dict[str, Any]]] = {
 
 @pytest.mark.parametrize("limits", sorted(LIMITS))
 @pytest.mark.parametrize("policy", POLICIES)
-def test_who_is_kept_back_by_limits_takes_no_part(policy: str, limits: str) -> None:
+def test_jobs_held_back_by_limits_take_no_part(policy: str, limits: str) -> None:
     workload = crowded(len(limits))
     cluster = {
         "nodes": [{"name": "all", "count": 32, "cores": 4}],

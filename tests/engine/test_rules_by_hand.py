@@ -81,7 +81,7 @@ def test_a_job_that_ends_when_its_user_cancels_it_has_completed(run):
     assert states(run(jobs((0, 5, 5, 1), cancel_s=[5]), 1)) == [State.COMPLETED]
 
 
-def test_what_the_healthy_cluster_cannot_hold_is_rejected_at_submission(run):
+def test_jobs_that_the_healthy_cluster_cannot_hold_are_rejected_at_submission(run):
     cluster = cluster_of(
         nodes=[{"name": "cpu", "count": 3, "gpus": 0}, {"name": "gpu", "count": 1, "gpus": 4}],
         partitions=[
@@ -235,7 +235,7 @@ def test_a_requeued_job_is_in_the_queue_where_it_was(run):
 def test_a_failure_ends_the_job_if_so_configured(run):
     cluster = Cluster.uniform(
         nodes=2,
-        failures={"then": "fail", "outages": [{"node": 0, "start": 4, "duration": 10}]},
+        failures={"on_failure": "fail", "outages": [{"node": 0, "start": 4, "duration": 10}]},
     )
     workload = jobs((0, 10, 10, 1), (0, 5, 5, 1), dependencies=edges((1, 0, AFTEROK, 0)))
     result = run(workload, cluster)
@@ -269,7 +269,7 @@ def test_jobs_stay_on_the_groups_of_their_partition(run):
     assert [job.nodes for job in result] == [(2,), (3,), (2,), (0,)]
 
 
-def test_a_user_at_the_limit_is_skipped_and_blocks_nobody(run):
+def test_a_user_at_the_limit_is_skipped_and_blocks_no_other_user(run):
     cluster = cluster_of(
         nodes=[{"name": "node", "count": 2}],
         partitions=[{"name": "only", "max_jobs_per_user": 1, "default": True}],

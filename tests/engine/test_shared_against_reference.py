@@ -139,7 +139,7 @@ def test_tasks_of_several_kinds_are_placed_one_kind_after_the_other(
 @pytest.mark.parametrize("policy", EVERY, ids=name_of)
 @settings(max_examples=examples(60))
 @given(data=st.data())
-def test_tasks_lie_on_nodes_of_one_group_where_a_job_asks_so(
+def test_tasks_are_placed_on_nodes_of_one_group_if_a_job_asks_so(
     policy: dict[str, Any], data: st.DataObject
 ) -> None:
     cluster = data.draw(strategies.shared_clusters(cleanup=True).flatmap(strategies.racked))
@@ -152,7 +152,7 @@ def test_tasks_lie_on_nodes_of_one_group_where_a_job_asks_so(
 @pytest.mark.parametrize("policy", EVERY, ids=name_of)
 @settings(max_examples=examples(60))
 @given(data=st.data())
-def test_jobs_that_are_to_be_spread_lie_on_as_many_nodes_as_they_can(
+def test_jobs_to_be_spread_use_as_many_nodes_as_they_can(
     policy: dict[str, Any], data: st.DataObject
 ) -> None:
     cluster = data.draw(strategies.shared_clusters(cleanup=True).flatmap(strategies.racked))
@@ -196,7 +196,7 @@ def gpus_had(simulation: Simulation, reference: list[Any]) -> dict[int, list[tup
 @pytest.mark.parametrize("policy", EVERY, ids=name_of)
 @settings(max_examples=examples(100))
 @given(data=st.data())
-def test_parts_of_gpus_lie_on_single_gpus_as_the_rules_say(
+def test_parts_of_gpus_are_placed_on_single_gpus_as_the_rules_say(
     policy: dict[str, Any], data: st.DataObject
 ) -> None:
     cluster = data.draw(strategies.shared_clusters(cleanup=True).flatmap(strategies.with_gpus))
@@ -277,7 +277,7 @@ def leaves_most_memory(now: float, job: Any, node: Any) -> float:
 
 @settings(max_examples=examples(60))
 @given(data=st.data(), backfill=st.sampled_from(("easy", "conservative", "first-fit")))
-def test_a_function_of_ones_own_scores_shared_nodes_by_what_is_free_of_them(
+def test_a_custom_function_scores_shared_nodes_by_their_free_resources(
     data: st.DataObject, backfill: str
 ) -> None:
     cluster = data.draw(strategies.shared_clusters(cleanup=True))
@@ -358,7 +358,7 @@ def test_plans_of_many_jobs(
 
 @settings(max_examples=examples(90))
 @given(data=st.data(), nodes=st.integers(1, 3))
-def test_a_job_that_waits_for_long_starts_where_room_comes_first(
+def test_a_job_that_waits_for_long_starts_where_capacity_is_free_first(
     data: st.DataObject, nodes: int
 ) -> None:
     """When each node has room for it is kept, and reckoned anew where somebody came or went."""

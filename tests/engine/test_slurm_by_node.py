@@ -69,7 +69,7 @@ def test_everything_at_once(policy: dict[str, Any], case: dict[str, Any]) -> Non
 POLICY = "fcfs+slurm:bf_interval=1s,bf_resolution=1s@contiguous"
 
 
-def test_what_was_saved_and_what_was_forked_goes_on_alike(tmp_path: Path) -> None:
+def test_saved_and_forked_simulations_continue_identically(tmp_path: Path) -> None:
     jobs = generate("poisson", jobs=120, nodes=16, seed=3)
     whole = Simulation(jobs, 16, POLICY)
     whole.advance()

@@ -39,7 +39,7 @@ def starts(simulation: Simulation, *, anew: bool) -> list[int]:
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("order", ["fcfs", "wfp", "sjf", "fairshare"])
-def test_a_plan_that_is_kept_gives_what_one_made_anew_gives(order: str, seed: int) -> None:
+def test_a_kept_plan_equals_one_made_from_scratch(order: str, seed: int) -> None:
     workload, cluster = crowded(seed), Cluster.uniform(nodes=32)
     policy = f"{order}+conservative"
     kept = Simulation(workload, cluster, policy=policy)
@@ -63,7 +63,7 @@ def test_starts_are_the_same_however_many_holes_of_the_plan_are_known(
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_overdue_jobs_and_maintenance_make_the_plan_anew(seed: int) -> None:
+def test_overdue_jobs_and_maintenance_rebuild_the_plan(seed: int) -> None:
     workload = crowded(seed)
     rng = np.random.default_rng(seed)
     expected = workload.walltime_ms / 1000 * rng.choice([0.3, 1.0], len(workload))

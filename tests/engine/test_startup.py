@@ -43,7 +43,7 @@ def prepared(folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_compiling_is_said_in_a_pipe_with_an_estimate_and_only_once(tmp_path: Path) -> None:
+def test_compilation_is_reported_once_in_a_pipe_with_an_estimate(tmp_path: Path) -> None:
     first = prepared(tmp_path)
     assert first.stdout == "42 42\n"
     said = re.findall(

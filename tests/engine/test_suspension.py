@@ -46,7 +46,7 @@ def suspending(nodes: int = 4, **preemption: Any) -> Cluster:
 
 
 @pytest.mark.parametrize("backfill", BACKFILLS)
-def test_a_suspended_job_goes_on_when_the_other_ends(run, backfill):
+def test_a_suspended_job_continues_when_the_other_ends(run, backfill):
     workload = of_tiers((0, 20, 20, 4, "low"), (5, 10, 10, 3, "high"))
     result = run(workload, suspending(), backfill=backfill)
     assert starts(result) == [0, 5]
@@ -66,7 +66,7 @@ def test_its_walltime_stands_still_too(run):
 
 
 @pytest.mark.parametrize("backfill", BACKFILLS)
-def test_what_it_keeps_is_nobody_elses_of_its_tier(run, backfill):
+def test_kept_resources_belong_to_no_other_job_of_its_tier(run, backfill):
     # Three of its nodes are idle, until it has ended at 30.
     workload = of_tiers((0, 20, 20, 4, "low"), (5, 10, 10, 1, "high"), (6, 1, 1, 1, "low"))
     assert starts(run(workload, suspending(), backfill=backfill)) == [0, 5, 30]
@@ -83,14 +83,14 @@ def test_another_of_a_higher_tier_takes_what_a_suspended_job_keeps(run):
     assert [job.preemptions for job in result] == [1, 0, 0, 0]
 
 
-def test_who_is_above_another_is_suspended_in_its_turn(run):
+def test_a_job_that_suspended_another_is_suspended_in_its_turn(run):
     workload = of_tiers((0, 20, 20, 4, "low"), (5, 20, 20, 4, "mid"), (10, 5, 5, 2, "high"))
     result = run(workload, suspending())
     assert starts(result) == [0, 5, 10]
     assert ends(result) == [45, 30, 15]
 
 
-def test_only_those_are_suspended_of_whose_nodes_some_are_taken(run):
+def test_only_jobs_on_needed_nodes_are_suspended(run):
     workload = of_tiers((0, 20, 20, 1, "low"), (0, 20, 20, 3, "low"), (5, 5, 5, 1, "high"))
     result = run(workload, suspending())
     assert [job.preemptions for job in result] == [1, 0, 0]
@@ -116,7 +116,7 @@ def test_one_tier_is_suspended_and_another_waits_again(run):
     assert ends(result) == [25, 30, 10]
 
 
-def test_who_waits_again_leaves_the_nodes_to_those_beneath(run):
+def test_a_job_that_waits_again_leaves_its_nodes_to_the_jobs_below(run):
     workload = of_tiers((0, 20, 20, 4, "low"), (5, 20, 20, 3, "mid"), (7, 5, 5, 2, "high"))
     result = run(workload, suspending(mid={"mode": "requeue"}))
     # High takes the node that mid left and one of mid's; when it has ended, mid suspends low anew.
@@ -126,7 +126,7 @@ def test_who_waits_again_leaves_the_nodes_to_those_beneath(run):
     assert [job.preemptions for job in result] == [2, 1, 0]
 
 
-def test_nobody_is_suspended_while_another_has_its_grace(run):
+def test_no_job_is_suspended_during_the_grace_of_another(run):
     workload = of_tiers((0, 50, 50, 2, "low"), (0, 50, 50, 2, "mid"), (5, 5, 5, 4, "high"))
     result = run(workload, suspending(mid={"mode": "requeue", "grace": 10}))
     assert starts(result)[2] == 15
@@ -192,7 +192,7 @@ def test_everything_at_once(policy: dict[str, Any], case: dict[str, Any], order:
 @pytest.mark.parametrize("policy", POLICIES, ids=name_of)
 @settings(max_examples=examples(60))
 @given(case=busy_cases(), order=st.sampled_from(ORDERS))
-def test_on_a_busy_machine(policy: dict[str, Any], case: dict[str, Any], order: str) -> None:
+def test_on_a_busy_cluster(policy: dict[str, Any], case: dict[str, Any], order: str) -> None:
     simulation, reference = simulations(case, policy, order)
     simulation.advance()
     assert outcome(simulation) == said(reference)
@@ -209,7 +209,7 @@ def crowded_cases(draw: st.DrawFn) -> dict[str, Any]:
     case=st.one_of(busy_cases(), crowded_cases()),
     stops=st.lists(st.integers(0, 60), max_size=4),
 )
-def test_a_run_that_stops_is_forked_and_saved_goes_on_the_same(
+def test_a_stopped_forked_and_saved_run_continues_identically(
     case: dict[str, Any], stops: list[int]
 ) -> None:
     whole, _ = simulations(case, {"backfill": "easy"}, "fcfs")
@@ -262,7 +262,7 @@ def sharing_suspended(nodes: int = 1, **preemption: Any) -> Cluster:
 
 
 @pytest.mark.parametrize("backfill", BACKFILLS)
-def test_on_a_shared_node_only_those_are_suspended_whose_cores_are_wanting(run, backfill):
+def test_on_a_shared_node_only_jobs_with_needed_cores_are_suspended(run, backfill):
     workload = with_tasks((0, 20, 1, 3, "low"), (0, 20, 1, 1, "low"), (5, 10, 1, 2, "high"))
     result = run(workload, sharing_suspended(), backfill=backfill)
     assert starts(result) == [0, 0, 5]
@@ -271,7 +271,7 @@ def test_on_a_shared_node_only_those_are_suspended_whose_cores_are_wanting(run, 
 
 
 @pytest.mark.parametrize("backfill", BACKFILLS)
-def test_cores_of_a_suspended_job_are_nobody_elses_of_its_tier(run, backfill):
+def test_cores_of_a_suspended_job_belong_to_no_other_job_of_its_tier(run, backfill):
     # One of its cores is idle until 15.
     workload = with_tasks((0, 20, 1, 4, "low"), (5, 10, 1, 3, "high"), (6, 5, 1, 1, "low"))
     assert starts(run(workload, sharing_suspended(), backfill=backfill)) == [0, 5, 30]
@@ -292,7 +292,7 @@ def test_a_suspended_job_keeps_its_gpus(run):
         assert starts(run(workload.replace(chunks=asked), sharing_suspended()))[1] == start
 
 
-def test_a_job_of_several_nodes_goes_on_when_it_has_its_cores_on_all(run):
+def test_a_job_on_several_nodes_continues_when_its_cores_are_free_on_all(run):
     workload = with_tasks(
         (0, 20, 2, 4, "low"), (5, 10, 1, 4, "high"), (6, 20, 1, 4, "high"), (7, 3, 1, 1, "low")
     )
@@ -301,14 +301,14 @@ def test_a_job_of_several_nodes_goes_on_when_it_has_its_cores_on_all(run):
     assert ends(result) == [41, 15, 26, 44]
 
 
-def test_on_shared_nodes_who_is_above_another_is_suspended_in_its_turn(run):
+def test_on_shared_nodes_a_job_that_suspended_another_is_suspended_in_its_turn(run):
     workload = with_tasks((0, 20, 1, 4, "low"), (5, 20, 1, 3, "mid"), (10, 5, 1, 4, "high"))
     result = run(workload, sharing_suspended())
     assert starts(result) == [0, 5, 10]
     assert ends(result) == [45, 30, 15]
 
 
-def test_a_job_that_has_a_node_alone_is_suspended_and_goes_on_alone(run):
+def test_a_job_with_an_exclusive_node_is_suspended_and_continues_alone(run):
     workload = with_tasks((0, 20, 1, 1, "low"), (5, 10, 1, 1, "high"), (6, 4, 1, 1, "low"))
     alone = {**workload.chunks, "exclusive": np.array([1.0, 0.0, 0.0])}
     no_memory = suspending(1)
@@ -319,7 +319,7 @@ def test_a_job_that_has_a_node_alone_is_suspended_and_goes_on_alone(run):
     assert ends(result) == [30, 15, 34]
 
 
-def test_who_has_a_node_alone_keeps_of_its_memory_what_it_asks_for(run):
+def test_a_job_with_an_exclusive_node_keeps_the_memory_it_requests(run):
     workload = with_tasks((0, 20, 1, 1, "low"), (5, 10, 1, 1, "mid"), (7, 5, 1, 1, "high"))
     for memory_gb, start in ((4.0, 7), (4.5, 15)):
         asked = {

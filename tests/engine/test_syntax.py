@@ -47,6 +47,6 @@ def test_threads_that_read_source_at_once_do_not_disturb_one_another() -> None:
     assert found == [{ast.dump(ast.parse(FORMULA, mode="eval"))}] * 3
 
 
-def test_what_is_no_source_is_told_as_python_does() -> None:
+def test_code_that_is_no_valid_source_is_reported_as_by_python() -> None:
     with pytest.raises(SyntaxError):
         syntax_tree("1 +", "eval")

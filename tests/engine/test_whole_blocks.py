@@ -58,7 +58,7 @@ def test_whole_nodes_are_those_that_the_reference_takes(
         (PAIRS, [8, 4, 3], [[0, 1, 2, 3, 4, 5, 6, 7], [8, 9, 10, 11], [12, 13, 14]]),
     ],
 )
-def test_jobs_lie_on_few_blocks(
+def test_jobs_are_placed_on_few_blocks(
     shared: bool, switches: list[dict[str, Any]], widths: list[int], taken: list[list[int]]
 ) -> None:
     cluster = Cluster.model_validate(
@@ -87,7 +87,7 @@ def test_jobs_lie_on_few_blocks(
     assert [sorted(found[row]) for row in range(size)] == [sorted(nodes) for nodes in taken]
 
 
-def test_a_cluster_of_which_no_blocks_are_known_is_refused() -> None:
+def test_a_cluster_of_which_no_blocks_are_known_is_rejected() -> None:
     workload = Workload.build(submit_s=[0], runtime_s=[1], nodes=[1])
     with pytest.raises(ConfigError, match=r"placement 'whole-blocks': cluster .* add 'switches'"):
         Simulation(workload, Cluster.uniform(nodes=4), "fcfs+easy@whole-blocks")

@@ -97,7 +97,7 @@ POLICIES = (
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_what_was_saved_and_what_was_forked_goes_on_alike(policy: str, tmp_path: Path) -> None:
+def test_saved_and_forked_simulations_continue_identically(policy: str, tmp_path: Path) -> None:
     jobs = generate("poisson", jobs=200, nodes=16, seed=3)
     last_s = float(jobs.submit_ms[-1]) / 1000
     cluster = repaired(16, 300, max(2, int(last_s / 200)))

@@ -68,7 +68,7 @@ def test_a_facility_is_read_with_the_machines_it_names(tmp_path: Path) -> None:
         ("name: alcf", "name: [", "not YAML"),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path: Path, good: str, bad: str, says: str) -> None:
+def test_errors_are_named(tmp_path: Path, good: str, bad: str, says: str) -> None:
     assert good in GOOD
     path = written(tmp_path, GOOD.replace(good, bad))
     with pytest.raises(ConfigError) as found:
@@ -76,7 +76,7 @@ def test_what_is_wrong_is_named(tmp_path: Path, good: str, bad: str, says: str) 
     assert says in str(found.value)
 
 
-def test_a_label_without_a_cluster_is_named(tmp_path: Path) -> None:
+def test_a_label_without_a_cluster_is_reported_by_name(tmp_path: Path) -> None:
     facility = Facility.from_yaml(written(tmp_path, GOOD))
     workload = jobs(submit_s=[0], runtime_s=[1], user=Category.of(["7"]))
     with pytest.raises(WorkloadError, match="user '7' is not among the origins"):

@@ -298,7 +298,9 @@ def test_the_oracle_sees_a_job_that_ends_early_and_the_honest_does_not() -> None
     workload = jobs(submit_s=[0, 0, 10], runtime_s=[20, 300, 50], walltime_s=[1000, 400, 50])
     two = facility({"nodes": 1}, {"nodes": 1})
     where = {
-        knows: simulate_facility(two, workload, parse_strategy("sgs-t", knows=knows, ties="first"))
+        knows: simulate_facility(
+            two, workload, parse_strategy("sgs-t", knows=knows, tie_break="first")
+        )
         for knows in ("oracle", "walltime")
     }
     assert where["oracle"].jobs["cluster"].to_list() == ["c0", "c1", "c0"]
@@ -417,7 +419,7 @@ def test_a_job_that_fits_nowhere_is_rejected_and_counted() -> None:
     assert result.summary()["jobs_nowhere"] == 1
 
 
-def test_a_user_who_cancels_while_data_is_on_its_way_cancels() -> None:
+def test_a_user_can_cancel_during_data_transfer() -> None:
     workload = jobs(
         submit_s=[0, 0], runtime_s=[50, 50], cancel_s=[-1, 20], user=Category.of(["c0", "c0"])
     )
@@ -427,7 +429,7 @@ def test_a_user_who_cancels_while_data_is_on_its_way_cancels() -> None:
     assert result.jobs["start_s"].to_list() == [0, None]
 
 
-def test_strategies_can_be_compared_and_tell_themselves_apart() -> None:
+def test_strategies_can_be_compared_and_are_distinguishable() -> None:
     workload = jobs(submit_s=[0, 0, 5], runtime_s=[10, 10, 10])
     two = facility({"nodes": 1}, {"nodes": 1})
     chosen = ["random", parse_strategy("sgs-t", knows="oracle"), parse_strategy("sgs-t")]
@@ -463,7 +465,7 @@ def test_a_wrong_strategy_says_what_would_be_right(
     ("options", "says"),
     [
         ({"knows": "all"}, "unknown knowledge"),
-        ({"ties": "coin"}, "unknown tie rule"),
+        ({"tie_break": "coin"}, "unknown tie rule"),
         ({"batch": 0}, "at least 1"),
         ({"batch": 2, "samples": 1}, "look-ahead tree"),
         ({"horizon_s": 0}, "above 0"),
@@ -474,7 +476,7 @@ def test_a_wrong_option_says_what_would_be_right(options: dict[str, Any], says: 
         parse_strategy("sgs-t", **options)
 
 
-def test_siloed_needs_an_origin_and_dependencies_are_refused() -> None:
+def test_siloed_needs_an_origin_and_dependencies_are_rejected() -> None:
     from hpctwin.model import Dependencies, DependencyKind
 
     workload = jobs(submit_s=[0, 0], runtime_s=[10, 10])
@@ -486,7 +488,9 @@ def test_siloed_needs_an_origin_and_dependencies_are_refused() -> None:
         simulate_facility(two, workload.replace(dependencies=depends))
 
 
-def test_exchanged_arguments_are_told_and_the_path_of_a_trace_is_a_workload(tmp_path: Path) -> None:
+def test_exchanged_arguments_are_reported_and_a_path_of_a_trace_is_a_workload(
+    tmp_path: Path,
+) -> None:
     small, one = jobs(submit_s=[0, 1], runtime_s=[5, 5]), facility({"nodes": 2})
     with pytest.raises(
         ConfigError, match=r"is not a facility; give a Facility first and then the workload"

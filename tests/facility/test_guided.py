@@ -56,7 +56,7 @@ def test_energy_and_price_are_of_the_nodes_in_use() -> None:
     assert carbon_g(cluster, 4, 0, 3600) == pytest.approx(300 * 2)
 
 
-def test_price_and_carbon_are_the_machine_s_own_and_stand_in_one_place(tmp_path: Path) -> None:
+def test_price_and_carbon_belong_to_the_cluster_and_are_in_one_place(tmp_path: Path) -> None:
     (tmp_path / "prices.csv").write_text("s,price EUR/MWh\n0,100\n3600,300\n")
     machine = tmp_path / "machine.yaml"
     machine.write_text(
@@ -179,7 +179,7 @@ def test_sampled_futures_are_blocks_of_the_past_with_their_distances() -> None:
     }
 
 
-def test_a_place_with_many_newcomers_who_come_first_is_avoided() -> None:
+def test_a_cluster_where_many_later_jobs_go_first_is_avoided() -> None:
     """Under shortest first, a long job at c0 is passed by the short ones that keep coming there."""
     short = 60
     workload = jobs(

@@ -35,7 +35,7 @@ def facility(folder: Path, first: str, second: str) -> Facility:
     return Facility.from_yaml(folder / "facility.yaml")
 
 
-def test_two_clusters_with_power_states_are_simulated_and_their_energy_told(tmp_path: Path) -> None:
+def test_two_clusters_with_power_states_are_simulated_with_their_energy(tmp_path: Path) -> None:
     place = facility(tmp_path, "fcfs+easy~psus:5m", "wfp+conservative~psas-ipm:5m")
     workload = generate("poisson", jobs=200, nodes=16, seed=3)
     result = simulate_facility(place, workload, "sgs-t")
@@ -70,7 +70,7 @@ def test_a_cluster_that_is_done_draws_until_the_last_job_of_the_facility_has_end
     machine=platforms(),
     backfill=st.sampled_from(("none", "first-fit", "easy", "conservative", "pack:patience=20s")),
 )
-def test_a_forecast_that_knows_the_runtimes_comes_true_if_nobody_comes_after(
+def test_a_forecast_with_exact_runtimes_comes_true_if_no_job_arrives_later(
     power: str, workload: Workload, machine: Cluster, backfill: str
 ) -> None:
     site = OpenSimulation(Simulation(workload, machine, f"fcfs+{backfill}~{power}"))
@@ -89,7 +89,7 @@ def test_a_forecast_that_knows_the_runtimes_comes_true_if_nobody_comes_after(
     assert site.result().jobs.equals(whole.jobs)
 
 
-def test_what_no_forecast_knows_is_refused_by_name(tmp_path: Path) -> None:
+def test_options_that_no_forecast_supports_are_rejected_by_name(tmp_path: Path) -> None:
     workload = generate("poisson", jobs=5, nodes=16, seed=3)
     mine = tmp_path / "mine.py"
     mine.write_text("def control(view):\n    return None\n")

@@ -25,7 +25,7 @@ def test_a_facility_names_machines_that_come_with_the_package(tmp_path: Path) ->
     assert in_python.clusters[0].cluster.node_count == 9472
 
 
-def test_what_jobs_drew_goes_with_them_to_their_clusters() -> None:
+def test_the_power_of_jobs_goes_with_them_to_their_clusters() -> None:
     watts = [400.0, 900.0, 1500.0, 700.0]
     jobs = Workload.build(
         submit_s=[0, 0, 10, 20],
@@ -49,7 +49,7 @@ def test_what_jobs_drew_goes_with_them_to_their_clusters() -> None:
     }
 
 
-def test_a_machine_that_is_neither_a_file_nor_comes_with_the_package_is_told(
+def test_an_unknown_cluster_file_or_name_is_reported(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "facility.yaml"

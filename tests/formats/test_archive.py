@@ -82,7 +82,7 @@ def server() -> Iterator[Server]:
         thread.join()
 
 
-def test_a_log_comes_whole_with_its_checksum_beside_it(tmp_path: Path, server: Server) -> None:
+def test_a_log_is_stored_whole_next_to_its_checksum(tmp_path: Path, server: Server) -> None:
     steps: list[tuple[int, int | None]] = []
     path = download(
         NAME,
@@ -106,7 +106,7 @@ def test_the_environment_names_another_archive(
     assert download(NAME, tmp_path).read_bytes() == LOG
 
 
-def test_what_is_there_is_not_fetched_again(tmp_path: Path, server: Server) -> None:
+def test_an_existing_file_is_not_downloaded_again(tmp_path: Path, server: Server) -> None:
     download(NAME, tmp_path, base_url=server.url)
     download(NAME, tmp_path, base_url=server.url)
     assert len(server.seen) == 1
@@ -137,7 +137,9 @@ def test_a_file_put_there_by_hand_is_verified_and_recorded(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("ranges", [True, False])
-def test_a_cut_connection_is_told_and_resumed(tmp_path: Path, server: Server, ranges: bool) -> None:
+def test_a_lost_connection_is_reported_and_resumed(
+    tmp_path: Path, server: Server, ranges: bool
+) -> None:
     server.cut_after = 1000
     with pytest.raises(DownloadError, match=r"(interrupted after|IncompleteRead|call again)"):
         download(NAME, tmp_path, base_url=server.url)
@@ -170,7 +172,9 @@ def test_a_part_longer_than_the_file_is_thrown_away(tmp_path: Path, server: Serv
     assert download(NAME, tmp_path, base_url=server.url).read_bytes() == LOG
 
 
-def test_an_answer_from_another_place_than_asked_is_refused(tmp_path: Path, server: Server) -> None:
+def test_an_answer_from_another_place_than_asked_is_rejected(
+    tmp_path: Path, server: Server
+) -> None:
     (tmp_path / f"{NAME}.swf.gz.part").write_bytes(LOG[:500])
     server.wrong_begin = True
     with pytest.raises(
@@ -204,14 +208,14 @@ def test_a_checksum_given_is_held_against_the_file(tmp_path: Path, server: Serve
         download(NAME, tmp_path, base_url=server.url, sha256="abc")
 
 
-def test_a_sidecar_without_checksum_is_named(tmp_path: Path) -> None:
+def test_a_sidecar_without_checksum_is_reported_by_name(tmp_path: Path) -> None:
     (tmp_path / f"{NAME}.swf.gz.sha256").write_text("what?")
     with pytest.raises(DownloadError, match="holds no SHA-256; delete it"):
         download(NAME, tmp_path)
 
 
 @pytest.mark.parametrize("status", [403, 404, 500])
-def test_refusals_tell_address_and_status(tmp_path: Path, server: Server, status: int) -> None:
+def test_refusals_contain_address_and_status(tmp_path: Path, server: Server, status: int) -> None:
     server.status = status
     with pytest.raises(DownloadError, match=rf"http://127.*swf\.gz: the server answers {status}"):
         download(NAME, tmp_path, base_url=server.url)
@@ -225,7 +229,7 @@ def test_addresses_that_do_not_answer_are_download_errors(tmp_path: Path, url: s
         download(NAME, tmp_path, base_url=url, timeout_s=2)
 
 
-def test_a_folder_that_cannot_be_is_a_download_error(tmp_path: Path) -> None:
+def test_an_invalid_folder_is_a_download_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(DownloadError, match="file"):
         download(NAME, tmp_path / "file", base_url="http://127.0.0.1:1")

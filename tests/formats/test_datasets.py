@@ -49,7 +49,7 @@ def by_submission(workload: Workload) -> pl.DataFrame:
     return frame.with_columns(pl.col("submit_s").round(3)).sort("submit_s", "runtime_s")
 
 
-def test_a_sample_is_told_by_its_columns_and_gives_the_jobs_it_was_written_of(
+def test_a_sample_is_recognized_by_its_columns_and_gives_the_jobs_that_were_written(
     sample: tuple[str, Path],
 ) -> None:
     name, path = sample
@@ -270,7 +270,7 @@ TABLES = sorted(name for name, one in DATASETS.items() if one.main.form == "tabl
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_each_needed_column_that_is_missing_is_named(name: str, tmp_path: Path) -> None:
+def test_each_needed_column_that_is_missing_is_reported_by_name(name: str, tmp_path: Path) -> None:
     path = write_sample(DATASETS[name], tmp_path, jobs=JOBS)[0]
     whole = path.read_bytes()
     for column in DATASETS[name].main.columns:
@@ -281,7 +281,7 @@ def test_each_needed_column_that_is_missing_is_named(name: str, tmp_path: Path) 
                 read_dataset(path, DATASETS[name])
 
 
-def test_a_file_that_lacks_a_column_is_told_for_what_it_is_and_the_column_named(
+def test_a_file_that_lacks_a_column_is_reported_with_its_format_and_the_column(
     tmp_path: Path,
 ) -> None:
     path = write_sample(DATASETS["marconi100"], tmp_path)[0]
@@ -291,7 +291,7 @@ def test_a_file_that_lacks_a_column_is_told_for_what_it_is_and_the_column_named(
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_a_column_more_is_told_and_not_read(name: str, tmp_path: Path) -> None:
+def test_an_additional_column_is_reported_and_not_read(name: str, tmp_path: Path) -> None:
     path = write_sample(DATASETS[name], tmp_path, jobs=JOBS)[0]
     before = read_workload(path).to_frame()
     rewritten(path, pl.lit(7).alias("hearsay"))
@@ -335,7 +335,7 @@ def test_another_unit_is_noticed(name: str, change: pl.Expr, message: str, tmp_p
 
 
 @pytest.mark.parametrize("name", sorted(DATASETS))
-def test_an_empty_file_and_one_cut_off_are_errors_that_name_it(name: str, tmp_path: Path) -> None:
+def test_an_empty_file_and_one_truncated_are_errors_that_name_it(name: str, tmp_path: Path) -> None:
     path = write_sample(DATASETS[name], tmp_path, jobs=JOBS)[0]
     whole = path.read_bytes()
     path.write_bytes(b"")
@@ -360,7 +360,7 @@ BESIDE = [
 
 
 @pytest.mark.parametrize(("name", "number"), BESIDE)
-def test_what_is_wrong_with_a_file_beside_the_first_is_told(
+def test_errors_of_a_file_next_to_the_first_are_reported(
     name: str, number: int, tmp_path: Path
 ) -> None:
     one = DATASETS[name]
@@ -389,7 +389,7 @@ def test_what_is_wrong_with_a_file_beside_the_first_is_told(
 
 
 @pytest.mark.parametrize("name", ["marconi100", "adastra"])
-def test_lists_that_are_none_are_told_in_one_line(name: str, tmp_path: Path) -> None:
+def test_invalid_lists_are_reported_in_one_line(name: str, tmp_path: Path) -> None:
     path = write_sample(DATASETS[name], tmp_path, jobs=JOBS)[0]
     rewritten(path, pl.lit("[1, 2]").alias("node_power_consumption"))
     with pytest.raises(TraceError, match="cells of String, expected lists of numbers") as told:
@@ -421,7 +421,7 @@ def test_a_fragment_without_a_number_moves_none_after_it(tmp_path: Path) -> None
     assert sum(found.notes.counts.values()) == 3
 
 
-def test_nodes_of_a_job_whose_descriptor_tells_none_are_counted(tmp_path: Path) -> None:
+def test_nodes_of_a_job_with_an_empty_descriptor_are_counted(tmp_path: Path) -> None:
     (path,) = write_sample(DATASETS["frontier-swf"], tmp_path, jobs=JOBS)
     path.write_text(path.read_text().replace("frontier:excl:", "frontier-excl-", 3))
     counts = read_dataset(path, DATASETS["frontier-swf"]).notes.counts
@@ -461,7 +461,7 @@ LACKING = [
 
 
 @pytest.mark.parametrize(("name", "change", "message"), LACKING)
-def test_what_a_log_lacks_is_named(
+def test_missing_contents_of_a_log_are_named(
     name: str, change: Callable[[str], str], message: str, tmp_path: Path
 ) -> None:
     path = write_sample(DATASETS[name], tmp_path, jobs=JOBS)[0]
@@ -496,7 +496,9 @@ def test_lines_of_a_log_that_are_no_records_or_lack_a_start_are_counted(tmp_path
     assert sum(workload.notes.counts.values()) == 2
 
 
-def test_a_cell_that_is_no_number_is_named_by_row_or_left_out_and_counted(tmp_path: Path) -> None:
+def test_a_cell_that_is_not_a_number_is_reported_by_row_or_skipped_and_counted(
+    tmp_path: Path,
+) -> None:
     path = write_sample(DATASETS["lumos"], tmp_path, jobs=JOBS)[0]
     table = pl.read_csv(path, infer_schema=False)
     wrong = pl.when(pl.int_range(pl.len()) == 4).then(pl.lit("many")).otherwise("node_num")
@@ -583,11 +585,11 @@ def test_real_tables_are_read_whole_and_no_row_is_lost_in_silence(file: str, tra
     path = traces / "jobs_csv" / file
     assert dataset_of(path) is DATASETS[name]
     workload = read_workload(path)
-    left_out = sum(
+    omitted = sum(
         n for what, n in workload.notes.counts.items() if what.startswith("record skipped")
     )
-    assert len(workload) + left_out == rows
-    assert left_out < 0.02 * rows
+    assert len(workload) + omitted == rows
+    assert omitted < 0.02 * rows
 
 
 @pytest.mark.traces
@@ -653,7 +655,7 @@ def test_dataset_commands_list_describe_sample_and_check(
     assert "missing: end_time" in out
 
 
-def test_what_is_no_data_set_is_said_without_a_traceback(
+def test_a_file_that_is_no_data_set_is_reported_without_a_traceback(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     other = tmp_path / "other.csv"
@@ -669,7 +671,7 @@ def test_what_is_no_data_set_is_said_without_a_traceback(
         assert words in err
 
 
-def test_samples_over_time_go_into_csv_as_their_mean_and_it_is_told(tmp_path: Path) -> None:
+def test_samples_over_time_are_written_to_csv_as_their_mean_with_a_note(tmp_path: Path) -> None:
     path = write_sample(DATASETS["marconi100"], tmp_path, jobs=JOBS)[0]
     workload = read_workload(path)
     lost = write_workload(workload, tmp_path / "means.csv")

@@ -25,7 +25,7 @@ ONE = Workload.build(submit_s=[0], runtime_s=[1], nodes=[1])
 
 
 @pytest.mark.parametrize("name", ["w.swf", "w.json", "w.csv", "w.parquet"])
-def test_a_folder_that_is_not_there_is_named(tmp_path: Path, name: str) -> None:
+def test_a_folder_that_is_not_there_is_reported_by_name(tmp_path: Path, name: str) -> None:
     with pytest.raises(OutputError, match=r"nowhere.*cannot be written: No such file"):
         write_workload(ONE, tmp_path / "nowhere" / name)
 
@@ -114,7 +114,7 @@ PACKED = {
 
 @pytest.mark.parametrize("name", ["w.swf", "w.log", "w.txt", "w", "w.swf.gz", "w.SWF.XZ", "w.2024"])
 @pytest.mark.parametrize("packing", PACKED)
-def test_content_tells_packing_and_format(tmp_path: Path, packing: str, name: str) -> None:
+def test_the_content_shows_compression_and_format(tmp_path: Path, packing: str, name: str) -> None:
     (tmp_path / name).write_bytes(PACKED[packing])
     assert read_workload(tmp_path / name).runtime_ms.tolist() == [100_000]
 
@@ -157,7 +157,7 @@ def test_zst_is_written_if_a_module_is_there(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("name", ["w.swf", "w"])
-def test_what_cannot_be_unpacked_says_why(
+def test_a_file_that_cannot_be_unpacked_says_why(
     tmp_path: Path, name: str, content: bytes, message: str
 ) -> None:
     (tmp_path / name).write_bytes(content)
@@ -179,7 +179,7 @@ def test_what_cannot_be_unpacked_says_why(
     ],
 )
 @pytest.mark.parametrize("name", ["w.log", "w.txt", "w", "w.dat.xz"])
-def test_names_that_tell_nothing_leave_it_to_the_content(
+def test_the_content_decides_if_the_name_does_not(
     tmp_path: Path, name: str, content: str, kind: str
 ) -> None:
     raw = content.encode()
@@ -188,7 +188,7 @@ def test_names_that_tell_nothing_leave_it_to_the_content(
 
 
 @pytest.mark.parametrize("content", [b"Dear reader\nthis is no trace\n", b"\x89PNG\r\n\0\0,1 2 3"])
-def test_content_that_is_no_workload_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_content_that_is_no_workload_is_rejected(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "readme").write_bytes(content)
     with pytest.raises(TraceError, match="the format is not recognized by file name or content"):
         read_workload(tmp_path / "readme")
@@ -225,7 +225,7 @@ def test_names_lose_their_endings() -> None:
     assert stem(Path(".swf")) == ".swf"
 
 
-def test_the_room_opens_without_tables_or_arrays() -> None:
+def test_the_package_imports_without_tables_or_arrays() -> None:
     check = "import sys, hpctwin.formats; print({'polars', 'numba'} & set(sys.modules))"
     out = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "set()"

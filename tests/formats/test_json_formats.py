@@ -46,7 +46,7 @@ def test_spars_is_read(tmp_path: Path) -> None:
     assert w.notes.counts == {}
 
 
-def test_the_older_spars_is_told_from_batsim_by_its_user(tmp_path: Path) -> None:
+def test_the_user_distinguishes_the_older_spars_from_batsim(tmp_path: Path) -> None:
     old = {"id": 3, "res": 2, "subtime": 0, "walltime": 9, "profile": "h", "user_id": 0}
     w = batsim(tmp_path, old)
     assert w.runtime_ms.tolist() == [9000]
@@ -82,7 +82,7 @@ def test_batsim_is_read(tmp_path: Path) -> None:
         ({"job_id": [2]}, r"jobs\[1\]: job_id is \[2\], expected"),
     ],
 )
-def test_a_faulty_spars_job_is_named_or_skipped(
+def test_an_invalid_spars_job_is_named_or_skipped(
     tmp_path: Path, change: dict[str, Any], message: str
 ) -> None:
     bad = {**SPARS_JOB, "job_id": 2, **change}
@@ -106,7 +106,7 @@ def test_a_faulty_spars_job_is_named_or_skipped(
         ({"walltime": 0}, "job 2: walltime is 0, expected"),
     ],
 )
-def test_a_faulty_batsim_job_is_named_or_skipped(
+def test_an_invalid_batsim_job_is_named_or_skipped(
     tmp_path: Path, change: dict[str, Any], message: str
 ) -> None:
     bad = {**BATSIM_JOB, "id": 2, **change}
@@ -127,7 +127,7 @@ def test_documents_that_are_no_workload_are_trace_errors(
         read_workload(tmp_path / "w.json", format=name)
 
 
-def test_a_speed_that_cannot_be_is_refused(tmp_path: Path) -> None:
+def test_an_invalid_speed_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="flops_per_s is 0, expected a number above 0"):
         batsim(tmp_path, BATSIM_JOB, flops_per_s=0)
 
@@ -151,7 +151,7 @@ def test_batsim_brings_back_what_it_can_carry(
     assert_same_jobs(read_workload(path), workload, besides=("user", *OFTEN_LOST))
 
 
-def test_what_spars_and_batsim_cannot_carry_is_told(tmp_path: Path) -> None:
+def test_fields_that_spars_and_batsim_cannot_hold_are_reported(tmp_path: Path) -> None:
     w = Workload.build(
         submit_s=[0, 1],
         runtime_s=[1, 1],

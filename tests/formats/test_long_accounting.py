@@ -82,7 +82,7 @@ def test_jobs_are_the_same_however_many_are_looked_at_together(seed: int, shared
         assert parts.last(60).equals(parts.frame().tail(60))
 
 
-def test_ids_that_are_numbers_stay_numbers_and_no_walltime_is_told_once() -> None:
+def test_numeric_ids_stay_numbers_and_a_missing_walltime_is_reported_once() -> None:
     frame = records(1).select("submit", "nodes", runtime=pl.lit(60.0), state=pl.lit("completed"))
     frame = frame.with_row_index("job_id").with_columns(pl.col("job_id").cast(pl.String))
     table, tally = made(frame.drop_nulls("submit"), 50, Machine())

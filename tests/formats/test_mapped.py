@@ -91,7 +91,7 @@ def test_rows_under_one_id_are_jobs_of_their_own(tmp_path: Path) -> None:
     assert len(set(found.to_frame()["job_id"])) == 3
 
 
-def test_what_cannot_be_read_is_left_out_only_if_asked_and_told(tmp_path: Path) -> None:
+def test_unreadable_entries_are_skipped_only_on_request_and_are_reported(tmp_path: Path) -> None:
     text = TABLE.replace("00:30:00,2,ben", "half an hour,2,ben")
     with pytest.raises(HpctwinError, match=r"line 3.*'half an hour'.*1-02:03:04"):
         read(tmp_path, MAPPING, text)
@@ -120,7 +120,7 @@ def test_what_cannot_be_read_is_left_out_only_if_asked_and_told(tmp_path: Path) 
         ("submit=Queued,runtime=Who*2", "runtime"),
     ],
 )  # fmt: skip
-def test_a_mapping_that_does_not_fit_is_told_in_one_line(
+def test_a_mapping_that_does_not_fit_is_reported_in_one_line(
     mapping: str, said: str, tmp_path: Path
 ) -> None:
     with pytest.raises(HpctwinError, match=f"(?i){said}") as caught:
@@ -128,13 +128,13 @@ def test_a_mapping_that_does_not_fit_is_told_in_one_line(
     assert "\n" not in str(caught.value)
 
 
-def test_a_key_of_a_yaml_mapping_that_is_unknown_is_told_with_its_line(tmp_path: Path) -> None:
+def test_an_unknown_key_of_a_yaml_mapping_is_reported_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "m.yaml").write_text("submit: Queued\nwalltme: Limit\n")
     with pytest.raises(ConfigError, match=r"m\.yaml, line 2, walltme.*walltime"):
         columns_of([str(tmp_path / "m.yaml")])
 
 
-def test_what_a_mapping_has_no_place_for_is_refused(tmp_path: Path) -> None:
+def test_fields_without_a_place_in_a_mapping_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="without --only"):
         read(tmp_path, MAPPING, only=["Who=ada"])
     with pytest.raises(ConfigError, match="is only valid for CSV and Parquet"):
@@ -187,7 +187,7 @@ def test_files_of_real_sites_are_read_with_one_line_each(
 @pytest.mark.parametrize(
     ("running", "hours"), [("elapsed", [1, 0.75]), ("limit", [1, 10]), ("drop", [1])]
 )
-def test_a_row_that_has_begun_and_has_no_end_still_ran(tmp_path, running, hours) -> None:
+def test_a_row_with_a_start_and_no_end_is_still_running(tmp_path, running, hours) -> None:
     text = (
         "sub,beg,fin,lim\n2026-01-01T00:00:00,2026-01-01T00:00:00,2026-01-01T01:00:00,02:00:00\n"
         "2026-01-01T00:00:00,2026-01-01T00:15:00,,10:00:00\n2026-01-01T00:00:00,,,10:00:00\n"

@@ -17,7 +17,7 @@ node-3,32500,262144,0,
 """
 
 
-def test_nodes_of_alibaba_that_are_alike_are_a_group(tmp_path: Path) -> None:
+def test_equal_nodes_of_alibaba_form_a_group(tmp_path: Path) -> None:
     (tmp_path / "openb_node_list.csv").write_text(HEAD + NODES)
     cluster = read_cluster(tmp_path / "openb_node_list.csv")
     assert cluster.name == "openb_node_list"
@@ -43,7 +43,7 @@ def test_nodes_of_alibaba_that_are_alike_are_a_group(tmp_path: Path) -> None:
         (HEAD + "n,-1,1024,1,T4\n", "line 2, column cpu_milli: '-1' must be a whole number"),
     ],
 )
-def test_what_is_no_such_list_is_refused(tmp_path: Path, text: str, why: str) -> None:
+def test_an_invalid_list_is_rejected(tmp_path: Path, text: str, why: str) -> None:
     (tmp_path / "nodes.csv").write_text(text)
     with pytest.raises(ConfigError, match=why):
         read_cluster(tmp_path / "nodes.csv")

@@ -94,7 +94,7 @@ def _read(text: str, tmp: Path | None = None):
         return read_away(path)
 
 
-def test_a_job_whose_nodes_are_not_recorded_gets_none_that_are_away() -> None:
+def test_a_job_without_recorded_nodes_gets_no_unavailable_nodes() -> None:
     machine = Cluster.uniform(
         3, active_w=100, idle_w=10, failures={"outages": [{"node": 0, "start": 5, "duration": 50}]}
     )
@@ -129,13 +129,13 @@ def test_names_have_the_numbers_that_jobs_nodes_have_and_others_what_is_left() -
         ("NodeName|TimeStart|State\nn1|2026-01-01T00:00:00|DOWN\n", "field timeend: the column"),
     ],
 )
-def test_what_cannot_be_read_is_named(text: str, said: str) -> None:
+def test_what_cannot_be_read_is_reported_by_name(text: str, said: str) -> None:
     with pytest.raises(TraceError) as told:
         _read(text)
     assert said in str(told.value)
 
 
-def test_dates_beside_a_trace_without_are_refused(site: tuple[Path, Path]) -> None:
+def test_dates_are_rejected_for_a_trace_without_dates(site: tuple[Path, Path]) -> None:
     workload = Workload.build(submit_s=[0], runtime_s=[1], nodes=[1])
     away, tally = read_away(site[1])
     with pytest.raises(TraceError, match="has no start date"):

@@ -18,7 +18,7 @@ from hpctwin.formats.common.record import LABELS, Machine, Tally
 LOG = Path(__file__).parent / "recorded" / "openpbs-23.06-20261122"
 
 
-def test_a_real_log_tells_each_run_of_each_job():
+def test_a_real_log_has_each_run_of_each_job():
     jobs = {row["job_id"]: row for row in read_workload(LOG).to_frame().iter_rows(named=True)}
     assert set(jobs) >= {"1958", "1960[1]", "1960[3]", "1964", "1964r2", "1966", "1967"}
     assert (

@@ -38,7 +38,7 @@ def line(
 JANUARY = "2026-01-01T10:00:00", "2026-01-01T11:00:00", "2026-01-01T12:00:00"
 
 
-def test_all_columns_a_selection_and_json_of_one_slurm_tell_the_same_jobs():
+def test_all_columns_a_selection_and_json_of_one_slurm_have_the_same_jobs():
     told = [
         read_workload(RECORDED / f"sacct-22.05{name}").to_frame().sort("job_id")
         for name in ("-all.txt.gz", "-selection.txt", ".json.gz")
@@ -62,7 +62,7 @@ def test_a_limit_that_is_infinite_and_not_set_is_no_limit(tmp_path: Path):
     assert found[False].notes.remarks[0].startswith("no walltimes found")
 
 
-def test_real_jobs_are_told_with_what_they_asked_for():
+def test_real_jobs_are_reported_with_their_requests():
     jobs = {row["job_id"]: row for row in read_workload(ALL).to_frame().iter_rows(named=True)}
     assert jobs["5"]["gpus_per_node"] == 2
     assert jobs["3"]["walltime_s"] == 60
@@ -74,7 +74,7 @@ def test_real_jobs_are_told_with_what_they_asked_for():
     assert not {"12", "26", "24"} & jobs.keys()  # held, waiting, cancelled before it started
 
 
-def test_what_is_left_out_of_a_real_dump_is_counted_with_its_reason():
+def test_skipped_entries_of_a_real_dump_are_counted_with_their_reason():
     counts = read_workload(ALL).notes.counts
     lines = gzip.decompress(ALL.read_bytes()).count(b"\n") - 1
     out = sum(n for why, n in counts.items() if why.startswith("record skipped"))
@@ -142,7 +142,7 @@ def test_a_state_that_is_cut_is_the_one_that_begins_so(tmp_path):
     ]
 
 
-def test_a_job_whose_nodes_are_cleared_has_ended_and_one_that_runs_has_not(tmp_path):
+def test_a_job_whose_nodes_are_cleared_has_ended_and_a_running_one_has_not(tmp_path):
     submit, start, end = JANUARY
     jobs = read_workload(
         dump(
@@ -182,7 +182,7 @@ DUMPED = (
     ],
 )
 @pytest.mark.parametrize("without", [(), ("ElapsedRaw",)], ids=["elapsed known", "start alone"])
-def test_jobs_that_still_ran_end_with_the_dump_at_their_limit_or_are_left_out(
+def test_jobs_still_running_in_a_dump_end_with_it_at_their_limit_or_are_skipped(
     tmp_path, running, hours, without
 ):
     names = HEADER.split("|")
@@ -199,7 +199,7 @@ def test_jobs_that_still_ran_end_with_the_dump_at_their_limit_or_are_left_out(
     assert counts.get(closed, 0) == (running == "elapsed")
 
 
-def test_the_hour_that_comes_twice_in_autumn_is_told_by_how_long_a_job_ran(tmp_path):
+def test_the_repeated_hour_in_autumn_is_resolved_by_the_runtime(tmp_path):
     # Clocks in Berlin went from 03:00 back to 02:00 on 2025-10-26, at 01:00 UTC.
     path = dump(
         tmp_path,
@@ -213,7 +213,7 @@ def test_the_hour_that_comes_twice_in_autumn_is_told_by_how_long_a_job_ran(tmp_p
     assert [n for why, n in without.items() if "--timezone" in why] == [2]
 
 
-def test_dumps_that_overlap_tell_each_job_once_and_the_later_what_became_of_it(tmp_path):
+def test_overlapping_dumps_give_each_job_once_with_its_latest_state(tmp_path):
     submit, start, end = JANUARY
     first = dump(
         tmp_path,
@@ -244,7 +244,7 @@ def test_a_dump_that_cannot_be_read_says_what_it_lacks(tmp_path, header, said):
         read_workload(dump(tmp_path, header=header, name="dump.log"))
 
 
-def test_an_unknown_time_zone_is_refused(tmp_path):
+def test_an_unknown_time_zone_is_rejected(tmp_path):
     with pytest.raises(ConfigError, match="unknown time zone 'Mars/Olympus'"):
         read_workload(dump(tmp_path, line("1", *JANUARY, 1)), timezone="Mars/Olympus")
 
@@ -334,7 +334,7 @@ def test_any_order_of_columns_and_any_job_name_give_the_jobs_written(
         max_size=5,
     )
 )
-def test_where_a_file_is_cut_into_blocks_changes_nothing(blocks):
+def test_the_cut_of_a_file_into_blocks_changes_nothing(blocks):
     def read(parts: list[bytes]) -> list[tuple]:
         table = Table(
             Path("t"), ["id", "text", "end"], b"|", ["id", "end"], ["text"],

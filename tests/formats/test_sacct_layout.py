@@ -78,7 +78,7 @@ def test_column_orders_of_open_xdmod_are_known_without_a_header(tmp_path, order,
     assert "no header; its values match the columns of Open XDMoD" in jobs.notes.remarks[0]
 
 
-def test_gres_and_tres_in_one_place_of_an_order_are_told_apart_by_their_values(tmp_path):
+def test_gres_and_tres_in_one_position_are_distinguished_by_their_values(tmp_path):
     gpus = {
         name: read_workload(dump(tmp_path, printed(ORDERS[name], jobname="x"))).per_node["gpus"]
         for name in ("XDMoD 9.5", "XDMoD 7.5")
@@ -119,7 +119,7 @@ def test_any_delimiter_is_recognized_with_and_without_a_header(tmp_path, separat
         assert jobs.per_node["cores"].tolist() == [32]
 
 
-def test_a_format_string_that_does_not_fit_is_refused_with_both_numbers(tmp_path):
+def test_a_format_string_that_does_not_fit_is_rejected_with_both_numbers(tmp_path):
     path = dump(tmp_path, printed(OTHER))
     with pytest.raises(TraceError, match=r"found 9 cells in .*--columns names 2"):
         read_workload(path, columns="jobid,submit")
@@ -146,7 +146,7 @@ WIDE = """\
 """  # fmt: skip
 
 
-def test_columns_of_one_width_are_read_and_what_was_cut_off_is_counted(tmp_path):
+def test_columns_of_one_width_are_read_and_what_was_truncated_is_counted(tmp_path):
     jobs = read_workload(dump(tmp_path, WIDE, "jobs.txt"))
     assert jobs.job_id.tolist() == [1, 2]
     assert jobs.nodes.tolist() == [2, 4]
@@ -172,7 +172,7 @@ def test_columns_of_one_width_are_read_and_what_was_cut_off_is_counted(tmp_path)
         "       JobID      State ExitCode \n------------ ---------- -------- \n",
     ],
 )
-def test_default_outputs_of_sacct_are_recognized_and_refused_for_what_they_lack(tmp_path, head):
+def test_default_outputs_of_sacct_are_recognized_and_rejected_for_what_they_lack(tmp_path, head):
     assert is_sacct(head.encode())
     with pytest.raises(TraceError, match="field Submit: the column is missing; required are"):
         read_workload(dump(tmp_path, head, "jobs.txt"))
@@ -190,7 +190,7 @@ def test_default_outputs_of_sacct_are_recognized_and_refused_for_what_they_lack(
         "",
     ],
 )
-def test_what_is_no_output_of_sacct_is_not_taken_for_one(text):
+def test_text_that_is_no_output_of_sacct_is_not_taken_for_one(text):
     assert not is_sacct(text.encode())
 
 

@@ -71,7 +71,7 @@ def test_a_database_is_read_as_the_dump_that_it_was_made_of(tmp_path: Path) -> N
     assert found.notes.counts["step, a part of its job"] == 1
 
 
-def test_what_is_no_limit_there_is_no_limit_that_is_known(tmp_path: Path) -> None:
+def test_a_missing_time_limit_is_replaced_by_the_runtime(tmp_path: Path) -> None:
     found = read_workload(database(tmp_path / "a.db", [{**JOBS[0], "Timelimit": None}, JOBS[2]]))
     assert found.to_frame().select("walltime_s", "runtime_s").rows() == [
         (3000.0, 3000.0),
@@ -80,7 +80,7 @@ def test_what_is_no_limit_there_is_no_limit_that_is_known(tmp_path: Path) -> Non
     assert found.notes.counts["job without walltime, given its run time"] == 1
 
 
-def test_of_a_database_of_2020_the_id_is_slurms_and_memory_is_of_a_core(tmp_path: Path) -> None:
+def test_in_a_database_of_2020_the_id_is_slurms_and_memory_is_per_core(tmp_path: Path) -> None:
     columns = {
         "JobID": "",
         "JobIDSlurm": "",
@@ -124,12 +124,12 @@ def test_import_takes_it_with_the_settings_and_leaves_another_database_alone(
         ({"JobID": "text", "Submit": "int"}, "no column has the run time"),
     ],
 )
-def test_a_table_of_other_columns_is_refused(tmp_path: Path, columns, says) -> None:
+def test_a_table_of_other_columns_is_rejected(tmp_path: Path, columns, says) -> None:
     with pytest.raises(TraceError, match=says):
         read_workload(database(tmp_path / "a.db", [{}], columns))
 
 
-def test_other_databases_broken_ones_and_packed_ones_are_told_of(tmp_path: Path) -> None:
+def test_other_broken_and_packed_databases_are_reported(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "other.db")) as made, made:
         made.execute("CREATE TABLE decisions (id int)")
     with pytest.raises(TraceError, match=r"has no table 'slurm'.* found decisions"):

@@ -235,7 +235,7 @@ def test_five_columns_need_comments_of_swf(tmp_path: Path) -> None:
 
 
 def test_a_separator_between_words_is_no_log(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match="line 1: found 1 columns, expected 18"):
+    with pytest.raises(TraceError, match="line 1: found 1 column, expected 18"):
         read(tmp_path, "job,submit,wait,run,procs,a", "1,0,0,100,4,1")
 
 
@@ -398,7 +398,7 @@ def test_a_gzip_with_a_wrong_checksum_is_corrupt(tmp_path: Path) -> None:
         ("partition_field", "user"),
     ],
 )
-def test_a_rule_that_cannot_be_is_refused(option: str, value: Any) -> None:
+def test_an_invalid_rule_is_rejected(option: str, value: Any) -> None:
     with pytest.raises(ConfigError, match=f"SWF rule {option} is"):
         SwfRules(**{option: value})
 
@@ -472,7 +472,7 @@ def test_numbers_of_large_logs_are_read_as_python_does(
         line(job=2, run="1\0"),
     ],
 )
-def test_what_a_large_log_has_besides_is_left_to_the_other_tiers(bad: str) -> None:
+def test_additional_content_of_a_large_log_is_left_to_the_other_tiers(bad: str) -> None:
     good = "\n".join(line(job=job) for job in range(5000))
     assert swf_large.parse_large(good.encode()) is not None
     for text in (f"{good}\n{bad}", f"{bad}\n{good}"):
@@ -539,7 +539,7 @@ def test_decimals_after_thousands_of_whole_numbers_are_read_at_once_too(
     assert set(w.notes.counts) == set()
 
 
-def test_the_room_names_its_formats() -> None:
+def test_the_package_names_its_formats() -> None:
     assert formats.FORMATS == (
         "batsim",
         "csv",

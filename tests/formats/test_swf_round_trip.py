@@ -58,7 +58,7 @@ def test_every_field_of_real_logs_comes_back(traces: Path, tmp_path: Path, name:
     assert again.read_text() == once.read_text()
 
 
-def test_what_was_filled_in_is_written_once_it_is_changed(tmp_path: Path) -> None:
+def test_completed_values_are_written_after_a_change(tmp_path: Path) -> None:
     (tmp_path / "a.swf").write_text(LOG)
     workload = read_workload(tmp_path / "a.swf", rules=KEEP)
     wider = dataclasses.replace(
@@ -79,7 +79,7 @@ def test_times_stay_where_a_log_has_unix_times(tmp_path: Path) -> None:
     assert (tmp_path / "b.swf").read_text() == (tmp_path / "a.swf").read_text()
 
 
-def test_a_log_with_fewer_jobs_than_its_header_says_is_told(tmp_path: Path) -> None:
+def test_a_log_with_fewer_jobs_than_its_header_says_is_reported(tmp_path: Path) -> None:
     (tmp_path / "a.swf").write_text(LOG.replace("MaxJobs: 7", "MaxJobs: 17"))
     (told,) = read_workload(tmp_path / "a.swf", rules=KEEP).notes.remarks
     assert "MaxJobs: 17, which is 10 more than the log has" in told
@@ -87,7 +87,7 @@ def test_a_log_with_fewer_jobs_than_its_header_says_is_told(tmp_path: Path) -> N
     assert read_workload(tmp_path / "a.swf").notes.remarks == ()
 
 
-def test_a_log_of_comments_alone_is_told(tmp_path: Path) -> None:
+def test_a_log_with_only_comments_is_reported(tmp_path: Path) -> None:
     (tmp_path / "a.swf").write_text("; MaxJobs: 7\n; MaxProcs: 128\n")
     assert read_workload(tmp_path / "a.swf").notes.remarks == (
         "the log has no jobs, only comments",

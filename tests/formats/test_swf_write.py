@@ -23,7 +23,7 @@ def three_jobs(**columns: Any) -> Workload:
 
 
 @given(workload=workloads())
-def test_what_swf_can_carry_comes_back(
+def test_fields_that_swf_can_hold_are_read_back(
     tmp_path_factory: pytest.TempPathFactory, workload: Workload
 ) -> None:
     path = tmp_path_factory.mktemp("swf") / "w.swf"
@@ -48,16 +48,16 @@ def test_a_cancelled_job_comes_back_with_its_time(tmp_path: Path) -> None:
     assert_same_jobs(back, workload)
 
 
-def test_cancellations_that_swf_cannot_carry_are_told(tmp_path: Path) -> None:
+def test_cancellations_that_swf_cannot_carry_are_reported(tmp_path: Path) -> None:
     started = three_jobs(cancel_s=[-1, 4, -1], recorded_start_s=[-1, 2, -1])
     assert "cancel time of started" in write_swf(started, tmp_path / "w.swf")[0]
     longer = three_jobs(cancel_s=[-1, 4, -1], walltime_s=[9, 9, 9])
-    assert "run time of cancelled jobs: 1 jobs" in write_swf(longer, tmp_path / "w.swf")[0]
+    assert "run time of cancelled jobs: 1 job" in write_swf(longer, tmp_path / "w.swf")[0]
     early = Workload.build(submit_s=[9], runtime_s=[1], nodes=[1], recorded_start_s=[3])
     assert "start before the submission" in write_swf(early, tmp_path / "w.swf")[0]
 
 
-def test_columns_without_a_place_are_told(tmp_path: Path) -> None:
+def test_columns_without_a_place_are_reported(tmp_path: Path) -> None:
     workload = three_jobs(
         priority=[1, 2, 3],
         qos=Category.of(["a", "b", "a"]),
@@ -100,7 +100,7 @@ def test_comments_on_size_and_start_follow_the_workload(tmp_path: Path) -> None:
     assert read_swf(tmp_path / "w.swf").header == ("; Note: x", "; no semicolon")
 
 
-def test_dependencies_that_swf_cannot_express_are_refused(tmp_path: Path) -> None:
+def test_dependencies_that_swf_cannot_express_are_rejected(tmp_path: Path) -> None:
     ok = three_jobs(dependencies=Dependencies.of([(1, 0, DependencyKind.AFTEROK, 0)]))
     with pytest.raises(WorkloadError, match="job 2 has a dependency afterok"):
         write_swf(ok, tmp_path / "w.swf")
@@ -127,6 +127,6 @@ def test_no_jobs_and_no_header_still_make_a_log(tmp_path: Path) -> None:
 def test_a_delay_in_the_queue_is_reported_as_a_think_time(tmp_path: Path) -> None:
     depends = [(1, 0, DependencyKind.AFTERANY, 5_000), (2, 0, DependencyKind.AFTERANY, 0)]
     (said,) = write_swf(three_jobs(dependencies=Dependencies.of(depends)), tmp_path / "w.swf")
-    assert "1 jobs with a delay" in said
+    assert "1 job with a delay" in said
     back = read_swf(tmp_path / "w.swf", AS_IT_IS).dependencies
     assert back.kind.tolist() == [DependencyKind.THINK, DependencyKind.AFTERANY]

@@ -21,7 +21,7 @@ def written(folder: Path, suffix: str, **columns: list[object]) -> Path:
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
-def test_a_scheduler_that_knows_run_times_for_want_of_walltimes_is_told(
+def test_a_scheduler_that_knows_runtimes_because_walltimes_are_missing_is_reported(
     tmp_path: Path, suffix: str
 ) -> None:
     (told,) = read_workload(written(tmp_path, suffix)).notes.remarks
@@ -36,7 +36,7 @@ def test_a_scheduler_that_knows_run_times_for_want_of_walltimes_is_told(
     ["walltime", "Walltime_s", "wall_time_s", "walltime_sec", "waltime_s", "WALLTIME_SECONDS"],
 )
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
-def test_a_misspelt_walltime_is_told_with_what_was_meant(
+def test_a_misspelled_walltime_is_reported_with_a_suggestion(
     tmp_path: Path, suffix: str, name: str
 ) -> None:
     (told,) = read_workload(written(tmp_path, suffix, **{name: [9, 9]})).notes.remarks
@@ -48,7 +48,7 @@ def test_a_misspelt_walltime_is_told_with_what_was_meant(
     [("users", "user"), ("jobid", "job_id"), ("dependes", "depends"), ("cancel", "cancel_s"),
      ("gpu_per_node", "gpus_per_node")],
 )  # fmt: skip
-def test_other_misspelt_columns_are_told_too(tmp_path: Path, name: str, meant: str) -> None:
+def test_other_misspelled_columns_are_reported_too(tmp_path: Path, name: str, meant: str) -> None:
     path = written(tmp_path, "csv", walltime_s=[9, 9], **{name: [1, 2]})
     (told,) = read_workload(path).notes.remarks
     assert f"did you mean {meant} by {name!r}?" in told
@@ -59,7 +59,7 @@ def test_columns_of_others_are_not_taken_for_ours(tmp_path: Path) -> None:
     assert read_workload(path).notes.remarks == ()
 
 
-def test_a_required_column_that_is_misspelt_is_asked_for(tmp_path: Path) -> None:
+def test_a_required_column_that_is_misspelled_is_asked_for(tmp_path: Path) -> None:
     JOBS.rename({"submit_s": "submit_time"}).rename({"runtime_s": "run_time_s"}).write_csv(
         tmp_path / "a.csv"
     )

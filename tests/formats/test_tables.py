@@ -27,7 +27,7 @@ def table(tmp_path: Path, text: str, **how: Any) -> Workload:
     workload=workloads(min_size=1, number_labels=False, kinds=tuple(DependencyKind)),
     name=st.sampled_from(["w.csv", "w.csv.gz", "w.parquet"]),
 )
-def test_all_jobs_come_back(
+def test_all_jobs_are_read_back(
     tmp_path_factory: pytest.TempPathFactory, workload: Workload, name: str
 ) -> None:
     path = tmp_path_factory.mktemp("tables") / name
@@ -38,7 +38,7 @@ def test_all_jobs_come_back(
 
 
 @pytest.mark.parametrize("name", ["w.csv", "w.parquet"])
-def test_resources_come_back_and_the_rest_is_told(tmp_path: Path, name: str) -> None:
+def test_resources_come_back_and_the_rest_is_reported(tmp_path: Path, name: str) -> None:
     w = Workload.build(
         submit_s=[0, 1],
         runtime_s=[1, 1],
@@ -136,7 +136,7 @@ def test_a_malformed_row_is_named_or_skipped(tmp_path: Path, row: str, message: 
         ("submit_s,runtime_s,nodes,depends\n0,1,1,soon\n", "job 1: depends is 'soon'"),
     ],
 )
-def test_a_table_that_cannot_be_is_explained(tmp_path: Path, text: str, message: str) -> None:
+def test_an_invalid_table_is_explained(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(TraceError) as caught:
         table(tmp_path, text)
     assert message in str(caught.value)
@@ -244,7 +244,7 @@ def test_commas_stay_commas_where_they_separate(tmp_path: Path) -> None:
         table(tmp_path, 'submit_s,runtime_s,nodes\n0,"1,5",1\n')
 
 
-def test_latin_1_is_read_and_said(tmp_path: Path) -> None:
+def test_latin_1_is_read_and_reported(tmp_path: Path) -> None:
     (tmp_path / "w.csv").write_bytes(f"{HEAD}1,0,1,1,Jürgen\n".encode("latin-1"))
     w = read_workload(tmp_path / "w.csv")
     assert labels_of(w.user) == ["Jürgen"]

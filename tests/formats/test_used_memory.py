@@ -41,7 +41,7 @@ def dump(path: Path, *steps: str, header: str = HEADER) -> Path:
     return path
 
 
-def test_of_a_job_counts_the_step_whose_tasks_took_most_of_a_node(tmp_path: Path) -> None:
+def test_a_job_counts_the_step_whose_tasks_used_most_of_a_node(tmp_path: Path) -> None:
     path = dump(
         tmp_path / "dump",
         "1 2  ", "1.batch 1 1G 1", "1.extern 2 0 2", "1.0 2 2048M 5",  # 3 tasks on a node
@@ -71,7 +71,7 @@ def test_each_run_of_a_job_has_its_own_steps_and_lost_ones_are_counted(tmp_path:
     assert read_workload(path).notes.counts[LOST] == 1
 
 
-def test_without_the_column_or_a_measurement_nothing_is_told(tmp_path: Path) -> None:
+def test_without_the_column_or_a_measurement_nothing_is_reported(tmp_path: Path) -> None:
     none = dump(tmp_path / "dump", "1 1  ", "1.batch 1 0 1")
     assert read_workload(none).used_memory_gb is None
     for name in ("sacct-22.05-all.txt.gz", "sacct-22.05-selection.txt"):
@@ -95,7 +95,7 @@ LINES = st.lists(
 
 
 @given(jobs=LINES, cuts=st.lists(st.integers(0, 40), max_size=6))
-def test_where_lines_are_cut_into_blocks_changes_nothing(
+def test_the_cut_of_lines_into_blocks_changes_nothing(
     jobs: list[tuple[str, list[str]]], cuts: list[int]
 ) -> None:
     rows: list[tuple[str, str]] = []
@@ -115,14 +115,14 @@ def test_where_lines_are_cut_into_blocks_changes_nothing(
     assert tally.counts.get("step, a part of its job", 0) == len(rows) - len(jobs)
 
 
-def test_a_job_whose_line_had_to_be_mended_comes_after_its_steps(tmp_path: Path) -> None:
+def test_a_job_with_a_repaired_line_comes_after_its_steps(tmp_path: Path) -> None:
     path = dump(tmp_path / "dump", "1 1  ", "1.0 1 2G 1", header=f"{HEADER}|JobName")
     first, job, step = path.read_text().splitlines()
     path.write_text(f"{first}\n{job}|a|b\n{step}|c\n")
     assert told(path) == {"1": 2.0}
 
 
-def test_json_and_databases_of_slurm2sql_tell_the_same(tmp_path: Path) -> None:
+def test_json_and_slurm2sql_databases_give_the_same_jobs(tmp_path: Path) -> None:
     def measured(count: int, tasks: int, nodes: int) -> dict[str, object]:
         most = [{"type": "cpu", "count": 5}, {"type": "mem", "name": "", "id": 2, "count": count}]
         return {
@@ -150,14 +150,14 @@ def test_json_and_databases_of_slurm2sql_tell_the_same(tmp_path: Path) -> None:
     assert told(tmp_path / "july.db") == {"17": 6.0}
 
 
-def test_pbs_tells_what_all_nodes_used_together() -> None:
+def test_pbs_reports_what_all_nodes_used_together() -> None:
     used = told(RECORDED / "openpbs-23.06-20261122")
     assert used["1958"] == pytest.approx(6352 / 2**20 / 8)
     assert used["1960[3]"] == pytest.approx(6268 / 2**20)
     assert used["1966"] is None  # 0kb: too short to be measured
 
 
-def test_any_table_tells_it_by_a_column_and_our_own_keep_it(tmp_path: Path) -> None:
+def test_any_table_reports_it_by_a_column_and_our_own_keep_it(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("id,at,ran,peak\n1,0,5,2048M\n2,1,5,\n")
     mapping = columns_of(["job_id=id,submit=at,runtime=ran,used_memory_gb=peak"])
     jobs = read_workload(tmp_path / "a.csv", columns=mapping)

@@ -111,7 +111,7 @@ def test_it_runs_in_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("drop", ["parents", "children"])
-def test_dependencies_may_be_told_from_one_side_only(tmp_path: Path, drop: str) -> None:
+def test_dependencies_may_be_given_on_one_side_only(tmp_path: Path, drop: str) -> None:
     document = diamond()
     for task in document["workflow"]["specification"]["tasks"]:
         task[drop] = []
@@ -133,7 +133,7 @@ def test_older_versions_refer_to_names_and_keep_all_in_one_place(
     assert w.per_node["memory_gb"].max() == pytest.approx(1, rel=1e-5)
 
 
-def test_it_is_told_from_other_json_compressed_or_named(tmp_path: Path) -> None:
+def test_it_is_distinguished_from_other_json_compressed_or_named(tmp_path: Path) -> None:
     path = tmp_path / "w.json.gz"
     path.write_bytes(gzip.compress(json.dumps(diamond()).encode()))
     assert len(read_workload(path)) == 4
@@ -152,7 +152,7 @@ def broken(tmp_path: Path, change: Any) -> TraceError:
     return error.value
 
 
-def test_faults_say_which_task_what_and_what_would_be_right(tmp_path: Path) -> None:
+def test_errors_name_the_task_the_problem_and_the_remedy(tmp_path: Path) -> None:
     def says(change: Any, *parts: str) -> None:
         text = str(broken(tmp_path, change))
         assert all(part in text for part in parts), text
@@ -172,13 +172,13 @@ def test_a_missing_parent_is_named_with_the_chain(tmp_path: Path) -> None:
     assert "(chain m → a1 → s → gone; each waits for the next)" in str(error)
 
 
-def test_a_cycle_is_named(tmp_path: Path) -> None:
+def test_a_cycle_is_reported_by_name(tmp_path: Path) -> None:
     error = broken(tmp_path, lambda s, e: s[0].update(parents=["m"]))
     assert "dependencies form a cycle" in str(error)
     assert "w.json" in str(error)
 
 
-def test_faulty_tasks_can_be_left_out_and_are_counted(tmp_path: Path) -> None:
+def test_invalid_tasks_can_be_skipped_and_are_counted(tmp_path: Path) -> None:
     document = diamond()
     document["workflow"]["execution"]["tasks"][2]["runtimeInSeconds"] = None
     w = read(tmp_path, document, skip_invalid=True)
@@ -243,7 +243,7 @@ def places(document: Any) -> list[tuple[Any, Any]]:
 
 
 @pytest.mark.parametrize("value", ODD, ids=lambda value: repr(value)[:12])
-def test_any_value_in_any_place_is_read_or_refused(tmp_path: Path, value: Any) -> None:
+def test_any_value_in_any_place_is_read_or_rejected(tmp_path: Path, value: Any) -> None:
     for place in range(len(places(diamond()))):
         document = diamond()
         holder, key = places(document)[place]

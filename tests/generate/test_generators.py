@@ -42,7 +42,7 @@ def test_the_same_seed_gives_the_same_jobs_and_another_gives_others(name: str) -
         ("theta-year", {"days": "many"}, ConfigError, "days is 'many'"),
     ],
 )
-def test_wrong_options_are_refused(
+def test_wrong_options_are_rejected(
     name: str, options: dict[str, object], fault: type[Exception], told: str
 ) -> None:
     with pytest.raises(fault, match=told):
@@ -72,7 +72,7 @@ def test_four_phase_is_the_workload_of_the_schedtwin_paper() -> None:
     assert (shrunk.runtime_ms <= shrunk.walltime_ms).all()
 
 
-def test_pas_jobs_fit_their_machine_and_keep_their_dependencies() -> None:
+def test_pas_jobs_fit_their_cluster_and_keep_their_dependencies() -> None:
     workload = generate("pas", seed=3)
     assert len(workload) == 5000
     assert len(workload.dependencies) / 5000 == pytest.approx(0.2, abs=0.02)
@@ -125,7 +125,7 @@ def test_lublin_can_be_stretched_to_a_load() -> None:
     assert offered_load(generate("lublin", load=0.6), 256) == pytest.approx(0.6, rel=0.01)
 
 
-def test_generate_is_a_function_also_where_its_room_was_imported_first() -> None:
+def test_generate_is_a_function_even_if_its_package_was_imported_first() -> None:
     import subprocess
     import sys
 

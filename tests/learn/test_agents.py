@@ -78,7 +78,7 @@ def test_a_short_training_improves_over_a_random_agent_on_jobs_it_has_not_seen()
     assert learned < 0.8 * min(by_chance)
 
 
-def test_one_seed_trains_one_agent_and_training_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
+def test_one_seed_trains_one_agent_and_training_continues_from_a_checkpoint(tmp_path: Path) -> None:
     source = Episodes.of(WORKLOAD, NODES, jobs=20)
 
     def made(steps: int, folder: str, seed: int = 3) -> Network:
@@ -111,7 +111,7 @@ def test_training_leaves_no_folder_of_logs_among_the_temporary_files(
     assert not list(tmp_path.glob("SB3*"))
 
 
-def test_a_checkpoint_of_another_training_is_refused(tmp_path: Path) -> None:
+def test_a_checkpoint_of_another_training_is_rejected(tmp_path: Path) -> None:
     source = Episodes.of(WORKLOAD, NODES, jobs=20)
     plan = Plan(64, environments=2, horizon=32, threads=1, checkpoints=tmp_path)
     train("JobSelection", source, plan, options={"window": 8})
@@ -153,7 +153,7 @@ def test_the_best_of_what_was_tried_is_kept_also_from_a_checkpoint(tmp_path: Pat
     assert np.array_equal(again.layers[0][0], made.layers[0][0])
 
 
-def test_what_was_written_is_read_again_and_its_card_too(tmp_path: Path) -> None:
+def test_written_files_are_read_back_with_their_card(tmp_path: Path) -> None:
     path = tmp_path / "a.safetensors"
     written = selecting(path)
     read = Network.load(path)
@@ -165,7 +165,7 @@ def test_what_was_written_is_read_again_and_its_card_too(tmp_path: Path) -> None
     assert header["0.weight"]["shape"] == [8, 6]
 
 
-def test_a_file_that_holds_no_agent_is_told(tmp_path: Path) -> None:
+def test_a_file_without_an_agent_is_reported(tmp_path: Path) -> None:
     good = tmp_path / "good.safetensors"
     selecting(good)
     data = good.read_bytes()
@@ -306,7 +306,7 @@ def test_sb3_gets_masks_for_each_and_last_observations() -> None:
     many.close()
 
 
-def test_an_agent_stands_in_a_table_beside_what_needs_no_training(tmp_path: Path) -> None:
+def test_a_table_compares_an_agent_with_methods_without_training(tmp_path: Path) -> None:
     path = tmp_path / "a.safetensors"
     selecting(path)
     found = evaluate(
@@ -378,14 +378,14 @@ def test_the_commands_train_evaluate_and_list(
     kinds = [row["kind"] for row in told["policies"]]
     assert sorted(set(kinds)) == ["agent", "bound", "oracle", "static", "twin"]
     assert kinds.count("static") == 10
-    assert "evaluation includes jobs" in told["left_out"]["tuned"]
+    assert "evaluation includes jobs" in told["omitted"]["tuned"]
     command("agent", "list", "--json")
     card = json.loads(capsys.readouterr().out)["a.safetensors"]
     assert card["data"] == {"trace": "trace", "first": 0, "last": 150}
     held_out = card["held_out"]
     assert held_out["more"][0] == pytest.approx(held_out["agent"] - held_out["of_best"])
     assert {"tuned", "twin", "bound"} < {row["kind"] for row in held_out["beside"]}
-    assert held_out["left_out"] == {}
+    assert held_out["omitted"] == {}
     assert card["us_per_decision"] > 0
     command("agent", "list")
     assert f"{card['us_per_decision']}" in capsys.readouterr().out
@@ -416,7 +416,7 @@ def test_the_commands_train_evaluate_and_list(
         (["list", "nowhere"], "is not a folder"),
     ],
 )
-def test_what_is_wrong_is_told_in_a_line(
+def test_errors_are_reported_in_one_line(
     wrong: list[str],
     told: str,
     tmp_path: Path,

@@ -44,13 +44,13 @@ def rows(found: Evaluation, kind: str) -> pl.DataFrame:
     return found.table().filter(pl.col("kind") == kind)
 
 
-def test_beside_one_that_chooses_jobs_stand_the_tuned_the_twin_and_what_is_possible(
+def test_an_agent_that_chooses_jobs_is_compared_with_tuned_policies_the_twin_and_the_bound(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "a.safetensors"
     agent(path, "JobSelection", observation="job", backfilling=True)
     found = evaluate(path, AFTER, episodes=6)
-    assert found.left_out == {}
+    assert found.omitted == {}
     assert found.best_before in set(rows(found, "static")["policy"])
     assert rows(found, "twin")["policy"].to_list() == ["schedtwin+easy"]
     assert rows(found, "tuned")["policy"].item().endswith("+easy")
@@ -63,7 +63,7 @@ def test_beside_one_that_chooses_jobs_stand_the_tuned_the_twin_and_what_is_possi
     assert (table["more"] <= table["high"]).all()
 
 
-def test_a_twin_whose_pool_is_one_policy_does_as_that_policy_does(
+def test_a_twin_with_one_policy_in_its_pool_acts_as_that_policy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hpctwin.learn.baselines.baselines.POOL", ("sjf",))
@@ -95,11 +95,11 @@ def test_one_that_backfills_is_played_in_its_environment(
         for name in (found.agent, policy)
     )
     assert own == pytest.approx(same)
-    assert "trained on 'other jobs'" in found.left_out["tuned"]
-    assert found.left_out["schedtwin"] == "as asked"
+    assert "trained on 'other jobs'" in found.omitted["tuned"]
+    assert found.omitted["schedtwin"] == "as asked"
 
 
-def test_beside_one_that_switches_nodes_stand_tuned_timeouts_and_what_gaps_allow(
+def test_an_agent_that_switches_nodes_is_compared_with_tuned_timeouts_and_the_bound(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "night.safetensors"
@@ -109,7 +109,7 @@ def test_beside_one_that_switches_nodes_stand_tuned_timeouts_and_what_gaps_allow
     source = Episodes.of(WORKLOAD, machine(), jobs=60, first=200)
     found = evaluate(path, source, episodes=2)
     assert found.metric == "energy_j"
-    assert set(found.left_out) == {"schedtwin"}
+    assert set(found.omitted) == {"schedtwin"}
     assert rows(found, "tuned")["policy"].item().startswith("fcfs+easy~ps")
     by_name = dict(found.table().select("policy", "energy_j").iter_rows())
     assert by_name[found.agent] == pytest.approx(by_name["fcfs+easy~none"])
@@ -118,7 +118,7 @@ def test_beside_one_that_switches_nodes_stand_tuned_timeouts_and_what_gaps_allow
     assert told["best"] in by_name
     assert {row["policy"] for row in told["beside"]} == set(by_name)
     waits = evaluate(path, source, episodes=2, metric="mean_wait_s", without=["tuned"])
-    assert waits.left_out["known ahead"] == "the bound covers only energy if nodes are switched"
+    assert waits.omitted["known ahead"] == "the bound covers only energy if nodes are switched"
     assert rows(waits, "bound")["mean_wait_s"].item() <= waits.table()["mean_wait_s"].min()
 
 
@@ -127,7 +127,7 @@ def mean_of(training: Training, policy: str) -> float:
     return float(np.mean([one["mean_bounded_slowdown"] for one in found]))
 
 
-def test_what_is_chosen_on_the_jobs_of_training_is_the_best_there() -> None:
+def test_the_choice_on_the_jobs_of_training_is_the_best_there() -> None:
     training = training_of({"data": TRAINED}, AFTER)
     assert [len(jobs) for jobs in training.parts.values()] == [60] * 3
     assert all(jobs.submit_ms[0] == 0 for jobs in training.parts.values())
@@ -168,7 +168,7 @@ def test_nothing_is_tuned_on_other_jobs_or_on_those_evaluated(
         ("rowless.safetensors", 2, "the scores of actions without a row are not a list"),
     ],
 )
-def test_what_cannot_be_evaluated_is_told_in_a_line(
+def test_an_impossible_evaluation_is_reported_in_one_line(
     line: str,
     code: int,
     told: str,
@@ -193,7 +193,7 @@ def test_what_cannot_be_evaluated_is_told_in_a_line(
     assert "Traceback" not in shown.err
 
 
-def test_the_command_tells_what_is_left_out_and_why(
+def test_the_command_reports_what_is_skipped_and_why(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -204,8 +204,8 @@ def test_the_command_tells_what_is_left_out_and_why(
     with pytest.raises(SystemExit):
         main([*given, "--json"])
     told = json.loads(capsys.readouterr().out)
-    assert told["left_out"]["schedtwin"] == told["left_out"]["oracle"] == "as asked"
-    assert f"trained on '{WORKLOAD.name}', but this trace is 't'" in told["left_out"]["tuned"]
+    assert told["omitted"]["schedtwin"] == told["omitted"]["oracle"] == "as asked"
+    assert f"trained on '{WORKLOAD.name}', but this trace is 't'" in told["omitted"]["tuned"]
     assert {row["kind"] for row in told["policies"]} == {"agent", "static", "oracle"}
     with pytest.raises(SystemExit):
         main(given)

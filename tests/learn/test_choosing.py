@@ -85,10 +85,10 @@ def test_always_one_policy_is_the_row_of_that_policy(tmp_path: Path, place: int)
     assert found.metric == "mean_wait_s"
 
 
-def test_all_that_chooses_policies_stands_beside_one_that_does(tmp_path: Path) -> None:
+def test_an_agent_that_chooses_policies_is_compared_with_all_other_choosers(tmp_path: Path) -> None:
     path = choosing(tmp_path / "a.safetensors", 0)
     found = evaluate(path, AFTER, episodes=4)
-    assert found.left_out == {}
+    assert found.omitted == {}
     assert found.best_before in POOL
     kinds = {
         kind: sorted(part["policy"])
@@ -110,7 +110,7 @@ def test_all_that_chooses_policies_stands_beside_one_that_does(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("metric", ["mean_wait_s", "mean_bounded_slowdown"])
-def test_who_knows_ahead_never_does_worse_than_the_best_policy_by_itself(
+def test_full_knowledge_is_never_worse_than_the_best_single_policy(
     tmp_path: Path, metric: Any
 ) -> None:
     path = choosing(tmp_path / "a.safetensors", 0)
@@ -167,7 +167,7 @@ def what_if(environment: PolicySelection, number: int) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("first", [200, 260, 310])
-def test_schedtwins_row_is_that_of_whoever_forks_the_environment_and_takes_the_best(
+def test_schedtwins_row_equals_forking_the_environment_and_taking_the_best(
     first: int,
 ) -> None:
     jobs = exact(AFTER.beginning_at(first))
@@ -189,7 +189,7 @@ def test_schedtwins_row_is_that_of_whoever_forks_the_environment_and_takes_the_b
     )
 
 
-def test_a_twin_that_looks_each_time_among_one_policy_is_that_policy() -> None:
+def test_a_twin_that_chooses_among_one_policy_is_that_policy() -> None:
     jobs = AFTER.beginning_at(230)
     core = Core(CoreSettings.checked({"pool": ["sjf+easy"], "futures": 0}, ""))
     ended = []
@@ -214,8 +214,8 @@ def test_policies_that_switch_nodes_have_rows_and_no_twin(tmp_path: Path) -> Non
     runs = found.runs.filter(pl.col("policy") == "fcfs+easy~psus:5m")
     own = found.runs.filter(pl.col("policy") == found.agent)
     assert own["energy_j"].to_list() == runs["energy_j"].to_list()
-    assert "switches no nodes" in found.left_out[SCHEDTWIN]
-    assert found.left_out[CHOSEN] == "they are chosen by waits only"
+    assert "switches no nodes" in found.omitted[SCHEDTWIN]
+    assert found.omitted[CHOSEN] == "they are chosen by waits only"
     assert set(found.oracle["policy"]) == {"lower bound"}
 
 
@@ -231,11 +231,11 @@ def test_always_one_cluster_is_the_row_of_that_strategy(tmp_path: Path, place: i
     assert not row(found, found.agent).equals(row(found, "always(small)"))
 
 
-def test_strategies_stand_beside_one_that_chooses_clusters(tmp_path: Path) -> None:
+def test_an_agent_that_chooses_clusters_is_compared_with_strategies(tmp_path: Path) -> None:
     path = agent(tmp_path / "p.safetensors", "Placement", 0, reward="turnaround")
     found = evaluate(path, AFTER, episodes=3, facility=facility(), policies=["user(0.6)"])
     assert found.metric == "mean_turnaround_s"
-    assert set(found.left_out) == {"tuned", SCHEDTWIN}
+    assert set(found.omitted) == {"tuned", SCHEDTWIN}
     static = found.runs.filter(pl.col("kind") == "static")["policy"].unique()
     assert set(static) >= {"round-robin", "shortest-queue", "most-free", "least-loaded", "sgs-t"}
     assert {"always(small)", "user(0.6)"} <= set(static)
@@ -379,7 +379,7 @@ clusters:
         ("evaluate r.safetensors t.swf --facility f.yaml -p sjf+easy", "strategy"),
     ],
 )
-def test_what_is_wrong_is_told_in_a_line(
+def test_errors_are_reported_in_one_line(
     line: str,
     told: str,
     tmp_path: Path,
@@ -428,7 +428,7 @@ def test_the_commands_train_and_evaluate_with_a_facility(
     assert card["held_out"]["metric"] == "mean_bounded_slowdown"
 
 
-def test_a_strategy_of_a_cluster_that_is_not_there_is_told() -> None:
+def test_a_strategy_for_an_unknown_cluster_is_reported() -> None:
     with pytest.raises(errors.UnknownNameError, match="fast"):
         simulate_facility(facility(), AFTER.beginning_at(200), "always(fastest)")
     with pytest.raises(errors.ConfigError, match="'always' requires a cluster"):

@@ -73,7 +73,9 @@ def test_many_begin_with_clean_nodes_again_and_again() -> None:
     vector.close()
 
 
-def test_who_passes_as_in_rlscheduler_is_cleaned_up_before_the_selected_could_begin() -> None:
+def test_a_job_passing_as_in_rlscheduler_is_cleaned_up_before_the_selected_job_could_start() -> (
+    None
+):
     honest = WORKLOAD.replace(walltime_ms=WORKLOAD.runtime_ms)
     episodes = Episodes.of(honest, CLEANED, jobs=150)
     environment = JobSelection(episodes, backfilling="rlscheduler")
@@ -84,5 +86,5 @@ def test_who_passes_as_in_rlscheduler_is_cleaned_up_before_the_selected_could_be
     assert (jobs["start_s"] < selected_first["start_s"]).any()
 
 
-def test_a_schedule_by_who_knows_all_ahead_is_not_told_of_nodes_that_are_cleaned_up() -> None:
+def test_full_knowledge_does_not_support_node_cleanup() -> None:
     assert "node cleanup" in why_not_ahead(CLEANED)

@@ -72,7 +72,7 @@ def test_one_seed_gives_one_episode(kind: str) -> None:
     assert played() == played()
 
 
-def test_a_mask_tells_where_jobs_are_and_an_empty_place_is_refused() -> None:
+def test_a_mask_shows_where_jobs_are_and_an_empty_place_is_rejected() -> None:
     environment = JobSelection(WORKLOAD, NODES, jobs=60, window=8)
     seen, _ = environment.reset(seed=1)
     rng, over, most = np.random.default_rng(1), False, 0
@@ -98,17 +98,17 @@ def test_a_mask_tells_where_jobs_are_and_an_empty_place_is_refused() -> None:
         ({"window": 0}, "1 or more"),
     ],
 )
-def test_what_makes_no_environment_is_told(wrong: dict[str, Any], told: str) -> None:
+def test_an_invalid_environment_is_reported(wrong: dict[str, Any], told: str) -> None:
     given: dict[str, Any] = {"workload": WORKLOAD, "cluster": NODES, **wrong}
     with pytest.raises(errors.ConfigError, match=told):
         JobSelection(**given)
 
 
-def test_an_episode_that_is_not_there_is_told() -> None:
+def test_an_unknown_episode_is_reported() -> None:
     environment = JobSelection(WORKLOAD, NODES, jobs=100)
     with pytest.raises(errors.ConfigError, match="episodes start with job 0 to 200"):
         environment.reset(options={"first": 201})
 
 
-def test_the_room_tells_what_it_registers() -> None:
+def test_the_package_lists_what_it_registers() -> None:
     assert all(kind in (hpctwin.learn.__doc__ or "") for kind in KINDS)

@@ -46,7 +46,7 @@ def weights(network: Network) -> list[list[float]]:
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**31), st.booleans(), st.integers(0, 2), st.sampled_from([(), (3,)]))
-def test_what_is_chosen_is_what_each_network_scores_highest(
+def test_the_item_that_each_network_scores_highest_is_chosen(
     seed: int, by_row: bool, rowless: int, hidden: tuple[int, ...]
 ) -> None:
     rng = np.random.default_rng(seed)
@@ -66,7 +66,7 @@ def test_what_is_chosen_is_what_each_network_scores_highest(
         assert allowed[found[number]] == pytest.approx(allowed.max(), abs=1e-5)
 
 
-def test_a_short_training_is_better_on_jobs_held_out_than_who_comes_first_and_any() -> None:
+def test_a_short_training_beats_fcfs_and_random_on_held_out_jobs() -> None:
     network = train(
         "JobSelection", TRAINED, plan(40_000), options={"observation": "job", "window": 32}
     )
@@ -100,7 +100,7 @@ def test_a_short_training_is_better_on_jobs_held_out_than_who_comes_first_and_an
 @pytest.mark.parametrize(
     ("kind", "options"), [("Backfilling", {"window": 8}), ("JobSelection", {"window": 8})]
 )
-def test_one_seed_gives_one_agent_and_what_was_interrupted_goes_on_as_it_would_have(
+def test_one_seed_gives_one_agent_and_an_interrupted_training_continues_identically(
     kind: str, options: dict[str, Any], tmp_path: Path
 ) -> None:
     whole = train(kind, TRAINED, plan(9_000), options=options)
@@ -140,7 +140,7 @@ def test_an_agent_of_nodes_learns_to_waste_less_than_all_on(tmp_path: Path) -> N
         ({}, {"levels": None}, "give levels"),
     ],
 )
-def test_what_it_has_none_of_is_told(
+def test_missing_contents_are_reported(
     asked: dict[str, Any], options: dict[str, Any], told: str
 ) -> None:
     kind, source = "JobSelection", TRAINED
@@ -150,7 +150,7 @@ def test_what_it_has_none_of_is_told(
         train(kind, source, plan(100, **asked), options=options)
 
 
-def test_a_file_that_holds_no_training_is_told(tmp_path: Path) -> None:
+def test_a_file_without_a_training_is_reported(tmp_path: Path) -> None:
     (tmp_path / "evolution.npz").write_text("something else")
     with pytest.raises(errors.ConfigError, match="contains no training"):
         train("JobSelection", TRAINED, plan(100, checkpoints=tmp_path))

@@ -37,7 +37,7 @@ def known() -> Known:
     return Known.of(jobs())
 
 
-def test_what_ends_later_leaves_intervals_as_they_are(known: Known) -> None:
+def test_jobs_that_end_later_leave_intervals_unchanged(known: Known) -> None:
     now = 400
     before = intervals(known, training=OFTEN)
     later = known.end_ms > known.workload.submit_ms[now]
@@ -100,7 +100,7 @@ def test_wide_classes_get_wide_intervals(known: Known) -> None:
     assert weeks["jobs"].sum() == table["jobs"].sum()
 
 
-def test_the_command_shows_each_way_and_class_and_refuses_what_cannot_be(
+def test_the_command_shows_each_way_and_class_and_rejects_what_cannot_be(
     tmp_path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_workload(jobs(300), tmp_path / "trace.parquet")

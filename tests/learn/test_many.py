@@ -159,7 +159,9 @@ def test_always_the_first_job_is_the_engines_own_policy(
 
 
 @pytest.mark.parametrize("order", ["fcfs", "sjf"])
-def test_nobody_passes_is_no_backfilling_and_the_first_who_may_is_easy(order: str) -> None:
+def test_selecting_no_job_is_no_backfilling_and_selecting_the_first_allowed_is_easy(
+    order: str,
+) -> None:
     for choose, backfill in (
         (lambda mask: len(mask) - 1, "none"),
         (lambda mask: int(np.argmax(mask)), "easy"),
@@ -299,9 +301,9 @@ def check_queue(environment: Environment, seen: Any) -> None:
     assert seen[3] == jobs["nodes"].sum()
 
 
-def test_the_queue_is_seen_as_it_is_whoever_comes_and_goes() -> None:
+def test_the_queue_is_seen_as_it_is_after_any_arrival_and_departure() -> None:
     outages = tuple(Outage(node=n, start=3000.0 * (n + 1), duration=900.0) for n in range(NODES))
-    failing = machine(failures=Failures(outages=outages, then="requeue"))
+    failing = machine(failures=Failures(outages=outages, on_failure="requeue"))
     rng = np.random.default_rng(2)
     first = WORKLOAD.take(np.arange(80)).scale(2.0, NODES)
     # Some users lose patience while their jobs wait.
@@ -323,7 +325,9 @@ def test_the_queue_is_seen_as_it_is_whoever_comes_and_goes() -> None:
 
 def test_failures_and_shared_power_states_are_those_of_the_simulation() -> None:
     failing = machine(
-        failures=Failures(outages=(Outage(node=2, start=5000.0, duration=4000.0),), then="requeue")
+        failures=Failures(
+            outages=(Outage(node=2, start=5000.0, duration=4000.0),), on_failure="requeue"
+        )
     )
     environment = PowerManagement(WORKLOAD, failing, jobs=60)
     environment.reset(options={"first": 0})
@@ -334,7 +338,7 @@ def test_failures_and_shared_power_states_are_those_of_the_simulation() -> None:
     check_same(environment, own, told)
 
 
-def test_an_episode_is_cut_off_after_so_many_steps() -> None:
+def test_an_episode_is_truncated_after_its_number_of_steps() -> None:
     environment = made("selection", max_steps=7)
     environment.reset(seed=1)
     ends = [environment.step(0)[2:4] for _ in range(7)]
@@ -369,7 +373,7 @@ def test_load_and_walltimes_vary_as_asked() -> None:
         assert 1.0 <= ratio.min() < 1.5 < 2.5 < ratio.max() <= 3.01
 
 
-def test_a_reward_and_an_observation_of_ones_own_are_compiled() -> None:
+def test_a_custom_reward_and_a_custom_observation_are_compiled() -> None:
     from hpctwin.engine.agents.agent_record import agent_at, put_seen
 
     def queue_length(agent: int, sim: Any) -> None:
@@ -391,7 +395,7 @@ def test_a_reward_and_an_observation_of_ones_own_are_compiled() -> None:
     assert reward == -1.0
 
 
-def test_what_is_written_beyond_what_is_seen_is_caught_where_bounds_are_checked() -> None:
+def test_writes_outside_an_array_are_caught_if_bounds_are_checked() -> None:
     # Elsewhere it would be written over something else.
     place = 3 if config.BOUNDSCHECK else 2
 
@@ -431,7 +435,7 @@ def test_make_vec_makes_many() -> None:
         ({"preset": "spar"}, "spars"),
     ],
 )
-def test_what_makes_no_power_management_is_told(wrong: dict[str, Any], told: str) -> None:
+def test_invalid_power_management_is_reported(wrong: dict[str, Any], told: str) -> None:
     with pytest.raises((errors.ConfigError, errors.UnknownNameError), match=told):
         PowerManagement(WORKLOAD, **{"cluster": machine(), "jobs": 20, **wrong})
 

@@ -61,7 +61,7 @@ def test_the_hedge_is_never_worse_than_its_best_mixture_by_more_than_its_bound(
     assert lost <= max(log2_error(known, one).sum() for one in found.values())
 
 
-def test_the_hedge_comes_to_follow_whoever_is_right_for_like_jobs() -> None:
+def test_the_hedge_learns_to_follow_the_predictor_that_is_right_for_similar_jobs() -> None:
     rng = np.random.default_rng(1)
     user = rng.integers(0, 2, 2000)
     log2_runtime = rng.uniform(4, 12, 2000)
@@ -77,7 +77,9 @@ def test_the_hedge_comes_to_follow_whoever_is_right_for_like_jobs() -> None:
 
 
 @pytest.mark.parametrize("mix", [ensemble, hedge])
-def test_who_says_nothing_does_not_count_and_where_nobody_does_nothing_is_said(mix: object) -> None:
+def test_a_job_without_a_statement_does_not_count_and_where_nobody_does_nothing_is_reported(
+    mix: object,
+) -> None:
     known = one_after_another(np.array([3.0, 5.0, 4.0]), np.zeros(3))
     found = {"one": np.array([np.nan, 16.0, 16.0]), "other": np.array([np.nan, np.nan, 16.0])}
     assert np.array_equal(

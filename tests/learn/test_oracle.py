@@ -54,7 +54,7 @@ def best_of_all(metric: Waiting, jobs: Workload, nodes: int) -> tuple[float, flo
 
 @given(jobs=DRAWN, order=st.randoms(use_true_random=False))
 @settings(max_examples=examples(200))
-def test_who_is_placed_ahead_never_has_more_nodes_than_there_are(
+def test_a_job_placed_ahead_never_has_more_nodes_than_exist(
     jobs: list[tuple[int, int, int]], order: Random
 ) -> None:
     given_jobs = workload(jobs)
@@ -80,7 +80,7 @@ def test_no_schedule_passes_the_bound(jobs: list[tuple[int, int, int]], metric: 
     assert again <= optimum * (1 + 1e-9) + 1e-9
 
 
-def test_of_equal_jobs_one_after_the_other_the_bound_is_what_they_wait() -> None:
+def test_the_bound_of_equal_jobs_in_sequence_is_their_wait() -> None:
     jobs = workload([(0, 100, 4)] * 10)
     bound = least_waiting("mean_wait_s", jobs, 4, reached=450.0, until_s=1000.0)
     assert 420.0 < bound <= 450.0
@@ -89,7 +89,7 @@ def test_of_equal_jobs_one_after_the_other_the_bound_is_what_they_wait() -> None
 
 
 @pytest.mark.parametrize("metric", ["mean_bounded_slowdown", "mean_wait_s"])
-def test_who_knows_all_ahead_waits_less_than_who_does_not_and_more_than_the_bound(
+def test_full_knowledge_waits_less_than_none_and_more_than_the_bound(
     metric: Waiting,
 ) -> None:
     jobs = generate("lublin", jobs=200, nodes=64, seed=3)

@@ -73,7 +73,7 @@ def test_gymnasiums_checker_has_nothing_to_say() -> None:
     )
 
 
-def test_one_seed_gives_one_episode_and_a_wrong_cluster_is_told() -> None:
+def test_one_seed_gives_one_episode_and_a_wrong_cluster_is_reported() -> None:
     def played() -> list[Any]:
         environment = Placement(Episodes.of(WORKLOAD, NODES, jobs=20), facility(), reward="wait")
         seen, _ = environment.reset(seed=3)
@@ -91,6 +91,6 @@ def test_one_seed_gives_one_episode_and_a_wrong_cluster_is_told() -> None:
     assert played() == played()
 
 
-def test_a_reward_that_is_not_there_is_told() -> None:
+def test_an_unknown_reward_is_reported() -> None:
     with pytest.raises(errors.UnknownNameError, match="turnaround"):
         Placement(WORKLOAD, facility(), jobs=20, reward="turnround")

@@ -123,7 +123,7 @@ def test_labels_shuffled_among_jobs_that_end_later_leave_predictions_as_they_are
     today=st.integers(0, 300),
     factor=st.integers(2, 9),
 )
-def test_of_any_workload_what_ends_later_tells_nothing(
+def test_jobs_that_end_later_reveal_nothing_in_any_workload(
     jobs: list[tuple[int, int, int, int]], today: int, factor: int
 ) -> None:
     submit, runtime, wait, user = (np.array(c) for c in zip(*sorted(jobs), strict=True))
@@ -154,7 +154,7 @@ def test_the_users_last_two_are_as_tsafrir_defines_them() -> None:
     assert Known.of(workload).recent("runtime_s").tolist() == [99, 99, 99, 20, 28.5, 99]
 
 
-def test_what_learns_beats_what_does_not_where_runtimes_go_by_more_than_the_user(
+def test_learning_methods_are_better_if_runtimes_depend_on_more_than_the_user(
     known: Known,
 ) -> None:
     found = predict(known, training=OFTEN)
@@ -201,7 +201,7 @@ def _changed(source: Path, target: Path, **about: object) -> None:
             new.writestr(name, data)
 
 
-def test_a_file_that_is_no_predictor_of_this_version_is_refused_by_name(
+def test_a_file_that_is_no_predictor_of_this_version_is_rejected_by_name(
     known: Known, tmp_path: Path
 ) -> None:
     good, bad = tmp_path / "good", tmp_path / "bad"
@@ -246,7 +246,7 @@ def test_a_predictor_with_something_else_inside_is_not_read(known: Known, tmp_pa
         load_predictor(path)
 
 
-def test_what_cannot_be_learnt_from_is_told() -> None:
+def test_data_that_cannot_be_learned_from_is_reported() -> None:
     plain = generate("poisson", jobs=60, nodes=NODES, seed=1)
     with pytest.raises(errors.WorkloadError, match="has no start times of 60 of 60 jobs"):
         Known.of(plain)
@@ -285,7 +285,9 @@ def test_orderings_see_predictions_and_plans_stay_by_walltime(known: Known) -> N
     assert simulate(power, NODES, "predicted_power", "none").jobs["start_s"].null_count() == 0
 
 
-def test_predictions_go_through_a_table_and_a_wrong_one_is_told_by_job(tmp_path: Path) -> None:
+def test_predictions_pass_through_a_table_and_a_wrong_one_is_reported_by_job(
+    tmp_path: Path,
+) -> None:
     jobs = users_jobs(60)
     told = with_predictions(jobs, {"runtime_s": np.where(np.arange(60) % 2, 7.5, np.nan)})
     again = Workload.from_frame(told.to_frame())
@@ -293,7 +295,7 @@ def test_predictions_go_through_a_table_and_a_wrong_one_is_told_by_job(tmp_path:
     assert len(told[:10].predicted["runtime_s"]) == 10
     wrong = told.to_frame().with_columns(predicted_runtime_s=0.0)
     with pytest.raises(
-        errors.WorkloadError, match="job 1: predicted runtime_s is 0, it must be above 0"
+        errors.WorkloadError, match="job 1: predicted runtime_s is 0; it must be above 0"
     ):
         Workload.from_frame(wrong)
     with pytest.raises(errors.UnknownNameError, match="runtime_s"):
@@ -328,9 +330,7 @@ def test_the_score_of_s_raps_is_as_its_formula_and_puts_the_small_first() -> Non
 
 
 @pytest.mark.parametrize("name", ["fugaku", "marconi100"])
-def test_data_with_measured_power_is_foretold_in_its_published_schema(
-    name: str, tmp_path: Path
-) -> None:
+def test_measured_power_is_predicted_in_its_published_schema(name: str, tmp_path: Path) -> None:
     (path, *_) = write_sample(dataset(name), tmp_path, jobs=150, seed=0)
     known = Known.of(read_workload(path))
     assert {"runtime_s", "node_w"} <= set(known.truth)
@@ -341,7 +341,7 @@ def test_data_with_measured_power_is_foretold_in_its_published_schema(
     assert errors_w["accuracy"].min() > 0.5  # type: ignore[operator]
 
 
-def test_memory_is_foretold_from_what_logs_say_was_used_and_gaps_stay_out(tmp_path: Path) -> None:
+def test_memory_is_predicted_from_logged_use_and_gaps_are_ignored(tmp_path: Path) -> None:
     jobs = users_jobs()
     rng = np.random.default_rng(2)
     used_kb = (1 + jobs.user.codes) * 2.0**20 * rng.uniform(0.95, 1.05, len(jobs))
@@ -356,7 +356,7 @@ def test_memory_is_foretold_from_what_logs_say_was_used_and_gaps_stay_out(tmp_pa
     assert errors_gb["mean_absolute_error"].max() < 0.3  # type: ignore[operator]
 
 
-def test_memory_of_a_node_is_foretold_from_what_accounting_says_was_used() -> None:
+def test_memory_of_a_node_is_predicted_from_accounted_use() -> None:
     jobs = users_jobs()
     rng = np.random.default_rng(2)
     used = (1 + jobs.user.codes) * rng.uniform(0.95, 1.05, len(jobs))
@@ -381,7 +381,7 @@ MACHINE = {
 PARTS = Cluster.checked(MACHINE, "machine")
 
 
-def test_energy_is_reckoned_by_the_power_that_was_foretold(known: Known) -> None:
+def test_energy_is_computed_from_the_predicted_power(known: Known) -> None:
     jobs = known.workload
     foretold = predict(known, "node_w", ["recent"], OFTEN)["recent"]
     foretold[3] = np.nan
@@ -398,7 +398,7 @@ def test_energy_is_reckoned_by_the_power_that_was_foretold(known: Known) -> None
     assert energy["foretold"][~told] == pytest.approx(400 * node_s[~told])
 
 
-def test_the_command_draws_what_was_foretold(
+def test_the_command_draws_the_prediction(
     known: Known, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     machine, jobs = tmp_path / "machine.yaml", tmp_path / "jobs.parquet"

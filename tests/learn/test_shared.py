@@ -110,7 +110,7 @@ def test_a_constant_choice_is_the_engine_joule_for_joule(
 @pytest.mark.parametrize("kind", [JobSelection, Backfilling, PowerManagement])
 def test_where_nodes_fail_it_is_the_engine_too(kind: Any) -> None:
     outages = tuple(Outage(node=n, start=4000.0 * n, duration=3000.0) for n in (1, 4, 6))
-    failing = machine(failures=Failures(outages=outages, then="requeue"))
+    failing = machine(failures=Failures(outages=outages, on_failure="requeue"))
     options, choose, policy = next(
         row[1:] for row in CONSTANT if row[0] is kind and row[3] == "fcfs+easy"
     )
@@ -205,7 +205,7 @@ def test_many_are_as_each_alone(name: str) -> None:
     vector.close()
 
 
-def test_what_is_seen_as_fitting_starts_at_once() -> None:
+def test_a_job_that_seems_to_fit_starts_at_once() -> None:
     """A job that does not fit is waited for; what is seen of delays says so before."""
     environment = JobSelection(WORKLOAD, machine(), jobs=150, observation="delays")
     seen, _ = environment.reset(options={"first": FIRST})
@@ -222,7 +222,7 @@ def test_what_is_seen_as_fitting_starts_at_once() -> None:
     assert min(told.values()) > 20
 
 
-def test_who_passes_as_in_rlscheduler_delays_nobody_who_was_selected() -> None:
+def test_a_job_passing_as_in_rlscheduler_does_not_delay_the_selected_job() -> None:
     honest = WORKLOAD.replace(walltime_ms=WORKLOAD.runtime_ms)
     environment = JobSelection(honest, machine(), jobs=150, backfilling="rlscheduler")
     environment.reset(options={"first": FIRST})
@@ -234,7 +234,7 @@ def test_who_passes_as_in_rlscheduler_delays_nobody_who_was_selected() -> None:
     assert jobs["wait_s"].mean() < in_order["wait_s"].mean()
 
 
-def test_an_episode_that_is_cut_off_tells_what_was_drawn_until_then() -> None:
+def test_a_truncated_episode_reports_what_was_drawn_until_then() -> None:
     environment = PowerManagement(WORKLOAD, machine(), jobs=60, every_s=600.0, max_steps=30)
     environment.reset(options={"first": FIRST})
     cut, told = False, {}
@@ -264,7 +264,9 @@ def test_an_episode_without_shared_nodes_is_seen_as_such() -> None:
         assert np.array_equal(*found)
 
 
-def test_beside_an_agent_on_shared_nodes_stands_what_goes_with_them(tmp_path: Path) -> None:
+def test_an_agent_on_shared_nodes_is_compared_with_methods_that_support_them(
+    tmp_path: Path,
+) -> None:
     training = Episodes.of(WORKLOAD, machine(), jobs=30, last=200)
     plan = Plan(3000, 0, layers=(), trials=4, imitate=("sjf",), learner="cma")
     file = tmp_path / "agent.safetensors"
@@ -273,10 +275,10 @@ def test_beside_an_agent_on_shared_nodes_stands_what_goes_with_them(tmp_path: Pa
     found = evaluate(file, rest, episodes=2, without=("tuned",))
     kinds = set(found.table()["kind"])
     assert {"agent", "static", "twin"} <= kinds
-    assert "schedtwin" not in found.left_out
+    assert "schedtwin" not in found.omitted
 
 
-def test_no_start_of_a_twin_is_refused_where_jobs_share_nodes() -> None:
+def test_no_start_of_a_twin_is_rejected_where_jobs_share_nodes() -> None:
     """Where it gives them nodes in an order other than that of submission, it starts them so."""
     workload = WORKLOAD.take(np.arange(120))
     served = {

@@ -165,7 +165,7 @@ def test_what_training_begins_with_chooses_as_the_ordering_does(name: str, first
         seen, _, over, _, _ = environment.step(place)
 
 
-def test_delays_are_what_they_are_said_to_be() -> None:
+def test_delays_have_their_stated_values() -> None:
     environment = JobSelection(Episodes.of(WORKLOAD, NODES, jobs=150), **DELAYS, backfilling=True)
     rng = np.random.default_rng(2)
     seen, _ = environment.reset(options={"first": 200})
@@ -235,7 +235,7 @@ def test_a_short_training_is_better_on_jobs_held_out_than_what_it_began_with_and
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_what_is_not_better_on_other_episodes_is_not_kept(seed: int) -> None:
+def test_an_agent_that_is_not_better_on_other_episodes_is_not_kept(seed: int) -> None:
     # A single round is too little to be better for certain.
     network = train(
         "JobSelection", TRAINED, plan(1, seed=seed, imitate=("smallest-area",)), options=DELAYS
@@ -247,7 +247,7 @@ def test_what_is_not_better_on_other_episodes_is_not_kept(seed: int) -> None:
     assert same == (not about["kept"])
 
 
-def test_what_is_not_better_is_learnt_anew_and_so_is_an_agent_only_once_it_is(
+def test_an_agent_is_trained_again_until_it_is_better_on_other_episodes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     compared: list[Any] = []
@@ -267,7 +267,7 @@ def test_what_is_not_better_is_learnt_anew_and_so_is_an_agent_only_once_it_is(
     assert compared[0].tolist() != compared[1].tolist()
 
 
-def test_what_is_never_better_is_the_ordering_that_it_began_with(
+def test_a_search_without_improvement_returns_its_first_ordering(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sums, "mean_interval", lambda more: MeanInterval(0.0, -1.0, 1.0))
@@ -323,7 +323,7 @@ def test_mixed_episodes_have_other_jobs_of_the_part_when_those_in_a_row_came() -
         ({"imitate": ("wfp",)}, DELAYS, "smallest-area"),
     ],
 )
-def test_what_it_has_none_of_is_told(
+def test_missing_contents_are_reported(
     asked: dict[str, Any], options: dict[str, Any], told: str
 ) -> None:
     with pytest.raises((errors.ConfigError, errors.UnknownNameError), match=told):

@@ -47,7 +47,7 @@ def played(vector: Environments, steps: int) -> list[Any]:
 @pytest.mark.parametrize(
     "name", ["selection", "rlscheduler", "backfilling", "power", "power, spars"]
 )
-def test_an_episode_begun_as_rows_of_the_trace_is_the_one_made_of_its_jobs(
+def test_an_episode_given_as_rows_of_the_trace_equals_the_one_made_of_its_jobs(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kind, options = KINDS[name]
@@ -61,7 +61,7 @@ def test_an_episode_begun_as_rows_of_the_trace_is_the_one_made_of_its_jobs(
     assert sum(len(part) for part in found if isinstance(part, list)) > 8  # since then as rows
 
 
-def test_what_is_looked_at_of_an_episode_begun_as_rows_is_of_its_jobs() -> None:
+def test_observations_of_an_episode_given_as_rows_are_those_of_its_jobs() -> None:
     environment, rng = made("power", jobs=20), np.random.default_rng(2)
     for seed in range(batch.FEW + 2):
         environment.reset(seed=seed)
@@ -142,7 +142,7 @@ def test_it_does_not_matter_how_many_threads_step_nor_whether_they_sleep_meanwhi
     assert run(2, 0.0) == run(2, 0.002) == run(7, 0.0) == run(40, 0.001) == alone
 
 
-def test_what_goes_wrong_in_another_thread_is_told_and_the_others_go_on() -> None:
+def test_an_error_in_another_thread_is_reported_and_the_others_continue() -> None:
     place = 3 if config.BOUNDSCHECK else 2
 
     def beyond_later(agent: int, sim: Any) -> None:

@@ -143,12 +143,12 @@ SLEEPY = Cluster.model_validate(
                           "switch_on": {"time": "7s", "power_w": 180}}],
             }
         ],
-        "failures": {"outages": [{"node": 1, "start": 20, "duration": 9}], "then": "requeue"},
+        "failures": {"outages": [{"node": 1, "start": 20, "duration": 9}], "on_failure": "requeue"},
     }
 )  # fmt: skip
 
 
-def test_a_job_cut_off_as_it_starts_and_started_again_at_once_counts_once() -> None:
+def test_a_job_truncated_as_it_starts_and_started_again_at_once_counts_once() -> None:
     # Node 1 fails at the instant at which it is on for the last job, which starts on another then.
     jobs = Workload.build(submit_s=[0, 0, 10, 13], runtime_s=[0, 0, 0, 10], nodes=[3, 3, 1, 1])
     result = simulate(jobs, SLEEPY, "fcfs+easy~psus:5s")
@@ -158,7 +158,7 @@ def test_a_job_cut_off_as_it_starts_and_started_again_at_once_counts_once() -> N
     assert result.summary()["compute_energy_j"] == 3000
 
 
-def test_what_a_job_used_that_was_cut_off_and_cancelled_before_it_started_again_counts() -> None:
+def test_use_of_a_job_that_was_interrupted_and_cancelled_before_its_restart_counts() -> None:
     # A node fails at 20 s, and the job is cancelled then.
     jobs = Workload.build(submit_s=[0, 0], runtime_s=[21, 30], nodes=[3, 1])
     jobs = jobs.replace(cancel_ms=np.array([20_000, -1]), account=Category.of(["a", "b"]))
@@ -171,7 +171,7 @@ def test_what_a_job_used_that_was_cut_off_and_cancelled_before_it_started_again_
 
 @settings(max_examples=examples(30))
 @given(st.data())
-def test_of_any_run_accounts_add_up_to_the_systems_figures(data: st.DataObject) -> None:
+def test_accounts_of_any_run_add_up_to_the_systems_totals(data: st.DataObject) -> None:
     shared = data.draw(st.booleans())
     if shared:
         cluster = data.draw(strategies.shared_clusters())
@@ -239,7 +239,7 @@ def test_accounts_of_users_and_of_accounts_do_not_add_up(accounts: Accounts) -> 
         ("a.parquet", "", "is not an accounts file"),
     ],
 )
-def test_a_file_that_holds_no_accounts_is_refused_by_name(
+def test_a_file_that_holds_no_accounts_is_rejected_by_name(
     tmp_path: Path, name: str, text: str | None, told: str
 ) -> None:
     path = tmp_path / name

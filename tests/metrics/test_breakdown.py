@@ -65,7 +65,7 @@ def test_no_jobs_give_no_rows(by: str) -> None:
     assert breakdown(frame(), by).is_empty()  # type: ignore[arg-type]
 
 
-def test_what_is_not_known_is_named() -> None:
+def test_unknown_names_are_named() -> None:
     with pytest.raises(UnknownNameError, match="'user'"):
         breakdown(frame(), "usr")  # type: ignore[arg-type]
 

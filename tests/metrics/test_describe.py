@@ -48,7 +48,7 @@ def test_the_figures_are_those_worked_out_by_hand() -> None:
     assert found.top_users[0] == {"user": "a", "jobs": 2, "node_hours": pytest.approx(1000 / 3600)}
 
 
-def test_the_machine_is_what_is_given_else_stated_else_the_widest_job() -> None:
+def test_the_cluster_is_given_or_stated_or_as_large_as_the_widest_job() -> None:
     assert describe(small()).figures["nodes_are"] == "the widest job"
     assert describe(small().replace(nodes_hint=12)).figures["nodes"] == 12
     assert describe(small(), 99).figures["nodes"] == 99

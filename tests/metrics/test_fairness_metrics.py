@@ -41,7 +41,7 @@ def test_jain_wants_finite_values_of_0_or_more(bad: float) -> None:
 
 
 @given(st.lists(st.floats(0, 1e300), min_size=1, max_size=50))
-def test_jain_lies_between_1_over_n_and_1(values: list[float]) -> None:
+def test_jain_is_between_1_over_n_and_1(values: list[float]) -> None:
     index = jain(values)
     assert index is not None
     assert 1 / len(values) - 1e-9 <= index <= 1

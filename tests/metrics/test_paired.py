@@ -51,7 +51,7 @@ def test_fewer_values_than_could_hold_the_truth_have_no_interval(level: float, c
 
 
 @given(st.lists(st.floats(-1e9, 1e9), min_size=6, max_size=30), st.randoms())
-def test_an_interval_lies_in_the_range_around_the_mean_in_whatever_order_values_come(
+def test_an_interval_is_within_the_range_around_the_mean_for_any_order_of_values(
     values: list[float], random
 ) -> None:
     found = mean_interval(values, resamples=300)
@@ -86,7 +86,7 @@ def runs(before: list[float | None], after: list[float | None]) -> list[dict[str
     ]
 
 
-def test_what_workloads_differ_by_drops_out_of_paired_differences() -> None:
+def test_common_differences_of_workloads_cancel_in_paired_differences() -> None:
     between = [10.0 * 3**k for k in range(8)]
     better = [value - 2 - 0.1 * (k % 3) for k, value in enumerate(between)]
     (row,) = paired_differences(runs(between, better), ["wait"]).to_dicts()

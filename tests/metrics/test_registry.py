@@ -36,7 +36,7 @@ def test_summaries_and_objectives_of_the_twin_have_all_statistics_of_jobs() -> N
     assert STATISTICS.keys() <= OBJECTIVES.keys()
 
 
-def test_a_metric_is_left_out_where_a_total_that_it_needs_is_not_known() -> None:
+def test_a_metric_is_skipped_if_a_required_total_is_unknown() -> None:
     assert computed_from(()).keys() == STATISTICS.keys()
     assert computed_from({"used"}).keys() == STATISTICS.keys()
     assert computed_from({"used", "present"}).keys() == {*STATISTICS, "utilization"}

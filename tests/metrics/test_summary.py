@@ -185,7 +185,7 @@ def test_values_can_be_written_as_json_and_shares_are_shares(result: Result) -> 
     st.lists(st.integers(0, 120), max_size=3),
     st.sampled_from([(1.0, 1), (1e8, 1000), (1e6, 10**9)]),
 )
-def test_what_is_summed_at_once_is_what_is_summed_in_pieces(
+def test_a_sum_at_once_equals_a_sum_in_parts(
     result: Result, cuts: list[int], scales: tuple[float, int]
 ) -> None:
     """Also in stretches, as arrays, and where a run is so long or so wide that no sum has room in 64 bits."""

@@ -65,7 +65,7 @@ def test_a_sum_is_divided_as_exactly(values: list[float], count: int) -> None:
 
 
 @pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
-def test_what_is_no_finite_sum_divided_is_none(value: float) -> None:
+def test_a_ratio_of_infinite_sums_is_none(value: float) -> None:
     found = summed([value, 1.0], []).over(3)
     assert found == value or np.isnan(found)
     assert np.isnan(found) == np.isnan(value)
@@ -97,5 +97,5 @@ def test_means_by_label_are_those_of_each_alone(
         ([], 0.0),
     ],
 )
-def test_what_has_no_finite_sum_is_said(values: list[float], total: float) -> None:
+def test_a_sum_that_is_not_finite_is_reported(values: list[float], total: float) -> None:
     assert summed(values, [1]).total() == pytest.approx(total, nan_ok=True)

@@ -52,7 +52,7 @@ LYING = {"sockets": 2, "cores_per_socket": 4, "threads_per_core": 1}
 
 
 @pytest.mark.parametrize("tasks", [0, 1])
-def test_a_job_waits_for_a_node_whose_cores_lie_as_it_asks_for(tasks: int) -> None:
+def test_a_job_waits_for_a_node_with_its_cores_in_the_requested_layout(tasks: int) -> None:
     groups = [
         {"name": "one", "count": 1, "cores": 8},
         {"name": "two", "count": 1, "cores": 8, **LYING},
@@ -63,7 +63,7 @@ def test_a_job_waits_for_a_node_whose_cores_lie_as_it_asks_for(tasks: int) -> No
     assert result.jobs["start_s"].to_list() == [0, 10, 0, None]
 
 
-def test_more_cores_than_sockets_can_have_are_refused() -> None:
+def test_more_cores_than_sockets_can_have_are_rejected() -> None:
     group = {"name": "two", "count": 1, "cores": 9, **LYING}
     with pytest.raises(ValueError, match=r"9 cores, more than sockets .* \(8\)"):
         Cluster.model_validate({"nodes": [group]})
@@ -76,6 +76,6 @@ def test_features_come_back_from_a_table(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["a100&ib|v100", "a100&", "(a100)", "a100 v100"])
-def test_features_that_cannot_be_understood_are_told(text: str) -> None:
+def test_features_that_cannot_be_parsed_are_reported(text: str) -> None:
     with pytest.raises(WorkloadError, match="features"):
         asking(text, tasks=1)

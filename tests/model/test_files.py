@@ -50,7 +50,7 @@ def test_new_files_have_the_mode_of_the_umask(tmp_path: Path, umask: int) -> Non
         assert stat.S_IMODE((tmp_path / path).stat().st_mode) == mode & ~umask
 
 
-def test_a_file_written_anew_keeps_its_mode(tmp_path: Path) -> None:
+def test_a_rewritten_file_keeps_its_mode(tmp_path: Path) -> None:
     path = tmp_path / "private"
     path.touch(0o600)
     with write_atomically(path) as file:
@@ -80,7 +80,7 @@ def test_a_pipe_is_written_and_not_replaced_by_a_file(tmp_path: Path) -> None:
     assert pipe.is_fifo()
 
 
-def test_a_full_device_is_told_with_its_name() -> None:
+def test_a_full_device_is_reported_with_its_name() -> None:
     with pytest.raises(OutputError, match="/dev/full: cannot be written: No space left"):  # noqa: SIM117
         with write_atomically("/dev/full") as file:
             file.write(b"x" * 100_000)
@@ -96,7 +96,7 @@ def test_nothing_holds_on_to_what_could_not_be_written() -> None:
     assert refused.value.__traceback__ is not None
 
 
-def test_files_of_a_folder_come_together_beside_those_there(tmp_path: Path) -> None:
+def test_files_of_a_folder_appear_together_next_to_existing_ones(tmp_path: Path) -> None:
     run = tmp_path / "run"
     run.mkdir()
     (run / "kept").write_text("kept")
@@ -120,7 +120,7 @@ def test_no_folder_is_left_where_a_file_of_it_cannot_be_written(tmp_path: Path) 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_cannot_be_a_folder_is_told_and_left_alone(tmp_path: Path) -> None:
+def test_an_impossible_folder_is_reported_and_left_alone(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     for path in (tmp_path / "file", tmp_path / "file" / "run"):
         with pytest.raises(OutputError, match=r"is a file|Not a directory"), write_folder(path):

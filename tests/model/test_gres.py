@@ -41,7 +41,7 @@ def test_items_have_a_name_a_type_and_a_count(
     assert [(one.name, one.kind, one.amount) for one in parse_gres(text)] == items
 
 
-def test_flags_and_details_are_told_apart_from_types() -> None:
+def test_flags_and_details_are_distinguished_from_types() -> None:
     (one,) = parse_gres("net:no_consume:4(S:0,1)")
     assert (one.kind, one.consumed, one.detail, one.tres) == ("", False, "S:0,1", False)
 

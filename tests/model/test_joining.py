@@ -57,7 +57,7 @@ def test_the_parts_of_a_workload_are_together_the_workload_in_every_field() -> N
         assert contents(one) == contents(other), field.name
 
 
-def test_what_only_one_of_them_has_is_unknown_or_nothing_in_the_other() -> None:
+def test_fields_of_only_one_table_are_unknown_or_zero_in_the_other() -> None:
     first = workload([1], [0], user=Category.of(["ada"]), resources={"licence": [2]})
     second = workload([2], [1], per_node={"gpus": [1]}, fails=[True])
     found, *_ = joined(first, second)

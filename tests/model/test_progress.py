@@ -54,7 +54,7 @@ def pages(shown: list[dict[str, Any]]) -> Iterator[tuple[str, str, str]]:
             )
 
 
-def test_a_notebook_shows_a_bar_for_each_work_that_goes_on_and_is_gone_when_done(
+def test_a_notebook_shows_a_bar_for_each_running_task_until_it_is_done(
     shown: list[dict[str, Any]],
 ) -> None:
     told = list(pages(shown))
@@ -73,7 +73,7 @@ def test_a_notebook_shows_a_bar_for_each_work_that_goes_on_and_is_gone_when_done
     assert "s left" in bar[2]
 
 
-def test_a_notebook_is_told_nothing_on_its_standard_error(shown: list[dict[str, Any]]) -> None:
+def test_a_notebook_gets_no_output_on_standard_error(shown: list[dict[str, Any]]) -> None:
     streams = [m["content"]["text"] for m in shown if m["msg_type"] == "stream"]
     assert [text for text in streams if "compiling the engine" not in text] == []
 
@@ -93,7 +93,7 @@ def test_a_terminal_shows_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     os.close(ours)
 
 
-def test_a_pipe_is_told_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_printed_into_a_pipe(capfd: pytest.CaptureFixture[str]) -> None:
     jobs = generate("poisson", jobs=20, nodes=16, seed=1)
     assert len(simulate(jobs, 16, "fcfs+easy", progress=True).jobs) == 20
     assert "poisson" not in capfd.readouterr().err

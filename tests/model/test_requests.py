@@ -153,15 +153,15 @@ from hpctwin.model.requests.requests import Request, parse_request
         ("--limits=xilinx.com/fpga=1", Request(1, 1, 0, consumables=(("xilinx.com/fpga", 1),))),
     ],
 )
-def test_what_users_write_is_brought_to_tasks(text: str, asks: Request) -> None:
+def test_requests_of_users_become_tasks(text: str, asks: Request) -> None:
     assert parse_request(text) == asks
 
 
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("-n many", "'many', it must be a whole number"),
-        ("-N 0", "'0', it must be a whole number above 0"),
+        ("-n many", "'many'; it must be a whole number"),
+        ("-N 0", "'0'; it must be a whole number above 0"),
         ("--mem-per-cpu=2X -n 1", "not an amount of memory"),
         ("8 nodes", "'8' is not an option"),
         ("-n", "--ntasks has no value"),
@@ -172,7 +172,7 @@ def test_what_users_write_is_brought_to_tasks(text: str, asks: Request) -> None:
         ("select=1:ncpus=4+2:ncpus=0", "a chunk of 2 requests no cores, memory or GPUs"),
         ("nodes=0:ppn=2", "nodes=0:ppn=2 asks for 0 nodes"),
         ("nodes=", "nodes= names no nodes; write a number, such as 2:ppn=8"),
-        ("procs=many", "procs is 'many', it must be a whole number"),
+        ("procs=many", "procs is 'many'; it must be a whole number"),
         (
             "--ntasks-per=4",
             "--ntasks-per is ambiguous: write --ntasks-per-core or --ntasks-per-gpu",
@@ -206,13 +206,13 @@ def test_what_users_write_is_brought_to_tasks(text: str, asks: Request) -> None:
         ("-N 1 --gres=4", "--gres=4 is not a name and number, such as fpga:1"),
         ("--requests cpu=1", "'--requests' is not supported with --requests; write --requests,"),
         ("--requests=cpu=1 -n 4", "'-n' is not supported with --requests"),
-        ("--replicas=0 --requests=cpu=1", "--replicas is '0', it must be a whole number above 0"),
+        ("--replicas=0 --requests=cpu=1", "--replicas is '0'; it must be a whole number above 0"),
         ("--requests=cpu=4 --limits=cpu=2", "a pod requests more cpu than its limit"),
         ("--replicas=2", "a pod requests no cores, memory or GPUs"),
         ("-n 'x", "No closing quotation"),
     ],
 )
-def test_what_cannot_be_understood_is_told(text: str, why: str) -> None:
+def test_input_that_cannot_be_parsed_is_reported(text: str, why: str) -> None:
     with pytest.raises(WorkloadError, match=why):
         parse_request(text)
 
@@ -242,7 +242,7 @@ def test_what_cannot_be_understood_is_told(text: str, why: str) -> None:
         ("select=1 place=group=a:group=b", ["place=group=b"]),
     ],
 )  # fmt: skip
-def test_what_is_not_modeled_is_named(text: str, ignored: list[str]) -> None:
+def test_unmodeled_settings_are_named(text: str, ignored: list[str]) -> None:
     assert list(parse_request(text).ignored) == ignored
 
 
@@ -306,7 +306,7 @@ def test_options_of_requests_fill_the_columns_that_are_empty(tmp_path: Path) -> 
     assert jobs.notes.counts[line] == 3
 
 
-def test_a_frame_whose_requests_name_some_walltimes_gets_the_others_from_run_times() -> None:
+def test_walltimes_missing_in_a_frame_are_taken_from_runtimes() -> None:
     frame = pl.DataFrame(
         {"submit_s": 0.0, "runtime_s": [60.0, 60], "nodes": 1, "request": ["-t 5", "-n 1"]}
     )
@@ -373,7 +373,7 @@ def test_a_piece_of_a_table_keeps_the_dependencies_of_its_requests(tmp_path: Pat
     ).write_parquet(path)  # fmt: skip
     (whole,) = open_pieces(path, 3).batches
     assert (whole.edges.job.tolist(), whole.edges.on.tolist()) == ([2], [1])
-    with pytest.raises(TraceError, match="outside the piece of 1 jobs"):
+    with pytest.raises(TraceError, match="outside the piece of 1 job;"):
         list(open_pieces(path, 1).batches)
 
 
@@ -403,7 +403,9 @@ def test_singletons_of_one_name_and_user_run_one_at_a_time() -> None:
     assert jobs.notes.counts["dependency singleton of a job without a name: ignored"] == 1
 
 
-def test_the_file_of_a_request_that_cannot_be_understood_is_named(tmp_path: Path) -> None:
+def test_the_file_of_a_request_that_cannot_be_understood_is_reported_by_name(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "jobs.csv"
     path.write_text('submit_s,runtime_s,request\n0,10,"--requests=cpu=lots"\n')
     with pytest.raises(

@@ -58,7 +58,7 @@ NODES = [{"name": "a", "count": 3}]
         (lambda: TwinConfig(corr={}), ["unknown field. Did you mean 'core'?"]),
     ],
 )
-def test_each_fault_is_one_line_in_our_words(make: Callable[[], Any], told: list[str]) -> None:
+def test_each_error_is_one_line_in_hpctwins_words(make: Callable[[], Any], told: list[str]) -> None:
     with pytest.raises(ConfigError) as raised:
         make()
     text = str(raised.value)
@@ -67,7 +67,7 @@ def test_each_fault_is_one_line_in_our_words(make: Callable[[], Any], told: list
         assert any(line in one for one in text.splitlines()), text
 
 
-def test_what_is_right_is_made_as_before() -> None:
+def test_valid_settings_are_made_as_before() -> None:
     group = NodeGroup(name="a", count=3)
     assert Cluster(nodes=(group,)) == Cluster.model_validate({"nodes": NODES})
     assert Cluster(nodes=(group,)).model_copy(update={"name": "b"}).name == "b"

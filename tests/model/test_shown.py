@@ -29,7 +29,7 @@ def table(thing: object) -> dict[str, str]:
     return {row.find("th").text: row.find("td").text for row in html.iter("tr")}  # type: ignore[union-attr,misc]
 
 
-def test_each_shows_itself_in_a_line_and_as_a_table() -> None:
+def test_each_shows_itself_in_one_line_and_as_a_table() -> None:
     workload, cluster = made(), Cluster.uniform(nodes=4, name="small")
     simulation = Simulation(workload, cluster, "sjf+easy")
     assert repr(workload) == "<Workload a<b: 6 jobs, 1 to 3 nodes each, 8.33 min of submissions>"
@@ -58,7 +58,7 @@ def test_a_scaled_workload_offers_the_load_that_was_asked_for(load: float, nodes
     assert (scaled.recorded_start_ms < 0).all()
 
 
-def test_what_cannot_be_scaled_is_told() -> None:
+def test_workloads_that_cannot_be_scaled_are_reported() -> None:
     with pytest.raises(ConfigError, match="give nodes, as in"):
         made().replace(nodes_hint=None).scale(0.9)
     with pytest.raises(ConfigError, match="load is 0; it must be above 0"):

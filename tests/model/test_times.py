@@ -71,7 +71,7 @@ def test_every_way_to_write_a_time_gives_the_same_time(written: object) -> None:
         ([1], "is not a duration"),
     ],
 )
-def test_what_is_no_time_is_told_with_what_would_be(written: object, told: str) -> None:
+def test_an_invalid_time_is_reported_with_the_accepted_form(written: object, told: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_moment(written)
     assert told in str(caught.value)
@@ -144,7 +144,7 @@ def test_times_of_a_cluster_are_resolved_in_one_place_and_written_as_given(machi
     assert found.at(ZERO, "w") is found
 
 
-def test_a_reservation_that_ends_before_it_starts_is_refused_as_dates_and_once_resolved() -> None:
+def test_a_reservation_that_ends_before_it_starts_is_rejected_as_dates_and_once_resolved() -> None:
     group = {"name": "n", "count": 1}
     wrong = {"start": "2023-01-02", "end": "2023-01-01"}
     with pytest.raises(ConfigError, match="ends at 2023-01-01T00:00:00Z, not after start"):

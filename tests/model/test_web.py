@@ -26,6 +26,6 @@ def test_an_address_is_given_back_as_it_is(url: str) -> None:
         "http://[h",
     ],
 )
-def test_what_is_no_address_is_refused_and_not_repeated(url: str) -> None:
+def test_an_invalid_address_is_rejected_and_not_repeated(url: str) -> None:
     with pytest.raises(ConfigError, match="must start with http:// or https:// and name a host"):
         http_address(url)

@@ -25,7 +25,7 @@ READERS = {
 
 
 @pytest.mark.parametrize("reader", READERS)
-def test_a_key_that_is_there_twice_is_refused_with_both_lines(tmp_path: Path, reader: str) -> None:
+def test_a_key_that_is_there_twice_is_rejected_with_both_lines(tmp_path: Path, reader: str) -> None:
     path = tmp_path / "settings.yaml"
     path.write_text("name: a\nnodes:\n  - name: n\n    count: 4\n    count: 40\n")
     with pytest.raises(ConfigError, match="line 5: 'count' is given twice, first in line 4"):
@@ -47,7 +47,7 @@ def test_a_key_that_is_there_twice_is_refused_with_both_lines(tmp_path: Path, re
         (b"--- {a: 1}\n--- {b: 2}\n", "expected a single document"),
     ],
 )
-def test_what_is_no_settings_is_told_in_one_line(
+def test_invalid_settings_are_reported_in_one_line(
     tmp_path: Path, reader: str, content: bytes, told: str
 ) -> None:
     path = tmp_path / "settings.yaml"
@@ -59,7 +59,7 @@ def test_what_is_no_settings_is_told_in_one_line(
 
 
 @pytest.mark.parametrize("reader", READERS)
-def test_a_file_that_is_not_there_or_is_a_folder_is_told(tmp_path: Path, reader: str) -> None:
+def test_a_missing_file_or_a_folder_is_reported(tmp_path: Path, reader: str) -> None:
     for path, told in ((tmp_path / "none.yaml", "No such file"), (tmp_path, "directory")):
         with pytest.raises(ConfigError, match=told):
             READERS[reader](path)

@@ -199,7 +199,7 @@ def loaded(path: Path) -> Any:
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_an_ordering_that_is_no_function_of_the_job_is_refused_by_file_and_line(
+def test_an_ordering_that_is_no_function_of_the_job_is_rejected_by_file_and_line(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     above, body, line, told = WRONG[name]
@@ -208,7 +208,7 @@ def test_an_ordering_that_is_no_function_of_the_job_is_refused_by_file_and_line(
 
 
 @pytest.mark.parametrize("name", SIGNED)
-def test_a_function_of_the_wrong_kind_is_refused_by_file_and_line(
+def test_a_function_of_the_wrong_kind_is_rejected_by_file_and_line(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text, line, told = SIGNED[name]
@@ -218,7 +218,7 @@ def test_a_function_of_the_wrong_kind_is_refused_by_file_and_line(
 
 
 @pytest.mark.parametrize("name", COMPILED)
-def test_what_cannot_be_compiled_is_told_by_file_and_line(
+def test_code_that_cannot_be_compiled_is_reported_by_file_and_line(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     body, line, told = COMPILED[name]
@@ -226,7 +226,7 @@ def test_what_cannot_be_compiled_is_told_by_file_and_line(
 
 
 @pytest.mark.parametrize("name", RIGHT)
-def test_what_is_right_is_compiled_and_gives_the_same_as_python(name: str, tmp_path: Path) -> None:
+def test_valid_code_is_compiled_and_gives_the_same_as_python(name: str, tmp_path: Path) -> None:
     above, body, score = RIGHT[name]
     made = find_ordering(f"{write(tmp_path, above, body)}:order")
     assert made.compiled(NOW, job()) == pytest.approx(score)
@@ -240,7 +240,7 @@ def test_a_closure_over_numbers_is_right() -> None:
     assert [made(w).compiled(NOW, job()) for w in (1.0, 2.0)] == [16, 32]
 
 
-def test_a_global_that_was_changed_since_the_ordering_was_made_is_told(tmp_path: Path) -> None:
+def test_a_global_changed_after_the_ordering_was_made_is_reported(tmp_path: Path) -> None:
     module = loaded(write(tmp_path, "W = 2.0", "return W * job.nodes"))
     made = ordering(module.order)
     assert make_policy(made).order.compiled(NOW, job()) == 32
@@ -255,7 +255,7 @@ def test_a_global_that_was_changed_since_the_ordering_was_made_is_told(tmp_path:
 @pytest.mark.parametrize(
     "what", [max, print, 7, None, random.Random(1).random, "".join, lambda *args: 1.0]
 )
-def test_what_is_no_function_of_two_arguments_is_no_ordering(what: Any) -> None:
+def test_a_function_without_two_arguments_is_no_ordering(what: Any) -> None:
     with pytest.raises(PolicyError, match="ordering"):
         find_ordering(what)
 
@@ -272,7 +272,7 @@ def test_an_object_that_is_called_is_no_ordering() -> None:
             find_ordering(what)
 
 
-def test_a_variable_that_is_not_set_on_every_way_through_is_told(tmp_path: Path) -> None:
+def test_a_variable_that_some_path_does_not_set_is_reported(tmp_path: Path) -> None:
     path = write(tmp_path, "", "if job.nodes > 3:\n        x = 1.0\n    return x")
     with pytest.raises(PolicyError, match=r"'x'.*set it on every path through"):
         check_ordering(find_ordering(f"{path}:order"))
@@ -286,7 +286,7 @@ def test_a_variable_that_is_not_set_on_every_way_through_is_told(tmp_path: Path)
         ("1 / 0\n", r"mine\.py fails to load"),
     ],
 )
-def test_a_file_that_cannot_be_loaded_is_told(text: str, told: str, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_loaded_is_reported(text: str, told: str, tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text(text)
     for find in (find_ordering, find_power):
@@ -294,7 +294,7 @@ def test_a_file_that_cannot_be_loaded_is_told(text: str, told: str, tmp_path: Pa
             find(f"{path}:order")
 
 
-def test_a_plug_in_that_cannot_be_loaded_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plug_in_that_cannot_be_loaded_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     from importlib import metadata
 
     point = metadata.EntryPoint("theirs", "no_such_module:order", "hpctwin.orderings")
@@ -303,7 +303,7 @@ def test_a_plug_in_that_cannot_be_loaded_is_told(monkeypatch: pytest.MonkeyPatch
         find_ordering("theirs")
 
 
-def test_the_same_simulation_twice_gives_the_same_with_a_helper_of_ones_own() -> None:
+def test_the_same_simulation_twice_gives_the_same_with_a_custom_helper() -> None:
     @numba.njit
     def aged(wait: float) -> float:
         return np.floor(wait / 10) * WEIGHT

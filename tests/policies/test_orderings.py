@@ -101,7 +101,7 @@ def test_a_formula_of_what_does_not_change_keeps_the_queue_sorted() -> None:
         ("max(nodes, key=1)+2", "not a supported function"),
     ],
 )
-def test_a_wrong_formula_is_refused_with_what_is_wrong(text: str, told: str) -> None:
+def test_a_wrong_formula_is_rejected_with_what_is_wrong(text: str, told: str) -> None:
     with pytest.raises(PolicyError, match=told.replace("(", r"\(")):
         formula(text)
 
@@ -136,7 +136,7 @@ def test_multifactor_counts_size_and_age_as_slurm_s_flags_say_and_tres_by_the_un
     assert of(per_node=1, per_core=2, per_gpu=3, per_gb=4) == pytest.approx(10 + 40 + 30 + 120)
 
 
-def test_wrong_options_of_multifactor_are_refused() -> None:
+def test_wrong_options_of_multifactor_are_rejected() -> None:
     with pytest.raises(UnknownNameError, match="Did you mean 'size'"):
         find_ordering("multifactor:sise=3")
     with pytest.raises(ConfigError, match="not a number"):
@@ -179,7 +179,7 @@ def test_a_function_becomes_an_ordering_that_knows_what_it_reads() -> None:
     assert find_ordering(handed_on).fairshare
 
 
-def test_functions_that_cannot_be_orderings_are_refused() -> None:
+def test_functions_that_cannot_be_orderings_are_rejected() -> None:
     with pytest.raises(PolicyError, match="exactly two arguments"):
         ordering(lambda job: job.nodes)
     with pytest.raises(PolicyError, match="no field 'size'"):

@@ -100,7 +100,7 @@ def test_every_policy_reads_back_as_it_was(data: st.DataObject) -> None:
         ("sjf~psus:never", "sjf+easy~psus:never"),
     ],
 )  # fmt: skip
-def test_what_is_left_out_is_fcfs_easy_first_fit_and_none(text: str, name: str) -> None:
+def test_omitted_parts_are_fcfs_easy_first_fit_and_none(text: str, name: str) -> None:
     assert parse_policy(text).name == name
 
 
@@ -108,16 +108,16 @@ def test_what_is_left_out_is_fcfs_easy_first_fit_and_none(text: str, name: str) 
     ("text", "error", "says"),
     [
         ("fcfs+pack:depht=3", UnknownNameError, "unknown setting of pack 'depht'. Did you mean 'depth'"),
-        ("fcfs+pack:depth=0", ConfigError, "pack: depth is '0', it must be a whole number, at least 1"),
+        ("fcfs+pack:depth=0", ConfigError, "pack: depth is '0'; it must be a whole number, at least 1"),
         ("fcfs+pack:depth=3,depth=4", ConfigError, "pack: depth is given twice"),
-        ("fcfs+pushdown:interval=0s", ConfigError, "interval is '0s', it must be at least 1 ms"),
+        ("fcfs+pushdown:interval=0s", ConfigError, "interval is '0s'; it must be at least 1 ms"),
         ("fcfs+conservative:2", ConfigError, "'conservative' has no settings"),
         ("fcfs~psus:soon", ConfigError, "'soon' is not a duration"),
-        ("fcfs~psus:-5", ConfigError, "timeout is '-5', it must be at least 0 s"),
+        ("fcfs~psus:-5", ConfigError, "timeout is '-5'; it must be at least 0 s"),
         ("fcfs~psas-ipn:5m", UnknownNameError, "Did you mean 'psas-ipm'"),
     ],
 )  # fmt: skip
-def test_wrong_settings_are_told(text: str, error: type[Exception], says: str) -> None:
+def test_wrong_settings_are_reported(text: str, error: type[Exception], says: str) -> None:
     with pytest.raises(error) as told:
         parse_policy(text)
     assert says in str(told.value)

@@ -197,7 +197,7 @@ class Events:
         self.limits.log.append((self.now, -1, job))
         for node in job.nodes:
             self.machine.job_on[node] = None
-        if self.now != job.start + job.expected:
+        if job.suspended or self.now != job.start + job.paused + job.expected:
             self.came_back = True
 
     def lose(self, job: Job) -> None:
@@ -207,9 +207,9 @@ class Events:
             return
         self.vacate(job)
         self.undo_if_not_begun(job)
-        if job.start is not None and self.machine.cluster.failures.then == "requeue":
+        if job.start is not None and self.machine.cluster.failures.on_failure == "requeue":
             job.attempts.append((job.start, self.now, job.nodes))
-        if self.machine.cluster.failures.then == "fail":
+        if self.machine.cluster.failures.on_failure == "fail":
             self.end(job, State.NODE_FAILURE)
         else:
             self.put_back(job)

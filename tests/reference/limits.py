@@ -294,7 +294,7 @@ class Limits:
         """What is counted, and how much of it times seconds may be used."""
         name = what.split()[1]
         measure = "jobs" if name == "wall" else name
-        return measure, 60 * self.most(limit.used[name], measure)
+        return measure, 60 * self.most(limit.used_minutes[name], measure)
 
     def used(self, limit: Limit, what: str, job: Job, now: int) -> int:
         """What has been used by now, in whole minutes of whole units."""
@@ -357,7 +357,7 @@ class Limits:
             ahead = self.weighed(job, name, self.ahead(job))
             return ahead * math.ceil(job.walltime / 1000) > most
         if kind == "least":
-            return own[measure] < self.most(limit.least[measure], measure)
+            return own[measure] < self.most(limit.min_request[measure], measure)
         if kind == "minutes":
             most = 60 * self.most(limit.minutes[measure], measure)
             if limit.per == "job":
@@ -420,6 +420,6 @@ def said_by(limit: Limit) -> list[str]:
     names = ("jobs", "submitted", "nodes", "cores", "gpus", "memory_gb", "walltime")
     found = [name for name in names if getattr(limit, name) is not None]
     found += [f"minutes {name}" for name in limit.minutes]
-    found += [f"used {name}" for name in limit.used]
+    found += [f"used {name}" for name in limit.used_minutes]
     found += [f"per_node {name}" for name in limit.per_node]
-    return found + [f"least {name}" for name in limit.least]
+    return found + [f"least {name}" for name in limit.min_request]

@@ -26,10 +26,10 @@ def pass_pbs(simulation: Simulation, queue: list[Job], plan: Plan) -> None:
     top: Counter[int | None] = (
         Counter()
     )  # of queues with a depth of their own, and of all others (None)
-    left_out = [
+    omitted = [
         job for job in queue if simulation.order(simulation.now / MS_PER_S, job.view) == math.inf
     ]
-    for job in simulation.by_level(in_turn([job for job in queue if job not in left_out], of)):
+    for job in simulation.by_level(in_turn([job for job in queue if job not in omitted], of)):
         own = depths[job.partition]
         if own == 0 and top[job.partition] < 0:
             continue
@@ -51,7 +51,7 @@ def pass_pbs(simulation: Simulation, queue: list[Job], plan: Plan) -> None:
             simulation.reserve(job, plan)
         if own == 0 and of["strict_ordering"]:
             top[job.partition] = -1
-    if simulation.in_state(State.WAITING) and (simulation.in_state(State.RUNNING) or left_out):
+    if simulation.in_state(State.WAITING) and (simulation.in_state(State.RUNNING) or omitted):
         simulation.timers.append(simulation.now + of["scheduler_iteration"])
 
 

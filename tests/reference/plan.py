@@ -73,8 +73,9 @@ class Plan:
         A job that does not fit a moment before t can only begin to fit at t if something changes
         at t, so that only the steps need to be tried.
         """
-        for time in self.times:
-            if time >= at_least and (split := self.room(job, time)) is not None:
+        first = max(self.times[0], at_least)  # also where nothing else changes then
+        for time in sorted({first, *self.times}):
+            if time >= first and (split := self.room(job, time)) is not None:
                 return time, split
         raise AssertionError("a job that is neither rejected nor skipped fits an empty machine")
 

@@ -20,7 +20,7 @@ def is_interrupted(workload: Workload, cluster: Cluster) -> bool:
     failures = cluster.failures
     fails = bool(failures.outages) or failures.mtbf is not None
     return cluster.preemption is not None or (
-        workload.checkpoint_ms is not None and fails and failures.then == "requeue"
+        workload.checkpoint_ms is not None and fails and failures.on_failure == "requeue"
     )
 
 

@@ -147,8 +147,9 @@ class SharedPlan:
         return self.machine.resources[name] + more - held
 
     def earliest(self, job: Job, at_least: int = 0) -> tuple[int, dict[int, Tasks]]:
-        for time in self.times():
-            if time >= at_least and (split := self.room(job, time)) is not None:
+        first = max(self.now, at_least)  # also where nothing else changes then
+        for time in sorted({first, *self.times()}):
+            if time >= first and (split := self.room(job, time)) is not None:
                 return time, split
         raise AssertionError("a job that is neither rejected nor skipped fits an empty machine")
 

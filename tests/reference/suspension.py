@@ -66,6 +66,7 @@ class Suspending(PreemptingSimulation, ABC):
         self.wake()
 
     def go_on(self, job: Job) -> None:
+        self.came_back = True
         job.suspended = False
         job.resumed = self.now
         job.paused = self.now - job.start - job.ran

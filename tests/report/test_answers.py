@@ -72,7 +72,7 @@ def test_differences_have_signs_and_shares_are_in_points() -> None:
     assert "same" in text  # the makespan
 
 
-def test_what_was_nothing_before_is_told_as_it_is() -> None:
+def test_a_change_from_zero_is_printed_as_a_difference() -> None:
     base = {**summary(1), "median_wait_s": 0.0}
     text = "\n".join(printed(difference_table({"a": base, "b": summary(1)}), 80))
     assert "+25 min" in text
@@ -89,7 +89,7 @@ def test_an_answer_has_some_ten_lines_with_jobs_waits_use_energy_and_money() -> 
     assert "rejected" not in text
 
 
-def test_columns_without_room_stand_in_a_table_below_and_lose_nothing() -> None:
+def test_columns_that_do_not_fit_go_into_a_table_below_and_lose_nothing() -> None:
     rows = {"fcfs+easy": summary(1), "wfp+easy~psus:20m": summary(0.5)}
     text = "\n".join(printed(compare_table(rows, width=80), 80))
     assert text.count("wfp+easy") == 2
@@ -99,7 +99,7 @@ def test_columns_without_room_stand_in_a_table_below_and_lose_nothing() -> None:
     assert "energy" in "\n".join(printed(compare_table(rows, width=60), 60))
 
 
-def test_what_policies_save_is_told_in_joules_and_money() -> None:
+def test_savings_of_policies_are_reported_in_joules_and_money() -> None:
     cheaper = summary(0.9) | {"cost_eur": 225_000.0}
     table = saved_table({"a": summary(1), "b": cheaper, "c": summary(1.1)}, width=80)
     text = "\n".join(printed(table, 80))

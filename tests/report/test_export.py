@@ -91,7 +91,7 @@ def test_perfetto_reads_each_slice_as_it_was(slices: Slices) -> None:
         max_size=12,
     )
 )
-def test_jobs_that_share_a_node_lie_on_tracks_of_their_own(
+def test_jobs_that_share_a_node_have_tracks_of_their_own(
     rows: list[tuple[int, int, int]],
 ) -> None:
     node, start, lasts = (np.array(column) for column in zip(*rows, strict=True))
@@ -174,7 +174,7 @@ def test_wrong_folders_are_named_without_a_traceback(
     assert not (tmp_path / "x").exists()
 
 
-def test_what_another_run_left_in_the_folder_is_not_taken_for_this_ones(
+def test_results_of_another_run_in_the_folder_are_not_taken_for_this_runs(
     run: Any, tmp_path: Path
 ) -> None:
     from hpctwin.report.pages.run import read_run, write_run

@@ -112,7 +112,7 @@ def test_the_same_runs_give_the_same_file(page: str, tmp_path: Path) -> None:
     assert written(tmp_path / "again.html") == page
 
 
-def test_a_report_replaces_the_one_before_and_leaves_nothing_beside(tmp_path: Path) -> None:
+def test_a_report_replaces_the_previous_one_and_leaves_no_other_file(tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     path.write_text("old", encoding="utf-8")
     write_page(str(path), "new", ["<p>all of it</p>"])

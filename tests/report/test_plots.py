@@ -145,7 +145,7 @@ def test_a_window_outside_the_series_shows_nothing() -> None:
     assert "no data" in [text.get_text() for text in figure.axes[0].texts]
 
 
-def test_names_of_nodes_lie_apart_on_an_axis_however_many_cores_each_has() -> None:
+def test_names_of_nodes_are_apart_on_an_axis_for_any_number_of_cores() -> None:
     groups = [{"name": "thin", "count": 100, "cores": 1}, {"name": "fat", "count": 30, "cores": 64}]
     cluster = Cluster.model_validate({"nodes": groups})
     ticks = node_ticks(cluster, by_core=True)
@@ -227,7 +227,7 @@ def test_a_job_that_still_runs_reaches_to_the_end_of_the_window() -> None:
     assert box.vertices[:, 0].max() == pytest.approx(1e6 / 3600)
 
 
-def test_waits_have_a_scale_beside_the_gantt_chart() -> None:
+def test_waits_have_a_scale_next_to_the_gantt_chart() -> None:
     figure = plot_gantt(JOBS["fcfs"], color_by="wait")
     assert figure.axes[1].get_ylabel().startswith("wait")
 
@@ -259,14 +259,14 @@ def test_the_cdf_gives_the_share_of_jobs_that_waited_no_longer() -> None:
         assert share[at <= instant].max() == expected
 
 
-def test_bars_have_a_panel_for_each_metric_with_the_values_beside() -> None:
+def test_bars_have_a_panel_for_each_metric_with_the_values_next_to_them() -> None:
     figure = plot_compare_bars(SUMMARIES)
     assert [len(ax.patches) for ax in figure.axes] == [2, 2, 2, 2]
     texts = [text.get_text() for text in figure.axes[0].texts]
     assert sum("(best)" in text for text in texts) == 1
 
 
-def test_the_best_lies_on_the_rim_and_the_worst_in_the_centre() -> None:
+def test_the_best_is_on_the_rim_and_the_worst_in_the_center() -> None:
     worse = {"max_wait_s": 9, "mean_wait_s": 3, "max_slowdown": 5, "mean_slowdown": 2}
     better = {"max_wait_s": 7, "mean_wait_s": 1, "max_slowdown": 4, "mean_slowdown": 1}
     figure = plot_radar(

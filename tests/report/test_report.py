@@ -85,7 +85,9 @@ def test_the_page_has_figures_definitions_and_how_each_run_was_made(
     assert "@media print" in text
 
 
-def test_runs_under_one_policy_are_told_apart_by_their_folders(runs: Path, tmp_path: Path) -> None:
+def test_runs_under_one_policy_are_distinguished_by_their_folders(
+    runs: Path, tmp_path: Path
+) -> None:
     twice = tmp_path / "again"
     twice.symlink_to(runs / "five")
     other = tmp_path / "other"
@@ -97,7 +99,7 @@ def test_runs_under_one_policy_are_told_apart_by_their_folders(runs: Path, tmp_p
     assert "(other)" in text
 
 
-def test_wrong_usage_is_told_without_a_traceback(
+def test_wrong_usage_is_reported_without_a_traceback(
     runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for arguments, says in (
@@ -111,7 +113,7 @@ def test_wrong_usage_is_told_without_a_traceback(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_run_of_another_version_is_refused_by_its_format(
+def test_a_run_of_another_version_is_rejected_by_its_format(
     runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = tmp_path / "run"

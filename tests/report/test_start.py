@@ -51,7 +51,7 @@ def test_the_command_writes_it_to_a_file(tmp_path: Path) -> None:
         (When("stuck", ()), "no estimate of the job's start"),
     ],
 )
-def test_where_nothing_is_to_draw_it_says_why(found: When, why: str, tmp_path: Path) -> None:
+def test_a_chart_without_data_says_why(found: When, why: str, tmp_path: Path) -> None:
     with pytest.raises(HpctwinError, match=why):
         _draw(found, NOW_S, "Job 7", tmp_path / "start.png")
     assert not list(tmp_path.iterdir())

@@ -115,7 +115,7 @@ class Beside:
                 {
                     "manager": manager,
                     "act": {"mode": "act", **more.pop("act", {})},
-                    "core": {"retry": 5, "start_timeout": 8, **more.pop("core", {})},
+                    "core": {"retry_after": 5, "start_timeout": 8, **more.pop("core", {})},
                     "journal": {"path": "journal.sqlite"},
                     "heartbeat_interval": 0.3,
                     "threads": 1,

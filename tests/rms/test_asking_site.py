@@ -67,7 +67,7 @@ def test_accounting_of_any_length_is_read(
     assert any("scontrol show config" in note for note in told["notes"])
 
 
-def test_what_a_command_wrote_before_it_failed_is_not_taken(bin_: Path, tmp_path: Path) -> None:
+def test_output_of_a_command_that_failed_is_not_used(bin_: Path, tmp_path: Path) -> None:
     command(bin_, "sacct", f"head -5 {tmp_path}/past.txt; echo database gone >&2; exit 1")
     (tmp_path / "files").mkdir()
     notes = asked("slurm", tmp_path / "files", since=None, beside=None, commands_in=str(bin_))
@@ -135,6 +135,9 @@ def test_a_running_slurm_with_accounting_is_imported_with_limits_shares_and_jobs
         for asked_for in (("-n2",), ("-n1", "--qos=high"), ("-n1", "--array=1-2")):
             slurm.submit_tasks(10, 1, *user, *asked_for)
         slurm.wait(lambda: not states(slurm), 60)
+        # Accounting learns of a job's end later than the scheduler does.
+        said = ("sacct", "-anX", "-o", "State")
+        slurm.wait(lambda: slurm.say(*said).split() == ["COMPLETED"] * 4, 60)
         monkeypatch.setenv("SLURM_CONF", str(slurm.conf))
         with pytest.raises(SystemExit) as ended:
             main(["import", "slurm", "live", "--out", str(tmp_path / "out"), "--json"])

@@ -138,7 +138,7 @@ def differences(one: Present, other: Present) -> list[str]:
 
 @given(data=st.data())
 @each("shared", (False, True))
-def test_a_present_that_is_carried_is_that_of_a_first_look_field_by_field(
+def test_a_carried_state_equals_that_of_a_first_query_field_by_field(
     shared: bool, data: st.DataObject
 ) -> None:
     reused = Reused()
@@ -151,7 +151,7 @@ def test_a_present_that_is_carried_is_that_of_a_first_look_field_by_field(
 
 @given(data=st.data())
 @each("shared", (False, True))
-def test_what_ifs_in_the_memory_of_earlier_ones_are_those_of_a_first_look(
+def test_what_ifs_in_used_memory_equal_those_of_a_first_query(
     shared: bool, data: st.DataObject
 ) -> None:
     # Policies change from look to look, jobs come, go and ask for other things, nodes fail.

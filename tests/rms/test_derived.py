@@ -112,7 +112,7 @@ def test_jobs_with_whole_nodes_give_whole_nodes(tmp_path):
     assert "jobs have exclusive nodes: 0 of 60 jobs" in " ".join(made.site.notes)
 
 
-def test_nodes_of_one_name_and_two_sizes_are_told_apart_by_what_they_never_exceed(tmp_path):
+def test_nodes_of_one_name_and_two_sizes_are_distinguished_by_their_maximum(tmp_path):
     rows = []
     for i in range(20):
         cores = 32 if i < 14 else 64
@@ -170,12 +170,12 @@ def test_without_any_list_of_nodes_cores_in_use_at_once_give_the_size(tmp_path):
     assert "add NodeList" in " ".join(made.site.notes)
 
 
-def test_even_numbers_of_cpus_are_said_to_be_perhaps_hardware_threads(tmp_path):
+def test_even_cpu_counts_are_reported_as_possible_hardware_threads(tmp_path):
     rows = [row(i, 0, 3600, f"n{i % 2}", (2, 4)[i % 2]) for i in range(16)]
     assert "they may be hardware threads" in " ".join(imported(tmp_path, rows).site.notes)
 
 
-def test_a_cluster_that_grew_is_said_to_have_changed_its_size(tmp_path):
+def test_growth_of_a_cluster_is_reported(tmp_path):
     rows = [row(i, 100 * i, 100, f"n{i % (4 if i < 50 else 8)}", 32) for i in range(100)]
     made = imported(tmp_path, rows)
     assert made.site.cluster.node_count == 8

@@ -107,7 +107,7 @@ def _past_reservation(cluster: EmulatedCluster, mirror: Mirror) -> bool:
 
 @settings(max_examples=examples(30))
 @given(lives())
-def test_what_it_tells_survives_json_and_validation(life) -> None:
+def test_reported_values_survive_json_and_validation(life) -> None:
     for event in life[1]:
         assert ev.parse_event(ev.event_json(event)) == event
 
@@ -191,7 +191,7 @@ def test_the_same_seed_gives_the_same_events_with_all_faults() -> None:
     assert run() == run()
 
 
-def test_a_start_is_refused_with_the_reason() -> None:
+def test_a_start_is_rejected_with_the_reason() -> None:
     cluster = emulated_cluster(Cluster.uniform(4))
     cluster.take_scheduling()
     cluster.submit(job(1, 3), 50)
@@ -288,6 +288,6 @@ def test_nonsense_on_its_socket_is_answered_and_does_no_harm(served: Path) -> No
     manager.close()
 
 
-def test_a_manager_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_manager_that_is_not_there_is_reported_by_name(tmp_path: Path) -> None:
     with pytest.raises(UnreachableError, match="nothing"):
         EmulatedManager(tmp_path / "nothing.sock")

@@ -20,7 +20,7 @@ from tests.rms.emulated_cases import EPOCH_S, idle, run_out, spec, started, what
 # --- what it refuses ---------------------------------------------------------------------------
 
 
-def test_a_start_is_refused_where_the_job_may_not_or_cannot_start() -> None:
+def test_a_start_is_rejected_where_the_job_may_not_or_cannot_start() -> None:
     cluster = idle()
     cluster.submit(spec("long", 2, 1000), 1000)
     cluster.submit(spec("wide", 3), 10)
@@ -55,7 +55,7 @@ def test_no_job_starts_that_would_run_into_a_reservation() -> None:
     assert cluster.snapshot().reservations == ()
 
 
-def test_jobs_that_can_never_run_are_refused_at_submission() -> None:
+def test_jobs_that_can_never_run_are_rejected_at_submission() -> None:
     machine = Cluster.uniform(
         4,
         resources={"licence": 2},
@@ -77,7 +77,7 @@ def test_jobs_that_can_never_run_are_refused_at_submission() -> None:
     assert cluster.seq == 1
 
 
-def test_wrong_changes_are_refused_and_change_nothing() -> None:
+def test_wrong_changes_are_rejected_and_change_nothing() -> None:
     cluster = idle()
     cluster.submit(spec("1"), 10)
     seq = cluster.seq
@@ -95,7 +95,7 @@ def test_wrong_changes_are_refused_and_change_nothing() -> None:
     assert (asked.nodes, asked.walltime_s, asked.priority) == (2, 7, 3)
 
 
-def test_a_clock_below_zero_and_ids_that_no_command_line_takes_are_refused() -> None:
+def test_a_clock_below_zero_and_ids_that_no_command_line_takes_are_rejected() -> None:
     machine = Cluster.uniform(2)
     with pytest.raises(ConfigError, match="negative times"):
         emulated_cluster(machine, faults=Faults(clock_skew_s=-5))
@@ -125,7 +125,7 @@ def test_at_seven_tenths_of_the_speed_42_s_are_60_s_to_the_millisecond() -> None
     assert started(cluster) == {"1": 0.0, "2": 60.0}
 
 
-def test_nodes_are_free_and_ends_told_only_after_the_cleanup() -> None:
+def test_nodes_are_free_and_ends_reported_only_after_the_cleanup() -> None:
     events: list[Event] = []
     cluster = idle(1, publish=events.append, faults=Faults(cleanup_s=4, seed=1))
     for job_id in ("1", "2"):
@@ -146,7 +146,7 @@ def test_nodes_are_free_and_ends_told_only_after_the_cleanup() -> None:
     assert what_happened(cluster, "2")[-1] == "exit"
 
 
-def test_refused_and_lost_actions_are_as_often_as_asked_for_and_what_is_unknown_is_done() -> None:
+def test_rejected_and_lost_actions_are_as_often_as_asked_for_and_what_is_unknown_is_done() -> None:
     cluster = idle(500, faults=Faults(refused=0.2, lost_answers=0.3))
     for number in range(500):
         cluster.submit(spec(str(number)), 10)

@@ -43,7 +43,7 @@ def test_alone_it_starts_the_four_phase_jobs_exactly_when_a_simulation_does(seed
 @settings(max_examples=examples(150))
 @given(data=st.data())
 @each("shared", (False, True))
-def test_alone_it_starts_any_jobs_on_any_machine_when_a_simulation_does(shared, data) -> None:
+def test_alone_it_starts_any_jobs_on_any_cluster_when_a_simulation_does(shared, data) -> None:
     # Past maintenance still sorts nodes for the simulation, and so who is hit by an outage.
     maintenance = data.draw(st.booleans())
     clusters = strategies.shared_clusters if shared else strategies.clusters

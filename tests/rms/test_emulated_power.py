@@ -117,7 +117,7 @@ def only_changes(states: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
 
 @settings(max_examples=examples(20))
 @given(st.data())
-def test_forecasts_of_a_cluster_whose_nodes_sleep_are_what_then_happens(
+def test_forecasts_for_a_cluster_with_sleeping_nodes_come_true(
     data: st.DataObject,
 ) -> None:
     machine, policy = data.draw(machines()), data.draw(policies())
@@ -142,7 +142,9 @@ def test_forecasts_of_a_cluster_whose_nodes_sleep_are_what_then_happens(
 
 @settings(max_examples=examples(20))
 @given(st.data())
-def test_a_mirror_fed_by_events_is_the_cluster_as_a_snapshot_tells_it(data: st.DataObject) -> None:
+def test_a_mirror_fed_by_events_equals_a_snapshot_of_the_cluster(
+    data: st.DataObject,
+) -> None:
     machine, policy = data.draw(machines()), data.draw(policies())
     workload = data.draw(strategies.workloads(machine, max_jobs=12, resources=False))
     events: list[ev.Event] = []
@@ -180,7 +182,7 @@ def test_a_job_on_sleeping_nodes_starts_when_they_are_on_and_says_so_at_once() -
     ]  # fmt: skip
 
 
-def test_who_waits_for_a_start_waits_until_the_nodes_are_on() -> None:
+def test_waiting_for_a_start_lasts_until_the_nodes_are_on() -> None:
     cluster = asleep()
     cluster.submit(job(1), 50)
     cluster.submit(job(2, dependencies=({"on": "1", "kind": "after"},)), 10)
@@ -189,7 +191,7 @@ def test_who_waits_for_a_start_waits_until_the_nodes_are_on() -> None:
     assert (34, "2", "started") in (cluster.history or ())
 
 
-def test_a_job_cancelled_before_its_nodes_are_on_never_started_and_they_go_on_to_be_on() -> None:
+def test_a_job_cancelled_before_its_nodes_are_on_never_started_and_they_still_switch_on() -> None:
     cluster = asleep()
     cluster.submit(job(1), 50)
     cluster.schedule()
@@ -252,7 +254,7 @@ def test_what_ifs_count_energy_and_the_objective_may_ask_for_it() -> None:
         ),
     ],
 )
-def test_a_cluster_that_does_not_tell_of_power_is_not_asked_about_it(
+def test_a_cluster_that_reports_no_power_is_not_asked_for_it(
     settings: dict[str, Any], says: str
 ) -> None:
     cluster = emulated_cluster(Cluster.uniform(4))
@@ -273,7 +275,7 @@ def test_a_cluster_that_does_not_tell_of_power_is_not_asked_about_it(
         (["fcfs+easy~orders"], "the twin switches no nodes"),
     ],
 )
-def test_a_twin_that_acts_refuses_by_name_what_only_the_cluster_can_do(
+def test_a_twin_that_acts_rejects_by_name_what_only_the_cluster_can_do(
     pool: list[str], says: str
 ) -> None:
     content = {"manager": {"kind": "emulated", "address": "a"}, "core": {"pool": pool}}
@@ -283,7 +285,7 @@ def test_a_twin_that_acts_refuses_by_name_what_only_the_cluster_can_do(
         assert TwinConfig.of(content).core.pool == tuple(pool)
 
 
-def test_who_asks_when_is_told_that_nodes_must_be_switched_on_first() -> None:
+def test_when_reports_that_nodes_must_be_switched_on_first() -> None:
     cluster = asleep()
     cluster.take_scheduling()
     cluster.submit(job(1, 3), 50)

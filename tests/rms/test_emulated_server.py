@@ -193,7 +193,7 @@ def test_a_cluster_that_is_behind_its_clock_answers_all_the_same(tmp_path: Path)
     assert asked.done.is_set()
 
 
-def test_at_full_speed_the_clock_waits_for_the_twin_but_not_for_ever(process: Process) -> None:
+def test_at_full_speed_the_clock_waits_for_the_twin_but_not_forever(process: Process) -> None:
     takeover_s = 4
     manager = process.begin("--speed", "max", "--wait", "--takeover", str(takeover_s))
     events: queue.Queue[bytes] = queue.Queue()
@@ -232,7 +232,7 @@ def test_events_of_a_subscription_lead_from_one_snapshot_to_the_next(process: Pr
     assert mirror.difference(last) == []
 
 
-def test_actions_are_done_or_refused_with_the_reason(process: Process) -> None:
+def test_actions_are_done_or_rejected_with_the_reason(process: Process) -> None:
     manager = process.begin("--workload", "none", "--nodes", "4")
     manager.take_scheduling()
     assert manager.submit(job("1", 3), 500).result == "done"
@@ -271,7 +271,7 @@ def test_lost_answers_are_unknown_and_what_cannot_be_sent_is_unreachable(
         manager.heartbeat(1)
 
 
-def test_a_client_whose_connection_was_lost_goes_on_with_a_cluster_begun_anew(
+def test_a_client_that_lost_its_connection_continues_with_a_restarted_cluster(
     process: Process,
 ) -> None:
     manager = process.begin("--workload", "none", "--nodes", "4")
@@ -326,7 +326,7 @@ def test_bad_requests_are_answered_with_an_error_and_do_no_harm(process: Process
     assert after.seq == 0
 
 
-def test_too_many_connections_are_turned_away_and_room_is_made_again(process: Process) -> None:
+def test_too_many_connections_are_refused_until_some_close(process: Process) -> None:
     manager = process.begin("--workload", "none")
     crowd = []
     try:
@@ -359,7 +359,7 @@ def test_too_many_connections_are_turned_away_and_room_is_made_again(process: Pr
         (("--faults", '{"clock_skew_s": -9}'), "negative times"),
     ],
 )
-def test_wrong_options_are_told_in_a_line(tmp_path: Path, options, word) -> None:
+def test_wrong_options_are_reported_in_one_line(tmp_path: Path, options, word) -> None:
     command = [sys.executable, "-m", "hpctwin.twin.emulated", str(tmp_path / "c.sock"), *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 2
@@ -367,7 +367,7 @@ def test_wrong_options_are_told_in_a_line(tmp_path: Path, options, word) -> None
     assert "Traceback" not in done.stderr
 
 
-def test_neither_a_file_nor_a_running_cluster_is_pushed_aside(process: Process) -> None:
+def test_neither_a_file_nor_a_running_cluster_is_replaced(process: Process) -> None:
     process.begin("--workload", "none")
     own = process.socket.parent / "thesis.txt"
     own.write_text("years of work")

@@ -60,7 +60,7 @@ def test_pseudonyms_hide_the_names_of_features(site: Path) -> None:
     assert all(name in names for name in re.split(r"[&|]", asked[0] + "&" + asked[1]))
 
 
-def test_features_of_more_groups_than_a_simulation_can_bear_are_left_out(tmp_path: Path) -> None:
+def test_features_of_too_many_groups_are_skipped(tmp_path: Path) -> None:
     nodes = "".join(f"NodeName=n{n} CPUs=8 Features=host{n}\n" for n in range(200))
     (tmp_path / "slurm.conf").write_text(
         f"ClusterName=made\nSelectType=select/linear\n{nodes}PartitionName=all Nodes=ALL Default=YES\n"

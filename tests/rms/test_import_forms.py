@@ -176,7 +176,9 @@ def test_sinfo_gives_the_cluster_that_scontrol_prints(
 
 @pytest.mark.parametrize("site", ["tiers", "shared"])
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_json_lacks_is_taken_from_slurm_conf(tmp_path: Path, version: str, site: str) -> None:
+def test_values_missing_in_json_are_taken_from_slurm_conf(
+    tmp_path: Path, version: str, site: str
+) -> None:
     form = JSON if version != "22.05" else JSON | {"nodes.json": "sinfo --json"}
     text = of(tmp_path / "text", version, site, TEXT)
     made = of(tmp_path / "json", version, site, form, **{"slurm.conf": CONF[site]})
@@ -350,7 +352,7 @@ def test_switches_and_blocks_are_the_same_from_each_form(
         ("topology.yaml", "- topology: a\n  tree: {switches: none}\n", "not known"),
     ],
 )  # fmt: skip
-def test_topologies_that_the_model_lacks_are_named(
+def test_topologies_that_the_model_lacks_are_reported_by_name(
     tmp_path: Path, name: str, text: str, why: str
 ) -> None:
     site = CONF["tiers"].replace("TopologyPlugin", "#")
@@ -370,7 +372,7 @@ def test_switches_without_settings_do_not_end_that_limits_are_held(tmp_path: Pat
     assert len(made.site.cluster.switches) == 1
 
 
-def test_a_partition_with_a_topology_of_its_own_is_named(tmp_path: Path) -> None:
+def test_a_partition_with_a_topology_of_its_own_is_reported_by_name(tmp_path: Path) -> None:
     site = CONF["tiers"].replace("PartitionName=debug", "PartitionName=debug Topology=pods")
     site = site.replace("PartitionName=twice", "PartitionName=twice Topology=fabric")
     files = {"slurm.conf": site.encode(), "topology.yaml": (TREE_YAML + BLOCKS_YAML).encode()}

@@ -63,7 +63,7 @@ def groups(made: Imported) -> dict[str, tuple[str, ...] | None]:
     return {one.name: one.groups for one in made.site.cluster.partitions}
 
 
-def test_jobs_of_queues_that_were_deleted_are_simulated_and_told_of_by_name(tmp_path, capsys):
+def test_jobs_of_deleted_queues_are_simulated_and_reported_by_name(tmp_path, capsys):
     folder = tmp_path / "site"
     lines = [pbs_line(1, "workq"), pbs_line(2, "old"), pbs_line(3, "old"), pbs_line(4, "x")]
     made = pbs(folder, *lines)
@@ -104,7 +104,7 @@ def test_queues_without_nodes_and_those_of_reservations_are_simulated(tmp_path):
     assert ran(made) == ["completed"] * 6
 
 
-def test_partitions_accounts_and_qos_that_were_deleted_are_simulated_and_told_of(tmp_path):
+def test_deleted_partitions_accounts_and_qos_are_simulated_and_reported(tmp_path):
     header = "JobID|Submit|Start|End|NNodes|State|Timelimit|User|Account|Partition|QOS|NodeList"
     at = "2026-05-28T20:00:00|2026-05-28T20:00:00|2026-05-28T20:10:00|1|COMPLETED|01:00:00"
     made = slurm(
@@ -131,7 +131,7 @@ def test_partitions_accounts_and_qos_that_were_deleted_are_simulated_and_told_of
     assert priority["fat"] == priority["main"] < priority["top"]
 
 
-def test_nothing_is_said_where_nothing_is_gone(tmp_path):
+def test_nothing_is_reported_if_nothing_is_missing(tmp_path):
     made = pbs(tmp_path / "site", pbs_line(1, "workq"))
     assert groups(made) == {"workq": ("a", "b")}
     assert not [s for s in made.site.settings if s.where == "accounting"]

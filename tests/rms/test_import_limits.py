@@ -72,7 +72,7 @@ def recorded() -> dict[str, float | None]:
     }
 
 
-def test_jobs_start_when_they_did_there_and_the_same_are_refused(made: Imported) -> None:
+def test_jobs_start_when_they_did_there_and_the_same_are_rejected(made: Imported) -> None:
     starts = recorded()
     result = Simulation(submitted(), made.site.cluster, policy=made.site.policy).run()
     for job, row in zip(JOBS, result.jobs.sort("job_id").iter_rows(named=True), strict=True):
@@ -85,7 +85,7 @@ def test_jobs_start_when_they_did_there_and_the_same_are_refused(made: Imported)
             assert row["start_s"] == pytest.approx(theirs, abs=2.5), job
 
 
-def test_what_keeps_a_job_back_is_what_squeue_said(made: Imported) -> None:
+def test_the_reason_for_waiting_is_that_of_squeue(made: Imported) -> None:
     for row, job in enumerate(JOBS):
         if job[8]:
             simulation = Simulation(submitted(), made.site.cluster, policy=made.site.policy)
@@ -125,7 +125,7 @@ def test_factors_are_those_that_sshare_printed(made: Imported) -> None:
     assert len(theirs) == 6
 
 
-def test_sshare_alone_tells_the_tree(tmp_path: Path, made: Imported) -> None:
+def test_sshare_alone_gives_the_tree(tmp_path: Path, made: Imported) -> None:
     for name in ("slurm.conf", "sshare.txt"):
         (tmp_path / name).write_text((SITE / name).read_text())
     by_sshare = import_site("slurm", tmp_path).site.cluster.accounts

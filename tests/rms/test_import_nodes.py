@@ -115,7 +115,9 @@ def test_accounting_counts_gpus_of_types_that_begin_with_a_digit(
     assert asked == [gpus]
 
 
-def test_gres_that_a_node_cannot_have_is_named_with_its_line(tmp_path: Path) -> None:
+def test_gres_that_a_node_cannot_have_is_named_with_its_line(
+    tmp_path: Path,
+) -> None:
     conf = (
         f"{HEAD}NodeName=n[1-4] CPUs=4 Gres=tmp:2P,gpu:a+b:1,gpu:c:1\nPartitionName=p Nodes=ALL\n"
     )
@@ -181,12 +183,14 @@ def test_states_of_slurm_conf_count_with_its_down_nodes(tmp_path: Path) -> None:
         assert note in told(made)
 
 
-def test_a_site_whose_nodes_are_all_down_is_refused_with_their_names(tmp_path: Path) -> None:
+def test_a_site_whose_nodes_are_all_down_is_rejected_with_their_names(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"2 nodes \(n1, n2\) in state DOWN: excluded"):
         imported(tmp_path, nodes_txt=node("n1", "DOWN") + node("n2", "DOWN"))
 
 
-def test_many_nodes_in_one_state_are_counted_and_the_first_are_named(tmp_path: Path) -> None:
+def test_many_nodes_in_one_state_are_counted_and_the_first_are_reported_by_name(
+    tmp_path: Path,
+) -> None:
     made = imported(
         tmp_path, nodes_txt="".join(node(f"n{i}", "DOWN" if i else "IDLE") for i in range(31))
     )
@@ -272,7 +276,9 @@ def test_an_included_file_outside_the_folder_is_not_read(tmp_path: Path) -> None
     assert f"slurm.conf:3: the included file {outside} is missing; copy it into site/" in told(made)
 
 
-def test_a_file_that_stands_for_an_included_one_of_another_folder_is_named(tmp_path: Path) -> None:
+def test_a_file_that_stands_for_an_included_one_of_another_folder_is_reported_by_name(
+    tmp_path: Path,
+) -> None:
     conf = f"{HEAD}Include /etc/site-b/nodes.conf\n{PARTITION}"
     made = imported(tmp_path, slurm_conf=conf, **{"site-a__nodes_conf": NODES})
     assert "site-a/nodes.conf is used as the included file /etc/site-b/nodes.conf" in told(made)
@@ -284,7 +290,9 @@ def test_a_file_that_includes_itself_is_read_once(tmp_path: Path) -> None:
     assert "slurm.conf:3: the included file slurm.conf is missing" in told(made)
 
 
-def test_one_of_several_slurm_conf_is_read_and_the_others_are_named(tmp_path: Path) -> None:
+def test_one_of_several_slurm_conf_is_read_and_the_others_are_reported_by_name(
+    tmp_path: Path,
+) -> None:
     other = "ClusterName=other\nNodeName=z[1-99]\n" + PARTITION
     made = imported(tmp_path, slurm_conf=HEAD + NODES + PARTITION, **{"old__slurm_conf": other})
     assert counts(made) == 10
@@ -325,7 +333,7 @@ def test_switches_of_nodes_that_are_down_do_not_end_the_tree(tmp_path: Path) -> 
     assert [s.name for s in made.site.cluster.switches] == ["a", "top"]
 
 
-def test_partitions_with_whole_nodes_are_taken_over_where_all_are_so(tmp_path: Path) -> None:
+def test_partitions_with_whole_nodes_are_imported_if_all_are_so(tmp_path: Path) -> None:
     conf = f"{HEAD}{NODES}PartitionName=p Nodes=ALL OverSubscribe=EXCLUSIVE\n"
     made = imported(tmp_path / "a", slurm_conf=conf)
     assert {s.name: s.became for s in made.site.settings}["p: OverSubscribe"] == IMPORTED
@@ -333,7 +341,7 @@ def test_partitions_with_whole_nodes_are_taken_over_where_all_are_so(tmp_path: P
     assert {s.name: s.became for s in made.site.settings}["p: OverSubscribe"] == NOT_MODELED
 
 
-def test_of_two_default_partitions_the_last_counts_and_both_are_named(tmp_path: Path) -> None:
+def test_the_last_of_two_default_partitions_counts_and_both_are_named(tmp_path: Path) -> None:
     conf = f"{HEAD}{NODES}PartitionName=p Nodes=ALL Default=YES\nPartitionName=q Nodes=n1 Default=YES\n"
     made = imported(tmp_path, slurm_conf=conf)
     assert [p.name for p in made.site.cluster.partitions if p.default] == ["q"]
@@ -353,7 +361,7 @@ def test_a_dump_without_a_needed_column_does_not_end_the_import_of_others(tmp_pa
     assert "c.txt is ignored: no column has the run time" in told(made)
 
 
-def test_a_note_is_said_once(tmp_path: Path) -> None:
+def test_a_note_is_printed_once(tmp_path: Path) -> None:
     conf = f"{HEAD}{NODES}PartitionName=p Nodes=n[1-x]\nPartitionName=q Nodes=ALL\n"
     notes = imported(tmp_path, slurm_conf=conf).site.notes
     assert len(notes) == len(set(notes))

@@ -88,7 +88,7 @@ def test_sched_config_alone_gives_the_policy_and_says_what_is_missing(tmp_path, 
     assert (code, json.loads(said)["jobs"]) == (0, 1)
 
 
-def test_settings_without_nodes_hold_on_a_machine_as_large_as_what_ran_at_once(tmp_path, capsys):
+def test_settings_without_nodes_hold_on_a_cluster_as_large_as_what_ran_at_once(tmp_path, capsys):
     site = folder(tmp_path, LOG, sched_config=SCHED, server=SERVER)
     made = import_site("pbs", site)
     cluster = made.site.cluster

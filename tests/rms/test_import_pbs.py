@@ -42,7 +42,7 @@ def became(made: Imported, what: str) -> dict[str, str]:
     return {f"{s.name}: {s.value}": s.why for s in made.site.settings if s.became == what}
 
 
-def test_a_real_pbs_s_files_give_its_machine_and_its_policy():
+def test_a_real_pbs_s_files_give_its_cluster_and_its_policy():
     made = import_site("pbs", PBS)
     assert [(g.count, g.cores, g.memory_gb) for g in made.site.cluster.nodes] == [(4, 1, 1.0)]
     assert [(p.name, p.default) for p in made.site.cluster.partitions] == [("workq", True)]
@@ -108,7 +108,7 @@ def test_ordering_and_cycles_are_as_the_settings_say(tmp_path, sched, server, ex
     assert policy(site(tmp_path, sched, server)) == expected
 
 
-def test_settings_of_prime_time_hold_and_others_are_named(tmp_path):
+def test_settings_of_prime_time_hold_and_others_are_reported_by_name(tmp_path):
     made = site(
         tmp_path,
         "by_queue: True prime\nby_queue: False non_prime\n"
@@ -203,7 +203,9 @@ def test_the_last_line_of_a_parameter_counts_and_all_of_the_sort_keys(tmp_path):
         ),
     ],
 )
-def test_what_has_no_counterpart_is_named_with_the_reason(tmp_path, sched, server, name, why):
+def test_settings_without_a_counterpart_are_named_with_the_reason(
+    tmp_path, sched, server, name, why
+):
     made = site(tmp_path, sched, server)
     told = became(made, NOT_MODELED) | became(made, NO_EFFECT)
     assert why in told[name]
@@ -213,7 +215,7 @@ def test_all_terms_of_formulas_are_known_to_policies():
     assert {*PBS_NAMES, *FUNCTIONS, "walltime"} == TERMS
 
 
-def test_lines_that_pbs_cannot_read_are_told_of(tmp_path):
+def test_lines_that_pbs_cannot_read_are_reported(tmp_path):
     made = site(
         tmp_path, "by_queue: true\nbackfil_prime: false ALL\nnonsense\nround_robin: perhaps"
     )
@@ -493,7 +495,7 @@ def test_limits_of_the_server_and_of_a_queue_on_one_thing_both_hold(
         ("[u:PBS_GENERIC=x]", NOT_MODELED, "not a number"),
     ],
 )
-def test_a_limit_that_cannot_be_taken_over_is_named(tmp_path, said, became_, why):
+def test_a_limit_that_cannot_be_imported_is_reported_by_name(tmp_path, said, became_, why):
     made = site(tmp_path, "by_queue: true", f"set server max_run = {said}")
     assert why in became(made, became_)[f"max_run: {said}"]
     assert made.site.cluster.limits == ()

@@ -34,7 +34,7 @@ def became(made: Imported, which: str) -> dict[str, str]:
     return {one.name: one.why for one in made.site.settings if one.became == which}
 
 
-def test_by_partition_tiers_modes_graces_and_exempt_time_are_taken_over(tmp_path):
+def test_tiers_modes_graces_and_exempt_time_of_partitions_are_imported(tmp_path):
     made = imported(tmp_path, *WHOLE, *BY_TIER, *TIERS, "PreemptExemptTime=00:10:00")
     assert said(made.site.cluster) == {
         "mode": "requeue",
@@ -49,7 +49,7 @@ def test_by_partition_tiers_modes_graces_and_exempt_time_are_taken_over(tmp_path
     assert not [name for name in became(made, NOT_MODELED) if "reempt" in name]
 
 
-def test_by_qos_who_preempts_whom_is_taken_over(tmp_path):
+def test_preemption_between_qos_is_imported(tmp_path):
     made = imported(
         tmp_path, *WHOLE, "PreemptType=preempt/qos", "PreemptMode=CANCEL",
         "PreemptParameters=youngest_first,strict_order", "AuthInfo=cred_expire=60", TIERS[0],
@@ -72,7 +72,7 @@ def test_by_qos_who_preempts_whom_is_taken_over(tmp_path):
 SUSPEND = (BY_TIER[0], "PreemptMode=SUSPEND,GANG")
 
 
-def test_suspending_is_taken_over_where_jobs_have_whole_nodes(tmp_path):
+def test_suspending_is_imported_if_jobs_have_whole_nodes(tmp_path):
     made = imported(
         tmp_path, *WHOLE, *SUSPEND, *TIERS, "PartitionName=mid Nodes=ALL PriorityTier=5 PreemptMode=CANCEL",
     )  # fmt: skip
@@ -89,7 +89,7 @@ def test_suspending_is_taken_over_where_jobs_have_whole_nodes(tmp_path):
     assert "SelectTypeParameters" not in became(made, NOT_MODELED)
 
 
-def test_memory_that_suspended_jobs_keep_is_named(tmp_path):
+def test_memory_that_suspended_jobs_keep_is_reported_by_name(tmp_path):
     made = imported(tmp_path, *WHOLE, *SUSPEND, *TIERS, "SelectTypeParameters=CR_Memory")
     assert "keep their memory in Slurm" in became(made, NOT_MODELED)["SelectTypeParameters"]
 
@@ -107,7 +107,7 @@ def test_suspending_by_qos_says_what_time_slices_there_are(tmp_path):
     )
 
 
-def test_suspending_is_taken_over_where_jobs_share_nodes_and_memory(tmp_path):
+def test_suspending_is_imported_if_jobs_share_nodes_and_memory(tmp_path):
     made = imported(
         tmp_path, WHOLE[1], *SUSPEND, TIERS[0] + " PreemptMode=CANCEL", TIERS[1],
         "SelectType=select/cons_tres", "SelectTypeParameters=CR_Core_Memory",
@@ -118,13 +118,13 @@ def test_suspending_is_taken_over_where_jobs_share_nodes_and_memory(tmp_path):
     assert "SelectTypeParameters" not in became(made, NOT_MODELED)
 
 
-def test_where_jobs_are_not_requeued_they_are_cancelled(tmp_path):
+def test_jobs_that_are_not_requeued_are_cancelled(tmp_path):
     made = imported(tmp_path, *WHOLE, *BY_TIER, *TIERS, "JobRequeue=0")
     assert said(made.site.cluster)["mode"] == "cancel"
     assert "requeue_after" not in said(made.site.cluster)
 
 
-def test_equal_tiers_preempt_nobody(tmp_path):
+def test_equal_tiers_preempt_no_job(tmp_path):
     made = imported(tmp_path, *WHOLE, *BY_TIER, TIERS[0])
     assert made.site.cluster.preemption is None
 

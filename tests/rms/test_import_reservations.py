@@ -131,7 +131,7 @@ def test_reservations_of_a_real_slurm_are_maintenance_or_named_with_the_reason(
     )
 
 
-def test_each_flag_of_what_was_taken_over_is_told(tmp_path: Path) -> None:
+def test_each_imported_flag_is_reported(tmp_path: Path) -> None:
     told = flags(imported(tmp_path, (RECORDED / "reservations.txt").read_text()))
     assert told["maint", "IGNORE_JOBS"] == NOT_MODELED
     assert told["course", "REPLACE"] == NOT_MODELED
@@ -228,7 +228,7 @@ def test_what_its_own_jobs_used_is_not_taken_from_them_unless_it_is_maintenance(
         assert len(made.site.cluster.reservations) == (is_ == IMPORTED)
 
 
-def test_where_nothing_tells_who_ran_where_it_may_have_been_anyone(tmp_path: Path) -> None:
+def test_without_records_of_nodes_any_user_may_have_run_there(tmp_path: Path) -> None:
     def without(*columns: str) -> Imported:
         keep = [i for i, name in enumerate(HEADER.split("|")) if name not in columns]
         rows = [HEADER, *MONTH, job(3, "2027-01-05T09:00:00", nodes="n8")]
@@ -270,7 +270,7 @@ def test_one_that_comes_again_is_at_the_same_local_time_after_a_change_of_the_cl
     ]
 
 
-def test_who_may_run_for_longer_than_from_one_to_the_next_is_counted(tmp_path: Path) -> None:
+def test_a_job_that_may_run_for_longer_than_from_one_to_the_next_is_counted(tmp_path: Path) -> None:
     long = job(3, "2027-01-06T00:00:00", minutes=17 * 60)
     assert (
         "exceeds its interval"
@@ -324,20 +324,20 @@ def test_json_says_the_same_as_text(tmp_path: Path) -> None:
             {"nodes": "(null)", "tres": "(null)", "licences": "matlab:4"},
             "it has no nodes, but matlab:4",
         ),
-        ({"nodes": "n[1-2],m1", "tres": "cpu=24"}, "1 more nodes are not described"),
+        ({"nodes": "n[1-2],m1", "tres": "cpu=24"}, "not described: 1 more node"),
     ],
 )
-def test_what_cannot_be_taken_over_is_named_with_the_reason(
+def test_settings_that_cannot_be_imported_are_named_with_the_reason(
     tmp_path: Path, about: dict[str, str], why: str
 ) -> None:
     made = imported(tmp_path, reservation(**about) + reservation(name="good"))
     assert why in became(made)["r"].why
     assert became(made)["good"].became == IMPORTED
-    if why and "more nodes" not in why:
+    if why and "more node" not in why:
         assert [one.name for one in made.site.cluster.reservations] == ["good"]
 
 
-def test_licences_besides_nodes_are_named(tmp_path: Path) -> None:
+def test_licenses_besides_nodes_are_reported_by_name(tmp_path: Path) -> None:
     made = imported(tmp_path, reservation(licences="matlab:4"))
     assert ("reservation r: Licenses", NOT_MODELED) in {
         (s.name, s.became) for s in made.site.settings
@@ -357,7 +357,7 @@ def test_a_text_that_is_cut_anywhere_takes_nothing_over_that_is_not_whole(tmp_pa
         assert became(made)["first"].became == IMPORTED
 
 
-def test_one_that_comes_too_often_is_named(tmp_path: Path) -> None:
+def test_one_that_comes_too_often_is_reported_by_name(tmp_path: Path) -> None:
     jobs = [job(1, "2020-01-01T00:00:00"), job(2, "2027-01-31T23:00:00")]
     made = imported(tmp_path, reservation(flags="DAILY"), *jobs)
     assert "more than 1,000 times" in became(made)["r"].why
@@ -371,7 +371,9 @@ def test_one_that_comes_too_often_is_named(tmp_path: Path) -> None:
         ("slurm.conf", "its nodes are not described"),
     ],
 )
-def test_without_jobs_or_nodes_they_are_named(tmp_path: Path, gone: str, why: str) -> None:
+def test_without_jobs_or_nodes_they_are_reported_by_name(
+    tmp_path: Path, gone: str, why: str
+) -> None:
     imported(tmp_path, reservation())
     (tmp_path / gone).unlink()
     if gone == "slurm.conf":
@@ -409,7 +411,7 @@ def test_outputs_of_several_days_are_read_together(tmp_path: Path) -> None:
     assert len(found["d"]) == len(set(found["d"])) == 28
 
 
-def test_json_that_is_not_as_slurm_writes_it_is_named(tmp_path: Path) -> None:
+def test_json_that_is_not_as_slurm_writes_it_is_reported_by_name(tmp_path: Path) -> None:
     imported(tmp_path, "")
     odd = [{"name": "x"}, {"name": "y", "start_time": 1e30, "end_time": "z", "flags": 7}, 5, {}]
     (tmp_path / "reservations.txt").write_text(json.dumps({"reservations": odd}))

@@ -66,7 +66,7 @@ def test_use_is_forgotten_at_local_midnight(
     zone=st.sampled_from(["UTC", "Europe/Berlin", "America/New_York"]),
     period=st.sampled_from(["daily", "weekly", "monthly", "quarterly", "yearly"]),
 )
-def test_each_is_the_next_of_its_kind_and_none_is_left_out(
+def test_each_is_the_next_of_its_kind_and_none_is_skipped(
     first: int, days: int, zone: str, period: str
 ) -> None:
     """As Slurm reckons the next from the last: from its day on to the end of the period."""
@@ -105,7 +105,7 @@ def test_each_is_the_next_of_its_kind_and_none_is_left_out(
         ("DAILY", "PriorityType=priority/basic\n", LIMIT, NO_EFFECT, "counts no usage"),
     ],
 )
-def test_what_else_becomes_of_it_is_said(
+def test_what_else_becomes_of_it_is_reported(
     tmp_path: Path, period: str, more: str, limit: str, became: str, why: str
 ) -> None:
     made = site(tmp_path / "site", period, more=more, limit=limit)
@@ -123,7 +123,7 @@ def test_without_jobs_it_is_not_known_when_that_is(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
-def test_who_has_used_all_there_is_starts_when_use_is_forgotten(tmp_path: Path) -> None:
+def test_a_user_who_has_used_everything_starts_when_use_is_forgotten(tmp_path: Path) -> None:
     for period, start_h in (("DAILY", 16), ("WEEKLY", 28), ("MONTHLY", 52), ("NONE", None)):
         made = site(tmp_path / period.lower(), period)
         out = tmp_path / f"{period.lower()}-out"

@@ -44,7 +44,7 @@ def not_modelled(made: Imported) -> dict[str, str]:
     return {s.name: s.why for s in made.site.settings if s.became == NOT_MODELED}
 
 
-def test_slurm_conf_and_what_scontrol_prints_describe_the_same_machine(tmp_path):
+def test_slurm_conf_and_what_scontrol_prints_describe_the_same_cluster(tmp_path):
     conf = [SLURM / f"{name}.conf" for name in ("slurm", "nodes", "gres")]
     by_conf = (
         import_site("slurm", site(tmp_path / "a", *conf))
@@ -70,7 +70,7 @@ def test_slurm_conf_and_what_scontrol_prints_describe_the_same_machine(tmp_path)
     assert limits(by_conf) == limits(by_command)
 
 
-def test_a_real_slurm_s_files_give_its_machine_and_its_policy():
+def test_a_real_slurm_s_files_give_its_cluster_and_its_policy():
     made = import_site("slurm", SLURM)
     cluster = made.site.cluster
     assert cluster.name == "demo"
@@ -205,7 +205,7 @@ def test_backfilling_is_as_the_settings_say(tmp_path, lines, policy):
     assert parse_policy(slurm(tmp_path, *lines).site.policy).name == policy
 
 
-def test_jobs_ask_for_the_licences_that_they_held_and_others_are_counted(tmp_path):
+def test_jobs_ask_for_the_licenses_that_they_held_and_others_are_counted(tmp_path):
     held = ("license/matlab=2,node=1", "license/fluent@flex=1,node=1", "license/old=3", "node=1")
     lines = [
         f"{job}|2026-10-01T10:00:00|2026-10-01T10:10:00|60|1|COMPLETED|cpu=8,{tres}"
@@ -237,7 +237,7 @@ def test_jobs_ask_for_the_licences_that_they_held_and_others_are_counted(tmp_pat
          {"PriorityWeightTRES: GRES/fpga"}),
     ],
 )  # fmt: skip
-def test_flags_and_weights_of_priority_are_taken_over_and_others_named(tmp_path, lines, has, left):
+def test_flags_and_weights_of_priority_are_imported_and_others_named(tmp_path, lines, has, left):
     made = slurm(tmp_path, "PriorityType=priority/multifactor", *lines)
     name = parse_policy(made.site.policy).name
     assert all(part in name.partition("+")[0] for part in has)
@@ -245,7 +245,7 @@ def test_flags_and_weights_of_priority_are_taken_over_and_others_named(tmp_path,
     assert told == left
 
 
-def test_what_nobody_knows_is_named_and_does_not_pass_for_something_without_a_bearing(tmp_path):
+def test_unknown_settings_are_named_and_not_taken_as_irrelevant(tmp_path):
     conf = (
         "ClusterName=c\nSchedulerParameters=bf_interval=10,foo_bar=3,max_array_tasks=9\nSomething=new\n"
         "NodeName=n[1-4] CPUs=8\n"
@@ -300,7 +300,7 @@ QOS_TABLE = (
 )
 
 
-def test_what_sacctmgr_says_of_limits_becomes_limits(tmp_path):
+def test_limits_of_sacctmgr_become_limits(tmp_path):
     folder = site(
         tmp_path,
         slurm_conf="ClusterName=c\nAccountingStorageEnforce=associations,limits,qos\n"
@@ -324,9 +324,9 @@ def test_what_sacctmgr_says_of_limits_becomes_limits(tmp_path):
         {"qos": "part", "nodes": 3, "deny": True},
         {"qos": "part", "per": "job", "walltime": 172800, "deny": True},
         {**of_qos, "cores": 64, "gpus": 4, "minutes": {"cores": 600}, "jobs": 10, "submitted": 20},
-        {**of_qos, "used": {"cores": 9}},
+        {**of_qos, "used_minutes": {"cores": 9}},
         {**of_qos, "per": "job", "nodes": 2, "per_node": {"cores": 4}, "minutes": {"cores": 480},
-         "walltime": 86400, "least": {"cores": 2}},
+         "walltime": 86400, "min_request": {"cores": 2}},
         {**of_qos, "per": "user", "memory_gb": 100, "jobs": 3, "submitted": 7},
         {**of_qos, "per": "account", "cores": 16, "jobs": 4, "submitted": 9},
         {"account": "root", "per": "user", "jobs": 1},
@@ -379,7 +379,7 @@ def test_usage_factors_of_qos_become_factors_of_use(tmp_path):
     assert became["QOS half: UsageFactor"] == "no effect"
 
 
-def test_what_may_be_used_in_all_becomes_limits_as_slurm_counts_it(tmp_path):
+def test_totals_that_may_be_used_become_limits_as_slurm_counts_them(tmp_path):
     conf = (
         "ClusterName=c\nPriorityType=priority/multifactor\nPriorityDecayHalfLife={half}\n"
         "AccountingStorageEnforce={words}\nNodeName=n[1-4] CPUs=8\nPartitionName=p Nodes=ALL\n"
@@ -400,11 +400,11 @@ def test_what_may_be_used_in_all_becomes_limits_as_slurm_counts_it(tmp_path):
 
     made, said = read("limits")
     assert said == [
-        {"qos": "bank", "used": {"cores": 6000, "gpus": 60, "wall": 1440}, "decays": False},
+        {"qos": "bank", "used_minutes": {"cores": 6000, "gpus": 60, "wall": 1440}, "decays": False},
         {"qos": "bank", "jobs": 3},
-        {"qos": "free", "used": {"nodes": 10, "wall": 0}},
-        {"account": "root", "used": {"cores": 900000}},
-        {"account": "root", "user": "ann", "used": {"cores": 5}},
+        {"qos": "free", "used_minutes": {"nodes": 10, "wall": 0}},
+        {"account": "root", "used_minutes": {"cores": 900000}},
+        {"account": "root", "user": "ann", "used_minutes": {"cores": 5}},
     ]
     told = {one.name: one for one in made.site.settings}
     assert told["QOS bank: Flags"].became == "imported"
@@ -415,7 +415,7 @@ def test_what_may_be_used_in_all_becomes_limits_as_slurm_counts_it(tmp_path):
     assert all(limit.get("safe", "jobs" in limit) for limit in said)
     assert not any("running jobs continue" in one.why for one in made.site.settings)
     _, said = read("never", half="0")
-    assert [limit.get("decays") for limit in said if "used" in limit] == [False] * 4
+    assert [limit.get("decays") for limit in said if "used_minutes" in limit] == [False] * 4
     made, said = read("basic", conf=conf.replace("multifactor", "basic"))
     assert said == [{"qos": "bank", "jobs": 3}]
     assert (
@@ -423,7 +423,7 @@ def test_what_may_be_used_in_all_becomes_limits_as_slurm_counts_it(tmp_path):
     )
 
 
-def test_a_dump_says_the_same_and_limits_that_both_tell_are_one(tmp_path):
+def test_a_dump_agrees_and_limits_in_both_sources_count_once(tmp_path):
     dump = (
         "Cluster - 'c':Fairshare=1:QOS='normal':MaxJobs=9\nParent - 'root'\n"
         "Account - 'physics':Description='p':Fairshare=3:GrpTRES=cpu=24:MaxWallDurationPerJob=720\n"
@@ -505,7 +505,7 @@ def test_use_halves_as_the_site_says_or_never(tmp_path, told, days):
         "Name|Priority|MaxTRESPU\nhigh|1|cpu=10K\n",
     ],
 )
-def test_a_limit_that_is_no_number_is_named(tmp_path, text):
+def test_a_limit_that_is_no_number_is_reported_by_name(tmp_path, text):
     folder = site(tmp_path, slurm_conf="ClusterName=c\nNodeName=n[1-4] CPUs=8\nPartitionName=p Nodes=ALL\n"
                   "AccountingStorageEnforce=limits\n", qos_txt=text)  # fmt: skip
     made = import_site("slurm", folder)
@@ -513,7 +513,7 @@ def test_a_limit_that_is_no_number_is_named(tmp_path, text):
     assert any(name.startswith("QOS high: ") for name in not_modelled(made))
 
 
-def test_what_the_slurm_backfill_does_not_have_is_named(tmp_path):
+def test_what_the_slurm_backfill_does_not_have_is_reported_by_name(tmp_path):
     line = "SchedulerParameters=bf_max_job_assoc=5,bf_interval=often,sched_interval=-1,bf_continue"
     told = not_modelled(slurm(tmp_path, f"{line},bf_window=60"))
     assert (
@@ -525,7 +525,7 @@ def test_what_the_slurm_backfill_does_not_have_is_named(tmp_path):
     assert not {"SchedulerParameters: bf_continue", "SchedulerParameters: bf_window"} & set(told)
 
 
-def test_lines_go_on_comments_end_and_files_are_included(tmp_path):
+def test_lines_continue_comments_end_and_files_are_included(tmp_path):
     folder = site(
         tmp_path,
         slurm_conf="ClusterName=c # ours\nInclude /etc/slurm/more_%c.conf\ninclude gone.conf\n"
@@ -544,14 +544,14 @@ def test_lines_go_on_comments_end_and_files_are_included(tmp_path):
     assert [(g.name, g.count, g.cores) for g in cluster.nodes] == [("x", 4, 4)]
 
 
-def test_accounting_alone_gives_a_machine_as_large_as_what_ran_at_once(tmp_path):
+def test_accounting_alone_gives_a_cluster_as_large_as_what_ran_at_once(tmp_path):
     made = import_site("slurm", site(tmp_path, ACCOUNTING / "sacct-22.05-selection.txt"))
     assert made.site.cluster.node_count == 8
     assert "no settings found" in made.site.notes[0]
     assert len(made.jobs) == 31
 
 
-def test_settings_that_are_of_no_use_without_nodes_are_named(tmp_path):
+def test_settings_that_are_of_no_use_without_nodes_are_reported_by_name(tmp_path):
     folder = site(tmp_path, ACCOUNTING / "sacct-22.05-selection.txt")
     (folder / "qos.txt").write_text("Name|Priority|MaxJobsPU\nnormal|0|4\n")
     (folder / "gres.conf").write_text("Name=gpu File=/dev/nvidia0\n")
@@ -620,7 +620,7 @@ def test_jobs_that_share_nodes_go_where_slurm_puts_them(tmp_path, lines, placeme
     )
 
 
-def test_that_some_partitions_go_by_load_is_named(tmp_path):
+def test_partitions_scheduled_by_load_are_named(tmp_path):
     made = slurm(tmp_path, "PartitionName=q Nodes=n1 LLN=YES")
     assert "least loaded nodes are chosen only if all partitions" in not_modelled(made)["q: LLN"]
     assert parse_policy(made.site.policy).placement.name == "first-fit"  # no job shares nodes
@@ -654,12 +654,12 @@ def test_pseudonyms_are_stable_by_their_salt_and_no_name_is_left(tmp_path):
         ),
     ],
 )
-def test_a_folder_without_what_is_needed_is_refused_in_words(tmp_path, texts, said):
+def test_a_folder_without_what_is_needed_is_rejected_in_words(tmp_path, texts, said):
     with pytest.raises(ConfigError, match=said):
         import_site("slurm", site(tmp_path, **texts))
 
 
-def test_a_running_slurm_is_asked_for_no_column_that_it_refuses():
+def test_a_running_slurm_is_asked_for_no_column_that_it_rejects():
     asked = LIVE["sacct.txt"][-1].split(",")
     recorded = gzip.decompress((ACCOUNTING / "sacct-22.05-all.txt.gz").read_bytes())
     assert set(asked) <= set(recorded.decode().partition("\n")[0].split("|"))

@@ -102,7 +102,7 @@ def test_torque_s_files_give_its_cluster_its_queues_and_its_limits(tmp_path):
         {"partitions": ("batch",), "per": "user", "submitted": 100},
         {"partitions": ("batch",), "submitted": 1000},
     ]
-    assert said(made, "1 of 3 nodes are unavailable", "n3 (down,offline)")
+    assert said(made, "1 of 3 nodes unavailable and omitted", "n3 (down,offline)")
     assert became(made, "node n3: state")[1] == "not in cluster.yaml"
     assert became(made, "queue big: resources_default.neednodes")[0] == IMPORTED
     assert became(made, "queue route: max_user_queuable")[0] == NOT_MODELED
@@ -128,7 +128,7 @@ def test_a_node_of_which_the_end_is_missing_does_not_end_the_import(tmp_path):
     assert said(made, "node 'n1' is omitted: its description is truncated")
 
 
-def test_nodes_are_those_of_server_priv_nodes_where_pbsnodes_tells_of_none(tmp_path):
+def test_nodes_come_from_server_priv_nodes_if_pbsnodes_lists_none(tmp_path):
     text = "# ours\nn[01-03] np=8 gpus=2 ib\nold np=4\nlogin:ts np=2\nplain\nn4[ np=2\n"
     made = site(tmp_path, nodes=text.replace("n4[ np=2\n", ""), b=QUEUES)
     assert sizes(made) == [(3, 8, 2, None, ("ib",)), (1, 4, 0, None, ()), (1, 1, 0, None, ())]
@@ -160,7 +160,7 @@ def test_a_node_counts_in_the_states_in_which_it_can_run_jobs(tmp_path, cores, s
     assert said(made, f"n1 ({state})") != there
 
 
-def test_where_no_node_can_run_jobs_the_import_is_refused_with_their_names(tmp_path):
+def test_an_import_without_a_node_that_can_run_jobs_is_rejected_with_their_names(tmp_path):
     with pytest.raises(
         ConfigError, match=r"none of 2 nodes can run jobs: .*n1 \(down\), n2 \(offline\)"
     ):
@@ -170,7 +170,7 @@ def test_where_no_node_can_run_jobs_the_import_is_refused_with_their_names(tmp_p
         )
 
 
-def test_a_node_without_ncpus_has_its_pcpus_or_is_named(tmp_path):
+def test_a_node_without_ncpus_has_its_pcpus_or_is_reported_by_name(tmp_path):
     nodes = {
         "n1": {"Mom": "n1", "state": "free", "pcpus": "8", "resources_available.mem": "1gb"},
         "n2": {"Mom": "n2", "state": "free", "resources_available.host": "n2"},
@@ -217,7 +217,7 @@ def test_a_queue_has_the_nodes_that_are_bound_to_it(tmp_path, server, rows, expe
     assert said(made, "queue gpu has no nodes") == ("gpu" not in expected)
 
 
-def test_nodes_tell_their_queues_where_nothing_else_does(tmp_path):
+def test_nodes_name_their_queues_if_nothing_else_does(tmp_path):
     nodes = {"n1": {"state": "free", "np": "4", "queue": "gpu"}, "n2": {"state": "free", "np": "4"}}
     made = site(tmp_path, a=text_of(nodes))
     assert queues(made) == {"gpu": 1}
@@ -300,7 +300,7 @@ def test_maui_s_backfill_and_weights_are_the_policy(tmp_path, lines, expected):
     assert parse_policy(made.site.policy).name == parse_policy(expected).name
 
 
-def test_what_maui_says_without_a_counterpart_is_named_with_its_line(tmp_path):
+def test_maui_settings_without_a_counterpart_are_named_with_their_line(tmp_path):
     lines = (
         "SERVERHOST head\nADMIN1 root\nBACKFILLPOLICY BESTFIT\nFSPOLICY PSDEDICATED\nFSWEIGHT 0\n"
         "RESWEIGHT 5\nNODEALLOCATIONPOLICY MINRESOURCE\nUSERCFG[alice] MAXJOB=3 \\\n  MAXPROC=64\n"
@@ -350,7 +350,7 @@ def test_jobs_that_ran_on_nodes_which_are_away_now_are_counted(tmp_path):
     ]
 
 
-def test_how_pbs_sched_sorts_is_named(tmp_path):
+def test_the_sorting_of_pbs_sched_is_named(tmp_path):
     lines = "round_robin: False\tall\nstrict_fifo: false\tALL\nsort_by: shortest_job_first\tALL\n"
     made = site(tmp_path, a=text_of(NODES), sched_config=lines)
     assert became(made, "sort_by")[0] == NOT_MODELED

@@ -46,7 +46,7 @@ def tree(made: Imported) -> dict[str, tuple[str, object, dict[str, object]]]:
 RIGHT = {"physics": ("root", 3, {"ann": 2}), "optics": ("physics", 1, {})}
 
 
-def test_nothing_is_told_of_files_in_which_nothing_is_wrong(tmp_path: Path) -> None:
+def test_nothing_is_reported_for_files_without_errors(tmp_path: Path) -> None:
     made = imported(tmp_path, assoc_txt=ASSOC)
     assert (tree(made), told(made)) == (RIGHT, "")
 
@@ -69,7 +69,7 @@ def test_columns_may_stand_in_any_order(tmp_path: Path, name: str) -> None:
         ("qos_txt", "Name|Priority|MaxJobsPU\nhigh|10|\nlow", 3, 3),
     ],
 )
-def test_lines_that_are_cut_short_are_left_out_and_told(
+def test_truncated_lines_are_skipped_and_reported(
     tmp_path: Path, name: str, text: str, line: int, columns: int
 ) -> None:
     made = imported(tmp_path, **{name: text})
@@ -81,7 +81,7 @@ def test_lines_that_are_cut_short_are_left_out_and_told(
     assert not {"chem", "low"} & {*tree(made), *made.site.cluster.qos}
 
 
-def test_associations_of_other_clusters_that_one_database_serves_are_left_out(
+def test_associations_of_other_clusters_in_the_same_database_are_skipped(
     tmp_path: Path,
 ) -> None:
     other = "huge|root|||1|\nhuge|physics|root||9|cpu=1\nhuge|geology|root||5|\n"
@@ -113,7 +113,7 @@ def test_associations_of_several_clusters_need_the_name_of_this_one(tmp_path: Pa
         ("qos_txt", "      Name   Priority\n---------- ----------\n      high     10\n", "print it with -P"),
     ],
 )  # fmt: skip
-def test_tables_that_do_not_say_enough_are_not_read_and_it_is_told_what_would_be_right(
+def test_tables_without_enough_information_are_not_read_and_the_remedy_is_named(
     tmp_path: Path, name: str, text: str, says: str
 ) -> None:
     made = imported(tmp_path, **{name: text})
@@ -146,5 +146,5 @@ def test_a_table_of_limits_alone_is_read(tmp_path: Path) -> None:
         ("Account|ParentName|User|GrpTRES\noptics|root||cpu=many\n", ":2 Association account optics"),
     ],
 )  # fmt: skip
-def test_what_is_assumed_of_accounts_is_told(tmp_path: Path, text: str, says: str) -> None:
+def test_assumptions_about_accounts_are_reported(tmp_path: Path, text: str, says: str) -> None:
     assert says in told(imported(tmp_path, assoc_txt=text))

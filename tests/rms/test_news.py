@@ -102,7 +102,7 @@ class NoLines:
         pass
 
 
-def test_what_is_pushed_while_a_look_runs_is_told_before_the_look_is_done() -> None:
+def test_an_event_pushed_during_a_query_is_reported_before_the_query_ends() -> None:
     truth = Cluster4()
     looking, told = threading.Event(), threading.Event()
 
@@ -154,7 +154,7 @@ KINDS = st.sampled_from(["submit", "submit", "start", "start", "end", "back", "d
 
 @settings(max_examples=examples(200), deadline=None)
 @given(steps=st.lists(KINDS, max_size=40), data=st.data())
-def test_after_a_look_the_mirror_is_the_truth_whatever_was_lost_doubled_or_late(
+def test_after_a_query_the_mirror_is_the_truth_whatever_was_lost_doubled_or_late(
     steps: list[str], data: st.DataObject
 ) -> None:
     truth = Cluster4()
@@ -193,7 +193,7 @@ def test_after_a_look_the_mirror_is_the_truth_whatever_was_lost_doubled_or_late(
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
 
 
-def test_a_start_on_nodes_of_a_job_whose_end_was_lost_brings_a_look() -> None:
+def test_a_start_on_nodes_of_a_job_with_a_lost_end_causes_a_query() -> None:
     truth = Cluster4()
     for kind in ("submit", "submit", "start"):
         truth.step(kind)
@@ -205,7 +205,7 @@ def test_a_start_on_nodes_of_a_job_whose_end_was_lost_brings_a_look() -> None:
     assert found.snapshot.jobs == known.jobs
 
 
-def test_a_node_that_no_look_showed_is_none_that_a_job_holds() -> None:
+def test_a_node_that_no_query_showed_is_held_by_no_job() -> None:
     truth = Cluster4()
     truth.step("submit")
     known = truth.snapshot()
@@ -216,7 +216,7 @@ def test_a_node_that_no_look_showed_is_none_that_a_job_holds() -> None:
     assert updated(known, [JobBegan(began.time_s, began.job_id, ("host",))]).look
 
 
-def test_when_all_is_told_the_mirror_is_the_truth_without_a_look() -> None:
+def test_after_all_events_the_mirror_is_the_truth_without_a_query() -> None:
     truth = Cluster4()
     events: list[ev.Event] = []
     said: list[News] = []
@@ -268,7 +268,7 @@ def test_the_recorded_lines_of_the_pbs_hook_say_what_happened() -> None:
     assert arrays  # the array's submission is looked at
 
 
-def test_before_the_first_look_a_submission_only_asks_for_one() -> None:
+def test_before_the_first_query_a_submission_only_requests_one() -> None:
     assert not any(isinstance(n, JobSeen) for n in pbs_news(None))
 
 
@@ -283,7 +283,7 @@ def test_before_the_first_look_a_submission_only_asks_for_one() -> None:
         max_leaves=6,
     ).map(json.dumps)
 )
-def test_any_line_is_news_or_counted_as_unreadable(line: str) -> None:
+def test_any_line_is_an_event_or_counted_as_unreadable(line: str) -> None:
     for translate in (PbsNews(lambda: None), SlurmNews()):
         assert translate(line) or translate.unreadable == 1
 

@@ -33,7 +33,7 @@ def clusters(draw: st.DrawFn) -> tuple[list[NodeRecord], list[JobRecord]]:
 
 
 @given(st.lists(clusters(), min_size=1, max_size=4))
-def test_what_is_kept_of_nodes_is_what_they_are(
+def test_stored_nodes_equal_the_listed_ones(
     looks: list[tuple[list[NodeRecord], list[JobRecord]]],
 ) -> None:
     kept, rows = NodeRows(), JobRows()

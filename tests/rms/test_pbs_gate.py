@@ -125,7 +125,7 @@ def test_a_mark_copied_onto_a_job_of_another_user_is_none(pbs: FakePbs) -> None:
         ("Connection refused\nqsub: cannot connect to server vm (errno=111)\n", "unknown"),
     ],
 )
-def test_what_is_not_the_servers_word_leaves_open_whether_a_job_got_in(
+def test_an_unclear_answer_leaves_open_whether_a_job_was_submitted(
     pbs: FakePbs, said: str, result: str
 ) -> None:
     pbs.fail("qsub", said)

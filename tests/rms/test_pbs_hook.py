@@ -92,7 +92,7 @@ def test_each_recorded_event_is_noted_as_it_was_in_pbs(tmp_path: Path, monkeypat
     assert stat.S_IMODE(spool.stat().st_mode) & 0o007 == 0
 
 
-def test_an_attribute_that_cannot_be_read_is_left_out(tmp_path: Path, monkeypatch) -> None:
+def test_an_unreadable_attribute_is_skipped(tmp_path: Path, monkeypatch) -> None:
     spool = tmp_path / "spool"
     run_hook(spool, Event(RECORDED[0], unreadable=("euser", "Resource_List")), monkeypatch)
     assert set(RECORDED[0]["job"]) - set(json.loads(spool.read_text())["job"]) == {

@@ -174,7 +174,7 @@ def test_jobs_of_a_queue_with_a_priority_are_marked_and_leased(
     hook(RUNJOB, job_of(500, queue=Queue("long")), refused=True)
 
 
-def test_a_fault_of_the_hook_is_told_to_the_twin_even_where_pbs_cannot_log_it(
+def test_an_error_of_the_hook_is_reported_to_the_twin_even_where_pbs_cannot_log_it(
     hook: Hook, settings: HookSettings
 ) -> None:
     class Broken(Job):
@@ -229,7 +229,7 @@ def test_the_jobs_of_an_array_are_named_by_themselves_or_together(
     hook(RUNJOB, job_of(500, id="7[2].vm"))
 
 
-def test_a_job_is_kept_back_from_its_submission_while_the_twin_shows_life(
+def test_a_job_is_held_from_its_submission_while_the_twin_is_alive(
     hook: Hook, settings: HookSettings
 ) -> None:
     assert hook(QUEUEJOB, Job()).kept == 1
@@ -280,7 +280,7 @@ def server_with(**about: Any) -> type[Server]:
     return type("Other", (Server,), about)
 
 
-def test_when_the_twin_is_gone_the_limit_is_lifted_and_pbs_looks_again(
+def test_when_the_twin_is_gone_the_limit_is_lifted_and_pbs_schedules_again(
     hook: Hook, settings: HookSettings, qmgr: Callable[[], list[str]]
 ) -> None:
     beat(settings.heartbeat, 1, time.time() - 30)
@@ -298,7 +298,7 @@ def test_when_the_twin_is_gone_the_limit_is_lifted_and_pbs_looks_again(
     assert not settings.spool.exists()
 
 
-def test_while_the_twin_lives_its_limit_stands_and_the_hook_shows_life(
+def test_while_the_twin_lives_its_limit_holds_and_the_hook_is_alive(
     hook: Hook, settings: HookSettings, qmgr: Callable[[], list[str]]
 ) -> None:
     hook(PERIODIC, Job())
@@ -321,7 +321,7 @@ def test_a_limit_is_lifted_even_where_no_sign_of_life_can_be_written(
     assert len(qmgr()) == 2
 
 
-def test_what_is_not_the_twins_is_started(hook: Hook, settings: HookSettings) -> None:
+def test_jobs_that_are_not_the_twins_are_started(hook: Hook, settings: HookSettings) -> None:
     lease(settings, j7=30.0)
     hook(RUNJOB, job_of(mark=None))
     hook(RUNJOB, job_of(mark=1))
@@ -329,7 +329,7 @@ def test_what_is_not_the_twins_is_started(hook: Hook, settings: HookSettings) ->
 
 
 @pytest.mark.parametrize("beat_at", [None, "old", "ahead", "not JSON", "text", "link"])
-def test_without_the_twin_nothing_is_refused(
+def test_without_the_twin_nothing_is_rejected(
     hook: Hook, settings: HookSettings, beat_at: str | None
 ) -> None:
     lease(settings, j7=30.0)
@@ -373,14 +373,14 @@ def test_changes_are_noted_only(hook: Hook, settings: HookSettings) -> None:
     assert json.loads(settings.spool.read_text())["job"]["id"] == "4.vm"
 
 
-def test_what_the_twin_itself_changes_is_no_news(hook: Hook, settings: HookSettings) -> None:
+def test_the_twins_own_changes_are_no_events(hook: Hook, settings: HookSettings) -> None:
     job = Job(id="4.vm")
     job.Resource_List["hpctwin_wait"] = 0
     hook(MODIFYJOB, job)
     assert not settings.spool.exists()
 
 
-def test_a_fault_in_the_hook_refuses_and_delays_nothing(hook: Hook) -> None:
+def test_an_error_in_the_hook_refuses_and_delays_no_job(hook: Hook) -> None:
     class Broken:
         def __init__(self) -> None:
             raise RuntimeError("no server")
@@ -398,7 +398,9 @@ def test_a_fault_in_the_hook_refuses_and_delays_nothing(hook: Hook) -> None:
         ({"lease_s": 0}, "expected 1 to 600"),
     ],
 )
-def test_what_cannot_be_written_into_the_hook_is_refused(about: dict[str, Any], says: str) -> None:
+def test_values_that_cannot_be_written_into_the_hook_are_rejected(
+    about: dict[str, Any], says: str
+) -> None:
     with pytest.raises(ConfigError, match=says):
         hook_text(HookSettings(**about))
 
@@ -415,7 +417,7 @@ def test_what_cannot_be_written_into_the_hook_is_refused(about: dict[str, Any], 
         ("(n2:ncpus=1:ngpus=2)", "n2 has too little free ngpus"),  # no vnode says that it has any
     ],
 )
-def test_where_the_twin_places_jobs_none_runs_where_there_is_no_room(
+def test_no_job_placed_by_the_twin_runs_without_capacity(
     hook: Hook, settings: HookSettings, exec_vnode: str, lacks: str
 ) -> None:
     file = leases_file(settings.heartbeat)
@@ -432,7 +434,7 @@ def test_where_the_twin_places_jobs_none_runs_where_there_is_no_room(
     hook(RUNJOB, job_of(500, exec_vnode=exec_vnode))
 
 
-def test_a_vnode_that_the_hook_cannot_read_keeps_nobody_from_starting(
+def test_a_vnode_that_the_hook_cannot_read_blocks_no_job(
     hook: Hook, settings: HookSettings
 ) -> None:
     file = leases_file(settings.heartbeat)
@@ -457,7 +459,7 @@ def test_a_vnode_that_the_hook_cannot_read_keeps_nobody_from_starting(
         ("(n1:ncpus=1)", "free", ""),
     ],
 )
-def test_where_the_twin_places_jobs_none_runs_on_a_vnode_that_is_away_or_not_its_own(
+def test_no_job_placed_by_the_twin_runs_on_a_missing_or_foreign_vnode(
     hook: Hook, settings: HookSettings, exec_vnode: str, place: str, lacks: str
 ) -> None:
     file = leases_file(settings.heartbeat)

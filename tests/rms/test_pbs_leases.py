@@ -69,7 +69,7 @@ def test_the_jobs_that_the_hook_marked_are_the_twins(manager: PbsManager) -> Non
     assert set(manager.leases().values()) == {0.0}
 
 
-def test_what_pbs_will_not_start_says_why() -> None:
+def test_a_job_that_pbs_will_not_start_has_the_reason() -> None:
     assert {job_id: spec.reason for job_id, spec in specs(recorded()).items() if spec.reason} == {
         "2.vm": "limit: User has reached queue small running job limit.",
         "3.vm": "partition: queue stopped is stopped",
@@ -77,7 +77,7 @@ def test_what_pbs_will_not_start_says_why() -> None:
     }
 
 
-def test_where_scheduling_is_off_nothing_is_to_be_started(pbs: FakePbs) -> None:
+def test_nothing_is_to_be_started_if_scheduling_is_off(pbs: FakePbs) -> None:
     pbs.scheduling(False)
     snapshot = PbsManager("theta", folder=str(pbs.bin)).snapshot()
     assert not snapshot.own_scheduling
@@ -143,14 +143,14 @@ def test_a_job_that_waits_for_another_is_not_held() -> None:
         ("Can Never Run: Insufficient amount of resource: ncpus (R: 40 A: 32 T: 32)", "nodes"),
     ],
 )
-def test_comments_of_pbs_are_told_apart(comment: str, kind: str) -> None:
+def test_pbs_comments_are_distinguished(comment: str, kind: str) -> None:
     said = reason_of(comment)
     assert said.partition(":")[0] == kind
     assert not kind or kind in REASONS
     assert len(reason_of(comment + 300 * "x")) <= 128
 
 
-def test_who_lacks_what_the_picture_has_of_vnodes_waits_for_these_and_is_not_left_to_pbs() -> None:
+def test_a_job_that_lacks_modeled_vnode_resources_waits_for_them_and_is_not_left_to_pbs() -> None:
     # As a job of OpenPBS 23.06 said that asked for one of two FPGAs of a vnode.
     comment = "Not Running: Insufficient amount of resource: fpga "
     assert reason_of(comment, {"fpga", "scratch"}) == ""
@@ -208,7 +208,7 @@ def test_admitting_is_an_entry_and_a_cycle_of_the_scheduler(
     assert manager.leases()["7.vm"] == 0.0
 
 
-def test_what_an_administrator_has_turned_off_is_not_turned_on(
+def test_settings_turned_off_by_an_administrator_are_not_turned_on(
     pbs: FakePbs, manager: PbsManager
 ) -> None:
     pbs.scheduling(False)
@@ -219,7 +219,7 @@ def test_what_an_administrator_has_turned_off_is_not_turned_on(
     assert not hasattr(manager, "take_scheduling")
 
 
-def test_what_is_not_the_twins_or_held_or_runs_is_refused(
+def test_jobs_that_are_not_the_twins_or_held_or_running_are_rejected(
     pbs: FakePbs, manager: PbsManager
 ) -> None:
     ids = ["4.vm", "13.vm", "0.vm", "99.vm", "11.vm", "10[1].vm"]
@@ -256,7 +256,7 @@ def test_a_lost_answer_is_unknown(pbs: FakePbs, manager: PbsManager) -> None:
     assert (outcome.result, outcome.reason) == ("refused", "qmgr: Unauthorized Request")
 
 
-def test_a_twin_whose_user_may_not_act_keeps_nobody_waiting(
+def test_a_twin_without_permission_to_act_delays_no_job(
     pbs: FakePbs, manager: PbsManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = pbs.folder / "alive"
@@ -278,7 +278,7 @@ def test_a_twin_whose_user_may_not_act_keeps_nobody_waiting(
     assert path.exists()
 
 
-def test_leases_that_cannot_be_written_are_refused(pbs: FakePbs, manager: PbsManager) -> None:
+def test_leases_that_cannot_be_written_are_rejected(pbs: FakePbs, manager: PbsManager) -> None:
     manager.leasing.path = pbs.folder / "not there" / "alive.leases"
     outcome = manager.lease({"7.vm": NOW_S + 30})["7.vm"]
     assert (outcome.result, "not there" in outcome.reason) == ("refused", True)
@@ -333,9 +333,7 @@ def test_the_limit_stands_only_while_the_hook_that_lifts_it_shows_life(
     assert pbs.calls()[0] == UNSET
 
 
-def test_jobs_that_are_left_to_pbs_are_not_kept_back_by_the_limit(
-    pbs: FakePbs, limited: PbsManager
-) -> None:
+def test_jobs_left_to_pbs_are_not_held_back_by_the_limit(pbs: FakePbs, limited: PbsManager) -> None:
     """The hook gave them the resource at their submission; the twin does not choose them, nor admits them."""
     said = json.loads((pbs.folder / "qstat.json").read_text())
     for job_id in ("2.vm", "7.vm", "9[].vm", "9[1].vm", "9[2].vm", "9[3].vm", "12.vm"):
@@ -418,7 +416,7 @@ def test_a_job_that_an_operator_takes_from_the_twin_goes_by_pbs_at_once(
     assert limited.report().left == {"7.vm": "an operator removed it from the twin's control"}
 
 
-def test_a_job_that_the_hook_tells_of_and_that_is_left_to_pbs_waits_for_no_look(
+def test_a_job_announced_by_the_hook_and_left_to_pbs_waits_for_no_query(
     pbs: FakePbs, limited: PbsManager
 ) -> None:
     line = json.loads(PBS["leases-hook-lines.jsonl"].splitlines()[0])
@@ -498,7 +496,7 @@ def test_without_that_hook_there_is_no_limit(pbs: FakePbs, manager: PbsManager, 
     assert pbs.calls() == []
 
 
-def test_a_limit_that_somebody_lifted_is_set_again_after_the_next_look(
+def test_a_lifted_limit_is_set_again_after_the_next_query(
     pbs: FakePbs, limited: PbsManager
 ) -> None:
     limited.snapshot()
@@ -507,7 +505,7 @@ def test_a_limit_that_somebody_lifted_is_set_again_after_the_next_look(
     assert pbs.calls() == [SET]
 
 
-def test_beside_a_job_that_the_limit_would_count_there_is_none(
+def test_next_to_a_job_that_the_limit_would_count_there_is_none(
     pbs: FakePbs, limited: PbsManager
 ) -> None:
     # Started past the hook: used + 0 would be more than 0, and nobody admitted could start.
@@ -541,9 +539,7 @@ def test_a_limit_that_may_not_be_set_is_tried_once(
     assert pbs.calls() == CYCLE
 
 
-def test_what_is_leased_is_kept_back_once_until_it_is_admitted(
-    pbs: FakePbs, limited: PbsManager
-) -> None:
+def test_a_leased_job_is_held_once_until_it_is_admitted(pbs: FakePbs, limited: PbsManager) -> None:
     until_s = {"2.vm": NOW_S + 30, "7.vm": NOW_S + 30, "9[1].vm": NOW_S + 30, "9[2].vm": NOW_S + 30}
     limited.lease(until_s)
     assert pbs.calls() == ["qalter -l hpctwin_wait=1 2.vm 7.vm 9[].vm"]
@@ -561,7 +557,7 @@ def test_what_is_leased_is_kept_back_once_until_it_is_admitted(
     assert written(pbs)["12.vm"] == NOW_S + 30
 
 
-def test_a_look_counts_for_who_is_kept_back_but_not_for_what_was_done_meanwhile(
+def test_a_query_counts_for_held_jobs_but_not_for_changes_made_meanwhile(
     pbs: FakePbs, limited: PbsManager
 ) -> None:
     about = json.loads((pbs.folder / "qstat.json").read_text())
@@ -580,7 +576,7 @@ def test_a_look_counts_for_who_is_kept_back_but_not_for_what_was_done_meanwhile(
     assert let_through(pbs, "7.vm")
 
 
-def test_of_those_let_through_at_once_only_the_ones_that_pbs_names_are_refused(
+def test_only_jobs_that_pbs_names_are_rejected_among_those_admitted_at_once(
     pbs: FakePbs, limited: PbsManager
 ) -> None:
     limited.lease({"2.vm": NOW_S + 30, "7.vm": NOW_S + 30})
@@ -592,7 +588,7 @@ def test_of_those_let_through_at_once_only_the_ones_that_pbs_names_are_refused(
     assert limited.admit(["2.vm"])["2.vm"].result == "unknown"
 
 
-def test_pbs_looks_at_a_job_whose_lease_ran_out_or_of_which_nothing_was_said(
+def test_pbs_examines_a_job_with_an_expired_lease_or_no_answer(
     pbs: FakePbs, limited: PbsManager
 ) -> None:
     others = {i: NOW_S + 900 for i in limited.leases() if i not in ("2.vm", "7.vm")}
@@ -614,7 +610,7 @@ def test_pbs_looks_at_a_job_whose_lease_ran_out_or_of_which_nothing_was_said(
     assert pbs.calls() == []
 
 
-def test_what_an_earlier_twin_left_kept_is_let_through(pbs: FakePbs, limited: PbsManager) -> None:
+def test_jobs_kept_by_an_earlier_twin_are_released(pbs: FakePbs, limited: PbsManager) -> None:
     about = json.loads((pbs.folder / "qstat.json").read_text())
     about["Jobs"]["7.vm"]["Resource_List"]["hpctwin_wait"] = 1
     (pbs.folder / "qstat.json").write_text(json.dumps(about))
@@ -632,7 +628,7 @@ def test_what_an_earlier_twin_left_kept_is_let_through(pbs: FakePbs, limited: Pb
 # --- news and looks ------------------------------------------------------------------------------------
 
 
-def test_a_job_that_was_just_submitted_can_be_admitted_before_the_next_look(
+def test_a_job_that_was_just_submitted_can_be_admitted_before_the_next_query(
     pbs: FakePbs, manager: PbsManager
 ) -> None:
     line = json.loads(PBS["leases-hook-lines.jsonl"].splitlines()[0])

@@ -32,7 +32,7 @@ def patient(pbs: FakePbs, timeout_s: float) -> PbsManager:
     )
 
 
-def test_a_look_asks_each_thing_once_and_what_seldom_changes_not_again(
+def test_a_query_asks_each_thing_once_and_rarely_changing_things_not_again(
     pbs: FakePbs, manager: PbsManager
 ) -> None:
     snapshot = manager.snapshot()
@@ -78,7 +78,7 @@ def test_commands_are_found_on_the_path_of_the_twin(
         PbsManager("theta").snapshot()
 
 
-def test_what_a_user_got_wrong_is_told_with_what_would_be_right(pbs: FakePbs) -> None:
+def test_errors_of_users_are_reported_with_the_remedy(pbs: FakePbs) -> None:
     pbs.fail("qstat", "qstat: cannot connect to server nosuch (errno=15008)\n")
     with pytest.raises(
         UnreachableError, match=r"`manager\.server` is nosuch; without it, PBS_SERVER"
@@ -93,7 +93,7 @@ def test_what_a_user_got_wrong_is_told_with_what_would_be_right(pbs: FakePbs) ->
         PbsManager("theta", folder=str(pbs.folder)).snapshot()
 
 
-def test_a_fault_of_the_hook_is_in_the_report(manager: PbsManager) -> None:
+def test_an_error_of_the_hook_is_in_the_report(manager: PbsManager) -> None:
     fault = "submitted: TypeError('no number')"
     line = json.dumps({"v": 1, "t": 1_795_299_776.0, "type": 0, "fault": fault})
     translate = manager.translator()
@@ -116,7 +116,7 @@ def test_actions_are_the_commands_of_pbs(pbs: FakePbs, manager: PbsManager) -> N
 
 
 @pytest.mark.parametrize("job_id", ["", "-p", "1;reboot", "$(id)", "930.pbsvm x", "930[].p\n", "a"])
-def test_what_is_not_a_job_number_never_reaches_a_command(
+def test_text_that_is_no_job_number_never_reaches_a_command(
     pbs: FakePbs, manager: PbsManager, job_id: str
 ) -> None:
     outcome = manager.start(job_id)
@@ -127,7 +127,7 @@ def test_what_is_not_a_job_number_never_reaches_a_command(
     assert pbs.calls() == []
 
 
-def test_a_refusal_says_what_pbs_said_and_a_lost_answer_is_unknown(
+def test_a_refusal_quotes_pbs_and_a_lost_answer_is_unknown(
     pbs: FakePbs, manager: PbsManager
 ) -> None:
     pbs.fail("qrun", "qrun: Resource temporarily unavailable 930.pbsvm\n")
@@ -141,7 +141,7 @@ def test_a_refusal_says_what_pbs_said_and_a_lost_answer_is_unknown(
     assert manager.set_priority("930.pbsvm", 5000.0).result == "refused"
 
 
-def test_a_server_that_is_away_is_named(pbs: FakePbs, manager: PbsManager) -> None:
+def test_a_server_that_is_away_is_reported_by_name(pbs: FakePbs, manager: PbsManager) -> None:
     said = "Connection refused\nqstat: cannot connect to server pbsvm (errno=111)\n"
     pbs.fail("qstat", said)
     with pytest.raises(UnreachableError, match="cannot connect to server"):

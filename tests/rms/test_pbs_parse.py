@@ -51,7 +51,7 @@ def one(found: Found, job_id: str):
     return next((job for job in found.snapshot.jobs if job.spec.id == job_id), None)
 
 
-def test_a_job_whose_chunks_are_to_lie_on_one_group_of_vnodes_is_left_to_pbs_and_named() -> None:
+def test_a_job_whose_chunks_need_one_group_of_vnodes_is_left_to_pbs_and_named() -> None:
     content = json.loads(PBS["qstat.json"])
     waiting = next(i for i, row in content["Jobs"].items() if row["job_state"] == "Q")
     asks = content["Jobs"][waiting]["Resource_List"]
@@ -83,7 +83,7 @@ def test_the_recorded_queue_is_read_whole() -> None:
     assert snapshot.time_s == json.loads(PBS["qstat.json"])["timestamp"]
 
 
-def test_what_the_server_says_of_itself() -> None:
+def test_the_server_describes_itself() -> None:
     about = server_attributes(PBS["server.json"])
     assert (about["scheduling"], about["pbs_version"]) == ("False", "23.06.06")
 
@@ -101,7 +101,7 @@ BREAKS = {
 
 
 @pytest.mark.parametrize("name", BREAKS)
-def test_broken_json_tells_the_same_jobs(name: str) -> None:
+def test_invalid_json_gives_the_same_jobs(name: str) -> None:
     text = PBS["qstat.json"].decode()
     before, after = BREAKS[name]
     broken = text.replace(before, after).encode()
@@ -115,7 +115,7 @@ def test_broken_json_tells_the_same_jobs(name: str) -> None:
         assert any("read line by line" in note for note in found.notes)
 
 
-def test_output_that_was_cut_off_is_an_error_not_a_shorter_queue() -> None:
+def test_output_that_was_truncated_is_an_error_not_a_shorter_queue() -> None:
     text = PBS["qstat.json"]
     for cut in (len(text) // 3, len(text) // 2, len(text) - 3):
         with pytest.raises(FormatError, match="qstat"):
@@ -160,7 +160,7 @@ RESOURCES = (
 )
 
 
-def test_each_attribute_of_qstat_tells_what_it_is_for_and_no_other_changes_a_job() -> None:
+def test_each_attribute_of_qstat_has_its_purpose_and_no_other_changes_a_job() -> None:
     waits = "930.pbsvm"
     plain = one(read(), waiting := waits)
     for name in PLAIN_ATTRIBUTES.split():
@@ -170,7 +170,7 @@ def test_each_attribute_of_qstat_tells_what_it_is_for_and_no_other_changes_a_job
         assert one(changed(waiting, **{name: value}), waiting) != plain, name
 
 
-def test_each_resource_of_a_job_that_is_not_modeled_is_named() -> None:
+def test_each_resource_of_a_job_that_is_not_modeled_is_reported_by_name() -> None:
     waits = "930.pbsvm"
     asks = json.loads(PBS["qstat.json"])["Jobs"][waits]["Resource_List"]
     for name in RESOURCES.split():
@@ -202,7 +202,7 @@ READ_OF_JOBS: dict[str, tuple[str, Any, dict[str, Any]]] = {
 }  # fmt: skip
 
 
-def test_the_documentation_tells_which_attributes_of_jobs_are_read_and_which_are_not() -> None:
+def test_the_documentation_lists_which_job_attributes_are_read_and_which_are_not() -> None:
     of_jobs = documented("Jobs")
     assert set(of_jobs["Read"]) == READ_OF_JOBS.keys()
     for name, (job_id, value, others) in READ_OF_JOBS.items():
@@ -236,7 +236,7 @@ def test_the_documentation_tells_which_attributes_of_jobs_are_read_and_which_are
         ),
     ],
 )  # fmt: skip
-def test_the_documentation_tells_what_is_read_of_nodes_and_queues(
+def test_the_documentation_lists_what_is_read_of_nodes_and_queues(
     what, file, which, values
 ) -> None:
     def found_with(about: dict[str, Any]) -> Found:
@@ -293,7 +293,7 @@ def test_a_name_that_is_json_itself_ends_nothing(value: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["null", '""'])
-def test_what_is_not_set_is_not_set_in_each_of_its_forms(value: str) -> None:
+def test_an_unset_value_is_unset_in_each_of_its_forms(value: str) -> None:
     content = json.loads(PBS["qstat.json"])
     row = content["Jobs"][WAITS]
     names = (
@@ -329,7 +329,7 @@ def test_limits_that_are_written_under_one_key_each_are_all_read() -> None:
         assert about["max_run_res"] == {"hpctwin_wait": "[o:PBS_ALL=0]", "ncpus": "[u:a=3],[u:b=4]"}
 
 
-def test_a_state_that_is_not_known_is_named() -> None:
+def test_a_state_that_is_not_known_is_reported_by_name() -> None:
     found = changed(WAITS, job_state="Z")
     assert one(found, WAITS) is None
     assert found.notes == [f"job {WAITS} is omitted: its state 'Z' is unknown"]
@@ -340,7 +340,7 @@ def test_a_state_that_is_not_known_is_named() -> None:
     states = {node.name: node.state for node in found.snapshot.nodes}
     assert [states[f"pbsvm[{n}]"] for n in (1, 2, 3)] == ["up", "drained", "up"]
     assert sorted(found.notes) == [
-        "state 'down-ish' of 1 nodes is unknown: ignored", "state 'melting' of 2 nodes is unknown: ignored",
+        "state 'down-ish' of 1 node is unknown: ignored", "state 'melting' of 2 nodes is unknown: ignored",
     ]  # fmt: skip
 
 
@@ -354,7 +354,7 @@ def test_an_array_that_bounds_how_many_of_it_run_is_left_to_pbs_and_named() -> N
     assert any("940[3].pbsvm: max_run_subjobs=2" in note for note in found.notes)
 
 
-def test_what_is_left_alone_is_named() -> None:
+def test_jobs_left_to_pbs_are_named_with_the_reason() -> None:
     waits = "930.pbsvm"
     for about, says in (
         ({"queue": "R12"}, "reservation"),
@@ -440,7 +440,7 @@ def test_estimates_of_pbs_are_read() -> None:
         ("ncpus=4", "free", 8, 0, 1),
     ],
 )
-def test_a_select_statement_takes_so_many_nodes(select, place, cores, gpus, nodes) -> None:
+def test_a_select_statement_has_a_number_of_nodes(select, place, cores, gpus, nodes) -> None:
     assert nodes_needed(parse_select(select), place, cores, gpus) == nodes
 
 
@@ -457,7 +457,7 @@ def test_values_of_pbs() -> None:
 
 @settings(max_examples=examples(150))
 @given(data=st.data())
-def test_damaged_output_is_read_or_refused_and_no_job_is_invented(data: st.DataObject) -> None:
+def test_damaged_output_is_read_or_rejected_and_no_job_is_invented(data: st.DataObject) -> None:
     which = data.draw(st.sampled_from(["qstat.json", "pbsnodes.json"]))
     text = bytearray(PBS[which])
     for _ in range(data.draw(st.integers(1, 6))):

@@ -44,7 +44,7 @@ def test_each_chunk_gets_the_vnode_that_was_chosen_for_it(select, place, where, 
         ("3:ncpus=1", [("a", (1,)), ("b", (1,))], "3 chunks are placed on 2 vnodes"),
     ],
 )
-def test_where_the_picture_does_not_know_what_chunks_ask_for_none_is_told(
+def test_no_chunks_are_reported_if_the_model_does_not_know_their_requests(
     select, where, why
 ) -> None:
     with pytest.raises(ValueError, match=why):
@@ -101,7 +101,7 @@ def marked(pbs: FakePbs, manager: PbsManager) -> str:
 WHERE = [("n01", (1,)), ("n02", (1,)), ("n03", (1,))]
 
 
-def test_a_job_is_run_where_it_was_chosen_to_lie_and_nothing_else_is_asked_of_pbs(
+def test_a_job_runs_on_its_chosen_nodes_and_pbs_is_asked_for_nothing_else(
     pbs: FakePbs, manager: PbsManager
 ) -> None:
     shown(pbs, rooms=True)
@@ -117,7 +117,7 @@ def test_a_job_is_run_where_it_was_chosen_to_lie_and_nothing_else_is_asked_of_pb
 
 
 @pytest.mark.parametrize("more", [None, {}, {"rooms": False}, {"rooms": True, "time_s": 7.0}])
-def test_without_a_hook_that_looks_for_room_pbs_chooses_and_the_journal_gets_to_know(
+def test_without_a_hook_that_checks_capacity_pbs_chooses_and_the_journal_records_it(
     pbs: FakePbs, manager: PbsManager, more: dict[str, object] | None
 ) -> None:
     if more is not None:
@@ -131,7 +131,7 @@ def test_without_a_hook_that_looks_for_room_pbs_chooses_and_the_journal_gets_to_
     assert [call for call in pbs.calls() if call.startswith("qrun")] == [f"qrun {job}"]
 
 
-def test_what_cannot_be_told_is_left_to_pbs_and_what_the_hook_refuses_is_refused(
+def test_what_cannot_be_told_is_left_to_pbs_and_what_the_hook_rejects_is_rejected(
     pbs: FakePbs, manager: PbsManager
 ) -> None:
     shown(pbs, rooms=True)
@@ -143,7 +143,7 @@ def test_what_cannot_be_told_is_left_to_pbs_and_what_the_hook_refuses_is_refused
     assert (outcome.result, "Unauthorized Request" in outcome.reason) == ("refused", True)
 
 
-def test_whether_pbs_took_a_job_is_asked_since_it_does_not_tell_that_it_refuses(
+def test_acceptance_by_pbs_is_queried_because_it_does_not_report_refusals(
     pbs: FakePbs, manager: PbsManager
 ) -> None:
     shown(pbs, rooms=True)
@@ -159,7 +159,7 @@ def test_whether_pbs_took_a_job_is_asked_since_it_does_not_tell_that_it_refuses(
     assert manager.start_on(job, WHERE).result == "unknown"
 
 
-def test_a_job_that_found_no_room_waits_for_its_next_turn_and_is_left_to_pbs_in_the_end(
+def test_a_job_that_does_not_fit_waits_for_its_next_turn_and_is_finally_left_to_pbs(
     pbs: FakePbs, manager: PbsManager
 ) -> None:
     shown(pbs, rooms=True)
@@ -193,7 +193,7 @@ def test_many_starts_at_a_slow_pbs_do_not_make_the_hook_hold_the_twin_for_dead(
     assert abs(json.loads(alive.read_text())["time_s"] - time.time()) < 60
 
 
-def test_a_lease_that_stood_longer_stands_again_where_there_was_no_room(
+def test_an_earlier_longer_lease_is_restored_if_the_start_did_not_fit(
     pbs: FakePbs, manager: PbsManager
 ) -> None:
     shown(pbs, rooms=True)
@@ -216,7 +216,7 @@ def test_a_manager_that_is_polled_can_what_it_can_and_no_more(
     assert through.start_on(waiting(manager), WHERE).reason.startswith("qrun -H (n01:")
 
 
-def test_gpus_that_a_site_has_created_as_a_resource_are_no_consumable_besides() -> None:
+def test_gpus_that_a_site_has_created_as_a_resource_are_no_additional_consumable() -> None:
     said = b"".join(
         b"create resource %b\nset resource %b type = long\nset resource %b flag = %b\n"
         % (n, n, n, f)

@@ -96,9 +96,7 @@ def test_one_that_is_made_later_is_seen_once_a_job_asks_for_it(
     assert isinstance(seen, JobSeen)
 
 
-def test_where_they_cannot_be_asked_for_that_is_told_and_they_are_asked_for_again(
-    pbs: FakePbs, manager: PbsManager
-) -> None:
+def test_a_failed_request_is_reported_and_repeated(pbs: FakePbs, manager: PbsManager) -> None:
     pbs.fail("qmgr", "qmgr obj= svr=default: Unauthorized Request\n")
     assert consumables(manager) == [{}]
     (note,) = (one for one in manager.report().notes if "custom resources are not modeled" in one)

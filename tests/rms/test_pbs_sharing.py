@@ -48,7 +48,7 @@ def read(*, without: str = "", blind: tuple[str, ...] = (), marked: bool = True)
     return cluster_snapshot(qstat, RECORDED["pbsnodes"], RECORDED["queues"], b"", 0.0, blind=blind)
 
 
-def test_what_running_jobs_hold_of_each_vnode_adds_up_to_what_pbs_says_of_it() -> None:
+def test_resources_held_by_running_jobs_add_up_to_those_of_pbs_for_each_vnode() -> None:
     found = read()
     held = {
         job.spec.id: [
@@ -70,7 +70,7 @@ def test_a_job_that_asks_for_what_is_not_modelled_is_left_to_pbs_and_named() -> 
     assert any("job 4.vm: place=free on hosts of several vnodes" in note for note in found.notes)
 
 
-def test_where_a_vnode_is_not_as_its_jobs_say_for_some_time_pbs_alone_starts_jobs() -> None:
+def test_pbs_alone_starts_jobs_while_a_vnode_differs_from_its_jobs() -> None:
     gone = read(without="1.vm")
     assert gone.unequal == {"vm[0]": "jobs hold 3 ncpus, PBS reports 7"}
     assert gone.marks
@@ -89,7 +89,7 @@ def test_where_a_vnode_is_not_as_its_jobs_say_for_some_time_pbs_alone_starts_job
         ("2:ncpus=4+1:ncpus=1:ngpus=1", "pack:shared", (1, 1, 0, 9, 0, 1, False)),
     ],
 )
-def test_chunks_are_tasks_that_lie_as_place_says(select: str, place: str, asks: Any) -> None:
+def test_chunks_are_tasks_placed_as_place_says(select: str, place: str, asks: Any) -> None:
     notes: list[str] = []
     said = tasks_asked(parse_select(select), place, Sharing(), notes)
     assert tuple(said[name] for name in ASKED) == asks
@@ -122,7 +122,7 @@ def test_a_real_select_with_a_plus_sign_is_read() -> None:
 @pytest.mark.parametrize(
     ("select", "starts"), [("1:ncpus=8+2:ncpus=1", True), ("1:ncpus=8+2:ncpus=2", False)]
 )
-def test_the_twin_starts_a_job_with_chunks_of_several_kinds_when_there_is_room(
+def test_the_twin_starts_a_job_with_chunks_of_several_kinds_when_it_fits(
     select: str, starts: bool
 ) -> None:
     """One vnode of four is empty, one has a core left, one five, and one is another's."""
@@ -138,7 +138,7 @@ def test_the_twin_starts_a_job_with_chunks_of_several_kinds_when_there_is_room(
     assert ("3.vm" in core.decide(found.snapshot.time_s).starts) == starts
 
 
-def test_beside_a_reservation_and_a_suspended_job_the_twin_goes_on() -> None:
+def test_the_twin_continues_next_to_a_reservation_and_a_suspended_job() -> None:
     """PBS counts what a reservation has that has begun as taken of its vnodes; its jobs are in its queue."""
     outputs = [PBS[f"reservation-{name}.json"] for name in ("qstat", "pbsnodes", "queues")]
     found = cluster_snapshot(*outputs, PBS["reservation-rstat.txt"], RESERVED_S)
@@ -168,7 +168,7 @@ def test_beside_a_reservation_and_a_suspended_job_the_twin_goes_on() -> None:
     }  # fmt: skip
 
 
-def test_a_vnode_that_differs_otherwise_at_each_look_is_only_busy() -> None:
+def test_a_vnode_that_differs_at_each_query_is_only_busy() -> None:
     doubts = Doubts()
     for now_s, held in ((0.0, 6), (10.0, 8), (20.0, 8), (30.0, 8)):
         doubts.seen({"vm[0]": f"jobs hold {held} ncpus, PBS reports 4"}, now_s)
@@ -186,7 +186,7 @@ def test_a_vnode_that_differs_otherwise_at_each_look_is_only_busy() -> None:
         ("2:ncpus=0", "free", "chunks without a request"),
     ],
 )
-def test_what_is_only_nearly_modelled_is_named(select: str, place: str, why: str) -> None:
+def test_nearly_modeled_settings_are_named(select: str, place: str, why: str) -> None:
     notes: list[str] = []
     tasks_asked(parse_select(select), place, Sharing(), notes)
     assert notes == [why]
@@ -237,7 +237,7 @@ def as_listed(snapshot: Snapshot) -> tuple[Cluster, list[NodeRecord]]:
     return snapshot.machine.model_copy(update=about), nodes
 
 
-def test_where_a_real_pbs_put_chunks_of_several_kinds_is_where_we_do() -> None:
+def test_chunks_of_several_kinds_are_placed_like_in_a_real_pbs() -> None:
     """18 jobs that came at once on twelve vnodes, of which one cycle started 16; later ones may pass."""
     found = cluster_snapshot(KINDS["qstat"], KINDS["pbsnodes"], RECORDED["queues"], b"", 0.0)
     snapshot = found.snapshot
@@ -280,7 +280,7 @@ def with_consumables(used_up: Collection[str]) -> Found:
     return cluster_snapshot(*(CONSUMABLES[n] for n in names), b"", 0.0, used_up=used_up)
 
 
-def test_what_jobs_use_up_of_the_site_s_resources_adds_up_to_what_pbs_says() -> None:
+def test_site_resources_used_by_jobs_add_up_to_the_totals_of_pbs() -> None:
     used_up = used_up_of(CONSUMABLES["resources.txt"])
     assert used_up == {"scratch": True, "fpga": True, "rank": False}
     found = with_consumables([name for name, is_so in used_up.items() if is_so])
@@ -307,7 +307,7 @@ def test_a_resource_that_pbs_counts_otherwise_puts_its_vnodes_in_doubt() -> None
     assert found.unequal == {"n03": "jobs hold 3 rank, PBS reports 0"}
 
 
-def test_where_no_resource_is_used_up_what_chunks_ask_of_it_is_told() -> None:
+def test_requests_of_chunks_are_reported_if_no_resource_is_used_up() -> None:
     found = with_consumables(())
     assert all(not group.consumables for group in found.snapshot.machine.nodes)
     told = {job.spec.id: job.spec.constraints for job in found.snapshot.jobs}

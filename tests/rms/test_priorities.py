@@ -59,7 +59,7 @@ def aged(count: int, seed: int, weight: float) -> tuple[np.ndarray, np.ndarray, 
 
 
 @pytest.mark.parametrize(("weight", "share"), [(1000.0, 0.7), (100_000.0, 0.03)])
-def test_age_of_a_thousand_waiting_jobs_tells_only_of_those_that_change_places(
+def test_the_age_of_a_thousand_pending_jobs_reports_only_changed_places(
     weight: float, share: float
 ) -> None:
     _, _, at = aged(1000, 1, weight)
@@ -81,7 +81,7 @@ def test_age_of_a_thousand_waiting_jobs_tells_only_of_those_that_change_places(
     assert events < share * plainly, (events, plainly)
 
 
-def test_of_jobs_submitted_in_one_second_the_one_with_the_smallest_number_goes_first() -> None:
+def test_the_job_with_the_smallest_number_is_first_if_submitted_in_one_second() -> None:
     settled = told(
         StillPriorities().settled(snapshot(dict.fromkeys(("9", "10", "11"), (5.0, 1.0))))
     )
@@ -95,7 +95,7 @@ def test_of_jobs_submitted_in_one_second_the_one_with_the_smallest_number_goes_f
         max_size=6,
     )
 )
-def test_the_order_told_is_the_true_order_whatever_changes(looks) -> None:
+def test_the_reported_order_is_the_true_order_after_any_change(looks) -> None:
     still = StillPriorities()
     for number, jobs in enumerate(looks):
         # Ids are the places in the list, so jobs come, stay and go from look to look.
@@ -105,7 +105,7 @@ def test_the_order_told_is_the_true_order_whatever_changes(looks) -> None:
         assert order(still.settled(true)) == order(true)
 
 
-def test_a_priority_that_an_administrator_raises_is_told_at_once_and_nothing_else() -> None:
+def test_a_priority_raised_by_an_administrator_is_reported_at_once_and_nothing_else() -> None:
     still = StillPriorities()
     queue = {str(i): (float(i), 100.0 * i) for i in range(20)}
     changes = Changes(still.settled(snapshot(queue)), "r")
@@ -122,7 +122,7 @@ def test_a_priority_that_an_administrator_raises_is_told_at_once_and_nothing_els
     assert (event.job.id, event.job.priority) == ("19", 4000.0)
 
 
-def test_a_job_submitted_later_finds_its_place_among_priorities_told_long_ago() -> None:
+def test_a_job_submitted_later_is_ranked_among_priorities_reported_long_before() -> None:
     still = StillPriorities()
     queue = {str(i): (float(i), 100.0 * i) for i in range(10)}
     still.settled(snapshot(queue))
@@ -131,7 +131,7 @@ def test_a_job_submitted_later_finds_its_place_among_priorities_told_long_ago() 
     assert told(still.settled(snapshot(later)))["new"] == 250.0
 
 
-def test_where_most_change_places_all_are_told_as_they_are() -> None:
+def test_all_are_reported_as_they_are_if_most_change_places() -> None:
     still = StillPriorities()
     still.settled(snapshot({str(i): (float(i), 100.0 * i) for i in range(10)}))
     turned = {str(i): (float(i), 5000.0 - 100.0 * i) for i in range(10)}

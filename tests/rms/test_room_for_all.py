@@ -57,7 +57,7 @@ def of_gpus(number: int, of_type: str = "") -> dict[str, Any]:
     return {**CORES, "gpus_per_task": number, **types}
 
 
-def test_a_job_for_a_type_of_gpus_waits_until_it_is_seen_where_one_for_any_lies() -> None:
+def test_a_job_for_a_gpu_type_waits_until_the_gpus_of_an_untyped_job_are_known() -> None:
     room = Room(MACHINE)
     room.up[1:3] = False
     assert told(room, of_gpus(1), of_gpus(1, "b")) == ["0"]
@@ -67,7 +67,7 @@ def test_a_job_for_a_type_of_gpus_waits_until_it_is_seen_where_one_for_any_lies(
     assert told(room, of_gpus(1), of_gpus(1, "b"), of_gpus(1, "b"), of_gpus(1)) == ["0", "3"]
 
 
-def test_jobs_that_fit_on_one_node_together_are_told_together() -> None:
+def test_jobs_that_fit_on_one_node_together_are_chosen_together() -> None:
     room = Room(MACHINE)
     big, small = {**CORES, "cores_per_task": 6}, {**CORES, "cores_per_task": 2}
     room.up[:4] = False
@@ -79,7 +79,7 @@ def test_jobs_that_fit_on_one_node_together_are_told_together() -> None:
     assert told(room, {**CORES, "cores_per_task": 8}, small, small) == ["0", "1"]
 
 
-def test_a_job_that_must_lie_on_two_nodes_waits_where_one_may_be_filled() -> None:
+def test_a_job_for_two_nodes_waits_although_it_fits_on_one() -> None:
     room = Room(MACHINE)
     room.up[:2] = False
     whole, two = {**CORES, "cores_per_task": 8}, {**CORES, "tasks": 2, "partition": "small"}
@@ -115,7 +115,7 @@ def test_a_job_for_some_nodes_waits_until_it_is_seen_which_one_for_any_has_got()
     assert told(room, {"nodes": 2}, {"nodes": 1}, {"nodes": 2}) == ["0", "1", "2"]
 
 
-def test_a_job_without_room_keeps_none_that_it_cannot_harm() -> None:
+def test_a_job_that_does_not_fit_holds_back_no_job_that_cannot_delay_it() -> None:
     room = Room(WHOLE)
     room.up[3:] = False
     assert told(room, {"nodes": 2, "partition": "y"}, {"nodes": 3, "partition": "x"}) == ["0", "1"]
@@ -226,7 +226,7 @@ def _task(
     up=st.lists(st.booleans(), min_size=5, max_size=5),
     of=st.randoms(use_true_random=False),
 )
-def test_all_that_are_told_together_find_room_in_any_order_wherever_they_lie(
+def test_jobs_chosen_together_fit_in_any_order_and_on_any_nodes(
     asked: list[dict[str, Any]], up: list[bool], of: random.Random
 ) -> None:
     room = Room(MACHINE, owned=True)
@@ -252,7 +252,7 @@ def test_all_that_are_told_together_find_room_in_any_order_wherever_they_lie(
     free=st.lists(st.integers(0, 6), min_size=5, max_size=5),
     of=st.randoms(use_true_random=False),
 )
-def test_all_find_room_whatever_parts_jobs_of_several_nodes_have_of_each(
+def test_all_jobs_fit_whatever_share_of_each_node_jobs_on_several_nodes_have(
     asked: list[tuple[int, int, str]], free: list[int], of: random.Random
 ) -> None:
     room = Room(MACHINE)
@@ -271,7 +271,7 @@ def test_all_find_room_whatever_parts_jobs_of_several_nodes_have_of_each(
     asked=st.lists(st.tuples(st.integers(1, 3), st.sampled_from(["all", "x", "y"])), max_size=6),
     of=st.randoms(use_true_random=False),
 )
-def test_jobs_with_whole_nodes_that_are_told_together_find_them_whichever_others_get(
+def test_jobs_with_whole_nodes_chosen_together_fit_whichever_nodes_others_get(
     asked: list[tuple[int, str]], of: random.Random
 ) -> None:
     room = Room(WHOLE)
@@ -285,6 +285,6 @@ def test_jobs_with_whole_nodes_that_are_told_together_find_them_whichever_others
 
 
 @pytest.mark.parametrize("nodes", [1, 2])
-def test_on_one_kind_of_nodes_all_that_fit_are_told(nodes: int) -> None:
+def test_on_one_kind_of_nodes_all_fitting_jobs_are_chosen(nodes: int) -> None:
     room = Room(Cluster.model_validate({"nodes": [{"name": "n", "count": 40 * nodes}]}))
     assert len(told(room, *[{"nodes": nodes}] * 40)) == 40

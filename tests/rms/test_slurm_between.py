@@ -24,7 +24,7 @@ def seen(*jobs: str, **about: float) -> Any:
     return SimpleNamespace(mine={job: Mine((job,), **about) for job in jobs})
 
 
-def test_jobs_that_are_gone_at_a_look_between_two_commands_are_no_fault(
+def test_jobs_that_end_between_two_commands_are_no_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "MOST_AT_ONCE", 1)

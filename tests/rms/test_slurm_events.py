@@ -95,7 +95,7 @@ def test_the_installed_script_has_its_folder_for_its_group_to_read(tmp_path: Pat
     assert spool.read_text().count("\n") == 1
 
 
-def test_a_script_where_others_could_exchange_it_is_refused(tmp_path: Path) -> None:
+def test_a_script_where_others_could_exchange_it_is_rejected(tmp_path: Path) -> None:
     open_folder = tmp_path / "open"
     open_folder.mkdir()
     open_folder.chmod(0o777)

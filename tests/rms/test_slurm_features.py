@@ -35,7 +35,7 @@ LYING = {"sockets": {1, 2, 4}, "cores_per_socket": {8}, "threads_per_core": {1, 
         ({"features": "a&b", "sockets_per_node": 4}, "a&b&sockets=4"),
     ],
 )
-def test_what_a_job_asks_for_is_said_in_our_words_or_not_at_all(
+def test_requests_of_a_job_are_reported_in_hpctwins_words_or_not_at_all(
     row: dict[str, Any], asked: str | None
 ) -> None:
     assert features_asked([row], LYING) == asked
@@ -55,7 +55,7 @@ def test_nodes_have_those_features_that_jobs_ask_for() -> None:
     assert features_of({}, asked) == ()
 
 
-def test_sockets_that_cannot_have_the_cores_are_not_taken_over() -> None:
+def test_sockets_that_cannot_have_the_cores_are_not_imported() -> None:
     row = {"sockets": 2, "cores": 4, "threads": 2}
     assert lying_of(row, 16) == (2, 4, 2)
     assert lying_of(row, 17) == (None, None, None)

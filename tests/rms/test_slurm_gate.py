@@ -89,7 +89,7 @@ def test_a_mark_copied_from_the_queues_listing_onto_a_job_of_another_user_is_non
         assert [j.id for j in slurm.gate().jobs()["run-42"]] == ["7"]
 
 
-def test_where_jobs_are_submitted_for_a_user_they_are_that_users(tmp_path: Path) -> None:
+def test_jobs_submitted_for_a_user_belong_to_that_user(tmp_path: Path) -> None:
     slurm = FakeSlurm(tmp_path)
     slurm.lists(job(8, MARK.of("x"), SOMEBODY), job(9, MARK.of("x")))
     for options in ((f"--uid={SOMEBODY}",), ("--hold", "--uid", str(SOMEBODY))):

@@ -181,13 +181,13 @@ def test_weights_of_nodes_are_named_where_jobs_have_whole_nodes(tmp_path: Path) 
     assert "NodeName: Weight" in {s.name for s in made.site.settings if s.became == NOT_MODELED}
 
 
-def test_front_ends_are_named(tmp_path: Path) -> None:
+def test_front_ends_are_reported_by_name(tmp_path: Path) -> None:
     made = imported(tmp_path, HEAD + "FrontendName=f[1-2] State=UP\n")
     left = {s.name for s in made.site.settings if s.became == NOT_MODELED}
     assert left == {"FrontendName", "FrontendName: State"}
 
 
-def test_priorities_without_their_plugin_are_named(tmp_path: Path) -> None:
+def test_priorities_without_their_plugin_are_reported_by_name(tmp_path: Path) -> None:
     lines = "PriorityWeightAge=5\nPriorityMaxAge=7-0\n"
     made = imported(tmp_path, HEAD + lines)
     why = {s.name: s.why for s in made.site.settings if s.became == NOT_MODELED}

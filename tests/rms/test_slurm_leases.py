@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.slurm(NEWEST), pytest.mark.slow]
 
 NODES = 8
 LEASE_S, WITHIN_S = 6, 4
-FCFS = {"pool": ["fcfs+easy"], "objective": {"ties": ["fcfs+easy"]}}
+FCFS = {"pool": ["fcfs+easy"], "objective": {"tie_break": ["fcfs+easy"]}}
 
 
 class Site:
@@ -135,7 +135,9 @@ def test_a_wide_job_goes_before_the_tasks_of_an_array_submitted_after_it(site: S
 
 
 @pytest.mark.slurm
-def test_what_a_user_or_an_administrator_holds_stays_held_until_they_release_it(site: Site) -> None:
+def test_a_job_held_by_a_user_or_an_administrator_stays_held_until_they_release_it(
+    site: Site,
+) -> None:
     slurm = site.slurm
     full = site.fill()
     first, second = submitted(site), submitted(site)
@@ -154,7 +156,7 @@ def test_what_a_user_or_an_administrator_holds_stays_held_until_they_release_it(
     slurm.wait(lambda: job_ends(slurm, [first, second]), 30)
 
 
-def test_a_begin_time_that_a_user_asks_for_is_kept_and_no_user_ends_a_lease(site: Site) -> None:
+def test_a_users_begin_time_is_kept_and_users_cannot_end_a_lease(site: Site) -> None:
     slurm = site.slurm
     begin = ("sbatch", "--parsable", "-N1", "-t1", "-o", "/dev/null", "--wrap", "sleep 1")
     asked = as_user(slurm, *begin, "--begin=now+12").stdout.strip()
@@ -175,7 +177,7 @@ def test_a_begin_time_that_a_user_asks_for_is_kept_and_no_user_ends_a_lease(site
     assert denied.returncode != 0
 
 
-def test_jobs_that_slurm_will_not_start_hold_no_nodes_in_the_twins_picture(site: Site) -> None:
+def test_jobs_that_slurm_will_not_start_hold_no_nodes_in_the_twins_model(site: Site) -> None:
     slurm = site.slurm
     taken = slurm.submit(1, 10, 580, "-L", "matlab:1")
     slurm.wait(lambda: states(slurm)[taken].startswith("RUNNING"), 20)
@@ -212,7 +214,7 @@ def test_a_job_in_a_reservation_runs_there_at_once_and_no_other_does(site: Site)
 
 
 @pytest.mark.parametrize(("command", "fault"), [("squeue", "hang"), ("scontrol", "garbage")])
-def test_a_blind_twin_is_not_in_charge_and_keeps_nobody_waiting(
+def test_a_blind_twin_is_not_in_charge_and_delays_no_job(
     site: Site, command: str, fault: str
 ) -> None:
     slurm = site.slurm
@@ -337,7 +339,7 @@ def test_on_shared_nodes_the_twin_chooses_and_slurm_fills_them(
 
 
 @pytest.mark.slurm
-def test_no_job_is_told_to_go_where_another_user_has_the_nodes_and_none_waits_for_ever(
+def test_no_job_is_sent_to_nodes_of_another_user_and_none_waits_forever(
     slurm_version: str,
 ) -> None:
     one, other = ("--uid=daemon",), ("--uid=games",)
@@ -388,7 +390,7 @@ def told_to_go(slurm: SlurmCluster) -> dict[str, int]:
 
 
 @pytest.mark.slurm
-def test_where_jobs_may_have_the_same_cores_the_twin_observes_says_why_and_slurm_fills_them(
+def test_if_jobs_may_have_the_same_cores_the_twin_observes_says_why_and_slurm_fills_them(
     tmp_path: Any, slurm_version: str
 ) -> None:
     shared = {"nodes": 2, "cpus": 2, "partition": "OverSubscribe=FORCE:2"}

@@ -155,7 +155,7 @@ def test_a_task_that_starts_between_text_and_json_is_not_missing_of_its_array() 
     assert (rows[5]["array_task_string"], rows[6]["array_task_string"]) == ("2-3", "")
 
 
-def test_of_many_pending_jobs_those_of_the_highest_priority_are_read_whole_first(
+def test_the_highest_priorities_among_many_pending_jobs_are_read_whole_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(listing, "MOST_PENDING", 2)

@@ -135,7 +135,7 @@ def test_a_controller_that_is_away_is_named_and_an_answer_that_is_lost_is_unknow
         manager.snapshot()
 
 
-def test_pushed_news_tell_of_starts_and_ends_between_two_looks(
+def test_pushed_events_report_starts_and_ends_between_two_queries(
     tmp_path: Path, slurm_version: str
 ) -> None:
     events: list[Event] = []
@@ -172,7 +172,7 @@ def test_pushed_news_tell_of_starts_and_ends_between_two_looks(
 def test_by_priority_slurm_starts_the_jobs_in_the_order_that_the_twin_gives_them(
     tmp_path: Path, slurm_version: str
 ) -> None:
-    pool = {"pool": ["sjf+none"], "objective": {"ties": ["sjf+none"]}}
+    pool = {"pool": ["sjf+none"], "objective": {"tie_break": ["sjf+none"]}}
     with running(tmp_path, version=slurm_version, priority="multifactor") as slurm:
         twin = Beside(slurm, act={"by": "priority"}, core=pool)
         try:
@@ -196,7 +196,7 @@ def test_by_priority_slurm_starts_the_jobs_in_the_order_that_the_twin_gives_them
             twin.end()
 
 
-def test_when_tells_of_a_waiting_job_beside_slurms_own_estimate(
+def test_when_reports_a_pending_job_next_to_slurms_estimate(
     tmp_path: Path, slurm_version: str
 ) -> None:
     with running(tmp_path, version=slurm_version, scheduler="backfill") as slurm:
@@ -234,7 +234,7 @@ def kinds(events: list[Event]) -> list[tuple[str, str]]:
 
 
 @pytest.mark.slurm(NEWEST)
-def test_a_cluster_that_has_ended_leaves_no_job_that_another_would_be_told_of(
+def test_an_ended_cluster_leaves_no_job_for_the_next_one(
     tmp_path: Path, slurm_version: str
 ) -> None:
     with running(tmp_path, version=slurm_version, nodes=2) as slurm:

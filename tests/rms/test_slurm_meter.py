@@ -161,7 +161,7 @@ def in_use(slurm: SlurmCluster) -> int:
     return sum(map(int, slurm.say("squeue", "-h", "-t", "R,CG", "-o", "%D").split()))
 
 
-def test_ten_meters_tell_what_slurm_s_nodes_draw_however_they_differ(
+def test_ten_meters_report_the_draw_of_slurms_nodes_although_they_differ(
     tmp_path: Path, prometheus: str, slurm_version: str
 ) -> None:
     meters = Meters(tmp_path)
@@ -216,8 +216,8 @@ def test_ten_meters_tell_what_slurm_s_nodes_draw_however_they_differ(
         assert metered.measured_w[known].max() < IDLE_W + 33 * NODE_W, way
         assert metered.use[known, 0].max() > 9, way
         assert status["fault"] is None, (way, status)
-        assert set(status["left_out"]) <= LEFT_OUT.get(way, set()) | {"too late"}, (way, status)
-    counted = metering["counter"].status(time.time())["left_out"]
+        assert set(status["omitted"]) <= LEFT_OUT.get(way, set()) | {"too late"}, (way, status)
+    counted = metering["counter"].status(time.time())["omitted"]
     assert counted["a counter that restarted"] == 1
 
 

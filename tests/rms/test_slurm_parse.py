@@ -83,7 +83,7 @@ def test_waiting_tasks_of_an_array_are_jobs_of_their_own_and_are_changed_togethe
     assert [e.on for e in specs["21"].dependencies] == ["7_3"]
 
 
-def test_tasks_beyond_the_picture_are_leased_with_the_last_in_it() -> None:
+def test_tasks_beyond_the_model_are_leased_with_the_last_one_in_it() -> None:
     found = read([job(array_job_id=7, array_task_string="1-5000", admin_comment=MARK)])
     assert len(found.snapshot.jobs) == 1000
     assert targets(found.mine, found.mine, rest=True) == ["7_[1-5000]"]
@@ -177,7 +177,7 @@ def test_jobs_of_a_partition_that_starts_none_are_blocked_before_slurm_says_so()
         ("select/cons_tres", "EXCLUSIVE", True),
     ],
 )
-def test_where_jobs_may_have_the_same_cores_the_twin_does_not_act_and_says_so(
+def test_if_jobs_may_have_the_same_cores_the_twin_does_not_act_and_says_so(
     select, over, acts
 ) -> None:
     partitions = PARTITIONS.replace(b"State=UP", b"State=UP OverSubscribe=" + over.encode())
@@ -241,7 +241,7 @@ def test_jobs_for_which_slurm_preempts_are_left_to_it(preempt, qos, left, active
         ({"dependency": "singleton"}, "not modeled"),
     ],
 )
-def test_what_is_left_out_is_said(about, says) -> None:
+def test_what_is_omitted_is_reported(about, says) -> None:
     assert any(says in note for note in read([job(**about)]).notes)
 
 
@@ -293,7 +293,7 @@ def test_reservations_are_read_and_bad_ones_named_whatever_zone_we_are_in(monkey
 
 
 @pytest.mark.parametrize("text", [b"", b"slurm_load_jobs error", b"[]", b'{"jobs": 7}', b"\xff"])
-def test_output_that_is_no_such_output_is_named(text) -> None:
+def test_output_that_is_no_such_output_is_reported_by_name(text) -> None:
     with pytest.raises(FormatError):
         cluster_snapshot(text, json.dumps({"nodes": NODES}).encode(), NONE, PARTITIONS, NOW_S)
 
@@ -308,7 +308,7 @@ ANYTHING = st.recursive(
 
 
 @given(st.data())
-def test_whatever_stands_in_a_field_there_is_no_crash_and_no_invented_job(
+def test_any_text_in_a_field_causes_no_crash_and_no_invented_job(
     data: st.DataObject,
 ) -> None:
     one, node = copy.deepcopy(job(job_state="RUNNING", nodes="n1", start_time=5)), dict(NODE)
@@ -423,7 +423,7 @@ def test_any_hostlist_is_read_or_named(text: str) -> None:
     assert all(name and "[" not in name for name in names)
 
 
-def test_a_huge_hostlist_is_refused() -> None:
+def test_a_huge_hostlist_is_rejected() -> None:
     for text in ("n[1-99999999]", "a[1-9999]b[1-9999]"):
         with pytest.raises(FormatError, match=r"too long|more than"):
             expand(text)

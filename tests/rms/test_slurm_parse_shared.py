@@ -38,7 +38,7 @@ def shared(
     )  # fmt: skip
 
 
-def test_what_jobs_ask_of_shared_nodes_is_read_from_what_they_were_submitted_with() -> None:
+def test_requests_on_shared_nodes_are_read_from_the_submission() -> None:
     jobs = {job.spec.id: job for job in shared().snapshot.jobs}
     asked = {
         i: (s.nodes, s.tasks, s.cores_per_task, round(s.memory_gb_per_task * 1024), s.gpus_per_task,
@@ -61,7 +61,7 @@ def test_what_jobs_ask_of_shared_nodes_is_read_from_what_they_were_submitted_wit
     }
 
 
-def test_what_running_jobs_hold_of_each_node_adds_up_to_what_slurm_says_of_it() -> None:
+def test_resources_held_by_running_jobs_add_up_to_slurms_for_each_node() -> None:
     found = shared()
     held = {
         job.spec.id: [
@@ -85,11 +85,11 @@ def test_a_job_that_asks_for_what_is_not_modelled_is_left_to_slurm_and_named() -
     found = shared()
     assert set(found.mine) == {"6", "7", "8", "10", "11"}
     # Three tasks, two on each node: Slurm wants room for two on each; the other is contiguous.
-    left = "2 jobs have requests that are not modeled on shared nodes (job 9: a number of tasks"
+    left = "2 jobs with requests that are not modeled on shared nodes (job 9: a number of tasks"
     assert any(note.startswith(left) for note in found.notes)
 
 
-def test_jobs_that_share_nodes_with_those_of_their_user_only_are_read_with_who_that_is() -> None:
+def test_jobs_that_share_nodes_only_within_their_user_are_read_with_the_user() -> None:
     found = shared()
     with_user = {job.spec.id: job.spec.user for job in found.snapshot.jobs if job.spec.shared_with}
     assert with_user == {"11": "ada"}
@@ -115,7 +115,7 @@ def test_jobs_that_share_nodes_with_those_of_their_user_only_are_read_with_who_t
     assert set(found.mine) == {"9_3", "10", "11"}
 
 
-def test_users_that_slurm_knows_no_names_of_are_told_apart_by_their_numbers() -> None:
+def test_users_without_a_name_in_slurm_are_distinguished_by_their_numbers() -> None:
     nameless = {
         f"job{i}": {"user_name": None, "user_id": 1000 + i, "shared": "user"} for i in (6, 7)
     }
@@ -123,7 +123,7 @@ def test_users_that_slurm_knows_no_names_of_are_told_apart_by_their_numbers() ->
     assert (users["6"], users["7"]) == ("1006", "1007")
 
 
-def test_a_node_that_slurm_keeps_for_a_user_whose_job_is_not_there_is_named() -> None:
+def test_a_node_that_slurm_reserves_for_a_user_without_a_job_is_named() -> None:
     found = shared(recorded="owned", job1={"shared": None})
     assert found.unequal == {
         "n1": "Slurm reserves the node for jobs of ada, but no running job explains it"
@@ -132,7 +132,7 @@ def test_a_node_that_slurm_keeps_for_a_user_whose_job_is_not_there_is_named() ->
     assert not found.mine
 
 
-def test_where_a_node_is_not_as_its_jobs_say_for_some_time_slurm_alone_starts_jobs() -> None:
+def test_slurm_alone_starts_jobs_while_a_node_differs_from_its_jobs() -> None:
     gone = {"job1": {"job_state": "COMPLETED"}}
     found = shared(**gone)
     assert found.unequal == {"n1": "jobs hold 2 CPUs, Slurm reports 8"}
@@ -163,7 +163,7 @@ def test_kinds_of_consumables_with_and_without_devices_add_up_to_what_slurm_says
     ]
 
 
-def test_what_jobs_ask_for_and_do_not_use_up_is_no_consumable() -> None:
+def test_requested_resources_that_are_not_used_up_are_no_consumable() -> None:
     found = shared(recorded="gres-types")
     asked = {job.spec.id: job.spec.consumables for job in found.snapshot.jobs}
     assert asked["4"] == asked["5"] == {}
@@ -209,7 +209,7 @@ def test_a_gpu_of_which_several_jobs_use_parts_is_held_by_the_one_that_may_run_l
     }  # fmt: skip
 
 
-def test_gpus_of_several_types_on_one_node_are_told_by_type() -> None:
+def test_gpus_of_several_types_on_one_node_are_reported_by_type() -> None:
     found = shared(
         recorded="gres-gpus",
         job23={"tres_per_node": "gres:gpu:b:1"},
@@ -229,7 +229,7 @@ def test_gpus_of_several_types_on_one_node_are_told_by_type() -> None:
 
 
 @pytest.mark.parametrize("asked", ["gres:gpu:c:1", "gres:gpu:a:1,gres:gpu:1"])
-def test_gpus_of_types_that_cannot_be_told_are_left_to_slurm(asked: str) -> None:
+def test_gpus_of_unknown_types_are_left_to_slurm(asked: str) -> None:
     found = shared(recorded="gres-gpus", job23={"tres_per_node": asked})
     assert "23" not in found.mine
     assert any("not modeled on shared nodes" in note for note in found.notes)
@@ -242,7 +242,7 @@ def test_memory_that_slurm_does_not_count_is_not_counted() -> None:
 
 
 @pytest.mark.parametrize("parameters", ["NONE", "CR_SOCKET_MEMORY"])
-def test_where_whole_sockets_are_given_or_it_is_not_said_what_slurm_alone_starts_jobs(
+def test_with_whole_or_unknown_sockets_slurm_alone_starts_jobs(
     parameters,
 ) -> None:
     found = shared(parameters=parameters)
@@ -264,7 +264,7 @@ def test_where_whole_sockets_are_given_or_it_is_not_said_what_slurm_alone_starts
         ("MaxCPUsPerSocket=(null) MaxCPUsPerNode=N/A", "select/cons_tres", True, True),
     ],
 )
-def test_who_has_the_nodes_of_a_partition_alone_is_read_in_the_words_of_each_version(
+def test_exclusive_partitions_are_read_in_the_words_of_each_version(
     setting: str, select: str, shares: bool, acts: bool
 ) -> None:
     nodes = [{**node, "threads": 1} for node in NODES]

@@ -36,7 +36,7 @@ def look(name: str, now_s: float) -> Snapshot:
     return cluster_snapshot(jobs, nodes, NONE, PARTITIONS, now_s, sleeping=lambda _: how).snapshot
 
 
-def test_a_slurm_that_switches_nodes_tells_in_which_power_states_they_are() -> None:
+def test_a_slurm_that_switches_nodes_reports_their_power_states() -> None:
     asleep = look("asleep", NOW_S)
     assert {(n.state, n.power) for n in asleep.nodes} == {
         ("up", NodePower(state="asleep", since_s=NOW_S))
@@ -49,7 +49,7 @@ def test_a_slurm_that_switches_nodes_tells_in_which_power_states_they_are() -> N
     assert (down.state, down.power.state, down.power.until_s) == ("up", "switching_off", NOW_S + 5)
 
 
-def test_a_job_whose_nodes_slurm_wakes_starts_when_they_are_on_and_is_told_so_once() -> None:
+def test_a_job_whose_nodes_slurm_wakes_starts_when_they_are_on_and_is_informed_once() -> None:
     given_s = 1_795_331_649.0
     changes = Changes(look("asleep", given_s - 1), run="a")
     events = changes.to(look("powering-up", given_s + 2))

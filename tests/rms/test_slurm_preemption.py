@@ -156,7 +156,7 @@ def test_the_same_jobs_are_preempted_on_shared_nodes(sharing, tmp_path):
     ],
     indirect=True,
 )
-def test_who_is_preempted_is_cancelled_requeued_after_its_grace_or_spared(preempting, tmp_path):
+def test_a_preempted_job_is_cancelled_requeued_after_its_grace_or_spared(preempting, tmp_path):
     slurm = preempting
     full = [("off", 1), ("late", 3), ("gone", 3), ("main", 5)]
     coming = [3, 2, 3]

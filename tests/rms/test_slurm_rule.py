@@ -42,7 +42,7 @@ def test_the_rule_and_the_manager_have_the_first_lease_of_the_twins_settings(
     assert manager.begins.leases == {"7": NOW_S + 85}
 
 
-def test_without_settings_the_first_lease_is_20_s_and_can_be_said(
+def test_without_settings_the_first_lease_is_20_s_and_it_can_be_set(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert "\nlocal LEASE_S = 20 " in said(capsys)
@@ -50,7 +50,7 @@ def test_without_settings_the_first_lease_is_20_s_and_can_be_said(
 
 
 @pytest.mark.parametrize("lease", ["0s", "2h", "soon"])
-def test_a_first_lease_that_makes_no_sense_is_refused(
+def test_a_first_lease_that_makes_no_sense_is_rejected(
     capsys: pytest.CaptureFixture[str], lease: str
 ) -> None:
     with pytest.raises(SystemExit) as stop:

@@ -121,7 +121,9 @@ def test_a_job_waits_for_nodes_with_its_features_as_it_does_in_slurm(
 
 
 @pytest.mark.parametrize("site", SITES)
-def test_no_job_fits_our_picture_that_slurm_leaves_waiting(site: str, slurm_version: str) -> None:
+def test_no_job_that_slurm_leaves_waiting_fits_the_twins_model(
+    site: str, slurm_version: str
+) -> None:
     options = {"nodes": 3, "cpus": 8, "memory": 8000, "scheduler": "builtin", **SITES[site]}
     with readable_folder() as folder, running(folder, version=slurm_version, **options) as slurm:
         asked = [way for way in ASKED if options.get("gpus") or not any("g" in w for w in way[1:2])]
@@ -171,7 +173,7 @@ FOUND = tuple(way for way in OF_TYPES if way[:1] != ("-n1",) or not way[1].start
     [("GPUs of two types", FOUND * 2), ("consumables", (*OF_CONSUMABLES, *WITH_ROOM))],
 )
 @pytest.mark.slurm(NEWEST)
-def test_every_job_that_the_twin_starts_has_room_wherever_slurm_lays_the_others(
+def test_every_job_that_the_twin_starts_fits_wherever_slurm_places_the_others(
     site: str, asked: tuple[tuple[str, ...], ...], slurm_version: str
 ) -> None:
     """None of them ends: who has no room at once has none at all."""
@@ -227,7 +229,7 @@ SPREAD = (
 )  # fmt: skip
 
 
-def test_jobs_that_are_to_be_spread_get_the_nodes_that_our_picture_says(slurm_version: str) -> None:
+def test_jobs_to_be_spread_get_the_nodes_of_the_twins_model(slurm_version: str) -> None:
     options = {
         "version": slurm_version,
         "nodes": 6,

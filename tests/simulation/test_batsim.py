@@ -78,7 +78,7 @@ def test_a_scheduler_that_speaks_batsims_protocol_schedules_our_jobs(
     assert kinds.count("NOTIFY") == 1
 
 
-def test_batsims_protocol_is_refused_where_nodes_differ() -> None:
+def test_batsims_protocol_is_rejected_where_nodes_differ() -> None:
     cluster = Cluster.model_validate(
         {"nodes": [{"name": "a", "count": 1}, {"name": "b", "count": 2}]}
     )
@@ -192,6 +192,6 @@ def test_real_batsim_is_answered_as_when_it_was_recorded() -> None:
         ),
     ],
 )
-def test_what_batsim_does_not_say_is_told(text: str, told: str) -> None:
+def test_information_missing_in_batsim_is_reported(text: str, told: str) -> None:
     with pytest.raises(errors.SimulationError, match=told):
         BatsimDecisions("fcfs").answer(text)

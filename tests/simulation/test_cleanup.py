@@ -51,7 +51,7 @@ def test_a_backfilled_job_whose_nodes_would_be_clean_too_late_waits() -> None:
     assert spans(late, cluster)[1:] == [(130, 230), (260, 361)]
 
 
-def test_who_waits_for_a_job_is_told_when_its_nodes_are_clean() -> None:
+def test_a_dependent_job_waits_until_the_nodes_of_the_other_are_clean() -> None:
     edges = Dependencies(
         job=np.array([1]), on=np.array([0]), kind=np.array([int(DependencyKind.AFTEROK)]),
         delay_ms=np.array([5_000]),
@@ -66,7 +66,7 @@ def test_a_cancelled_job_ends_at_once_and_its_nodes_are_free_when_clean() -> Non
     assert spans(jobs(2, cancel_s=[110.0, -1.0])) == [(0, 100), (130, 230)]
 
 
-def test_a_node_that_fails_while_it_is_cleaned_sends_nobody_back() -> None:
+def test_a_node_that_fails_during_its_cleanup_requeues_no_job() -> None:
     outages = [{"node": 0, "start": 110, "duration": 10}]
     cluster = Cluster.model_validate(
         {"nodes": [{"name": "n", "count": 1}], "cleanup": 30, "failures": {"outages": outages}}
@@ -88,7 +88,7 @@ def test_saved_forked_and_in_steps_it_is_the_same(tmp_path: Path) -> None:
         assert other.result().jobs.equals(whole)
 
 
-def test_in_a_present_that_is_taken_over_nodes_are_cleaned_too() -> None:
+def test_nodes_are_cleaned_up_in_an_imported_state_too() -> None:
     simulation = Simulation(jobs(2), ONE, "fcfs+easy")
     running = Running(np.array([0]), np.array([0]), np.array([100_000]), (np.array([0]),))
     nobody = np.zeros(0, np.int64)
@@ -118,7 +118,7 @@ def test_in_a_present_that_is_taken_over_nodes_are_cleaned_too() -> None:
         ({"cleanup": "soon"}, "fcfs", "cleanup"),
     ],
 )  # fmt: skip
-def test_what_it_does_not_go_with_is_refused_by_name(
+def test_incompatible_options_are_rejected_by_name(
     more: dict[str, object], policy: str, told: str
 ) -> None:
     with pytest.raises(ConfigError, match=told):

@@ -99,7 +99,7 @@ def test_whole_nodes_must_have_what_is_asked_of_each(machine: Cluster) -> None:
     assert ran.jobs["start_s"].to_list()[:2] == [0, 0]
 
 
-def test_what_no_node_has_is_told_and_what_is_too_much_is_rejected(
+def test_resources_that_no_node_has_are_reported_and_too_large_requests_rejected(
     machine: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     told = (
@@ -127,7 +127,7 @@ def test_what_no_node_has_is_told_and_what_is_too_much_is_rejected(
         ("consumable: {tmp: 1}", "consumable"),
     ],
 )
-def test_wrong_consumables_of_nodes_are_refused(tmp_path: Path, group: str, why: str) -> None:
+def test_wrong_consumables_of_nodes_are_rejected(tmp_path: Path, group: str, why: str) -> None:
     path = tmp_path / "cluster.yaml"
     path.write_text(f"nodes:\n  - {{name: a, count: 1, cores: 8, {group}}}\n")
     with pytest.raises(ConfigError, match=why):
@@ -145,7 +145,7 @@ def test_wrong_consumables_of_nodes_are_refused(tmp_path: Path, group: str, why:
         ("more_tasks", "1:fpga=1:cores=2", "is not a valid group of tasks"),
     ],
 )
-def test_wrong_columns_are_refused(tmp_path: Path, column: str, cell: str, why: str) -> None:
+def test_wrong_columns_are_rejected(tmp_path: Path, column: str, cell: str, why: str) -> None:
     path = tmp_path / "jobs.csv"
     path.write_text(f"submit_s,runtime_s,tasks,{column}\n0,10,1,{cell}\n")
     with pytest.raises(TraceError, match=why):

@@ -31,7 +31,7 @@ def test_a_cycle_is_named_in_order_without_the_jobs_that_only_wait_for_it(tmp_pa
     assert "a →" not in str(error.value)
 
 
-def test_a_long_cycle_is_found_at_once_and_its_middle_left_out() -> None:
+def test_a_long_cycle_is_found_at_once_and_shown_without_its_middle() -> None:
     size = 200_000
     edges = Dependencies.of([(i, (i + 1) % size, OK, 0) for i in range(size)])
     with pytest.raises(WorkloadError, match=r"1 → 2 → .* … 199,989 more … .* → 1 ") as error:
@@ -52,7 +52,7 @@ def simulation(tmp_path: Path, *depends: str, fails: str = "", **options: str) -
     return Simulation(workload, Cluster.uniform(nodes=2), **options)  # type: ignore[arg-type]
 
 
-def test_jobs_behind_one_that_fails_are_told_before_it_runs(tmp_path: Path) -> None:
+def test_jobs_after_a_failing_one_are_reported_before_it_runs(tmp_path: Path) -> None:
     run = simulation(tmp_path, "", "afterok:a", "afterok:b", "afterany:c", fails="a")
     assert run.unsatisfiable_jobs() == [
         "job b can never start, it is cancelled: job a fails (chain b → a; each waits for the next)",
@@ -63,7 +63,7 @@ def test_jobs_behind_one_that_fails_are_told_before_it_runs(tmp_path: Path) -> N
     assert states == ["failed", "dependency", "dependency", "completed"]
 
 
-def test_held_jobs_are_told_as_held(tmp_path: Path) -> None:
+def test_held_jobs_are_reported_as_held(tmp_path: Path) -> None:
     run = simulation(tmp_path, "", "afterok:a", fails="a", on_dependency_failure="hold")
     assert "it is held indefinitely" in run.unsatisfiable_jobs()[0]
     run.advance()
@@ -83,7 +83,7 @@ def test_a_job_too_large_or_too_long_dooms_those_behind_it() -> None:
     assert going_on.unsatisfiable_jobs() == []
 
 
-def test_only_the_first_are_told_one_by_one(tmp_path: Path) -> None:
+def test_only_the_first_are_reported_one_by_one(tmp_path: Path) -> None:
     run = simulation(tmp_path, "", *["afterok:a"] * 9, fails="a")
     assert len(run.unsatisfiable_jobs(most=3)) == 4
     assert run.unsatisfiable_jobs(most=3)[-1] == "… and 6 more jobs that can never start"

@@ -44,7 +44,7 @@ def blocked() -> Workload:
     )
 
 
-def test_pushdowns_and_what_was_short_are_told_one_by_one() -> None:
+def test_pushdowns_and_missing_resources_are_reported_one_by_one() -> None:
     moments = story(blocked(), "pas+pushdown", 2, Cluster.uniform(nodes=9, resources={"cpu": 10}))
     assert [(m.what, m.time_s) for m in moments] == [
         ("submitted", 0), ("eligible", 0), ("pushed", 0), ("waited", 0), ("pushed", 0.001),
@@ -65,14 +65,14 @@ def test_promotions_name_who_they_are_for() -> None:
     assert [m.detail["chain_s"] for m in chain] == [0.001]
 
 
-def test_a_job_that_is_kept_back_though_it_fits_is_told_why() -> None:
+def test_a_job_that_is_held_back_although_it_fits_has_a_reported_reason() -> None:
     workload = Workload.build(submit_s=[0, 0, 0], runtime_s=[5, 5, 5], nodes=[4, 4, 2])
     waited = story(workload, "fcfs+none", 3)[2]
     assert waited.detail["kept_s"] == {"a job before it does not fit, and nobody passes": 5}
     assert "position 2 of 2" in waited.text
 
 
-def test_a_job_held_for_ever_has_a_story_without_end() -> None:
+def test_a_job_held_forever_has_a_story_without_end() -> None:
     workload = Workload.build(
         submit_s=[0, 0], runtime_s=[5, 5], nodes=[1, 1], fails=[True, False],
         dependencies=Dependencies.of([(1, 0, OK, 0)]),
@@ -129,7 +129,7 @@ def test_every_story_adds_up_to_what_happened(policy: str, workload: Workload, p
     backfill=st.sampled_from(["none", "first-fit", "easy", "slurm"]),
     pick=st.integers(0, 19),
 )
-def test_stories_of_jobs_that_are_preempted_tell_what_happened(
+def test_stories_of_preempted_jobs_say_what_happened(
     case: dict[str, Any], backfill: str, pick: int
 ) -> None:
     workload, cluster = case["workload"], case["cluster"]
@@ -151,7 +151,7 @@ def test_stories_of_jobs_that_are_preempted_tell_what_happened(
     assert all(moment.until_s > moment.time_s for moment in waits)
 
 
-def test_the_command_tells_it_and_names_a_job_that_is_not_there(
+def test_the_command_reports_it_and_names_an_unknown_job(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "w.csv"
@@ -190,7 +190,7 @@ NODES = Cluster.checked({"nodes": [{"name": "n", "count": 2, "cores": 4, "memory
         ({"cores_per_task": [1, 1, 1], "exclusive": [1, 0, 1]}, {"nodes": 5}),
     ],
 )
-def test_what_is_short_on_shared_nodes_is_told(
+def test_scarce_resources_on_shared_nodes_are_reported(
     chunks: dict[str, list[float]], short: dict[str, float]
 ) -> None:
     moments = story(sharing(**chunks), "fcfs+first-fit@spread", 3, NODES)
@@ -200,7 +200,7 @@ def test_what_is_short_on_shared_nodes_is_told(
 @pytest.mark.parametrize("policy", ["fcfs+first-fit", "sjf+easy", "pas+pushdown:interval=1s"])
 @settings(max_examples=examples(60))
 @given(data=st.data())
-def test_on_shared_nodes_stories_add_up_and_who_fits_does_not_wait_under_first_fit(
+def test_on_shared_nodes_stories_add_up_and_a_fitting_job_does_not_wait_under_first_fit(
     policy: str, data: st.DataObject
 ) -> None:
     cluster = data.draw(

@@ -17,7 +17,7 @@ JOBS = Workload.build(
 )
 
 
-def test_a_path_is_read_and_a_number_is_so_many_nodes(tmp_path: Path) -> None:
+def test_a_path_is_read_and_a_number_is_a_number_of_nodes(tmp_path: Path) -> None:
     write_workload(JOBS, tmp_path / "jobs.parquet")
     (tmp_path / "c.yaml").write_text("nodes: [{name: a, count: 4}]\n")
     expected = simulate(JOBS, Cluster.uniform(nodes=4)).jobs["start_s"].to_list()
@@ -45,7 +45,7 @@ def test_a_path_is_read_and_a_number_is_so_many_nodes(tmp_path: Path) -> None:
         (None, 4, WorkloadError, "None is not a workload; give a Workload or the path of a trace"),
     ],
 )
-def test_anything_else_is_told(
+def test_anything_else_is_reported(
     workload: Any, cluster: Any, error: type[Exception], told: str
 ) -> None:
     for function in (simulate, replay, lambda w, c: compare(w, c, ["fcfs+easy"])):

@@ -56,7 +56,7 @@ def test_a_reservation_is_of_gpus_of_the_type_that_is_asked_for() -> None:
     assert starts(workload, machine(), "easy") == [0, 1, 100, 3, 110]
 
 
-def test_who_had_what_is_told_by_type() -> None:
+def test_allocations_are_reported_by_type() -> None:
     workload = asking(
         "-n1 --gpus=3", "-n1 --gpus=t4:1", "-N1 --exclusive", "-N1 --gres=gpu:a100:1,gpu:t4:1"
     )
@@ -105,7 +105,7 @@ def test_numbers_of_gpus_are_those_of_the_node() -> None:
     ]  # fmt: skip
 
 
-def test_what_no_nodes_gpus_could_hold_is_rejected() -> None:
+def test_requests_that_no_nodes_gpus_hold_are_rejected() -> None:
     cluster = machine(a100=2, t4=1)
     workload = asking(
         "-N1 --gres=gpu:t4:2", "-N1 --gres=gpu:a100:2,gpu:t4:1", "-N2 --gres=gpu:t4:1"
@@ -114,7 +114,7 @@ def test_what_no_nodes_gpus_could_hold_is_rejected() -> None:
     assert states == ["rejected", "completed", "rejected"]
 
 
-def test_nodes_of_one_type_that_a_feature_tells_give_what_they_gave() -> None:
+def test_nodes_of_one_type_that_a_feature_reports_give_what_they_gave() -> None:
     """As before types were counted: as many GPUs, on nodes with the feature."""
     cluster = Cluster.model_validate(
         {
@@ -136,7 +136,7 @@ def test_nodes_of_one_type_that_a_feature_tells_give_what_they_gave() -> None:
     assert starts(of_features, cluster) == [0, 1, 100, 100]
 
 
-def test_whole_nodes_are_those_that_have_so_many_of_a_type() -> None:
+def test_whole_nodes_are_those_with_the_given_number_of_a_type() -> None:
     cluster = Cluster.model_validate(
         {
             "nodes": [
@@ -153,7 +153,7 @@ def test_whole_nodes_are_those_that_have_so_many_of_a_type() -> None:
     assert result.node_map.sort("job_id")["first_node"].to_list() == [1, 0]
 
 
-def test_what_runs_already_is_laid_on_gpus_of_its_type() -> None:
+def test_running_jobs_are_placed_on_gpus_of_their_type() -> None:
     """A job that asked for any GPU runs, and it is told that it has the A100."""
     workload = asking("-n1 --gpus=1", "-n1 --gpus=a100:1", "-n1 --gpus=t4:1")
     for told, expected in (((1.0, 0.0), [100, 10]), ((0.0, 1.0), [10, 100])):
@@ -164,7 +164,7 @@ def test_what_runs_already_is_laid_on_gpus_of_its_type() -> None:
         assert simulation.result().jobs["start_s"].to_list()[1:] == expected
 
 
-def test_a_fork_and_a_saved_state_go_on_alike(tmp_path: Path) -> None:
+def test_a_fork_and_a_saved_state_continue_identically(tmp_path: Path) -> None:
     ways = (
         "-n1 --gpus=1",
         "-n2 --gpus-per-task=t4:1",
@@ -226,12 +226,12 @@ def test_gpus_of_other_types_are_of_no_use() -> None:
         ),
     ],
 )
-def test_gpus_that_cannot_be_are_refused(group: dict[str, Any], why: str) -> None:
+def test_invalid_gpus_are_rejected(group: dict[str, Any], why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         Cluster.model_validate({"nodes": [{"name": "a", "count": 1, "cores": 8, **group}]})
 
 
-def test_a_machine_is_written_as_it_is_read(tmp_path: Path) -> None:
+def test_a_cluster_is_written_as_it_is_read(tmp_path: Path) -> None:
     (tmp_path / "m.yaml").write_text(
         "nodes: [{name: a, count: 2, cores: 8, gpus: {a100: 2, t4: 4}}]\n"
     )
@@ -250,7 +250,7 @@ def test_a_machine_is_written_as_it_is_read(tmp_path: Path) -> None:
         (0, {"gpu/a 1": 1}, None, "the name is not valid"),
     ],
 )  # fmt: skip
-def test_requests_that_do_not_add_up_are_refused(
+def test_requests_that_do_not_add_up_are_rejected(
     gpus: float, types: dict[str, float], more: str | None, why: str
 ) -> None:
     frame = pl.DataFrame(
@@ -261,12 +261,12 @@ def test_requests_that_do_not_add_up_are_refused(
         Workload.from_frame(frame)
 
 
-def test_a_type_that_no_node_has_is_refused_by_name() -> None:
+def test_a_type_that_no_node_has_is_rejected_by_name() -> None:
     why = r"jobs request GPUs of type 'h100', which no node .* such as gpus: {h100: 2}.*known types: a100, t4"
     with pytest.raises(ConfigError, match=why):
         simulate(asking("-n1 --gpus=h100:1"), machine())
 
 
-def test_a_request_for_some_of_a_type_and_some_of_any_is_refused() -> None:
+def test_a_request_for_some_of_a_type_and_some_of_any_is_rejected() -> None:
     with pytest.raises(WorkloadError, match="some of its GPUs have a type and others do not"):
         asking("-N1 --gres=gpu:a100:1,gpu:1")

@@ -35,7 +35,7 @@ def placed(tmp_path: Path, *requests: str) -> list[tuple[int, float, list[int]]]
     return [(job, start, nodes) for job, start, nodes in grouped.rows()]
 
 
-def test_a_job_lies_on_the_smallest_set_that_holds_it_or_waits_for_one(tmp_path: Path) -> None:
+def test_a_job_is_placed_on_the_smallest_set_that_fits_or_waits_for_one(tmp_path: Path) -> None:
     assert placed(
         tmp_path,
         "select=2:ncpus=8 place=group=rack",
@@ -71,13 +71,13 @@ def test_tables_hold_it_a_replay_goes_by_it_and_whole_nodes_refuse_it(tmp_path: 
 
 
 @pytest.mark.parametrize("name", ["rack=r1", "7", "my rack"])
-def test_what_is_no_name_of_groups_is_refused_with_one_that_is(name: str) -> None:
+def test_an_unknown_name_of_groups_is_rejected_with_a_known_one(name: str) -> None:
     asks = {"submit_s": [0], "runtime_s": [10], "nodes": [1], "chunks": {"tasks": [2]}}
     with pytest.raises(WorkloadError, match=f"group_by is '{name}'; .*, such as rack if"):
         Workload.build(**asks, group_by=Category.of([name]))
 
 
-def test_an_emulated_cluster_refuses_jobs_whose_nodes_are_of_one_group() -> None:
+def test_an_emulated_cluster_rejects_jobs_whose_nodes_are_of_one_group() -> None:
     asks = {"submit_s": [0], "runtime_s": [10], "nodes": [1], "chunks": {"tasks": [2]}}
     with pytest.raises(WorkloadError, match=r"job 1: 'group_by' \(rack\) is not supported"):
         arrivals(Workload.build(**asks, group_by=Category.of(["rack"])), 0.0)

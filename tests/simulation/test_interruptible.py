@@ -14,12 +14,12 @@ WAIT_S = 60
 
 
 @given(st.lists(st.integers(), max_size=20), st.integers(1, 4))
-def test_what_is_given_comes_in_the_order_of_the_items(items: list[int], threads: int) -> None:
+def test_results_are_in_the_order_of_the_items(items: list[int], threads: int) -> None:
     found = run_all(lambda item: -item, items, threads=threads, stop=lambda: None)
     assert found == [-item for item in items]
 
 
-def test_so_many_run_at_once_and_no_more() -> None:
+def test_only_the_given_number_runs_at_once() -> None:
     together, inside, most = threading.Barrier(3), [], []
 
     def run(item: int) -> None:
@@ -34,7 +34,7 @@ def test_so_many_run_at_once_and_no_more() -> None:
     assert most == [3] * 12
 
 
-def test_at_a_fault_what_runs_is_stopped_and_nothing_more_is_begun() -> None:
+def test_after_an_error_running_work_is_stopped_and_none_is_started() -> None:
     both, stopped, begun = threading.Barrier(2), threading.Event(), []
 
     def run(item: int) -> None:

@@ -55,7 +55,7 @@ def same(one: Result, other: Result) -> None:
     assert one.energy.total_j == other.energy.total_j
 
 
-def test_a_machine_a_policy_and_jobs_are_all_it_takes(tmp_path: Path) -> None:
+def test_a_cluster_a_policy_and_jobs_are_sufficient(tmp_path: Path) -> None:
     workload = Workload.build(
         submit_s=[0, 100], runtime_s=[10, 10], walltime_s=[10, 10], nodes=[8, 8]
     )
@@ -107,7 +107,7 @@ def test_saved_or_forked_half_way_or_run_in_one_it_is_the_same(
     assert (loaded.result().energy.spans() == whole.energy.spans()).all()  # type: ignore[union-attr]
 
 
-def test_a_control_function_in_a_file_goes_on_where_it_was_saved(tmp_path: Path) -> None:
+def test_a_control_function_in_a_file_continues_where_it_was_saved(tmp_path: Path) -> None:
     mine = tmp_path / "mine.py"
     mine.write_text(
         "from hpctwin.energy import Orders\n\n\ndef later(view):\n"
@@ -157,7 +157,7 @@ def test_power_states_that_switch_nothing_change_no_schedule(
 def failing(outages: list[tuple[int, int, int]], then: str) -> Cluster:
     failures = {
         "outages": [{"node": n, "start": start, "duration": s} for n, start, s in outages],
-        "then": then,
+        "on_failure": then,
     }
     reservations = [{"start": 30, "end": 50, "nodes": "2-5"}]
     content = {**CLUSTER.model_dump(), "failures": failures, "reservations": reservations}
@@ -223,7 +223,7 @@ def test_failures_maintenance_a_cap_and_power_states_go_together_and_with_saving
         (CLUSTER, "easy@bestfit", UnknownNameError, "Did you mean 'best-fit'"),
     ],
 )
-def test_what_is_wrong_is_told_in_one_line(
+def test_errors_are_reported_in_one_line(
     cluster: Cluster, policy: str, error: type[Exception], says: str
 ) -> None:
     workload = Workload.build(submit_s=[0], runtime_s=[1], walltime_s=[1], nodes=[1])

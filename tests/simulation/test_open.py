@@ -45,7 +45,7 @@ def exact(workload: Workload) -> Workload:
 
 
 def drawn(
-    data: st.DataObject, *, outages: bool = True, **left_out: bool
+    data: st.DataObject, *, outages: bool = True, **omitted: bool
 ) -> tuple[Cluster, Workload, str]:
     """A machine, jobs and a policy; nodes are shared or not, and jobs may preempt others."""
     told_of = data.draw(st.sampled_from((None, preemptions, suspensions)))
@@ -56,9 +56,7 @@ def drawn(
             cluster = data.draw(strategies.stocked(cluster))
         what = {name: data.draw(st.booleans()) for name in ("several", "grouped")}
         jobs = data.draw(
-            strategies.shared_workloads(
-                cluster, dependencies=False, max_jobs=20, **what, **left_out
-            )
+            strategies.shared_workloads(cluster, dependencies=False, max_jobs=20, **what, **omitted)
         )
         if told_of is None:
             return cluster, jobs, data.draw(st.sampled_from(SHARED))
@@ -67,7 +65,7 @@ def drawn(
         jobs = jobs.replace(chunks={**jobs.chunks, "exclusive": alone})
         return cluster, with_checkpoints(data.draw, jobs), data.draw(st.sampled_from(PREEMPTING))
     cluster = data.draw(strategies.clusters(outages=outages, cleanup=told_of is None))
-    workload = data.draw(strategies.workloads(cluster, dependencies=False, **left_out))
+    workload = data.draw(strategies.workloads(cluster, dependencies=False, **omitted))
     if told_of is None:
         return cluster, workload, data.draw(st.sampled_from((*POLICIES, *LISTED)))
     cluster = with_preemption(data.draw, cluster, told_of)
@@ -76,7 +74,7 @@ def drawn(
 
 @settings(max_examples=examples(100))
 @given(data=st.data())
-def test_jobs_that_are_told_to_arrive_fare_as_if_they_came_by_themselves(
+def test_jobs_submitted_by_calls_start_like_those_of_a_trace(
     data: st.DataObject,
 ) -> None:
     cluster, workload, policy = drawn(data)
@@ -158,7 +156,7 @@ def test_a_job_that_outlives_what_is_known_of_it_is_expected_to_run_to_its_wallt
     assert simulation.forecast(50_000, rows, rows)[0, 0] == 100_000
 
 
-def test_the_next_job_starts_at_the_instant_when_the_one_before_it_is_withdrawn() -> None:
+def test_the_next_job_starts_when_the_one_before_it_is_withdrawn() -> None:
     simulation = opened(
         narrow(submit_s=[0, 1, 2], runtime_s=[100, 100, 10], nodes=[1, 2, 1]),
         Cluster.uniform(nodes=2),
@@ -189,7 +187,7 @@ def test_a_withdrawn_job_can_come_back_and_be_cancelled_then() -> None:
     assert (job["start_s"], job["end_s"], job["state"]) == (100, 150, "cancelled")
 
 
-def test_jobs_told_to_a_forecast_hold_up_others_and_are_forgotten() -> None:
+def test_jobs_announced_to_a_forecast_delay_others_and_are_forgotten() -> None:
     workload = narrow(submit_s=[0, 0, 10], runtime_s=[50, 30, 5], nodes=[1, 2, 1])
     simulation = opened(workload, Cluster.uniform(nodes=2), "sjf+none", spare=3)
     simulation.arrive(0, 0)
@@ -202,7 +200,7 @@ def test_jobs_told_to_a_forecast_hold_up_others_and_are_forgotten() -> None:
     assert simulation.queued == 0
 
 
-def test_the_past_cannot_be_changed_and_dependent_jobs_are_refused() -> None:
+def test_the_past_cannot_be_changed_and_dependent_jobs_are_rejected() -> None:
     workload = narrow(submit_s=[0, 5], runtime_s=[10, 10])
     simulation = opened(workload, Cluster.uniform(nodes=1), "fcfs+easy")
     simulation.arrive(0, 0)

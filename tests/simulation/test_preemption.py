@@ -37,7 +37,7 @@ def workload(nodes: int = 2, **more: Any) -> Workload:
     )
 
 
-def test_the_result_says_who_was_preempted_and_what_was_lost():
+def test_the_result_reports_preempted_jobs_and_the_lost_work():
     result = simulate(workload(), cluster())
     assert result.jobs.select("preemptions", "preempted_s").rows() == [(1, 5.0), (0, 0.0), (0, 0.0)]
     assert result.lost.rows() == [(1, 0.0, 5.0, 2, 0.0)]
@@ -46,12 +46,12 @@ def test_the_result_says_who_was_preempted_and_what_was_lost():
     assert figures["preempted_node_s"] == figures["wasted_node_s"] == 10
 
 
-def test_what_a_checkpoint_keeps_is_not_lost():
+def test_checkpointed_work_is_not_lost():
     figures = simulate(workload(checkpoint_s=[3, 3, 3]), cluster()).summary()
     assert figures["preempted_node_s"] == figures["wasted_node_s"] == 4
 
 
-def test_without_preemption_nothing_is_said_of_it():
+def test_without_preemption_nothing_is_reported_about_it():
     plain = Cluster.checked({"nodes": [{"name": "n", "count": 4}]}, "plain")
     result = simulate(workload(checkpoint_s=[3, 3, 3]), plain)
     assert not {"preemptions", "preempted_s"} & {*result.jobs.columns}
@@ -72,7 +72,7 @@ def test_without_preemption_nothing_is_said_of_it():
         ({**OF_TIERS, "grace": -1}, "grace"),
     ],
 )
-def test_what_has_no_meaning_is_told_in_a_line(preemption, says):
+def test_meaningless_input_is_reported_in_one_line(preemption, says):
     with pytest.raises(ConfigError) as told:
         cluster(preemption)
     assert says in str(told.value)
@@ -85,19 +85,19 @@ def test_off_is_read_though_yaml_takes_it_for_no():
     assert found.mode == "off"
 
 
-def test_a_scheduler_outside_that_knows_no_preemption_is_refused():
+def test_a_scheduler_outside_that_knows_no_preemption_is_rejected():
     with pytest.raises(
         ConfigError, match=r"'outside' does not support preemption .*; use none, first-fit, easy"
     ):
         Simulation(workload(), cluster(), "fcfs", "outside")
 
 
-def test_streams_of_suspended_jobs_are_refused(tmp_path):
+def test_streams_of_suspended_jobs_are_rejected(tmp_path):
     with pytest.raises(ConfigError, match="use mode requeue or cancel"):
         simulate_stream([workload()], cluster(SUSPEND), out=tmp_path / "out")
 
 
-def test_checkpoints_are_refused_with_failures_where_they_are_not_simulated(tmp_path):
+def test_checkpoints_are_rejected_with_failures_where_they_are_not_simulated(tmp_path):
     failing = Cluster.checked(
         {
             "nodes": [{"name": "n", "count": 4}],
@@ -129,7 +129,7 @@ def test_checkpoints_go_through_tables_and_parts_of_a_workload():
 SUSPEND = {**OF_TIERS, "mode": "suspend"}
 
 
-def test_the_result_says_who_was_suspended_for_how_long_and_where_each_ran():
+def test_the_result_reports_which_jobs_were_suspended_for_how_long_and_where_each_ran():
     result = simulate(workload(), cluster(SUSPEND), track_nodes=True)
     assert result.jobs.select("start_s", "end_s", "suspended_s", "preempted_s").rows() == [
         (0.0, 30.0, 10.0, 0.0),
@@ -163,7 +163,7 @@ def test_a_job_that_is_suspended_still_says_when_it_started():
     assert simulation.result().jobs.select("start_s", "suspended_s").rows()[0] == (0.0, 5.0)
 
 
-def test_a_simulation_with_suspended_jobs_is_saved_and_goes_on(tmp_path):
+def test_a_simulation_with_suspended_jobs_is_saved_and_continues(tmp_path):
     simulation = Simulation(workload(), cluster(SUSPEND))
     simulation.advance(10)
     simulation.save(tmp_path / "half")
@@ -171,7 +171,7 @@ def test_a_simulation_with_suspended_jobs_is_saved_and_goes_on(tmp_path):
     assert again.jobs.equals(simulate(workload(), cluster(SUSPEND)).jobs)
 
 
-def test_what_does_not_go_with_suspended_jobs_is_refused():
+def test_options_incompatible_with_suspended_jobs_are_rejected():
     failing = {"outages": [{"node": 0, "start": 1, "duration": 1}]}
     with pytest.raises(
         ConfigError, match="'suspend' does not work with node failures; remove 'failures'"
@@ -186,7 +186,7 @@ def test_what_does_not_go_with_suspended_jobs_is_refused():
         Simulation(several, cluster(SUSPEND))
 
 
-def test_where_jobs_are_preempted_for_ever_that_is_told_in_place_of_an_end() -> None:
+def test_endless_preemption_is_reported_instead_of_an_end() -> None:
     # Each of the two is expected to end soon, so only the other one has to go; neither does before it is
     # its turn again.
     cluster = cluster_of(
@@ -209,7 +209,7 @@ def test_where_jobs_are_preempted_for_ever_that_is_told_in_place_of_an_end() -> 
     assert Simulation(workload, cluster, "fcfs+easy").run().jobs["end_s"].min() > 0
 
 
-def test_of_shared_nodes_it_is_told_who_had_cores_and_memory_when():
+def test_shared_nodes_report_which_job_had_cores_and_memory_when():
     of = cluster(SUSPEND, nodes=[{"name": "n", "count": 1, "cores": 8, "memory_gb": 16}])
     asked = {"tasks": [1, 1, 1], "cores_per_task": [4, 4, 8], "memory_gb_per_task": [4, 4, 8]}
     result = simulate(workload(1, chunks=asked), of)
@@ -237,7 +237,7 @@ def test_of_shared_nodes_it_is_told_who_had_cores_and_memory_when():
     assert result.series["used_cores"].max() == 8
 
 
-def test_a_job_that_is_suspended_now_has_no_cores_in_what_is_told():
+def test_a_currently_suspended_job_has_no_cores_in_the_placements():
     of = cluster(SUSPEND, nodes=[{"name": "n", "count": 1, "cores": 8}])
     asked = {"tasks": [1, 1, 1], "cores_per_task": [4, 4, 8]}
     simulation = Simulation(workload(1, chunks=asked), of)

@@ -64,7 +64,7 @@ JOBS = st.lists(
 
 
 @given(JOBS)
-def test_the_same_rule_from_outside_starts_each_job_at_the_same_instant(
+def test_the_same_rule_from_outside_starts_each_job_at_the_same_time(
     rows: list[tuple[int, int, int, int]],
 ) -> None:
     submit, runtime, nodes, walltime = zip(*rows, strict=True)
@@ -91,7 +91,7 @@ def test_a_scheduler_asked_in_steps_decides_only_then() -> None:
     assert all(start % 30 == 0 for start in result.jobs["start_s"])
 
 
-def test_a_scheduler_is_asked_when_it_wished() -> None:
+def test_a_scheduler_is_called_when_it_requested() -> None:
     workload = Workload.build(submit_s=[0], runtime_s=[10], nodes=[1])
     asked: list[float] = []
 
@@ -105,7 +105,7 @@ def test_a_scheduler_is_asked_when_it_wished() -> None:
     assert asked == [0.0, 90.0, 100.0]
 
 
-def test_what_happens_before_the_time_that_a_scheduler_wished_for_is_told_when_it_does() -> None:
+def test_events_before_the_requested_time_of_a_scheduler_are_reported_when_they_happen() -> None:
     workload = Workload.build(submit_s=[0, 5], runtime_s=[30, 10], nodes=[1, 1])
     asked: list[float] = []
 
@@ -121,7 +121,10 @@ def test_a_job_that_a_node_took_down_is_submitted_again() -> None:
     cluster = Cluster.model_validate(
         {
             "nodes": [{"name": "node", "count": 1}],
-            "failures": {"outages": [{"node": 0, "start": 5, "duration": 15}], "then": "requeue"},
+            "failures": {
+                "outages": [{"node": 0, "start": 5, "duration": 15}],
+                "on_failure": "requeue",
+            },
         }
     )
     workload = Workload.build(submit_s=[0], runtime_s=[10], nodes=[1])
@@ -138,7 +141,7 @@ def test_a_job_that_a_node_took_down_is_submitted_again() -> None:
     assert seen[:2] == [(0.0, 1), (5.0, 1)]
 
 
-def test_begin_starts_those_that_fit_in_the_order_given_and_tells_the_others() -> None:
+def test_begin_starts_the_jobs_that_fit_in_the_given_order_and_reports_the_others() -> None:
     workload = Workload.build(submit_s=[0, 0, 0], runtime_s=[9, 9, 9], nodes=[10, 10, 6])
     simulation = outside(workload)
     simulation.advance(instants=1)
@@ -147,7 +150,7 @@ def test_begin_starts_those_that_fit_in_the_order_given_and_tells_the_others() -
     assert simulation.column("start").tolist() == [-1, 0, 0]
 
 
-def test_many_beginnings_in_one_instant_find_room_for_where_jobs_ran() -> None:
+def test_the_record_of_nodes_holds_many_starts_at_one_time() -> None:
     size = 400
     workload = Workload.build(
         submit_s=[0.0] * size, runtime_s=[9.0] * size, nodes=[1 + row % 3 for row in range(size)]
@@ -162,7 +165,7 @@ def test_many_beginnings_in_one_instant_find_room_for_where_jobs_ran() -> None:
     assert node_map["count"].sum() == int(workload.nodes.sum())
 
 
-def test_a_fork_begins_its_own_jobs_and_a_saved_simulation_goes_on(tmp_path: Path) -> None:
+def test_a_fork_starts_its_own_jobs_and_a_saved_simulation_continues(tmp_path: Path) -> None:
     workload = Workload.build(submit_s=[0, 0], runtime_s=[9, 9], nodes=[10, 10])
     simulation = outside(workload)
     simulation.advance(instants=1)
@@ -181,19 +184,17 @@ def test_a_fork_begins_its_own_jobs_and_a_saved_simulation_goes_on(tmp_path: Pat
         (Orders([7]), "job 7 does not exist"),
         (Orders([2]), "job 2 is not pending at 0 s: it is not submitted yet"),
         (Orders([1, 1]), "job 1 is listed twice"),
-        (Orders([1, 3]), "job 3 at 0 s, which does not fit: it needs 16 nodes, 8 are free"),
+        (Orders([1, 3]), "job 3 at 0 s, which does not fit: it needs 16 nodes, free are 8"),
         (Orders(call_at_s=0.0), "it must be later"),
     ],
 )
-def test_an_order_that_cannot_be_carried_out_is_told_by_job_and_time(
-    orders: Orders, told: str
-) -> None:
+def test_an_impossible_order_is_reported_with_job_and_time(orders: Orders, told: str) -> None:
     workload = Workload.build(submit_s=[0, 50, 0], runtime_s=[9, 9, 9], nodes=[8, 8, 16])
     with pytest.raises(errors.SimulationError, match=told):
         drive(outside(workload), lambda happened: orders)
 
 
-def test_a_scheduler_that_leaves_a_job_waiting_for_ever_is_told_which() -> None:
+def test_a_scheduler_that_never_starts_a_job_is_reported_with_the_job() -> None:
     workload = Workload.build(submit_s=[0, 50, 0], runtime_s=[9, 9, 9], nodes=[8, 8, 16])
 
     def scheduler(happened: Happened) -> Orders:
@@ -201,7 +202,7 @@ def test_a_scheduler_that_leaves_a_job_waiting_for_ever_is_told_which() -> None:
 
     with pytest.raises(
         errors.SimulationError,
-        match="left 1 jobs pending at 59 s with no event to come, the first of them job 3",
+        match="left 1 job pending at 59 s with no event to come, the first of them job 3",
     ):
         drive(outside(workload), scheduler)
 
@@ -224,9 +225,7 @@ def test_a_policy_that_decides_itself_takes_no_orders() -> None:
         ("input(); input(); input()", "did not answer within 0.5 s"),
     ],
 )
-def test_a_program_that_does_not_answer_as_it_should_is_told_and_ended(
-    program: str, told: str
-) -> None:
+def test_a_program_with_a_wrong_answer_is_reported_and_ended(program: str, told: str) -> None:
     workload = Workload.build(submit_s=[0], runtime_s=[9], nodes=[1])
     wait_s = 0.5 if "did not answer" in told else 60.0
     command = [sys.executable, "-c", program]
@@ -253,7 +252,7 @@ def test_the_example_in_c_schedules_as_ours(tmp_path: Path) -> None:
     assert found["start_s"].to_list() == own["start_s"].to_list()
 
 
-def test_a_program_that_is_not_there_is_told() -> None:
+def test_a_missing_program_is_reported() -> None:
     with pytest.raises(errors.ConfigError, match="cannot be started"):
         JsonLinesScheduler("/nowhere/at-all", Cluster.uniform(4)).__enter__()
 
@@ -303,7 +302,7 @@ def test_a_policy_that_decides_from_outside_starts_each_job_as_within(
     assert found["start_s"].equals(own["start_s"])
 
 
-def test_a_policy_from_outside_takes_back_what_was_refused_and_does_not_go_back_in_time() -> None:
+def test_a_policy_from_outside_takes_back_what_was_rejected_and_does_not_go_back_in_time() -> None:
     scheduler = PolicyScheduler("fcfs+easy", 4)
     jobs = [
         {"job_id": name, "submit_s": 0.0, "nodes": nodes, "walltime_s": 50.0}

@@ -44,7 +44,7 @@ def built(more: str | None, **columns: Any) -> Workload:
     )
 
 
-def test_chunks_of_several_kinds_lie_where_each_finds_room(tmp_path: Path) -> None:
+def test_chunks_of_several_kinds_are_placed_where_each_fits(tmp_path: Path) -> None:
     jobs = read_workload(
         table(
             tmp_path,
@@ -84,9 +84,7 @@ def test_chunks_of_several_kinds_on_one_node_are_one_row_of_placements(tmp_path:
     ]
 
 
-def test_where_the_placement_leaves_no_room_for_a_later_kind_nodes_are_gone_through_by_number() -> (
-    None
-):
+def test_nodes_are_tried_by_number_if_the_placement_leaves_no_capacity_for_a_later_kind() -> None:
     machine = Cluster.model_validate(
         {"nodes": [{"name": "n", "count": 2, "cores": 8}, {"name": "m", "count": 1, "cores": 4}]}
     )
@@ -97,7 +95,7 @@ def test_where_the_placement_leaves_no_room_for_a_later_kind_nodes_are_gone_thro
     assert placed.select("node", "cores").rows() == [(0, 8.0), (1, 8.0)]
 
 
-def test_one_that_no_empty_machine_holds_is_rejected() -> None:
+def test_a_job_that_no_empty_cluster_holds_is_rejected() -> None:
     result = simulate(built("1:cores=64"), MACHINE)
     assert result.jobs["state"].to_list() == ["rejected"]
     assert result.rejection_reasons == {"need more cores per task than any node has (32)": 1}
@@ -128,12 +126,12 @@ def test_further_kinds_read_back_as_written(kinds: tuple[Tasks, ...]) -> None:
 @pytest.mark.parametrize(
     "text", ["", "x", "0:cores=1", "1:cores=0", "1:cores=-1", "1:cpus=3", "1+", "1:cores=1e999"]
 )
-def test_what_is_no_kind_of_tasks_is_told_with_what_would_be(text: str) -> None:
+def test_an_unknown_kind_of_tasks_is_reported_with_the_valid_ones(text: str) -> None:
     with pytest.raises(WorkloadError, match=r"such as 1:cores=32:memory_gb=64:gpus=4"):
         read_more_tasks(text)
 
 
-def test_further_kinds_without_a_first_and_with_least_nodes_are_refused() -> None:
+def test_further_kinds_without_a_first_and_with_least_nodes_are_rejected() -> None:
     with pytest.raises(WorkloadError, match=r"job 1: more_tasks is '1', but tasks .of the first"):
         built("1", chunks={"tasks": [0]})
     with pytest.raises(WorkloadError, match="its tasks differ, and it requests at least 2 nodes"):
@@ -163,7 +161,7 @@ def test_a_replay_has_each_kind_of_tasks_on_the_recorded_nodes_or_on_the_lowest(
     assert placed.select("node", "cores", "gpus").rows() == held
 
 
-def test_a_replay_tells_how_many_tasks_of_all_kinds_found_no_room() -> None:
+def test_a_replay_reports_the_tasks_of_all_kinds_that_did_not_fit() -> None:
     jobs = built("3:cores=2:gpus=2", chunks={"tasks": [2], "cores_per_task": [16]})
     again = replay(jobs.replace(recorded_start_ms=np.array([0])), MACHINE)
     assert again.conflicts.select("what", "asked", "free").rows()[-1] == ("room", 5.0, 4.0)

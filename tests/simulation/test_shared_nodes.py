@@ -107,7 +107,7 @@ def test_no_start_delays_a_job_that_is_promised_nodes(backfill: str, data: st.Da
 @settings(max_examples=examples(25))
 @given(data=st.data(), cut=st.integers(1, 5))
 @each("backfill", BACKFILLS)
-def test_equal_nodes_are_told_apart_by_nothing_but_their_numbers(
+def test_equal_nodes_differ_only_by_their_numbers(
     backfill: str, data: st.DataObject, cut: int
 ) -> None:
     group = {"cores": 8, "memory_gb": 32, "gpus": 2}
@@ -144,7 +144,7 @@ def test_whole_node_jobs_start_on_shared_nodes_when_they_do_on_whole_ones(
 @settings(max_examples=examples(20))
 @given(data=st.data(), stop=st.integers(0, 60))
 @each("backfill", BACKFILLS)
-def test_saved_or_forked_half_way_it_goes_on_as_if_nothing_had_been(
+def test_saved_or_forked_half_way_it_continues_unchanged(
     tmp_path_factory: pytest.TempPathFactory, backfill: str, data: st.DataObject, stop: int
 ) -> None:
     cluster = data.draw(strategies.shared_clusters())
@@ -185,7 +185,7 @@ TABLE = """submit_s,runtime_s,walltime_s,nodes,tasks,cores_per_task,gpus_per_tas
 """
 
 
-def test_slurm_keeps_nodes_as_wholes_for_who_starts_later() -> None:
+def test_slurm_reserves_whole_nodes_for_jobs_that_start_later() -> None:
     """Four cores are in use for 2 min, then six are kept: two for 10 min would fit beside both."""
     cluster = Cluster.model_validate({"nodes": [{"name": "a", "count": 1, "cores": 8}]})
     walltime_s = [120, 300, 600, 60]
@@ -238,16 +238,18 @@ def test_a_table_of_tasks_is_read_simulated_and_written_again(tmp_path: Path) ->
     ("asked", "why"),
     [
         ({"tasks": [-1]}, "tasks is -1"),
-        ({"tasks": [1.5]}, "tasks is 1.5, it must be a whole number"),
+        ({"tasks": [1.5]}, "tasks is 1.5; it must be a whole number"),
         ({"tasks": [1], "cores_per_task": [0]}, "its tasks request no cores, memory or GPUs"),
-        ({"tasks": [1], "exclusive": [2]}, "exclusive is 2, it must be 0 or 1"),
-        ({"tasks": [1], "shared_with": [3]}, "shared_with is 3, it must be 0 .anyone., 1 .user."),
-        ({"tasks": [1], "spread_job": [2]}, "spread_job is 2, it must be 0 or 1"),
+        ({"tasks": [1], "exclusive": [2]}, "exclusive is 2; it must be 0 or 1"),
+        ({"tasks": [1], "shared_with": [3]}, "shared_with is 3; it must be 0 .anyone., 1 .user."),
+        ({"tasks": [1], "spread_job": [2]}, "spread_job is 2; it must be 0 or 1"),
         ({"taks": [1]}, "'taks' of tasks is none of tasks, cores_per_task"),
         ({"tasks": [1], "gpus_per_task": [float("inf")]}, "gpus_per_task is inf"),
     ],
 )
-def test_what_a_job_cannot_ask_is_told(asked: dict[str, list[float]], why: str) -> None:
+def test_an_impossible_request_of_a_job_is_reported(
+    asked: dict[str, list[float]], why: str
+) -> None:
     with pytest.raises(WorkloadError, match=why):
         Workload.build(submit_s=[0], runtime_s=[1], nodes=[1], chunks=asked)
 
@@ -260,7 +262,7 @@ def test_what_a_job_cannot_ask_is_told(asked: dict[str, list[float]], why: str) 
         ({"cores": 8, **SLEEPS}, "fcfs+none~spars-auto:5", "needs exclusive nodes"),
     ],
 )
-def test_what_does_not_go_with_shared_nodes_is_refused_by_name(
+def test_options_incompatible_with_shared_nodes_are_rejected_by_name(
     group: dict[str, Any], policy: str, why: str
 ) -> None:
     cluster = Cluster.model_validate({"nodes": [{"name": "a", "count": 2, **group}]})
@@ -269,7 +271,7 @@ def test_what_does_not_go_with_shared_nodes_is_refused_by_name(
         Simulation(workload, cluster, policy)
 
 
-def test_what_only_whole_nodes_have_is_refused_where_they_are_shared() -> None:
+def test_options_for_whole_nodes_are_rejected_on_shared_nodes() -> None:
     cluster = Cluster.model_validate({"nodes": [{"name": "a", "count": 2, "cores": 8}]})
     workload = Workload.build(submit_s=[0], runtime_s=[1], nodes=[1], chunks={"tasks": [2]})
     with pytest.raises(ConfigError, match="placement 'random' needs exclusive nodes"):

@@ -63,7 +63,7 @@ def test_a_replay_has_the_placements_and_energy_of_the_run_that_was_recorded(
         assert mine[name] == pytest.approx(theirs[name])
 
 
-def test_where_nodes_are_not_recorded_jobs_lie_on_the_lowest_with_room() -> None:
+def test_jobs_without_recorded_nodes_are_placed_on_the_lowest_that_fit() -> None:
     workload = Workload.build(
         submit_s=[0, 0, 0, 5],
         runtime_s=[10, 10, 10, 10],
@@ -80,7 +80,7 @@ def test_where_nodes_are_not_recorded_jobs_lie_on_the_lowest_with_room() -> None
     ]  # fmt: skip
 
 
-def test_what_could_not_have_been_so_on_shared_nodes_is_told() -> None:
+def test_impossible_records_on_shared_nodes_are_reported() -> None:
     workload = Workload.build(
         submit_s=[0] * 4,
         runtime_s=[10] * 4,

@@ -26,7 +26,7 @@ def asking(**chunks: list[float]) -> Workload:
     )
 
 
-def test_gpus_beside_which_no_cores_are_left_are_stranded() -> None:
+def test_gpus_without_free_cores_next_to_them_are_stranded() -> None:
     """Node 0 has 1.5 GPUs free and no core; node 1 is in full use; a job of one GPU and a core waits."""
     jobs = asking(tasks=[1, 1, 1], cores_per_task=[8, 8, 1], gpus_per_task=[2.5, 4, 1])
     found = simulate(jobs, MACHINE, "fcfs+easy").fragmentation(2).to_dicts()
@@ -60,7 +60,7 @@ def test_what_only_a_further_kind_of_tasks_could_use_is_of_use() -> None:
     assert (first["unusable_gpus"], first["stranded_gpus"]) == (0.0, 0.0)
 
 
-def test_what_is_of_no_use_is_told_where_nobody_waits_for_long() -> None:
+def test_unusable_cores_are_reported_after_a_long_time_without_pending_jobs() -> None:
     """For more than the hundred rows from which a table's types are guessed."""
     jobs = Workload.build(
         submit_s=[0, 9000, 9000],
@@ -85,7 +85,7 @@ def test_a_heat_map_shows_how_much_of_each_node_is_held_on_average() -> None:
 
 @settings(max_examples=examples(25))
 @given(data=st.data())
-def test_what_is_held_node_by_node_sums_to_what_jobs_held(data: st.DataObject) -> None:
+def test_resources_held_on_each_node_sum_to_those_of_jobs(data: st.DataObject) -> None:
     cluster = data.draw(strategies.shared_clusters())
     workload = data.draw(strategies.shared_workloads(cluster, max_jobs=15))
     result = simulate(workload, cluster, "fcfs+easy")
@@ -103,7 +103,7 @@ def test_what_is_held_node_by_node_sums_to_what_jobs_held(data: st.DataObject) -
 
 
 @pytest.mark.parametrize("steps", [0, -1])
-def test_steps_that_are_none_are_told(steps: int) -> None:
+def test_invalid_steps_are_reported(steps: int) -> None:
     result = simulate(asking(tasks=[1]), MACHINE, "fcfs+easy")
     for ask in (result.node_use, result.fragmentation):
         with pytest.raises(ConfigError, match="steps is"):

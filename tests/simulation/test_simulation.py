@@ -32,7 +32,7 @@ def random_workload(jobs: int = 200, seed: int = 0) -> Workload:
 MACHINE = Cluster.uniform(nodes=32)
 
 
-def test_the_summary_and_the_jobs_tell_the_same() -> None:
+def test_the_summary_and_the_jobs_agree() -> None:
     result = simulate(random_workload(), MACHINE, order="wfp", backfill="easy")
     summary = result.summary()
     assert summary["mean_wait_s"] == pytest.approx(result.jobs["wait_s"].mean())
@@ -51,7 +51,7 @@ def test_progress_is_reported_and_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("policy", ["fcfs+easy", "wfp+conservative", "fairshare+easy@random"])
-def test_a_saved_simulation_goes_on_as_if_it_had_not_been_saved(
+def test_a_saved_simulation_continues_as_if_it_had_not_been_saved(
     policy: str, tmp_path: Path
 ) -> None:
     from hpctwin import parse_policy
@@ -67,7 +67,7 @@ def test_a_saved_simulation_goes_on_as_if_it_had_not_been_saved(
     assert list(tmp_path.iterdir()) == [tmp_path / "saved.npz"]
 
 
-def test_a_saved_simulation_can_go_on_under_another_policy(tmp_path: Path) -> None:
+def test_a_saved_simulation_can_continue_under_another_policy(tmp_path: Path) -> None:
     simulation = Simulation(random_workload(), MACHINE, "fcfs")
     simulation.advance(1000)
     simulation.save(tmp_path / "saved.npz")
@@ -76,7 +76,7 @@ def test_a_saved_simulation_can_go_on_under_another_policy(tmp_path: Path) -> No
     assert loaded.run().jobs.equals(simulation.fork(other).run().jobs)
 
 
-def test_files_that_are_no_saved_simulation_are_refused(tmp_path: Path) -> None:
+def test_files_that_are_no_saved_simulation_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(SimulationError, match=r"none\.npz: file does not exist"):
         Simulation.load(tmp_path / "none.npz")
     (tmp_path / "text.npz").write_text("hello")
@@ -99,7 +99,7 @@ def _resaved(path: Path, to: Path, about: dict[str, object], **arrays: object) -
     return to
 
 
-def test_a_simulation_of_another_version_is_refused_by_its_format_and_version(
+def test_a_simulation_of_another_version_is_rejected_by_its_format_and_version(
     tmp_path: Path,
 ) -> None:
     whole, other = tmp_path / "whole.npz", tmp_path / "other.npz"
@@ -229,7 +229,7 @@ def test_comparing_gives_each_policys_own_result() -> None:
         compare(workload, MACHINE, [])
 
 
-def test_parts_that_do_not_go_together_are_refused() -> None:
+def test_parts_that_do_not_go_together_are_rejected() -> None:
     workload = random_workload()
     with pytest.raises(ConfigError, match="overrun is 'stop'"):
         simulate(workload, MACHINE, overrun="stop")
@@ -243,7 +243,7 @@ def test_parts_that_do_not_go_together_are_refused() -> None:
         simulate(workload, split)
 
 
-def test_a_fork_of_a_busy_machine_takes_no_longer_than_needed_and_shares_nothing() -> None:
+def test_a_fork_of_a_busy_cluster_takes_no_longer_than_needed_and_shares_nothing() -> None:
     simulation = Simulation(random_workload(), MACHINE)
     simulation.advance(500)
     fork = simulation.fork()
@@ -254,9 +254,7 @@ def test_a_fork_of_a_busy_machine_takes_no_longer_than_needed_and_shares_nothing
         assert not fork.state[name].flags.writeable
 
 
-def test_a_policy_is_made_once_for_all_forks_and_for_whoever_begins_anew_with_as_many_jobs() -> (
-    None
-):
+def test_a_policy_is_made_once_for_all_forks_and_for_each_restart_with_as_many_jobs() -> None:
     simulation = Simulation(random_workload(), MACHINE)
     other = make_policy("wfp+easy")
     made = simulation.fork(other).compiled_policy()
@@ -274,7 +272,7 @@ def test_jobs_that_want_for_other_rules_have_their_policy_made_for_them() -> Non
     assert one["start_s"].to_list() == same["start_s"].to_list()
 
 
-def test_what_only_a_later_policy_asks_of_jobs_is_there_when_it_is_asked() -> None:
+def test_fields_that_only_a_later_policy_uses_exist_when_needed() -> None:
     rng = np.random.default_rng(1)
     jobs = 60
     workload = Workload.build(
@@ -310,7 +308,7 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
 
 
 @pytest.mark.parametrize("policy", ["fcfs+conservative", "wfp+easy"])
-def test_one_instant_with_a_queue_longer_than_there_was_room_for_is_one_instant(
+def test_one_event_time_with_a_queue_longer_than_its_buffer_is_one_event_time(
     policy: str,
 ) -> None:
     rng = np.random.default_rng(0)
@@ -337,7 +335,7 @@ def test_one_instant_with_a_queue_longer_than_there_was_room_for_is_one_instant(
     ],
     ids=["plain", "failing", "powered"],
 )
-def test_under_another_policy_it_is_as_if_it_were_made_anew(cluster: Cluster) -> None:
+def test_under_another_policy_it_equals_a_new_one(cluster: Cluster) -> None:
     workload = random_workload()
     expected = {"expected_s": workload.runtime_ms / 1000}
     policies = ["fcfs+easy", "wfp+conservative", "fairshare+easy@random", "sjf+none"]

@@ -59,13 +59,13 @@ def test_two_quarters_of_different_gpus_are_no_half(backfill: str) -> None:
     assert (2, 0, 1, 0.75) in where(result)
 
 
-def test_it_is_told_that_no_gpu_has_as_much_left() -> None:
+def test_it_is_reported_that_no_gpu_has_as_much_left() -> None:
     simulation = Simulation(asking([0.75, 0.75, 0.5]), machine(), "fcfs", "easy")
     waited = next(m for m in explain(simulation, 3) if m.what == "waited")
     assert waited.detail["short_s"] == {"gpus": 98.0}
 
 
-def test_a_part_lies_on_the_tightest_gpu_and_whole_ones_on_free_ones() -> None:
+def test_a_fraction_of_a_gpu_is_placed_on_the_tightest_gpu_and_whole_ones_on_free_ones() -> None:
     result = simulate(asking([0.75, 0.5, 0.25, 2, 1.5]), machine(gpus=5), "fcfs", "first-fit")
     assert where(result) == [
         (1, 0, 0, 0.75), (2, 0, 1, 0.5), (3, 0, 0, 0.25), (4, 0, 2, 1.0), (4, 0, 3, 1.0),
@@ -85,7 +85,7 @@ def test_a_reservation_is_of_particular_gpus() -> None:
     assert result.jobs["start_s"].to_list() == [0, 1, 100, 200]
 
 
-def test_what_no_gpu_could_hold_is_rejected() -> None:
+def test_requests_that_no_gpu_holds_are_rejected() -> None:
     """In all there would be room for three tasks of 0.6 on two GPUs."""
     found = simulate(asking([0.6, 0.6], [3, 2]), machine(), "fcfs", "easy")
     assert found.jobs["state"].to_list() == ["rejected", "completed"]
@@ -94,7 +94,7 @@ def test_what_no_gpu_could_hold_is_rejected() -> None:
     assert found.jobs["state"].to_list() == ["rejected", "completed"]
 
 
-def test_where_all_ask_for_whole_gpus_they_are_counted_together() -> None:
+def test_jobs_that_all_ask_for_whole_gpus_are_counted_together() -> None:
     assert simulate(asking([1, 2]), machine(), "fcfs", "easy").gpu_shares is None
     nobody_has = Cluster.model_validate({"nodes": [{"name": "a", "count": 1, "cores": 64}]})
     assert simulate(asking([0.5, 2]), nobody_has, "fcfs", "easy").gpu_shares is None
@@ -109,7 +109,7 @@ def test_an_exclusive_job_has_all_gpus() -> None:
     assert result.fragmentation(2)["free_gpus"].to_list() == [0.0, 1.5]
 
 
-def test_what_is_fragmented_goes_by_each_gpu() -> None:
+def test_fragmentation_is_counted_for_each_gpu() -> None:
     """0.25 and 0.5 are left of the two GPUs."""
     found = simulate(asking([0.75, 0.5]), machine(), "fcfs", "easy").fragmentation(101)
     then = found.filter((pl.col("time_s") > 1) & (pl.col("time_s") < 100))
@@ -170,7 +170,7 @@ def test_a_stream_knows_beforehand_whether_gpus_are_counted_one_by_one(tmp_path:
         simulate_stream(iter([table[:3], table[3:]]), machine(), out=tmp_path / "a", batch=2)
 
 
-def test_of_what_runs_already_the_gpus_are_found_in_their_order() -> None:
+def test_the_gpus_of_running_jobs_are_found_in_their_order() -> None:
     left = np.array([1000, 1000, 500])
     assert lay(600, 1, left).tolist() == [600, 0, 0]
     assert lay(250, 3, left).tolist() == [250, 0, 500]

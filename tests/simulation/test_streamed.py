@@ -122,7 +122,7 @@ def test_a_stream_under_limits_is_job_by_job_as_in_memory(data: st.DataObject) -
 
 @settings(max_examples=examples(25))
 @given(data=st.data())
-def test_what_was_used_counts_in_a_stream_as_in_memory(data: st.DataObject) -> None:
+def test_use_counts_in_a_stream_as_in_memory(data: st.DataObject) -> None:
     """Also what jobs of earlier batches used of whom no job is there for a while."""
     cluster = data.draw(limited_in_use(clusters(cleanup=True)))
     workload = slowed(data.draw(workloads(cluster)), data.draw(st.sampled_from((3, 10, 40))))
@@ -303,8 +303,8 @@ def test_a_stream_with_preemption_is_job_by_job_as_in_memory(
 NODES = 8
 
 
-def test_failures_that_are_drawn_as_time_goes_on_are_those_of_a_run_in_memory() -> None:
-    failures = {"mtbf": "2d", "mttr": "5h", "seed": 3, "then": "requeue"}
+def test_failures_drawn_over_time_equal_those_of_a_run_in_memory() -> None:
+    failures = {"mtbf": "2d", "mttr": "5h", "seed": 3, "on_failure": "requeue"}
     machine = Cluster.model_validate(
         {"nodes": [{"name": "g", "count": NODES}], "failures": failures}
     )
@@ -449,7 +449,7 @@ def test_a_source_that_fails_leaves_whole_parts_and_says_how_far_it_came(tmp_pat
         (lambda: 7, "a int is not a stream of jobs"),
     ],
 )  # fmt: skip
-def test_batches_that_cannot_be_are_told_with_where_they_are(
+def test_invalid_batches_are_reported_with_where_they_are(
     tmp_path: Path, batches: Callable[[], Any], told: str
 ) -> None:
     with pytest.raises(WorkloadError, match=told):
@@ -465,7 +465,7 @@ def test_batches_that_cannot_be_are_told_with_where_they_are(
         ("fcfs+easy", {"expected_s": [1.0]}, "expected_s has one value per job"),
     ],
 )
-def test_what_cannot_be_streamed_is_refused_by_name(
+def test_options_that_cannot_be_streamed_are_rejected_by_name(
     tmp_path: Path, policy: str | None, options: dict[str, Any], told: str
 ) -> None:
     with pytest.raises(ConfigError, match=told):
@@ -540,7 +540,7 @@ def test_a_parquet_file_says_beforehand_that_jobs_share_nodes(tmp_path: Path) ->
     same(result, Simulation(Workload.from_frame(table, name="jobs"), SHARED).run())
 
 
-def test_tasks_that_come_after_jobs_of_whole_nodes_are_refused(tmp_path: Path) -> None:
+def test_tasks_that_come_after_jobs_of_whole_nodes_are_rejected(tmp_path: Path) -> None:
     shared = jobs_of(5, 5, tasks=lambda row: NODES)
     with pytest.raises(
         WorkloadError, match="have no column tasks; add it to all rows, with 0 for exclusive nodes"
@@ -548,7 +548,9 @@ def test_tasks_that_come_after_jobs_of_whole_nodes_are_refused(tmp_path: Path) -
         simulate_stream(iter([jobs_of(0, 5), shared]), SHARED, out=tmp_path, batch=5)
 
 
-def test_what_cannot_be_streamed_on_shared_nodes_is_refused_by_name(tmp_path: Path) -> None:
+def test_options_that_cannot_be_streamed_on_shared_nodes_are_rejected_by_name(
+    tmp_path: Path,
+) -> None:
     table = jobs_of(0, 5, tasks=lambda row: NODES)
     with pytest.raises(ConfigError, match="needs the kinds of all jobs in advance"):
         simulate_stream([table], SHARED, "fcfs+easy@fragmentation", out=tmp_path)

@@ -120,7 +120,7 @@ def test_the_wait_begins_when_the_think_time_is_over(tmp_path: Path) -> None:
     assert summary["mean_queue_length"] == pytest.approx((9 + 0) / 320)
 
 
-def test_who_thinks_does_not_overtake_who_waits(tmp_path: Path) -> None:
+def test_a_thinking_user_does_not_overtake_pending_jobs(tmp_path: Path) -> None:
     workload = log(tmp_path, "1 0 20 1 -1 -1", "2 0 60 8 -1 -1", "3 1 10 8 1 10", "4 25 10 8 -1 -1")
     # Job 3 is submitted at 30, after job 4.
     assert simulate(workload, 8, "fcfs", "none").jobs["start_s"].to_list() == [0, 20, 90, 80]
@@ -153,7 +153,7 @@ def test_a_replay_counts_from_the_end_of_the_think_time() -> None:
     assert laid["simulated_wait_s"].to_list() == [0, 0, 0]
 
 
-def test_schedulers_of_one_s_own_hear_of_a_job_when_it_is_submitted() -> None:
+def test_custom_schedulers_see_a_job_when_it_is_submitted() -> None:
     from hpctwin.simulation.schedulers import Orders, drive
 
     workload = Workload.build(

@@ -51,13 +51,13 @@ def last(jobs: list[dict[str, Any]], gpus: list[dict[str, int]]) -> list[int]:
 TWO = {"a": 2}
 
 
-def test_of_nodes_with_room_a_job_with_gpus_has_the_first_and_one_without_the_tightest() -> None:
+def test_a_job_with_gpus_gets_the_first_fitting_node_and_one_without_the_tightest() -> None:
     before = filled(2, 15, 9)
     assert last([*before, {"cores_per_task": 1}], [TWO] * 3) == [1]
     assert last([*before, {"cores_per_task": 1, "gpus_per_task": 2}], [TWO] * 3) == [0]
 
 
-def test_of_runs_with_room_a_job_with_gpus_has_that_of_the_fewest_nodes() -> None:
+def test_a_job_with_gpus_gets_the_fitting_run_with_the_fewest_nodes() -> None:
     before = filled(0, 8, 16, 2)
     assert last([*before, {"cores_per_task": 1, "gpus_per_task": 1}], [TWO] * 4) == [3]
     assert last([*before, {"cores_per_task": 9, "gpus_per_task": 1}], [TWO] * 4) == [0]

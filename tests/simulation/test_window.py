@@ -83,7 +83,7 @@ def test_a_replay_has_the_starts_ends_and_energy_of_the_run_that_was_recorded(
     st.sampled_from(["fcfs", "fcfs+easy", "sjf+easy", "wfp+easy"]),
     st.integers(5, 55),
 )
-def test_a_window_begins_in_the_state_of_the_longer_run_and_goes_on_as_it_did(
+def test_a_window_begins_in_the_state_of_the_longer_run_and_continues_like_it(
     seed: int, policy: str, end: int
 ) -> None:
     workload = jobs(seed)
@@ -106,7 +106,7 @@ def test_a_window_begins_in_the_state_of_the_longer_run_and_goes_on_as_it_did(
         assert start == starts[job]
 
 
-def test_figures_of_a_window_are_of_what_lies_in_it() -> None:
+def test_statistics_of_a_window_cover_only_that_window() -> None:
     cluster = Cluster.uniform(4, active_w=100, idle_w=10)
     log = Workload.build(
         submit_s=[0, 10, 50, 400],
@@ -135,7 +135,7 @@ def test_figures_of_a_window_are_of_what_lies_in_it() -> None:
     assert cut.result.jobs["state"].to_list() == ["completed", "completed", "completed", "pending"]
 
 
-def test_a_machine_that_has_nothing_to_do_any_more_is_idle_until_the_window_ends() -> None:
+def test_a_cluster_without_jobs_is_idle_until_the_window_ends() -> None:
     cluster = Cluster.uniform(2, active_w=100, idle_w=10)
     log = Workload.build(submit_s=[0], runtime_s=[100], nodes=[1], recorded_start_s=[0])
     part = window(log, 50, 300)
@@ -143,7 +143,7 @@ def test_a_machine_that_has_nothing_to_do_any_more_is_idle_until_the_window_ends
     assert part.summary(part.run(run))["window_energy_j"] == 100 * 50 + 10 * (50 + 2 * 200)
 
 
-def test_a_replay_that_is_cut_off_leaves_what_runs_then_running_and_counts_its_energy_until_then() -> (
+def test_a_replay_that_is_truncated_leaves_what_runs_then_running_and_counts_its_energy_until_then() -> (
     None
 ):
     cluster = Cluster.uniform(2, active_w=100, idle_w=10)
@@ -157,7 +157,7 @@ def test_a_replay_that_is_cut_off_leaves_what_runs_then_running_and_counts_its_e
     assert found.energy.total_j == 100 * (100 + 150) + 10 * (100 + 50)
 
 
-def test_a_node_that_another_job_has_is_not_taken_again_and_told() -> None:
+def test_a_node_of_another_job_is_not_taken_again_and_is_reported() -> None:
     cluster = Cluster.uniform(3, active_w=100, idle_w=10)
     log = Workload.build(
         submit_s=[0, 0],
@@ -189,12 +189,12 @@ def test_names_of_nodes_become_numbers() -> None:
 
 
 @pytest.mark.parametrize(("begin", "end"), [(10, 10), (20, 5), (-1, 5)])
-def test_a_window_that_does_not_end_after_it_begins_is_refused(begin: float, end: float) -> None:
+def test_a_window_that_does_not_end_after_it_begins_is_rejected(begin: float, end: float) -> None:
     with pytest.raises(ConfigError, match=rf"window from {begin} to {end} s is invalid"):
         window(jobs(1), begin, end)
 
 
-def test_a_window_without_jobs_is_refused_and_the_span_told() -> None:
+def test_a_window_without_jobs_is_rejected_and_the_span_reported() -> None:
     with pytest.raises(WorkloadError, match=r"no job of poisson ran.*within 0 to"):
         window(jobs(1), 1e9, 2e9)
 

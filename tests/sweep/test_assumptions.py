@@ -90,7 +90,7 @@ def test_classes_hold_all_jobs_and_their_errors() -> None:
     assert whole == pytest.approx(found.figures()["later_s"])
 
 
-def test_jobs_without_a_recorded_start_are_counted_and_a_past_without_any_is_refused() -> None:
+def test_jobs_without_a_recorded_start_are_counted_and_a_past_without_any_is_rejected() -> None:
     workload = past("fcfs+easy")
     starts = workload.recorded_start_ms.copy()
     starts[:20] = -1
@@ -101,7 +101,7 @@ def test_jobs_without_a_recorded_start_are_counted_and_a_past_without_any_is_ref
         fidelity(workload.replace(recorded_start_ms=np.full(250, -1)), result)
 
 
-def test_what_is_fitted_before_each_part_meets_what_comes_after() -> None:
+def test_a_fit_before_each_part_is_tested_on_later_values() -> None:
     """A site with 14 nodes up of 16, whose starts take 20 s."""
     found = check_past(past("fcfs+easy", Cluster.uniform(14), late_s=20.0), MACHINE, "fcfs+easy")
     rolling = found.rolling.to_dicts()
@@ -114,7 +114,7 @@ def test_what_is_fitted_before_each_part_meets_what_comes_after() -> None:
         assert row["taken_error_s"] > 0.0
 
 
-def test_what_is_fitted_does_not_know_what_comes_later() -> None:
+def test_a_fit_does_not_know_later_values() -> None:
     """All that was recorded from a time on is otherwise; what was fitted until then stays."""
     workload = past("fcfs+easy", Cluster.uniform(14), late_s=20.0)
     middle_ms = int(workload.submit_ms[170])

@@ -74,7 +74,7 @@ def test_a_worker_killed_in_the_middle_loses_nothing(cluster: LocalCluster) -> N
     same(sweep(**VARIED, workers=1).table, there.table)
 
 
-def test_that_there_is_no_worker_is_told_and_the_sweep_goes_on_with_the_first(
+def test_a_missing_worker_is_reported_and_the_sweep_continues_with_the_first(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(on_dask, "ALONE_S", 0.0)
@@ -93,7 +93,7 @@ def test_that_there_is_no_worker_is_told_and_the_sweep_goes_on_with_the_first(
         assert not len(running.result().failed)
 
 
-def test_a_sweep_whose_scheduler_was_killed_is_gone_on_with(tmp_path: Path) -> None:
+def test_a_sweep_with_a_killed_scheduler_is_continued(tmp_path: Path) -> None:
     out = tmp_path / "out"
     killed: list[int] = []
     with AScheduler(tmp_path / "one") as (process, file), connected(scheduler_file=file) as client:
@@ -157,7 +157,7 @@ def _is_written(file: Path) -> bool:
         return False
 
 
-def test_who_cannot_be_reached_is_told(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
+def test_an_unreachable_one_is_reported(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
     nothing = tmp_path / "nothing.json"
     with (
         pytest.raises(ConfigError, match=r"nothing\.json: no scheduler wrote this file"),
@@ -283,7 +283,7 @@ exit 1
 """
 
 
-def test_a_sweep_that_is_ended_cancels_its_waiting_workers_and_tells_which_are_left(
+def test_a_stopped_sweep_cancels_its_pending_workers_and_reports_the_remaining_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there = tmp_path / "pbs"
@@ -332,7 +332,7 @@ exit 170
 """
 
 
-def test_workers_that_are_refused_are_told_at_once(
+def test_rejected_workers_are_reported_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     commands(tmp_path / "pbs", monkeypatch, qsub=REFUSES)

@@ -58,7 +58,7 @@ def test_the_winner_is_the_best_of_the_trials_and_its_figures_are_its_simulation
     )
 
 
-def test_the_same_settings_find_the_same_and_a_search_goes_on(tmp_path: Path) -> None:
+def test_the_same_settings_find_the_same_and_a_search_continues(tmp_path: Path) -> None:
     once = found(tmp_path / "a")
     assert once.trials.equals(found(tmp_path / "b").trials)
     found(tmp_path / "c", trials=5)
@@ -69,7 +69,7 @@ def test_the_same_settings_find_the_same_and_a_search_goes_on(tmp_path: Path) ->
         found(tmp_path / "c", objectives=["max_wait_s"])
 
 
-def test_who_goes_on_with_a_search_or_shares_it_tries_other_policies(tmp_path: Path) -> None:
+def test_a_continued_or_shared_search_tries_other_policies(tmp_path: Path) -> None:
     found(tmp_path, trials=5)
     assert found(tmp_path).trials["policy"].is_unique().all()
     # Two at once: each begins before the other has told of any trial.
@@ -82,7 +82,7 @@ def test_who_goes_on_with_a_search_or_shares_it_tries_other_policies(tmp_path: P
     assert trials["policy"].is_unique().all()
 
 
-def test_what_is_hopeless_on_the_first_jobs_goes_no_further(tmp_path: Path) -> None:
+def test_hopeless_candidates_stop_after_the_first_jobs(tmp_path: Path) -> None:
     result = found(tmp_path, trials=25)
     pruned = result.trials.filter(state="pruned")
     assert 0 < len(pruned) < 20
@@ -100,7 +100,7 @@ def test_what_is_hopeless_on_the_first_jobs_goes_no_further(tmp_path: Path) -> N
         )
 
 
-def test_of_several_objectives_a_front_is_found(tmp_path: Path) -> None:
+def test_a_front_of_several_objectives_is_found(tmp_path: Path) -> None:
     result = found(
         tmp_path, objectives={"mean_wait_s": "low", "max_wait_s": "low"}, trials=15, prefixes=[]
     )
@@ -130,7 +130,7 @@ def test_of_several_objectives_a_front_is_found(tmp_path: Path) -> None:
         ({"train": [{"begin": "900d", "end": "901d"}]}, "has no jobs from 900d to 901d"),
     ],
 )
-def test_wrong_settings_of_a_search_are_told(tmp_path: Path, changed: Any, said: str) -> None:
+def test_wrong_settings_of_a_search_are_reported(tmp_path: Path, changed: Any, said: str) -> None:
     with pytest.raises(HpctwinError) as caught:
         found(tmp_path, **changed)
     assert said in str(caught.value)

@@ -152,13 +152,13 @@ def test_differences_are_of_pairs_of_the_same_jobs() -> None:
         result.compare(["mean_wiat_s"])
 
 
-def test_a_figure_that_no_simulation_has_is_told_before_any_runs(tmp_path: Path) -> None:
+def test_an_unknown_metric_is_reported_before_any_simulation_runs(tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError, match="Did you mean 'total_energy_j'"):
         sweep(**SMALL, clusters=[16, POWERED], metrics=["total_enery_j"], out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
-def test_figures_of_one_machine_alone_and_counts_of_what_did_not_occur_are_figures() -> None:
+def test_figures_of_one_cluster_alone_and_counts_of_what_did_not_occur_are_figures() -> None:
     metrics = ["mean_wait_s", "total_energy_j", "idle_node_s", "jobs_rejected", "jobs_failed"]
     result = sweep(**SMALL, clusters=[8, 16, POWERED], metrics=metrics)
     assert not len(result.failed)
@@ -176,7 +176,7 @@ def test_figures_of_one_machine_alone_and_counts_of_what_did_not_occur_are_figur
     assert means["16 nodes", "jobs_rejected"] == means["16 nodes", "jobs_failed"] == 0
 
 
-def test_a_failed_point_is_told_and_stops_nothing() -> None:
+def test_a_failed_point_is_reported_and_stops_nothing() -> None:
     wide = Workload.build(
         submit_s=[0.0, 1.0], runtime_s=[5.0, 5.0], nodes=[1, 1], name="named"
     ).replace(nodes_hint=None)
@@ -189,7 +189,7 @@ def test_a_failed_point_is_told_and_stops_nothing() -> None:
     assert result.compare()["workload"].to_list() == ["good"] * 4
 
 
-def test_a_sweep_goes_on_where_it_was_cut_off(tmp_path: Path) -> None:
+def test_a_sweep_continues_where_it_was_interrupted(tmp_path: Path) -> None:
     out, ran = tmp_path / "out", []
 
     class CutError(Exception):
@@ -223,7 +223,7 @@ def test_a_sweep_goes_on_where_it_was_cut_off(tmp_path: Path) -> None:
     assert json.loads((out / "sweep.json").read_text())["state"] == "complete"
 
 
-def test_what_failed_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_attempt_is_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(self: Bench, point: Any) -> Any:
         raise MemoryError("no room")
 
@@ -285,7 +285,7 @@ def test_two_sweeps_do_not_write_into_one_folder(tmp_path: Path) -> None:
         ("workloads: [{generate: poisson, options: {jbs: 3}}]\npolicies: [fcfs]", "Did you mean 'jobs'?"),
     ],
 )  # fmt: skip
-def test_wrong_settings_are_told_in_a_line(tmp_path: Path, text: str, said: str) -> None:
+def test_wrong_settings_are_reported_in_one_line(tmp_path: Path, text: str, said: str) -> None:
     file = tmp_path / "sweep.yaml"
     file.write_text(text)
     with pytest.raises(HpctwinError) as caught:
@@ -294,7 +294,7 @@ def test_wrong_settings_are_told_in_a_line(tmp_path: Path, text: str, said: str)
     assert "\n" not in str(caught.value).strip()
 
 
-def test_the_command_prints_draws_and_goes_on(
+def test_the_command_prints_draws_and_continues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -51,7 +51,7 @@ def executor(
     return Executor(settings, Guard(settings), cast(Follower, found), leases=False)
 
 
-def test_a_start_that_may_find_no_room_is_kept_and_noted_once_with_its_reason(
+def test_a_start_that_may_not_fit_is_kept_and_noted_once_with_its_reason(
     tmp_path: Path,
 ) -> None:
     journal, cluster = written(tmp_path / "j.sqlite"), Cluster()

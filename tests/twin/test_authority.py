@@ -105,7 +105,7 @@ def test_a_lock_file_that_hosts_share_keeps_a_twin_out_by_itself(name: str, tmp_
     lock.release()
 
 
-def test_what_a_dead_twin_has_left_in_the_file_says_nothing(tmp_path: Path) -> None:
+def test_values_left_by_a_dead_twin_in_the_file_say_nothing(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     path.write_text(f"process {os.getpid()} on here\n")
     lock = FileLock(path)
@@ -135,7 +135,7 @@ def test_a_lock_file_is_no_way_to_overwrite_another_file(tmp_path: Path) -> None
     assert target.read_text() == "as it was"
 
 
-def test_a_cluster_that_cannot_be_asked_who_it_is_is_not_acted_on() -> None:
+def test_a_cluster_that_cannot_identify_itself_is_not_acted_on() -> None:
     def away() -> str:
         raise UnreachableError("no answer")
 
@@ -199,7 +199,7 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
         twin.journal.close()
 
 
-def test_of_two_twins_on_one_cluster_one_acts_and_the_other_says_why_not(pair: Pair) -> None:
+def test_one_of_two_twins_on_one_cluster_acts_and_the_other_says_why_not(pair: Pair) -> None:
     one, two = pair.twins
     for _ in range(3):
         pair.turn()
@@ -222,7 +222,7 @@ def test_the_other_twin_takes_over_when_the_first_has_ended(
     assert two.status()["kept_out"] is None
 
 
-def test_a_twin_that_only_observes_keeps_nobody_out(tmp_path: Path) -> None:
+def test_a_twin_that_only_observes_excludes_no_other_twin(tmp_path: Path) -> None:
     pair = Pair(tmp_path, mode="observe")
     pair.turn()
     pair.turn()
@@ -233,7 +233,7 @@ def test_a_twin_that_only_observes_keeps_nobody_out(tmp_path: Path) -> None:
         twin.journal.close()
 
 
-def test_a_second_twin_on_one_journal_is_refused(tmp_path: Path) -> None:
+def test_a_second_twin_on_one_journal_is_rejected(tmp_path: Path) -> None:
     pbs = FakePbs(tmp_path)
     config = TwinConfig.of(
         {

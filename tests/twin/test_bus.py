@@ -46,7 +46,7 @@ def test_a_full_bus_makes_the_publisher_wait_and_loses_nothing() -> None:
     assert found == [b"%d" % n for n in range(100)]
 
 
-def test_a_closed_bus_holds_nobody_up() -> None:
+def test_a_closed_bus_delays_no_caller() -> None:
     bus = LocalBus(limit=1)
     bus.put(b"1")
     thread = threading.Thread(target=lambda: bus.put(b"2"))
@@ -72,7 +72,9 @@ def test_a_recording_gives_back_every_byte(tmp_path_factory: pytest.TempPathFact
     player.close()
 
 
-def test_a_torn_last_line_costs_only_itself_and_recording_goes_on_after_it(tmp_path: Path) -> None:
+def test_a_torn_last_line_loses_only_itself_and_recording_continues_after_it(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "r.jsonl"
     bus = LocalBus()
     recorder = Recorder(bus, path)
@@ -115,7 +117,7 @@ def test_a_recording_is_played_at_its_pace(tmp_path: Path) -> None:
     player.close()
 
 
-def test_a_recording_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_recording_that_is_not_there_is_reported_by_name(tmp_path: Path) -> None:
     with pytest.raises(HpctwinError, match="nothing"):
         next(read_recording(tmp_path / "nothing"))
 

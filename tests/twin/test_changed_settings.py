@@ -62,7 +62,7 @@ def test_a_pool_that_lacks_the_policy_in_force_begins_with_its_first(
     journal.close()
 
 
-def test_what_was_learnt_outlives_a_change_of_settings(tmp_path: Path) -> None:
+def test_learned_values_outlive_a_change_of_settings(tmp_path: Path) -> None:
     path = tmp_path / "j.sqlite"
     first = run(path, 4, True, pool=["sjf+easy", "wfp+easy"])
     again = run(path, 0, True, pool=["fcfs+easy"])

@@ -65,7 +65,7 @@ def test_where_nodes_or_partitions_become_others_the_mirror_asks_for_all_of_it()
     assert mirror.machine.partitions == partitions
 
 
-def test_a_start_told_to_the_fraction_of_a_second_is_the_one_listed_in_whole_seconds() -> None:
+def test_a_start_reported_in_fractions_of_a_second_equals_the_one_listed_in_seconds() -> None:
     changes = Changes(_snapshot(_job("1")), "r")
     told = _snapshot(_job("1", 1000.731, "n0", "n1"))
     listed = _snapshot(_job("1", 1000.0, "n1", "n0"))
@@ -73,14 +73,14 @@ def test_a_start_told_to_the_fraction_of_a_second_is_the_one_listed_in_whole_sec
     assert changes.last.jobs[0].start_s == 1000.731
 
 
-def test_a_start_at_quite_another_time_or_on_other_nodes_is_told() -> None:
+def test_a_start_at_another_time_or_on_other_nodes_is_reported() -> None:
     changes = Changes(_snapshot(_job("1", 500.0, "n0")), "r")
     again = ["job_requeued", "job_started"]
     assert _mirrored(changes, _snapshot(_job("1", 900.0, "n0"))) == again
     assert _mirrored(changes, _snapshot(_job("1", 900.0, "n2"))) == again
 
 
-def test_a_dependency_that_nothing_has_happened_to_is_told_once() -> None:
+def test_a_dependency_without_any_event_is_reported_once() -> None:
     waits = _job("2", dependencies=(JobDependency(on="1", kind="afterok"),))
     changes = Changes(_snapshot(_job("1", 5.0, "n0")), "r")
     looks = [_snapshot(_job("1", 5.0, "n0"), waits, time_s=1000.0 + i) for i in range(5)]

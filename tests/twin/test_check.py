@@ -37,7 +37,7 @@ def test_a_heartbeat_without_its_folder_is_found_by_check(tmp_path: Path) -> Non
     beat(path, 1)
 
 
-def test_slurm_conf_of_the_environment_is_said_to_be_of_no_use(
+def test_slurm_conf_in_the_environment_is_reported_as_unusable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("SLURM_CONF", "/elsewhere/slurm.conf")
@@ -55,7 +55,7 @@ def test_slurm_conf_of_the_environment_is_said_to_be_of_no_use(
     assert "environment" not in found(named)
 
 
-def test_the_environments_pbs_server_is_said_to_be_of_no_use(
+def test_a_pbs_server_in_the_environment_is_reported_as_unusable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PBS_DEFAULT", "other")

@@ -56,7 +56,7 @@ ALL = CoreSettings(
     predictor="recent",
     samples=2,
     arrivals=60,
-    objective=ObjectiveSettings(past=1e6),
+    objective=ObjectiveSettings(window=1e6),
 )
 
 
@@ -76,7 +76,7 @@ def test_the_number_of_threads_does_not_change_a_decision(monkeypatch: pytest.Mo
 
 @settings(max_examples=examples(20))
 @given(workloads(), st.integers(0, 40))
-def test_a_core_restored_from_json_goes_on_the_same(workload, when) -> None:
+def test_a_core_restored_from_json_continues_identically(workload, when) -> None:
     core = Core(ALL)
     other: list[Core] = []
     made: list[tuple[Decision | None, Decision | None]] = []
@@ -104,7 +104,7 @@ def test_a_core_restored_from_json_goes_on_the_same(workload, when) -> None:
 
 @settings(max_examples=examples(20))
 @given(stories(), st.data())
-def test_what_is_carried_from_look_to_look_is_what_a_first_look_sees(story, data) -> None:
+def test_the_state_carried_between_queries_is_what_a_first_query_sees(story, data) -> None:
     # Jobs and nodes change in all ways there are; events come twice and in any order.
     source, first, _ = story
     changing = ALL.model_copy(update={"samples": 0, "futures": 0})
@@ -123,7 +123,7 @@ def test_what_is_carried_from_look_to_look_is_what_a_first_look_sees(story, data
 
 
 @given(workloads())
-def test_what_it_starts_the_cluster_never_refuses(workload) -> None:
+def test_the_cluster_never_refuses_a_start(workload) -> None:
     # `drive` raises if it does.
     decisions(workload, Core(CoreSettings()))
 
@@ -141,12 +141,12 @@ POOLS = Cluster.model_validate(
 
 
 @given(strategies.workloads(POOLS, cancellations=False))
-def test_where_jobs_may_be_on_some_nodes_only_it_refuses_nothing_either(workload) -> None:
+def test_where_jobs_may_be_on_some_nodes_only_it_rejects_nothing_either(workload) -> None:
     core = Core(CoreSettings())
     drive(emulated_cluster(POOLS, workload, publish=core.take_event), core)
 
 
-def test_who_may_be_on_other_nodes_too_takes_none_from_who_may_not() -> None:
+def test_a_job_that_fits_other_nodes_takes_none_from_a_job_that_does_not() -> None:
     # A policy may put the second before the first: told in order of submission, the first took the lowest
     # numbers, and the second found no room.
     core = core_with(job(1, 3, 50), job(2, 2, 20, partition="x"), machine=POOLS)
@@ -159,7 +159,7 @@ def test_who_may_be_on_other_nodes_too_takes_none_from_who_may_not() -> None:
 
 @settings(max_examples=examples(20))
 @given(data=st.data())
-def test_on_shared_nodes_too_the_cluster_refuses_nothing_that_it_starts(
+def test_on_shared_nodes_too_the_cluster_rejects_nothing_that_it_starts(
     data: st.DataObject,
 ) -> None:
     machine = data.draw(strategies.shared_clusters(maintenance=False, outages=False))
@@ -214,7 +214,7 @@ def test_the_lowest_score_wins_and_its_jobs_are_started() -> None:
 
 def test_equal_scores_are_decided_by_the_order_for_ties() -> None:
     for ties in (("fcfs+easy", "wfp+easy"), ("sjf+easy",)):
-        core = core_with(job(1, 1, 10), objective=ObjectiveSettings(ties=ties))
+        core = core_with(job(1, 1, 10), objective=ObjectiveSettings(tie_break=ties))
         decision = core.decide(0.0)
         assert (decision.policy, decision.reason) == (ties[0], "tie")
 
@@ -224,7 +224,7 @@ def test_with_hysteresis_a_policy_stays_until_another_is_better_by_so_much() -> 
         (0.0, "sjf+easy", "lowest score"),
         (5.0, "fcfs+easy", "kept"),
     ):
-        about = ObjectiveSettings(ties=("fcfs+easy",), hysteresis=hysteresis)
+        about = ObjectiveSettings(tie_break=("fcfs+easy",), hysteresis=hysteresis)
         core = core_with(job(3, 1, 5), pool=("fcfs+easy", "sjf+easy"), objective=about)
         assert core.decide(0.0).policy == "fcfs+easy"
         for seq, one in enumerate((job(1, 8, 30), job(2, 8, 20)), 2):
@@ -234,7 +234,7 @@ def test_with_hysteresis_a_policy_stays_until_another_is_better_by_so_much() -> 
 
 
 def test_a_policy_dwells_as_long_as_it_must() -> None:
-    core = core_with(job(3, 1, 5), objective=ObjectiveSettings(ties=("fcfs+easy",)))
+    core = core_with(job(3, 1, 5), objective=ObjectiveSettings(tie_break=("fcfs+easy",)))
     core.decide(0.0)
     for seq, one in enumerate(RIVALS, 2):
         core.take_event(ev.JobSubmitted(cluster="c", run="r", seq=seq, time_s=1, job=one))
@@ -242,7 +242,7 @@ def test_a_policy_dwells_as_long_as_it_must() -> None:
     assert core.decide(61.0, dwell_s=60).policy == "sjf+easy"
 
 
-def test_a_policy_under_which_jobs_would_never_start_is_set_aside() -> None:
+def test_a_policy_under_which_jobs_would_never_start_is_excluded() -> None:
     # Under no backfilling nothing passes a job that waits for a node which is away.
     core = core_with(job(1, 8, 10), job(2, 1, 10), pool=("fcfs+none", "fcfs+easy"))
     core.take_event(ev.NodeDown(cluster="c", run="r", seq=3, time_s=0, node_name="n0"))
@@ -264,8 +264,8 @@ def test_a_job_asked_to_start_holds_nodes_until_it_is_seen_to_run() -> None:
     assert core.overdue(100.0) == ["2"]
 
 
-def test_a_refused_job_is_left_alone_for_a_while_and_does_not_block_others() -> None:
-    core = core_with(*RIVALS, retry=30)
+def test_a_rejected_job_is_left_alone_for_a_while_and_does_not_block_others() -> None:
+    core = core_with(*RIVALS, retry_after=30)
     core.asked_to_start("2", 0.0)
     core.refused("2", 0.0)
     assert core.decide(1.0).starts == ("1",)
@@ -319,7 +319,7 @@ def test_the_predictor_takes_the_mean_of_the_users_last_two_jobs_but_not_more_th
 
 
 def test_memory_stays_flat_however_many_jobs_come_and_go() -> None:
-    core = core_with(objective=ObjectiveSettings(past=100.0))
+    core = core_with(objective=ObjectiveSettings(window=100.0))
     sizes = []
     seq = 0
     for number in range(6000):
@@ -382,7 +382,7 @@ def test_no_decision_waits_for_the_engine_to_be_compiled(
     assert asked - warm == set()
 
 
-def test_a_policy_that_plans_particular_nodes_sees_who_has_which() -> None:
+def test_a_policy_that_plans_particular_nodes_sees_the_nodes_of_each_job() -> None:
     nodes = tuple(NodeRecord(name=f"n{number}") for number in range(4))
     running = [
         JobRecord(

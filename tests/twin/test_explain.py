@@ -73,7 +73,7 @@ class Watched:
 def watched(tmp_path: Path) -> Iterator[Watched]:
     core = {
         "pool": ["sjf+easy", "wfp+easy"],
-        "objective": {"ties": ["sjf+easy"]},
+        "objective": {"tie_break": ["sjf+easy"]},
         "site_policy": "fcfs+easy",
     }
     watched = Watched(tmp_path, core=core)
@@ -124,7 +124,7 @@ def test_a_job_that_the_twin_has_not_forecast_yet_is_looked_ahead_for(watched: W
     assert (found.state, found.start_s) == ("waits", pytest.approx(554.0))
 
 
-def test_what_came_in_since_the_last_checkpoint_stays_little(
+def test_events_since_the_last_checkpoint_stay_few(
     watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(journal, "CHECKPOINT_CHARACTERS", 5000)

@@ -123,7 +123,7 @@ def test_a_twin_that_has_not_looked_for_too_long_is_out_of_charge_and_renews_not
     until(setting, lambda: setting.twin.is_active)
 
 
-def test_a_job_that_has_begun_unseen_and_is_refused_leaves_the_twin_in_charge(
+def test_a_rejected_job_that_started_unseen_leaves_the_twin_in_charge(
     setting: Any,
 ) -> None:
     setting.submit(1)
@@ -148,7 +148,7 @@ def test_a_job_that_has_begun_unseen_and_is_refused_leaves_the_twin_in_charge(
     setting.manager.refuses = None
 
 
-def test_a_twin_whose_leases_are_refused_cannot_act_and_is_back_when_they_are_not(
+def test_a_twin_with_rejected_leases_cannot_act_until_they_are_accepted(
     setting: Any,
 ) -> None:
     setting.manager.refuses = Outcome("refused", "Access/permission denied")

@@ -50,7 +50,7 @@ def test_a_forecast_is_kept_first_and_then_each_time_its_wait_has_halved() -> No
     assert kept == [0, 500, 750, 900, 950]
 
 
-def test_one_that_is_said_to_start_now_and_does_not_is_kept_once() -> None:
+def test_a_job_forecast_to_start_now_that_does_not_is_kept_once() -> None:
     forecaster = Forecaster()
     kept = [forecaster.forecast({"1": 1}, {"1": now}, now)[0].kept for now in (5.0, 6.0, 7.0)]
     assert kept == [True, False, False]
@@ -73,7 +73,7 @@ def test_a_forecast_is_the_median_of_the_futures_and_its_interval_grows_with_the
     assert widths[1] > 1.5 * widths[0]
 
 
-def test_futures_are_due_for_whom_nothing_was_said_yet_and_once_a_second() -> None:
+def test_futures_are_due_for_jobs_without_a_forecast_and_once_a_second() -> None:
     forecaster = Forecaster()
     waiting, drawn = {"1": 1, "2": 1}, {"1": np.array([40.0, 60.0])}
     assert forecaster.is_due({"1": 90.0}, 10.0)
@@ -111,7 +111,7 @@ def test_each_class_of_sizes_is_covered_though_their_errors_differ(size: int) ->
     assert np.mean(inside) == pytest.approx(COVERAGE, abs=0.03)
 
 
-def test_what_was_learnt_survives_saving_as_json() -> None:
+def test_learned_values_survive_saving_as_json() -> None:
     forecaster = Forecaster()
     for number in range(50):
         forecaster.forecast({str(number): 1}, {str(number): 90.0}, 0.0)
@@ -145,7 +145,7 @@ def test_accuracy_counts_errors_and_coverage_by_the_wait_forecast() -> None:
     assert rows["above 1 d"].median_error_s is None
 
 
-def test_accuracy_is_told_by_size_and_by_week() -> None:
+def test_accuracy_is_reported_by_size_and_by_week() -> None:
     week = 7 * 86_400.0
     said = [
         (Forecast("a", 0.0, 30.0, 0.0, 60.0, True, True, nodes=1), 50.0),
@@ -170,7 +170,7 @@ def test_accuracy_is_told_by_size_and_by_week() -> None:
         max_size=8,
     )
 )
-def test_forecasts_that_are_read_are_those_that_nobody_reads_and_nothing_is_learnt_otherwise(
+def test_read_forecasts_equal_unread_ones_and_change_no_learning(
     looks: list[tuple[dict[str, int], bool, set[str]]],
 ) -> None:
     read, unread = Forecaster(), Forecaster()
@@ -190,7 +190,7 @@ def test_forecasts_that_are_read_are_those_that_nobody_reads_and_nothing_is_lear
     assert read.state() == unread.state()
 
 
-def test_of_forecasts_that_nobody_reads_none_is_made_but_those_that_are_kept() -> None:
+def test_only_kept_forecasts_are_made_if_none_are_read() -> None:
     forecaster = Forecaster()
     waiting, start_s = {"a": 1, "b": 2}, {"a": 100.0, "b": 500.0}
     first, later = (forecaster.forecast(waiting, start_s, now_s) for now_s in (0.0, 1.0))
@@ -203,7 +203,9 @@ def test_of_forecasts_that_nobody_reads_none_is_made_but_those_that_are_kept() -
     assert later[1].start_s == 500.0
 
 
-def test_one_that_should_have_started_is_foretold_anew_and_the_same_is_said_from_then_on() -> None:
+def test_one_that_should_have_started_is_predicted_again_and_the_same_is_reported_from_then_on() -> (
+    None
+):
     forecaster = Forecaster()
     forecaster.forecast({"a": 1}, {"a": 100.5}, 100.0)
     late, again = (

@@ -33,7 +33,7 @@ def draws(known: Expectations, job: JobRecord, now_s: float = 0.0) -> list[float
     return column.tolist()
 
 
-def test_of_whom_nothing_is_known_runs_to_the_walltime() -> None:
+def test_an_unknown_job_runs_to_its_walltime() -> None:
     assert set(draws(Expectations(), JobRecord(spec=spec("1")))) == {1000.0}
 
 
@@ -82,7 +82,7 @@ def test_no_job_comes_where_none_was_submitted_or_all_at_once() -> None:
     assert known.arrivals(0.0, 1e6, 10, rng, "x") == []
 
 
-def test_what_was_learnt_of_runtimes_survives_saving_as_json() -> None:
+def test_learned_runtimes_survive_saving_as_json() -> None:
     known = seen((100.0, {}), (300.0, {}), (600.0, {"user": "ben"}))
     again = Expectations()
     again.restore(json.loads(json.dumps(known.state())))

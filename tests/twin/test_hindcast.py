@@ -50,7 +50,7 @@ def said(past: Lived) -> pl.DataFrame:
     return hindcast(past, MACHINE, SETTINGS)
 
 
-def test_the_core_sees_at_each_instant_the_jobs_that_wait_and_run(past: Lived) -> None:
+def test_the_core_sees_pending_and_running_jobs_at_each_event_time(past: Lived) -> None:
     core = Core(SETTINGS)
     submit = past.workload.submit_ms
     for now_s, new in lived(core, past, MACHINE):
@@ -77,7 +77,7 @@ def test_each_job_that_waits_is_forecast_at_submission_and_when_its_wait_has_hal
     np.testing.assert_allclose(said["wait_s"].to_numpy(), true_s, atol=2e-3)
 
 
-def test_what_comes_later_changes_no_forecast(past: Lived, said: pl.DataFrame) -> None:
+def test_later_jobs_change_no_forecast(past: Lived, said: pl.DataFrame) -> None:
     """Labels shuffled among the jobs that start later: their starts and ends, and how long they run."""
     middle_ms = int(np.median(past.start_ms))
     later = np.flatnonzero(past.start_ms > middle_ms)
@@ -98,7 +98,7 @@ def test_what_comes_later_changes_no_forecast(past: Lived, said: pl.DataFrame) -
     assert said.filter(before).select(columns).equals(again.filter(before).select(columns))
 
 
-def test_scores_count_what_was_covered_and_stand_beside_both_rivals() -> None:
+def test_scores_count_what_was_covered_and_are_compared_with_both_rivals() -> None:
     row = {
         "job": 1, "nodes": 4, "made_s": 0.0, "at_submission": True, "wait_s": 100.0, "forecast_s": 90.0,
         "low_s": 80.0, "high_s": 120.0, "walltime_s": 200.0, "queue_low_s": 0.0, "queue_s": 50.0,
@@ -137,9 +137,7 @@ def forecasts(hours: int, each: int, held: np.ndarray) -> pl.DataFrame:
     )
 
 
-def test_what_chance_leaves_is_the_binomial_where_forecasts_stand_alone_and_less_where_they_do_not() -> (
-    None
-):
+def test_chance_is_binomial_for_separate_forecasts_and_less_for_others() -> None:
     rng = np.random.default_rng(1)
     alone = steadiness(forecasts(400, 4, rng.random(1600) < 0.8), "week")
     assert alone.classes == 3
@@ -164,7 +162,7 @@ def test_classes_are_counted_in_which_what_was_promised_held() -> None:
     assert (few.classes, few.off, few.independent, few.together) == (0, None, 0.0, 0.0)
 
 
-def test_of_all_jobs_those_are_right_that_start_at_once_and_those_forecast_near_enough(
+def test_forecasts_are_right_if_jobs_start_at_once_or_near_enough(
     past: Lived,
 ) -> None:
     waits = [0.0, 100.0, 1000.0, 5000.0, 59.0]
@@ -184,7 +182,7 @@ def test_of_all_jobs_those_are_right_that_start_at_once_and_those_forecast_near_
     assert right_of_all(past, said.clear(), 60.0) == share
 
 
-def test_on_a_crowded_machine_futures_are_nearer_than_walltimes(said: pl.DataFrame) -> None:
+def test_on_a_crowded_cluster_futures_are_nearer_than_walltimes(said: pl.DataFrame) -> None:
     (score,) = hindcast_scores(said).to_dicts()
     assert score["error_ratio"] < 1.0
     assert 0.6 < score["covered"] < 0.95

@@ -76,7 +76,7 @@ def test_an_action_without_an_outcome_is_found_after_a_crash(tmp_path: Path) -> 
     assert journal.read_actions(job="7")[0].result == "done"
 
 
-def test_what_is_written_together_is_there_together_or_not_at_all(tmp_path: Path) -> None:
+def test_files_written_together_exist_together_or_not_at_all(tmp_path: Path) -> None:
     journal = written(tmp_path / "j.sqlite")
     before = journal.counts()
 
@@ -157,7 +157,7 @@ def test_deleting_old_records_keeps_what_younger_decisions_are_made_from(tmp_pat
     assert journal.read_decision(6) is None
 
 
-def test_a_file_that_is_no_journal_is_named(tmp_path: Path) -> None:
+def test_a_file_that_is_no_journal_is_reported_by_name(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("not a database, but long enough to be read as one" * 50)
     with pytest.raises(JournalError, match="not a usable journal"):
         Journal(tmp_path / "text")

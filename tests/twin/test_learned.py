@@ -80,7 +80,7 @@ JOBS = st.lists(
 
 
 @given(JOBS)
-def test_what_a_twin_knows_at_each_submission_is_what_models_are_trained_by(
+def test_models_are_trained_on_what_a_twin_knows_at_each_submission(
     jobs: list[tuple[int, int, int, int, int, int]],
 ) -> None:
     submit, runtime, wait, user, nodes, walltime = (
@@ -113,7 +113,7 @@ def again(known: Submissions) -> Submissions:
     return other
 
 
-def test_trees_made_plain_foretell_what_those_that_were_trained_do() -> None:
+def test_simplified_trees_predict_like_the_trained_ones() -> None:
     rng = np.random.default_rng(0)
     features = rng.normal(size=(3000, 6))
     features[rng.random(features.shape) < 0.2] = np.nan
@@ -145,7 +145,7 @@ def test_a_twin_that_has_seen_nothing_yet_draws_what_the_users_jobs_ran_before(
     assert set(draws(Expectations(), JobRecord(spec=spec("1", user=user)))) == {86_400.0}
 
 
-def test_jobs_of_users_nobody_knows_are_drawn_up_to_their_walltimes(predictor: Path) -> None:
+def test_jobs_of_unknown_users_are_drawn_up_to_their_walltimes(predictor: Path) -> None:
     found = draws(live(predictor), JobRecord(spec=spec("1", user="nora", nodes=3, walltime_s=70.0)))
     assert found.min() >= 1.0
     assert found.max() <= 70.0 + 1e-9
@@ -161,7 +161,7 @@ def test_a_job_that_runs_already_runs_longer_and_one_at_its_walltime_no_longer(
     assert set(np.round(draws(live(predictor), over, 90_000.0))) == {86_400.0}
 
 
-def test_where_jobs_run_longer_than_foretold_what_is_drawn_comes_to_be_right(
+def test_where_jobs_run_longer_than_predicted_what_is_drawn_comes_to_be_right(
     predictor: Path,
 ) -> None:
     quantiles = read_quantiles(predictor)
@@ -179,7 +179,7 @@ def test_where_jobs_run_longer_than_foretold_what_is_drawn_comes_to_be_right(
     assert 0.72 <= np.mean(held[100:]) <= 0.88
 
 
-def test_what_was_learnt_survives_saving_as_json_and_a_new_predictor_keeps_the_histories(
+def test_learned_values_survive_saving_as_json_and_a_new_predictor_keeps_the_histories(
     predictor: Path, tmp_path: Path
 ) -> None:
     known = live(predictor)
@@ -215,7 +215,7 @@ def test_jobs_that_are_gone_are_forgotten(predictor: Path) -> None:
     assert (list(state["foretold"]), list(state["arrived"])) == (["2"], [])
 
 
-def test_who_only_asks_changes_nothing_that_is_known(predictor: Path) -> None:
+def test_a_query_changes_no_known_state(predictor: Path) -> None:
     known = live(predictor)
     job = JobRecord(spec=spec("there"))
     draws(known, job)
@@ -256,7 +256,7 @@ def test_forecasts_by_a_predictor_are_others_and_what_ends_later_changes_none(
     assert first.equals(second)
 
 
-def test_a_twin_reads_the_file_beside_its_configuration(predictor: Path, tmp_path: Path) -> None:
+def test_a_twin_reads_the_file_next_to_its_configuration(predictor: Path, tmp_path: Path) -> None:
     config = predictor.parent / "hpctwin.yaml"
     config.write_text("manager: {kind: slurm}\ncore: {learned: site.predictor}\n")
     assert TwinConfig.from_yaml(config).core.learned == predictor
@@ -271,7 +271,7 @@ def changed(source: Path, target: Path, **files: bytes | None) -> Path:
     return target
 
 
-def test_what_is_no_predictor_for_a_twin_is_refused_with_what_would_be_right(
+def test_a_predictor_that_a_twin_cannot_use_is_rejected_with_the_remedy(
     predictor: Path, tmp_path: Path
 ) -> None:
     with zipfile.ZipFile(predictor) as archive:

@@ -75,7 +75,7 @@ def spec(number: int, nodes: int = 1, hours: int = 1, **about: str) -> JobSpec:
     return JobSpec(id=str(number), submit_s=0, nodes=nodes, walltime_s=3600.0 * hours, **about)
 
 
-def test_a_limit_blocks_the_users_other_jobs_as_large_and_as_long_and_nobody_elses() -> None:
+def test_a_limit_blocks_the_users_other_jobs_of_that_size_and_length_and_no_other_users() -> None:
     blocked = Blocked([spec(1, 4, 2, user="ada", reason="limit: QOSMaxJobsPerUserLimit")])
     assert blocked.like(spec(2, 4, 2, user="ada")) == "1"
     assert blocked.like(spec(3, 8, 3, user="ada")) == "1"
@@ -85,7 +85,7 @@ def test_a_limit_blocks_the_users_other_jobs_as_large_and_as_long_and_nobody_els
     assert blocked.like(spec(1, 4, 2, user="ada")) is None
 
 
-def test_a_licence_blocks_those_that_ask_for_the_same_and_a_hold_nobody() -> None:
+def test_a_license_blocks_jobs_that_request_the_same_and_a_hold_blocks_none() -> None:
     blocked = Blocked(
         [
             spec(1, constraints="licences=matlab:1", reason="licence: Licenses"),
@@ -100,7 +100,7 @@ def test_a_licence_blocks_those_that_ask_for_the_same_and_a_hold_nobody() -> Non
 
 @settings(max_examples=examples(100))
 @given(st.data())
-def test_of_the_twins_jobs_each_is_started_released_or_leased_and_none_is_both(
+def test_each_job_of_the_twin_is_started_released_or_leased_and_none_is_both(
     data: st.DataObject,
 ) -> None:
     source = Source(data.draw)

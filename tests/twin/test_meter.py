@@ -148,7 +148,7 @@ def vector(*values: str) -> dict[str, Any]:
     return {"status": "success", "data": {"resultType": "vector", "result": found}}
 
 
-def test_prometheus_is_asked_and_what_it_says_is_told(
+def test_prometheus_is_queried_and_its_answer_is_reported(
     prometheus: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fields = {"kind": "prometheus", "url": prometheus, "query": "sum(w)", "token_env": "A_TOKEN"}
@@ -197,7 +197,7 @@ def test_prometheus_is_asked_and_what_it_says_is_told(
         ),
     ],
 )
-def test_settings_of_a_meter_that_make_no_sense_are_refused(
+def test_settings_of_a_meter_that_make_no_sense_are_rejected(
     meter: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(ConfigError, match="meter") as refused:
@@ -260,7 +260,7 @@ def csv_meter(tmp_path: Path) -> tuple[CsvMeter, Path]:
     return CsvMeter(kind="csv", path=path, step="30s", ahead="20m", past="2h"), path
 
 
-def test_the_twin_calibrates_on_its_meter_and_goes_on_after_a_restart(
+def test_the_twin_calibrates_on_its_meter_and_continues_after_a_restart(
     csv_meter: tuple[CsvMeter, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # However long it takes to say what is expected, it is said in each step.
@@ -290,10 +290,10 @@ def test_readings_without_a_time_are_of_now_together(tmp_path: Path) -> None:
     metering._reader._found.extend(metering._reader._meter.read())
     metering.turn(core, NOW, is_active=False)
     told = metering.status(NOW)
-    assert (told["power_w"], told["left_out"], told["fault"]) == (2000, {}, None)
+    assert (told["power_w"], told["omitted"], told["fault"]) == (2000, {}, None)
 
 
-def test_a_silent_meter_and_one_that_tells_another_unit_are_named(
+def test_a_silent_meter_and_one_that_reports_another_unit_are_reported_by_name(
     csv_meter: tuple[CsvMeter, Path], tmp_path: Path
 ) -> None:
     settings, path = csv_meter
@@ -304,14 +304,14 @@ def test_a_silent_meter_and_one_that_tells_another_unit_are_named(
     now_s = lead(metering, path, hours=0.2, factor=1e-3, from_s=now_s)
     other = metering.status(now_s)
     assert "1/1,000 of the previous value: another unit" in other["fault"]
-    assert sum(other["left_out"].values()) == 72
+    assert sum(other["omitted"].values()) == 72
     # From the first reading on, where the machine's description tells what its nodes draw.
     fresh = Metering(settings, tmp_path / "other.parquet")
     now_s = lead(fresh, path, hours=0.2, factor=1e-3)
     assert "outside the possible power draw of the cluster" in fresh.status(now_s)["fault"]
 
 
-def test_a_fault_of_the_meter_is_told_and_the_twin_stays_in_charge(
+def test_an_error_of_the_meter_is_reported_and_the_twin_stays_in_charge(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "m.csv"

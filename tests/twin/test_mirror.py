@@ -44,7 +44,7 @@ def test_events_in_order_lead_to_what_the_snapshot_says(story) -> None:
 
 
 @given(stories())
-def test_whom_the_manager_would_not_start_is_known_as_if_all_jobs_were_asked(story) -> None:
+def test_jobs_that_the_manager_would_not_start_are_known_as_if_all_were_queried(story) -> None:
     source, first, _ = story
     mirror = Mirror(first)
     for event in source.events:
@@ -163,7 +163,7 @@ def test_a_snapshot_without_sequence_number_includes_the_events_up_to_its_time()
     assert mirror.take(new)[0] == "duplicate"
 
 
-def test_what_waits_for_a_missing_event_is_bounded() -> None:
+def test_the_wait_for_a_missing_event_is_bounded() -> None:
     mirror = Mirror(Source(None, run="x").snapshot())
     for seq in range(2, MAX_EARLY + 5):
         mirror.take(ev.NodeUp(cluster="c", run="x", seq=seq, time_s=1.0, node_name="n0"))

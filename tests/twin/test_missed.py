@@ -97,7 +97,7 @@ def test_what_is_made_up_for_by_forecasts_that_are_not_known_yet_is_not_made_up_
     assert below == pytest.approx(TAIL + 10 * 10 / 1020)
 
 
-def test_what_is_longer_ago_than_the_span_is_forgotten_and_levels_keep_their_bounds() -> None:
+def test_values_older_than_the_span_are_forgotten_and_levels_keep_their_bounds() -> None:
     known = Missed(WEEK_S)
     for hour in range(3):
         known.add(3600.0 * hour, (TAIL, TAIL))
@@ -127,7 +127,7 @@ def test_a_job_that_is_gone_counts_no_more() -> None:
 
 @given(st.lists(st.tuples(st.floats(0, 1e6), st.floats(0, 0.4), st.booleans()), max_size=60))
 @settings(max_examples=30)
-def test_it_goes_on_from_what_it_saved(forecasts: list[tuple[float, float, bool]]) -> None:
+def test_it_continues_from_what_it_saved(forecasts: list[tuple[float, float, bool]]) -> None:
     known = Missed(WEEK_S)
     for made_s, promised, hit in forecasts:
         known.add(made_s, (promised, TAIL))

@@ -41,7 +41,7 @@ def test_every_metric_on_two_jobs_by_hand() -> None:
     assert {name: view.value(name) for name in expected} == pytest.approx(expected)
 
 
-def test_no_job_makes_no_fault() -> None:
+def test_zero_jobs_are_no_error() -> None:
     view = outlook([], [], [], [], total_energy_j=0.0)
     for name in METRICS:
         assert np.isfinite(view.value(name)), name
@@ -66,19 +66,19 @@ def test_equal_candidates_are_equal_and_a_better_one_has_the_lower_score(values)
         assert len({round(s, 9) for s in judged.scores([metrics[0]] * 3)}) == 1
 
 
-def test_of_utilization_more_is_better() -> None:
+def test_more_utilization_is_better() -> None:
     judged = Objective({"utilization": 1.0})
     low, high = judged.scores([{"utilization": 0.5}, {"utilization": 0.9}])
     assert high < low
 
 
-def test_all_waits_zero_is_a_tie_not_a_fault() -> None:
+def test_equal_waits_of_zero_are_a_tie_and_no_error() -> None:
     judged = Objective()
     nothing = dict.fromkeys(judged.weights, 0.0)
     assert len(set(judged.scores([nothing, nothing]))) == 1
 
 
-def test_a_function_of_ones_own_is_the_cost() -> None:
+def test_a_custom_function_is_the_cost() -> None:
     judged = Objective(function=f"{__name__}:cost")
     view = outlook([0, 0], [1, 3], [5, 5], [1, 1])
     assert judged.scores([judged.measure(view)]) == [4.0]
@@ -97,18 +97,18 @@ def test_a_function_of_ones_own_is_the_cost() -> None:
         ({"function": "math:pi"}, ConfigError, "is not a function"),
     ],
 )
-def test_a_wrong_objective_is_named(arguments, fault, says) -> None:
+def test_a_wrong_objective_is_reported_by_name(arguments, fault, says) -> None:
     with pytest.raises(fault, match=says):
         Objective(**arguments)
 
 
-def test_a_function_that_gives_no_number_is_named() -> None:
+def test_a_function_that_gives_no_number_is_reported_by_name() -> None:
     with pytest.raises(HpctwinError, match="must return a finite number"):
         Objective(function=f"{__name__}:failing").measure(outlook([], [], [], []))
 
 
 @pytest.mark.parametrize("text", ["import sys\nsys.exit(3)\n", "def cost(outlook:\n", "1 / 0\n"])
-def test_a_module_that_cannot_be_loaded_is_named(text, tmp_path, monkeypatch) -> None:
+def test_a_module_that_cannot_be_loaded_is_reported_by_name(text, tmp_path, monkeypatch) -> None:
     (tmp_path / "broken_cost.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ConfigError, match="'broken_cost:cost' cannot be loaded"):
@@ -118,7 +118,7 @@ def test_a_module_that_cannot_be_loaded_is_named(text, tmp_path, monkeypatch) ->
 @pytest.mark.parametrize(
     "wrong", [lambda: 1.0, lambda view: "dear", lambda view: None, lambda view: sys.exit(3)]
 )
-def test_a_function_that_fails_is_told_and_not_the_end(wrong) -> None:
+def test_a_failing_function_is_reported_and_ends_nothing(wrong) -> None:
     judged = Objective(function=f"{__name__}:cost")
     judged.function = wrong
     with pytest.raises(HpctwinError, match="the objective's function failed"):
@@ -129,7 +129,7 @@ async def later(view: Outlook) -> float:
     return 1.0
 
 
-def test_an_async_function_is_told() -> None:
+def test_an_async_function_is_reported() -> None:
     with pytest.raises(HpctwinError, match="use def"):
         Objective(function=f"{__name__}:later").measure(outlook([], [], [], []))
 
@@ -155,7 +155,7 @@ def courses(rng: np.random.Generator, several: int, jobs: int, past: Past) -> li
     seed=st.integers(0, 1000), several=st.integers(1, 13), jobs=st.integers(0, 300),
     past=st.sampled_from([NOWHERE, EARLIER]),
 )  # fmt: skip
-def test_what_ifs_measured_together_are_so_to_the_last_bit_as_each_alone(
+def test_what_ifs_measured_together_equal_each_alone_to_the_last_bit(
     seed, several, jobs, past
 ) -> None:
     found = courses(np.random.default_rng(seed), several, jobs, past)
@@ -165,7 +165,7 @@ def test_what_ifs_measured_together_are_so_to_the_last_bit_as_each_alone(
     assert judged.measure_all(together) == alone == [judged.measure(o) for o in together.each()]
 
 
-def test_where_a_job_never_starts_each_what_if_is_judged_by_those_that_do() -> None:
+def test_if_a_job_never_starts_each_what_if_is_judged_by_the_others() -> None:
     first, second = courses(np.random.default_rng(1), 2, 4, NOWHERE)
     second.start_ms[2] = -1
     whole, part = outlooks_of([first, second])
@@ -176,7 +176,7 @@ def test_where_a_job_never_starts_each_what_if_is_judged_by_those_that_do() -> N
     assert part.submit_s.tolist() == second.submit_s[rows].tolist()
 
 
-def test_a_function_of_ones_own_is_asked_of_each_what_if() -> None:
+def test_a_custom_function_is_called_for_each_what_if() -> None:
     (together,) = outlooks_of(courses(np.random.default_rng(2), 3, 5, NOWHERE))
     judged = Objective(function=f"{__name__}:cost")
     waits_s = (together.start_s - together.submit_s).sum(axis=1).tolist()

@@ -111,7 +111,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
     made.end()
 
 
-def test_a_manager_of_ones_own_is_watched_and_nothing_is_changed(site: Site) -> None:
+def test_a_custom_manager_is_observed_and_nothing_is_changed(site: Site) -> None:
     assert "fine  resource manager: local: 2 nodes" in site.run(
         "-m", "hpctwin", "twin", "check", "twin.yaml"
     )
@@ -166,7 +166,7 @@ def test_the_twin_acts_on_it_by_leases_and_killed_leaves_it_as_it_was(site: Site
         ("slum", "Did you mean"),
     ],
 )
-def test_a_kind_that_cannot_be_used_is_told_in_a_line(tmp_path: Path, kind: str, says: str) -> None:
+def test_an_unusable_kind_is_reported_in_one_line(tmp_path: Path, kind: str, says: str) -> None:
     (tmp_path / "local_batch.py").write_text(block("python"))
     path = tmp_path / "twin.yaml"
     path.write_text(f"manager:\n  kind: {kind}\n  queue: queue\n")

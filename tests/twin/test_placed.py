@@ -33,7 +33,7 @@ def test_futures_that_agree_are_set_apart_and_the_present_comes_first() -> None:
     np.testing.assert_allclose(of(0.0, 0.0, 0.0, 0.0), [[1000.0, 1000.0, 1000.0, 1024.0, 1030.0]])
 
 
-def test_a_start_after_the_last_is_above_one_by_the_hour_whatever_was_foretold() -> None:
+def test_a_start_after_the_last_forecast_adds_one_per_hour() -> None:
     for waits in ((10.0, 20.0, 30.0, 40.0), (1e4, 2e4, 3e4, 4e4)):
         known = of(*waits)
         assert place(known[0], known[0, -1] + 7200.0) == pytest.approx(3.0)

@@ -60,7 +60,7 @@ def test_jobs_are_started_in_the_order_in_which_a_policy_gives_them_shared_nodes
     assert where == {"1": [("n1", (1,))], "2": [("n0", (2,))]}
 
 
-def test_a_job_lies_where_it_was_told_to_until_the_cluster_says_where_it_runs() -> None:
+def test_a_job_is_on_its_planned_nodes_until_the_cluster_reports_where_it_runs() -> None:
     core = core_of(waiting("1", tasks=1), waiting("2", tasks=2))
     core.asked_to_start("1", 50.0, [("n1", (1,))])
     where = core.places(["2"], 50.0, core.policy)
@@ -77,7 +77,7 @@ def test_a_job_lies_where_it_was_told_to_until_the_cluster_says_where_it_runs() 
         assert one.present(50.0).base.state["share"]["jobs"].tolist() == [1, 1, 0]
 
 
-def test_where_others_are_on_the_nodes_that_a_job_was_told_it_takes_what_is_free() -> None:
+def test_a_job_whose_planned_nodes_are_taken_uses_free_ones() -> None:
     runs = waiting("1", tasks=2).model_copy(update={"start_s": 40.0, "node_names": ("n1",)})
     core = core_of(runs, waiting("2", tasks=2))
     core.asked_to_start("2", 50.0, [("n1", (2,))])

@@ -57,7 +57,7 @@ def with_preemption(
 @given(data=st.data())
 @each("shared", (False, True))
 @each("preempts", (None, preemptions, suspensions))
-def test_it_goes_on_exactly_as_a_simulation_that_was_not_interrupted(
+def test_it_continues_exactly_like_an_uninterrupted_simulation(
     shared: bool, preempts: Callable[[Cluster], Any] | None, data: st.DataObject
 ) -> None:
     clusters = strategies.shared_clusters if shared else strategies.clusters
@@ -156,9 +156,9 @@ def test_down_nodes_cannot_be_used_and_a_drained_one_keeps_its_job_but_takes_no_
     assert ahead.column("start").tolist()[1] == 100_000
 
 
-def test_what_running_jobs_have_used_counts_as_often_as_the_factor_of_their_qos_says() -> None:
+def test_use_of_running_jobs_is_multiplied_by_the_factor_of_their_qos() -> None:
     share = {"by": "user", "half_life": "36500d", "factors": {"q": 0.25}}
-    limit = {"account": "root", "used": {"nodes": 1}}
+    limit = {"account": "root", "used_minutes": {"nodes": 1}}
     cluster = Cluster.uniform(4, fairshare=share, limits=[limit])
     names = [node_name(0), node_name(1)]
     job = waiting("1", 2, user="ada", qos="q")

@@ -37,7 +37,7 @@ class Setting:
         body = {
             "manager": {"kind": "emulated", "address": "nobody-answers-here"},
             "act": {"mode": "act"},
-            "core": {"pool": ["fcfs+easy"], "objective": {"ties": ["fcfs+easy"]}},
+            "core": {"pool": ["fcfs+easy"], "objective": {"tie_break": ["fcfs+easy"]}},
             "journal": {"path": str(folder / "j.sqlite")},
         }
         self.path = folder / "twin.yaml"
@@ -99,7 +99,7 @@ def test_the_twin_itself_says_what_its_journal_says(
     assert setting.twin.core.mirror.digest == digest
 
 
-def test_whoever_asks_loads_no_engine(setting: Setting) -> None:
+def test_a_query_loads_no_engine(setting: Setting) -> None:
     program = (
         "import sys; from hpctwin.cli import main\n"
         "try:\n    main(sys.argv[1:])\n"
@@ -116,7 +116,7 @@ def test_whoever_asks_loads_no_engine(setting: Setting) -> None:
     assert modules == ""
 
 
-def test_a_question_that_makes_no_sense_is_told_so_and_harms_nothing(setting: Setting) -> None:
+def test_a_meaningless_question_is_rejected_and_harms_nothing(setting: Setting) -> None:
     for question, says in (
         (JobToCome(4, 50.0, partition="gpu"), "--partition gpu does not exist; known: none"),
         (JobToCome(4, 50.0, cores=-1), "cores -1"),
@@ -139,7 +139,7 @@ def test_a_twin_that_does_not_answer_in_time_is_passed_over(
     assert answered(setting.config, "2").when.state == "waits"  # nobody turns: by the journal
 
 
-def test_only_its_own_user_may_ask_and_a_socket_left_behind_is_taken_over(tmp_path: Path) -> None:
+def test_only_its_user_may_query_and_a_stale_socket_is_replaced(tmp_path: Path) -> None:
     journal = tmp_path / ("d" * 90) / ("e" * 90) / "j.sqlite"
     journal.parent.mkdir(parents=True)
     first = QuerySocket(journal)

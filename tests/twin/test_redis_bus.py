@@ -69,7 +69,9 @@ def test_events_come_once_each_and_in_order(server: RedisServer) -> None:
     bus.close()
 
 
-def test_what_was_not_acknowledged_comes_again_to_the_same_consumer_after_a_restart(server) -> None:
+def test_unacknowledged_messages_are_sent_again_to_the_same_consumer_after_a_restart(
+    server,
+) -> None:
     publisher = RedisPublisher(server.url, "events")
     for seq in range(1, 6):
         publisher.publish(event(seq))
@@ -83,7 +85,7 @@ def test_what_was_not_acknowledged_comes_again_to_the_same_consumer_after_a_rest
     again.close()
 
 
-def test_what_a_dead_consumer_took_is_claimed_by_another(server) -> None:
+def test_messages_of_a_dead_consumer_are_claimed_by_another(server) -> None:
     publisher = RedisPublisher(server.url, "events")
     publisher.publish(event(1))
     publisher.close()
@@ -170,7 +172,7 @@ def test_an_acknowledgement_while_redis_is_away_is_sent_later(server) -> None:
     bus.close()
 
 
-def test_what_cannot_be_parsed_goes_to_the_dead_letters_with_its_reason(server) -> None:
+def test_messages_that_cannot_be_parsed_go_to_the_dead_letters_with_the_reason(server) -> None:
     client = server.client()
     bus = RedisBus(server.url, "events")
     bus.receive(0.05)
@@ -276,7 +278,7 @@ def test_redis_restarted_and_gone_and_garbage_on_the_stream_do_no_lasting_harm(
 
 
 @pytest.mark.slow
-def test_killed_while_events_wait_in_redis_the_twin_goes_on_where_it_was(live: Pair) -> None:
+def test_a_twin_killed_while_events_wait_in_redis_continues_where_it_was(live: Pair) -> None:
     live.begin_cluster("--speed", "500", "--wait", "--takeover", "5")
     live.begin_twin()
     live.wait(lambda: live.status()["rows"]["actions"] > 5, 60)

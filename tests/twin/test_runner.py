@@ -160,8 +160,8 @@ def test_the_loss_of_the_very_last_event_is_noticed_by_the_next_snapshot(make) -
     assert setting.twin.counts["drifts"] == 1
 
 
-def test_a_refused_start_is_tried_again_only_after_a_while_and_is_in_the_journal(make) -> None:
-    setting = make(core={"retry": 100})
+def test_a_rejected_start_is_tried_again_only_after_a_while_and_is_in_the_journal(make) -> None:
+    setting = make(core={"retry_after": 100})
     setting.turn()
     setting.manager.answer = Outcome("refused", "no")
     setting.submit(1)
@@ -189,7 +189,7 @@ def test_an_answer_that_is_lost_is_settled_by_a_snapshot(make) -> None:
     setting.until(setting.running)
 
 
-def test_with_the_manager_away_it_says_so_and_goes_on_when_it_is_back(make) -> None:
+def test_a_twin_without_its_manager_reports_it_and_continues_when_it_is_back(make) -> None:
     setting = make()
     setting.turn()
     setting.manager.away = True
@@ -200,7 +200,7 @@ def test_with_the_manager_away_it_says_so_and_goes_on_when_it_is_back(make) -> N
     setting.until(lambda: setting.twin.fault is None and setting.running() == {"1"})
 
 
-def test_garbage_on_the_bus_is_put_aside_and_the_rest_goes_on(make) -> None:
+def test_garbage_on_the_bus_is_skipped_and_the_rest_continues(make) -> None:
     setting = make()
     setting.turn()
     for data in (b"\xff", b"{}", b"null", b'{"kind": "job_started"}', b"[" * 10_000):
@@ -233,7 +233,7 @@ def test_a_limit_on_starts_withholds_the_rest_and_says_why(make) -> None:
     assert "withheld: more than 2 starts per minute" in said
 
 
-def test_begun_again_it_is_where_it_was(make, tmp_path: Path) -> None:
+def test_a_restart_continues_where_it_was(make, tmp_path: Path) -> None:
     setting = make()
     setting.turn()
     for number in range(3):
@@ -249,7 +249,7 @@ def test_begun_again_it_is_where_it_was(make, tmp_path: Path) -> None:
 
 
 def test_by_priority_the_cluster_starts_the_jobs_and_the_twin_only_orders_them(make) -> None:
-    pool = {"pool": ["sjf+none"], "objective": {"ties": ["sjf+none"]}}
+    pool = {"pool": ["sjf+none"], "objective": {"tie_break": ["sjf+none"]}}
     setting = make(own="priority+none", core=pool, act={"by": "priority"})
     setting.submit(0)
     setting.cluster.schedule()

@@ -54,7 +54,7 @@ def test_a_password_in_a_url_reaches_redis_and_nothing_that_is_written(
     journal.close()
 
 
-def test_a_fault_of_yaml_does_not_quote_the_line(tmp_path: Path) -> None:
+def test_a_yaml_error_does_not_quote_the_line(tmp_path: Path) -> None:
     path = tmp_path / "twin.yaml"
     path.write_text(f"manager: {{kind: slurm}}\nbus: {{kind: redis, url: '{PASSWORD}\n")
     with pytest.raises(ConfigError, match=r"twin\.yaml, line \d, column \d+: not YAML") as fault:
@@ -62,7 +62,7 @@ def test_a_fault_of_yaml_does_not_quote_the_line(tmp_path: Path) -> None:
     assert "s3cr" not in str(fault.value)
 
 
-def test_the_journal_and_what_lies_beside_it_may_be_read_by_their_owner_only(
+def test_the_journal_and_the_files_next_to_it_are_readable_by_the_owner_only(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "j.sqlite"
@@ -84,7 +84,7 @@ def test_the_journal_and_what_lies_beside_it_may_be_read_by_their_owner_only(
         os.umask(mask)
 
 
-def test_another_user_is_told_that_the_journal_is_not_his_to_read(
+def test_another_user_is_informed_that_the_journal_is_not_readable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Journal(tmp_path / "j.sqlite").close()
@@ -93,7 +93,7 @@ def test_another_user_is_told_that_the_journal_is_not_his_to_read(
         Journal(tmp_path / "j.sqlite", read_only=True)
 
 
-def test_a_password_on_the_command_line_is_refused_and_taken_from_a_file_or_the_environment(
+def test_a_password_on_the_command_line_is_rejected_and_taken_from_a_file_or_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for url in ("redis://:s3cr3t@host:6379/0", "redis://host/0?password=s3cr3t"):

@@ -55,7 +55,7 @@ def test_settings_of_ours_that_only_we_may_write_are_taken(settings: Path) -> No
 
 
 @pytest.mark.parametrize(("mode", "who"), [(0o646, "others"), (0o664, "its group")])
-def test_settings_that_others_may_write_are_refused(
+def test_settings_that_others_may_write_are_rejected(
     settings: Path, given: Callable[..., None], mode: int, who: str
 ) -> None:
     given(settings, gid=NOBODY)
@@ -65,7 +65,7 @@ def test_settings_that_others_may_write_are_refused(
     assert str(settings) in str(fault.value)
 
 
-def test_settings_in_a_folder_that_others_may_write_are_refused(settings: Path) -> None:
+def test_settings_in_a_folder_that_others_may_write_are_rejected(settings: Path) -> None:
     settings.parent.chmod(0o777)
     with pytest.raises(ConfigError, match=r"others can write /.*; to fix this: chmod o-w"):
         TwinConfig.from_yaml(settings)
@@ -76,13 +76,13 @@ def test_a_sticky_folder_that_all_may_write_is_as_good_as_tmp(settings: Path) ->
     check_trusted(settings)
 
 
-def test_settings_of_somebody_else_are_refused(settings: Path, given: Callable[..., None]) -> None:
+def test_settings_of_another_user_are_rejected(settings: Path, given: Callable[..., None]) -> None:
     given(settings, uid=NOBODY)
     with pytest.raises(ConfigError, match=f"it belongs to {pwd.getpwuid(NOBODY).pw_name}"):
         TwinConfig.from_yaml(settings)
 
 
-def test_a_folder_of_somebody_else_above_the_settings_is_refused(
+def test_a_folder_of_another_user_above_the_settings_is_rejected(
     settings: Path, given: Callable[..., None]
 ) -> None:
     given(settings.parent, uid=NOBODY)
@@ -90,7 +90,7 @@ def test_a_folder_of_somebody_else_above_the_settings_is_refused(
         check_trusted(settings)
 
 
-def test_what_a_link_leads_to_is_checked_and_where_the_link_lies(settings: Path) -> None:
+def test_the_target_of_a_link_is_checked_and_the_folder_of_the_link(settings: Path) -> None:
     away = settings.parent / "away"
     away.mkdir()
     target = away / "real.yaml"
@@ -113,7 +113,7 @@ def test_links_in_a_circle_are_an_error_and_no_loop(tmp_path: Path) -> None:
         check_trusted(tmp_path / "a")
 
 
-def test_a_group_of_ones_own_may_write_as_under_umask_002(
+def test_a_private_group_of_a_user_may_write_as_under_umask_002(
     settings: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.chmod(0o664)
@@ -127,7 +127,7 @@ def test_a_group_of_ones_own_may_write_as_under_umask_002(
         check_trusted(settings)
 
 
-def test_the_python_file_of_an_objective_is_found_beside_the_settings(
+def test_the_python_file_of_an_objective_is_found_next_to_the_settings(
     settings: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (settings.parent / "objective.py").write_text("def cost(outlook):\n    return 42.0\n")
@@ -142,7 +142,7 @@ def test_the_python_file_of_an_objective_is_found_beside_the_settings(
     assert TwinConfig.of(config.model_dump(mode="json")) == config
 
 
-def test_the_python_file_of_a_policy_is_found_beside_the_settings(
+def test_the_python_file_of_a_policy_is_found_next_to_the_settings(
     settings: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (settings.parent / "mine.py").write_text(
@@ -168,7 +168,7 @@ def test_the_python_file_of_a_policy_is_found_beside_the_settings(
         "core: {site_policy: 'fcfs~code.py:control:20m'}",
     ],
 )
-def test_python_that_others_may_write_is_refused_before_it_runs(settings: Path, core: str) -> None:
+def test_python_that_others_may_write_is_rejected_before_it_runs(settings: Path, core: str) -> None:
     ran = settings.parent / "ran"
     code = settings.parent / "code.py"
     code.write_text(f"open({str(ran)!r}, 'w')\ndef cost(outlook):\n    return 1\n")
@@ -179,7 +179,7 @@ def test_python_that_others_may_write_is_refused_before_it_runs(settings: Path, 
     assert not ran.exists()
 
 
-def test_a_module_that_others_may_write_is_refused_before_it_runs(
+def test_a_module_that_others_may_write_is_rejected_before_it_runs(
     settings: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ran = settings.parent / "ran"
@@ -199,7 +199,7 @@ def test_a_module_that_others_may_write_is_refused_before_it_runs(
     check_module("there_is.no_such.module")
 
 
-def test_settings_of_a_live_facility_are_refused_as_well(tmp_path: Path) -> None:
+def test_settings_of_a_live_facility_are_rejected_as_well(tmp_path: Path) -> None:
     path = tmp_path / "live.yaml"
     described = tmp_path / "two.yaml"
     described.write_text("name: two\nclusters: [{name: a, nodes: 4, policy: fcfs+easy}]\n")
@@ -216,7 +216,7 @@ def test_settings_of_a_live_facility_are_refused_as_well(tmp_path: Path) -> None
         LiveFacility.from_yaml(path)
 
 
-def test_python_of_a_live_facility_is_refused_before_it_runs(tmp_path: Path) -> None:
+def test_python_of_a_live_facility_is_rejected_before_it_runs(tmp_path: Path) -> None:
     ran, code = tmp_path / "ran", tmp_path / "code.py"
     code.write_text(f"open({str(ran)!r}, 'w')\n")
     code.chmod(0o666)

@@ -161,7 +161,7 @@ def test_the_policy_in_force_is_waited_for_even_if_it_alone_is_late(slow: Slow) 
     assert "sjf+easy" in {c.policy for c in made.candidates}
 
 
-def test_a_policy_that_is_still_late_is_not_begun_again_and_keeps_no_other_from_running(
+def test_a_policy_that_is_still_late_is_not_started_again_and_blocks_no_other(
     slow: Slow,
 ) -> None:
     here = LocalPool(8, LONG_S)
@@ -253,11 +253,11 @@ def test_futures_that_are_not_answered_by_all_do_not_count() -> None:
     assert made.candidates == other.candidates
 
 
-def test_what_was_left_out_is_journalled_told_and_left_out_again(
+def test_an_unanswered_policy_is_journaled_reported_and_skipped_again(
     tmp_path: Path, slow: Slow
 ) -> None:
     slow.pool = 2
-    core = {"pool": ["fcfs+easy", "sjf+easy"], "objective": {"ties": ["fcfs+easy"]}}
+    core = {"pool": ["fcfs+easy", "sjf+easy"], "objective": {"tie_break": ["fcfs+easy"]}}
     watched = Watched(tmp_path, core=core, what_ifs={"deadline": LONG_S}, threads=4)
     watched.cluster.advance(watched.cluster.now_s + 60.0)
     watched.turn()
@@ -286,7 +286,7 @@ def test_what_was_left_out_is_journalled_told_and_left_out_again(
         ({"dead_line": 1}, "deadline"),
     ],
 )
-def test_settings_that_cannot_be_are_told(asked: dict[str, Any], told: str) -> None:
+def test_invalid_settings_are_reported(asked: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         TwinConfig.of({"manager": {"kind": "emulated", "address": "a"}, "what_ifs": asked})
 
@@ -324,7 +324,7 @@ def test_on_dask_decisions_are_those_of_here(cluster: LocalCluster) -> None:
     assert not any(one.unanswered for one in made)
 
 
-def test_without_its_scheduler_the_twin_goes_on_by_the_policy_in_force() -> None:
+def test_without_its_scheduler_the_twin_continues_by_the_policy_in_force() -> None:
     with closing(DaskPool("tcp://127.0.0.1:1", None, LONG_S)) as dask:
         core = Core(ALL, dask)
         core.take_snapshot(queue(20))
@@ -367,7 +367,7 @@ def test_a_worker_that_is_lost_has_not_answered_and_the_next_one_does(tmp_path: 
         assert len(again.candidates) == 5
 
 
-def test_what_fails_on_a_worker_has_not_answered_is_told_once_and_the_decision_stands(
+def test_a_failure_on_a_worker_counts_as_no_answer_is_reported_once_and_the_decision_stands(
     cluster: LocalCluster, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As with a worker that has another version, and does not know what it is sent.
@@ -388,7 +388,7 @@ def test_what_fails_on_a_worker_has_not_answered_is_told_once_and_the_decision_s
         ]
 
 
-def test_a_what_if_that_nobody_waits_for_does_not_keep_a_worker(cluster: LocalCluster) -> None:
+def test_a_what_if_without_a_waiting_caller_does_not_keep_a_worker(cluster: LocalCluster) -> None:
     with connected(cluster.scheduler_address, 0.05) as dask:
         core = Core(CoreSettings(pool=("fcfs+none", "fcfs+conservative"), futures=0), dask)
         core.warm_up()
@@ -403,7 +403,7 @@ def test_a_what_if_that_nobody_waits_for_does_not_keep_a_worker(cluster: LocalCl
         assert after.unanswered == ()
 
 
-def test_check_tells_of_dasks_workers(
+def test_check_reports_dasks_workers(
     cluster: LocalCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for address, told in (

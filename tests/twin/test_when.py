@@ -42,7 +42,7 @@ def run(*arguments: object) -> int:
     return int(stop.value.code or 0)
 
 
-def test_each_state_of_a_job_is_told_first_and_in_plain_words(
+def test_each_state_of_a_job_is_reported_first_in_plain_words(
     config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for job_id, first, then, code in (
@@ -60,7 +60,7 @@ def test_each_state_of_a_job_is_told_first_and_in_plain_words(
         assert "from one query of the resource manager" in said
 
 
-def test_a_chart_that_cannot_be_drawn_is_refused_in_words_and_none_is_left(
+def test_a_chart_that_cannot_be_drawn_is_rejected_in_words_and_none_is_left(
     config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """That it is drawn where a twin has seen starts, is in tests/report/test_start.py."""
@@ -103,14 +103,14 @@ def test_a_job_to_come_starts_now_queues_or_never_starts(
         (("--nodes", "4", "--walltime", "1h", "--partition", "gpu"), "known: workq"),
     ],
 )
-def test_a_wrong_question_is_named(
+def test_a_wrong_question_is_reported_by_name(
     config: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], says: str
 ) -> None:
     assert run("when", *words, "-c", config) in (1, 2)
     assert says in capsys.readouterr().err
 
 
-def test_a_policy_that_is_not_known_is_said_to_be_assumed(config: Path) -> None:
+def test_an_unknown_policy_is_reported_as_assumed(config: Path) -> None:
     about = {"manager": {"kind": "pbs", "cluster": "c", "folder": str(config.parent / "bin")}}
     picture = picture_of(TwinConfig.of(about))
     assert picture.policy == "wfp+easy"
@@ -123,7 +123,7 @@ def test_a_running_twin_answers_without_a_call_to_the_resource_manager(tmp_path:
     body = {
         "manager": {"kind": "emulated", "address": "nobody-answers-here"},
         "act": {"mode": "act"},
-        "core": {"pool": ["fcfs+easy"], "objective": {"ties": ["fcfs+easy"]}},
+        "core": {"pool": ["fcfs+easy"], "objective": {"tie_break": ["fcfs+easy"]}},
         "journal": {"path": str(tmp_path / "j.sqlite")},
     }
     settings = TwinConfig.of(body)
@@ -149,7 +149,7 @@ def test_a_running_twin_answers_without_a_call_to_the_resource_manager(tmp_path:
     journal.close()
 
 
-def test_a_predictor_of_the_site_tells_by_what_jobs_ran_and_a_wrong_one_is_refused(
+def test_a_predictor_of_the_site_reports_by_what_jobs_ran_and_a_wrong_one_is_rejected(
     config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("when", "936", "-c", config, "--json") == 0

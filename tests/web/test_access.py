@@ -55,7 +55,7 @@ def test_tokens_are_read_from_a_file_or_the_environment(
         (Listening(key=pathlib.Path("k.pem")), "are required together"),
     ],
 )
-def test_an_unsafe_place_is_refused(listening: Listening, says: str) -> None:
+def test_an_unsafe_place_is_rejected(listening: Listening, says: str) -> None:
     with pytest.raises(HpctwinError, match=says):
         access_of(listening)
 
@@ -81,7 +81,7 @@ def test_beyond_this_host_tokens_do_not_travel_in_the_clear(tmp_path: pathlib.Pa
         ("# nothing\n", 0o600, "file contains no token"),
     ],
 )
-def test_a_file_of_tokens_that_will_not_do_is_refused_without_showing_them(
+def test_a_file_of_tokens_that_will_not_do_is_rejected_without_showing_them(
     tmp_path: pathlib.Path, text: str, mode: int, says: str
 ) -> None:
     with pytest.raises(HpctwinError, match=says) as error:
@@ -89,6 +89,6 @@ def test_a_file_of_tokens_that_will_not_do_is_refused_without_showing_them(
     assert SECRET not in str(error.value)
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: pathlib.Path) -> None:
+def test_a_file_that_is_not_there_is_reported_by_name(tmp_path: pathlib.Path) -> None:
     with pytest.raises(HpctwinError, match="nowhere"):
         read_tokens(tmp_path / "nowhere")

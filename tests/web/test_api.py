@@ -53,7 +53,7 @@ def test_waiting_jobs_come_in_the_order_of_their_forecasts(make: Any) -> None:
     )
 
 
-def test_bars_of_what_runs_and_will_run_never_lie_on_a_node_twice_at_once(make: Any) -> None:
+def test_bars_of_running_and_predicted_jobs_never_overlap_on_a_node(make: Any) -> None:
     page = make()
     page.setting.cluster.advance(40)
     page.setting.turn(5)
@@ -111,7 +111,7 @@ def test_explanations_are_those_of_the_command_line(make: Any) -> None:
         ("decisions?limit=100000", 422, ""),
     ],
 )
-def test_what_is_not_there_is_named(make: Any, path: str, status: int, says: str) -> None:
+def test_missing_items_are_named(make: Any, path: str, status: int, says: str) -> None:
     with make().client() as client:
         answer = client.get(f"/api/v1/{path}")
     assert answer.status_code == status
@@ -131,7 +131,7 @@ def test_without_a_token_only_health_and_the_bare_page_are_given(make: Any) -> N
             assert answer.status_code == 401, given
 
 
-def test_only_an_operator_acts_and_the_journal_says_who(make: Any) -> None:
+def test_only_an_operator_acts_and_the_journal_names_the_operator(make: Any) -> None:
     page = make()
     with page.client() as client:
         asked = {"thrown": True}
@@ -166,14 +166,14 @@ def test_a_decision_that_waits_is_done_once_an_operator_confirms_it(make: Any) -
         page.setting.until(lambda: page.setting.running() == set(waits["starts"]))
 
 
-def test_another_hosts_name_is_refused(make: Any) -> None:
+def test_another_hosts_name_is_rejected(make: Any) -> None:
     with make().client() as client:
         for host in ("evil.example", "localhost.evil.example:8642", ""):
             assert client.get("/api/v1/state", headers={"Host": host}).status_code == 421, host
         assert client.get("/api/v1/state", headers={"Host": "localhost:8642"}).status_code == 200
 
 
-def test_too_long_requests_are_refused(make: Any) -> None:
+def test_too_long_requests_are_rejected(make: Any) -> None:
     with make().client() as client:
         long = {"policy": "x" * LARGEST_BODY}
         assert client.post("/api/v1/what-if", json=long).status_code == 413
@@ -181,7 +181,7 @@ def test_too_long_requests_are_refused(make: Any) -> None:
         assert client.post("/api/v1/what-if", content=chunks).status_code == 413
 
 
-def test_too_many_requests_are_refused_until_some_time_has_passed(
+def test_too_many_requests_are_rejected_until_some_time_has_passed(
     make: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gate, "PER_S", 0.001)
@@ -228,7 +228,7 @@ def test_ready_means_that_the_twin_runs(make: Any) -> None:
     assert trouble[0] == "the twin is not running"
 
 
-def test_no_answer_tells_a_secret(make: Any) -> None:
+def test_no_answer_reveals_a_secret(make: Any) -> None:
     page = make()
     secrets = [token.secret.decode() for token in page.access.tokens]
     with page.client() as client:
@@ -237,7 +237,7 @@ def test_no_answer_tells_a_secret(make: Any) -> None:
     assert not any(secret in repr(page.access) for secret in secrets)
 
 
-def test_with_no_token_asked_for_everybody_looks_and_nobody_acts(make: Any) -> None:
+def test_without_required_tokens_every_user_views_and_no_user_acts(make: Any) -> None:
     page = make(access=Access((), frozenset({"localhost"})))
     with page.client(token=None) as client:
         assert client.get("/api/v1/state").status_code == 200

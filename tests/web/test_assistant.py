@@ -60,7 +60,7 @@ def outside_quotes(value: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("text", CASES, ids=range(len(CASES)))
-def test_what_a_user_writes_is_data_wherever_it_shows(make: Any, text: str) -> None:
+def test_text_of_users_is_data_wherever_it_is_shown(make: Any, text: str) -> None:
     page = make()
     plain = call(assistant(page.source), {k: v for k, v in TOOLS.items() if v != {"job": "99"}})
     of_a_user(page, text)

@@ -98,7 +98,7 @@ def test_the_power_is_what_each_node_draws_second_by_second(
     assert view.pue is None
 
 
-def test_what_feeding_and_cooling_take_is_that_of_a_simulation() -> None:
+def test_the_power_of_feeding_and_cooling_is_that_of_a_simulation() -> None:
     from hpctwin import Workload, simulate
     from hpctwin.formats.clusters import read_cluster
 
@@ -152,7 +152,7 @@ SHARED = [
 ]
 
 
-def test_jobs_on_a_shared_node_lie_beside_each_other_on_its_cores() -> None:
+def test_jobs_on_a_shared_node_are_next_to_each_other_on_its_cores() -> None:
     stands = standing(SHARED, {"3": 1000.0, "4": 1050.0})
     found = course(stands, History())
     assert lanes_of(MACHINE, found) == [4, 8]
@@ -216,7 +216,7 @@ def test_nodes_stand_at_their_switches_or_in_their_racks() -> None:
 
 
 @pytest.mark.parametrize("weather", ["nowhere.csv", "warm"])
-def test_weather_that_is_neither_a_temperature_nor_a_file_is_refused(
+def test_weather_that_is_neither_a_temperature_nor_a_file_is_rejected(
     weather: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from hpctwin.cli.app import main
@@ -227,7 +227,7 @@ def test_weather_that_is_neither_a_temperature_nor_a_file_is_refused(
     assert "must be a temperature" in capsys.readouterr().err
 
 
-def test_a_price_that_cannot_be_read_is_told_and_the_rest_is_shown(make: Any) -> None:
+def test_an_unreadable_price_is_reported_and_the_rest_is_shown(make: Any) -> None:
     page = make()
     mirror = page.source.core.mirror
     group = mirror.machine.nodes[0].model_dump() | {

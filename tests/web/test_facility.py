@@ -35,7 +35,7 @@ def test_each_cluster_of_a_facility_has_a_page_with_the_jobs_that_were_there(
     (tmp_path / "big.yaml").write_text(BIG)
     write_workload(generate("poisson", jobs=40, nodes=8, seed=4), trace)
     with pytest.raises(SystemExit) as end:
-        main(["facility", "compare", str(place), str(trace), "-s", "random", "-s", "least-loaded",
+        main(["facility", "compare", str(trace), str(place), "-s", "random", "-s", "least-loaded",
               "--out", str(out), "--json"])  # fmt: skip
     assert end.value.code == 0
     found = runs_in(out)

@@ -29,7 +29,7 @@ def at_any_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gate, "PER_S", 1e9)
 
 
-def test_no_request_to_a_twins_page_is_answered_by_a_fault_of_the_server(tmp_path: Any) -> None:
+def test_no_request_to_a_twins_page_causes_a_server_error(tmp_path: Any) -> None:
     page = Page(tmp_path)
     try:
         _all_answer_as_documented(application(page.source, kill_switch=page.switch), 15)
@@ -37,7 +37,7 @@ def test_no_request_to_a_twins_page_is_answered_by_a_fault_of_the_server(tmp_pat
         page.close()
 
 
-def test_no_request_to_a_runs_page_is_answered_by_a_fault_of_the_server(tmp_path: Path) -> None:
+def test_no_request_to_a_runs_page_causes_a_server_error(tmp_path: Path) -> None:
     workload = generate("poisson", jobs=30, nodes=8, seed=3)
     write_run(
         simulate(workload, Cluster.uniform(nodes=8), policy="fcfs+easy"), tmp_path / "run", {}

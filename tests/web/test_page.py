@@ -81,7 +81,7 @@ def watched(browser: Any, address: str) -> Iterator[Watched]:
     one.context.close()
 
 
-def test_what_happens_on_the_cluster_changes_on_the_screen_by_itself(watched: Watched) -> None:
+def test_changes_on_the_cluster_appear_on_the_screen_by_themselves(watched: Watched) -> None:
     page = watched.page
     before = page.inner_text("#figures")
     page.wait_for_function(
@@ -151,7 +151,7 @@ GRID = """async ([count, racks]) => {
 
 
 @pytest.mark.parametrize("racks", [1, 100])
-def test_ten_thousand_nodes_are_told_apart_and_walked_by_keyboard(
+def test_ten_thousand_nodes_are_distinguishable_and_browsed_by_keyboard(
     watched: Watched, racks: int
 ) -> None:
     page = watched.page
@@ -217,7 +217,7 @@ def test_without_a_token_the_page_asks_for_one_and_takes_it(browser: Any, addres
     one.context.close()
 
 
-def test_who_looks_may_not_confirm_and_an_operator_may(browser: Any, tmp_path: Path) -> None:
+def test_a_viewer_may_not_confirm_and_an_operator_may(browser: Any, tmp_path: Path) -> None:
     with served(tmp_path, "approve") as address:
         for token, says in ((LOOKS, "operator"), (ACTS, "Approved.")):
             one = Watched(browser, address)
@@ -268,7 +268,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
         process.communicate(timeout=300)
 
 
-def test_a_large_run_is_first_shown_by_the_picture_that_is_at_hand(
+def test_a_large_run_first_shows_the_picture_that_is_ready(
     browser: Any, run: tuple[Path, str]
 ) -> None:
     one = Watched(browser, run[1], viewport={"width": 1280, "height": 900})
@@ -284,7 +284,7 @@ def test_a_large_run_is_first_shown_by_the_picture_that_is_at_hand(
     one.context.close()
 
 
-def test_a_run_is_drawn_walked_and_followed_while_it_goes_on(
+def test_a_run_in_progress_is_drawn_browsed_and_followed(
     browser: Any, run: tuple[Path, str]
 ) -> None:
     folder, address = run
@@ -321,7 +321,7 @@ def test_a_run_is_drawn_walked_and_followed_while_it_goes_on(
     one.context.close()
 
 
-def test_no_column_of_a_report_is_cut_off_on_paper(browser: Any, tmp_path: Path) -> None:
+def test_no_column_of_a_report_is_truncated_on_paper(browser: Any, tmp_path: Path) -> None:
     modes = {"base": {"power_w": 200.0, "idle_w": 50.0}}
     machine = Cluster.model_validate({"nodes": [{"name": "a", "count": 64, "modes": modes}]})
     jobs = generate("poisson", jobs=200, nodes=64, load=2.0, seed=5)
@@ -364,7 +364,7 @@ def test_a_page_names_all_its_modules_so_that_none_waits_for_another() -> None:
         assert sorted([main, *ahead]) == sorted(imported(main)), page.name
 
 
-def test_the_server_ends_in_order_while_somebody_looks(tmp_path: Path) -> None:
+def test_the_server_ends_in_order_with_connected_viewers(tmp_path: Path) -> None:
     page = Page(tmp_path)
     try:
         command = [

@@ -83,7 +83,7 @@ def test_a_journal_is_reported_with_policies_forecasts_and_how_it_was_made(
     assert not re.search(r"https?://|<script", re.sub(r'src="data:[^"]*"', "", text))
 
 
-def test_a_file_that_is_no_journal_is_refused_by_name(
+def test_a_file_that_is_no_journal_is_rejected_by_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "run.csv").write_text("job,wait\n")

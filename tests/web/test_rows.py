@@ -17,7 +17,7 @@ JOBS = st.lists(st.tuples(st.integers(0, 12), st.integers(1, 9), st.integers(1, 
 
 @given(free_s=FREE, jobs=JOBS)
 @settings(max_examples=examples(60))
-def test_jobs_lie_on_the_lowest_nodes_that_nobody_holds_when_they_start(
+def test_jobs_are_placed_on_the_lowest_nodes_that_are_free_when_they_start(
     free_s: dict[int, float], jobs: list[tuple[int, int, int]]
 ) -> None:
     rows, held = Rows(free_s), dict(free_s)

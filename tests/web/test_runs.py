@@ -82,7 +82,7 @@ def test_the_timeline_is_where_jobs_ran(run: Any) -> None:
     assert box["where"]
 
 
-def test_lanes_of_a_run_whose_nodes_were_only_counted_are_said_to_be_made_up(
+def test_lanes_of_a_run_with_only_counted_nodes_are_reported_as_invented(
     tmp_path: Path,
 ) -> None:
     write_run(simulate(WORKLOAD, Cluster.uniform(nodes=16), policy="fcfs+easy"), tmp_path / "a", {})
@@ -112,7 +112,7 @@ def test_means_and_peaks_in_bins_are_those_by_hand() -> None:
     assert peak.tolist() == [5.0, 5.0, 2.0]
 
 
-def test_a_run_that_goes_on_is_shown_as_far_as_it_has_come_and_followed(tmp_path: Path) -> None:
+def test_a_run_in_progress_is_shown_so_far_and_followed(tmp_path: Path) -> None:
     simulation = Simulation(WORKLOAD, Cluster.uniform(nodes=16), "fcfs+easy@contiguous")
     simulation.advance(WORKLOAD.span_s / 3)
     folder = tmp_path / "run"
@@ -141,7 +141,9 @@ def _state_once(client: TestClient, told: Callable[[Any], bool]) -> Any:
     return state
 
 
-def test_a_folder_that_goes_away_is_told_and_the_rest_still_shown(run: Any, tmp_path: Path) -> None:
+def test_a_folder_that_disappears_is_reported_and_the_rest_is_still_shown(
+    run: Any, tmp_path: Path
+) -> None:
     folder = shutil.copytree(run[0], tmp_path / "run")
     source = RunSource(folder)
     with client_of(source) as client:
@@ -195,7 +197,7 @@ def serve(*arguments: Any) -> int:
     return int(end.value.code)
 
 
-def test_what_is_no_run_is_refused_by_name(
+def test_a_folder_that_is_no_run_is_rejected_by_name(
     run: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -211,7 +213,7 @@ def test_what_is_no_run_is_refused_by_name(
     assert "the folder of a simulated run" in capsys.readouterr().err
 
 
-def test_the_folder_of_a_run_is_written_while_it_goes_on(tmp_path: Path) -> None:
+def test_the_folder_of_a_run_is_written_during_the_run(tmp_path: Path) -> None:
     trace, out = tmp_path / "t.csv", tmp_path / "out"
     write_workload(WORKLOAD, trace)
     asked = ["simulate", str(trace), "-n", "16", "--json"]
@@ -237,13 +239,13 @@ def test_the_folder_of_a_run_is_written_while_it_goes_on(tmp_path: Path) -> None
         assert end.value.code == 2
 
 
-def test_with_no_token_asked_for_everybody_looks_at_a_run(run: Any) -> None:
+def test_without_required_tokens_every_user_views_a_run(run: Any) -> None:
     app = Gate(run_application(RunSource(run[0])), Access((), frozenset({"localhost"})))
     with TestClient(app, base_url="http://localhost") as client:
         assert get(client, "state")["jobs"] == 60
 
 
-def test_what_a_run_cost_and_emitted_over_time_is_shown_in_the_units_of_its_rates(
+def test_cost_and_emissions_over_time_are_shown_in_the_units_of_their_rates(
     tmp_path: Path,
 ) -> None:
     trace, machine, price = (tmp_path / name for name in ("t.csv", "m.yaml", "price.csv"))

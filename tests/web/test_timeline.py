@@ -56,7 +56,7 @@ WINDOWS = (
 
 @given(boxes=BOXES, window=st.sampled_from(WINDOWS))
 @settings(max_examples=examples(60))
-def test_each_pixel_tells_the_share_that_jobs_cover_and_who_covers_most(
+def test_each_pixel_shows_the_share_covered_by_jobs_and_the_largest_job(
     boxes: list[tuple[int, int, int, int]], window: Window
 ) -> None:
     line = made(boxes)
@@ -99,7 +99,9 @@ def test_boxes_that_touch_the_window_are_sent_as_they_are(
     assert (columns["count"] == line.count[touch]).all()
 
 
-def test_what_is_sent_of_a_million_jobs_follows_the_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_data_sent_for_a_million_jobs_depends_on_the_pixels(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(timeline, "MOST_BOXES", 100)
     draw = np.random.default_rng(1)
     line = made([(int(a), 20, int(b), 1) for a, b in draw.integers(0, [500, 12], (2000, 2))])
@@ -110,7 +112,7 @@ def test_what_is_sent_of_a_million_jobs_follows_the_pixels(monkeypatch: pytest.M
     assert head["boxes"]
 
 
-def test_the_picture_that_is_asked_for_first_is_made_once_where_it_takes_long(
+def test_the_first_requested_picture_is_made_once_if_it_takes_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     draw = np.random.default_rng(1)
@@ -125,7 +127,7 @@ def test_the_picture_that_is_asked_for_first_is_made_once_where_it_takes_long(
 
 
 @given(boxes=BOXES, at=st.floats(0, 90), lane=st.integers(0, 11))
-def test_a_click_finds_the_job_that_lies_there(
+def test_a_click_finds_the_job_at_that_place(
     boxes: list[tuple[int, int, int, int]], at: float, lane: int
 ) -> None:
     line = made(boxes)

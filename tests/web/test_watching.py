@@ -39,7 +39,7 @@ def test_grafana_asks_only_for_metrics_and_labels_that_there_are(make: Any) -> N
             assert set(re.findall(r"{{(\w+)}}", target["legendFormat"])) <= {*labels, "wait"}
 
 
-def test_the_panels_of_the_dashboard_lie_beside_each_other_within_the_page() -> None:
+def test_the_panels_of_the_dashboard_are_next_to_each_other_within_the_page() -> None:
     board = _dashboard()
     taken: set[tuple[int, int]] = set()
     for panel in board["panels"]:
@@ -154,7 +154,7 @@ def test_the_terminal_shows_what_the_page_does(make: Any) -> None:
     console.print(render(seen(page.source)))
     text = console.export_text()
     head = page.source.head()
-    assert f"{head.running} running, {head.waiting} waiting" in text
+    assert f"{head.running} running, {head.waiting} pending" in text
     for job in page.source.job_views():
         assert job.state == "running" or re.search(rf"│ +{job.id} │", text)
     assert "decisions by policy" in text

@@ -85,7 +85,7 @@ def test_under_a_power_cap_nodes_never_draw_more_together_than_it_says(make: Any
         ask(page, cap_w=399)
 
 
-def test_a_withdrawn_job_makes_room(make: Any) -> None:
+def test_a_withdrawn_job_frees_capacity(make: Any) -> None:
     page = make()
     first = ask(page)
     gone = list(first.as_is.starts)[:1]
@@ -106,7 +106,7 @@ def test_a_withdrawn_job_makes_room(make: Any) -> None:
         ({"reserve": {"for_s": 60, "nodes": ["nowhere"]}}, "nowhere"),
     ],
 )
-def test_a_change_that_makes_no_sense_is_refused_by_name(
+def test_a_change_that_makes_no_sense_is_rejected_by_name(
     make: Any, change: dict[str, Any], says: str
 ) -> None:
     with make().client() as client:
@@ -115,7 +115,7 @@ def test_a_change_that_makes_no_sense_is_refused_by_name(
     assert says in answer.json()["detail"]
 
 
-def test_a_change_of_unknown_form_is_refused(make: Any) -> None:
+def test_a_change_of_unknown_form_is_rejected(make: Any) -> None:
     with make().client() as client:
         for change in ({"adnodes": 3}, {"add_nodes": -1}, {"job": {"nodes": 0, "walltime_s": 1}}):
             assert client.post("/api/v1/what-if", json=change).status_code == 422

@@ -33,7 +33,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("line", "code", "told"),
     [
         ("experiment rlscheduler Lublin1", 2, "trace 'Lublin1'. Did you mean 'Lublin-1'?"),
-        ("experiment rlscheduler Lublin-1", 2, "lublin_256.swf is not in the folder that HPC"),
+        ("experiment rlscheduler Lublin-1", 2, "lublin_256.swf: not found in the folder of HPC"),
         ("experiment rlscheduler --seeds -1", 2, "--seeds is '-1'; it must be a whole number"),
         ("experiment rlscheduler --steps 0", 2, "--steps is '0'; it must be 1 or more"),
         ("experiment rlscheduler --steps many", 2, "--steps is 'many'; it must be a whole number"),
@@ -46,7 +46,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("experiment pas --method x", 2, "unknown method 'x'. Known: adaptive, easy, fcfs"),
         ("experiment schedtwin --normalize x", 2, "unknown normalization 'x'. Known: best, mean"),
         ("experiment spars -m x", 2, "unknown scheduler 'x'. Known: easy-auto"),
-        ("incentives t.swf -i x -n 8", 2, "does not say whose jobs they are: it has no accounts"),
+        ("incentives t.swf -i x -n 8", 2, "the accounts of its jobs are unknown"),
         ("experiment list --jsn", 2, "Did you mean --json?"),
         ("experiment run spars-figure-44", 2, "'spars-figure-44'. Did you mean 'spars-figure-4'?"),
         ("experiment run spars-figure-4 --out t.swf", 2, "it is a file, but a folder is needed"),
@@ -56,7 +56,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("experiment schedtwin --seeds 0", 2, "it must be 1 or more"),
     ],
 )
-def test_a_wrong_line_is_told_in_a_line_before_the_work(
+def test_a_wrong_line_is_reported_in_one_line_before_the_work(
     folder: Path, line: str, code: int, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = sorted(folder.rglob("*"))
@@ -70,7 +70,7 @@ def test_a_wrong_line_is_told_in_a_line_before_the_work(
 
 
 @pytest.mark.parametrize("kind", ["missing", "a-folder", "nothing", "bytes", "words"])
-def test_a_file_that_cannot_be_used_exits_2_and_is_named(
+def test_a_file_that_cannot_be_used_exits_2_and_is_reported_by_name(
     folder: Path, kind: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "a-folder.swf").mkdir()
@@ -85,7 +85,7 @@ def test_a_file_that_cannot_be_used_exits_2_and_is_named(
     assert "Traceback" not in shown.err + shown.out
 
 
-def test_the_size_of_the_largest_job_is_said(
+def test_the_size_of_the_largest_job_is_reported(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "log.swf").write_text(JOB)
@@ -93,7 +93,7 @@ def test_the_size_of_the_largest_job_is_said(
     assert "nodes: 4, from the largest job" in capsys.readouterr().err
 
 
-def test_a_command_with_two_names_is_told_of_once() -> None:
+def test_a_command_with_two_names_is_documented_once() -> None:
     first = [command.words[0] for command in command_helps(app) if len(command.words) == 1]
     assert "experiment" in first
     assert "experiments" not in first

@@ -138,7 +138,7 @@ def test_an_empty_bin_does_not_shift_what_is_published_of_the_others() -> None:
     }
 
 
-def test_a_strategy_the_rule_does_not_have_is_told() -> None:
+def test_a_strategy_that_the_rule_does_not_have_is_reported() -> None:
     workload = Workload.build(submit_s=[0], runtime_s=[1], nodes=[1])
     facility = Facility.model_validate({"name": "f", "clusters": [{"name": "c", "nodes": 1}]})
     with pytest.raises(UnknownNameError, match="Did you mean 'siloed'"):

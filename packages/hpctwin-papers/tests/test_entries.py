@@ -64,12 +64,12 @@ def test_a_verdict_follows_from_the_numbers() -> None:
     assert not Finding("of nothing", 0, 1, 0.5).agrees
 
 
-def test_what_lacks_its_trace_says_which() -> None:
+def test_an_entry_without_its_trace_names_it() -> None:
     outcome = reproduce(entry(WorkloadError("put nasa.swf there")))
     assert (outcome.verdict, outcome.because) == ("cannot be made", "put nasa.swf there")
 
 
-def test_who_differs_for_no_known_reason_fails_the_command(
+def test_a_difference_without_a_known_reason_fails_the_command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     far = Results([Finding("n", 100, 106, 0.05, entries=("x",))])
@@ -96,7 +96,7 @@ def test_the_papers_have_their_tables_and_figures() -> None:
         assert one.experiment is not None or one.because, one.name
 
 
-def test_two_ends_at_one_instant_are_one_pass(
+def test_two_jobs_that_end_at_one_time_are_one_pass(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("run", "spars-figure-1", "--out", tmp_path, "--json") == 0
@@ -117,7 +117,7 @@ def test_the_forms_of_fcfs_have_the_published_energies_and_waits(traces: Path) -
     assert all(one.agrees for one in fcfs)
 
 
-def test_a_wrong_name_is_told_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_name_is_reported_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("run", "spars-figure-5") == 2
     assert "Did you mean 'spars-figure-4'?" in capsys.readouterr().err
     assert run("list", "--json") == 0

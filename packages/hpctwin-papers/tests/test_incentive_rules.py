@@ -18,13 +18,15 @@ from hpctwin.model import Category, Workload
 from hpctwin_papers.s_raps.incentive_rules import INCENTIVES, rewarded
 
 
-def test_what_nodes_draw_must_be_known_where_an_incentive_goes_by_it() -> None:
+def test_the_power_of_nodes_must_be_known_for_an_incentive_by_power() -> None:
     dark = simulate(ten_jobs(), Cluster.uniform(4)).accounts()
-    with pytest.raises(errors.ConfigError, match="needs energy_j, which these accounts lack"):
+    with pytest.raises(
+        errors.ConfigError, match="needs energy_j, which these accounts do not have"
+    ):
         rewarded(ten_jobs(), dark, "low-power")
     with pytest.raises(errors.UnknownNameError, match="fugaku-points"):
         rewarded(ten_jobs(), dark, "fugaku-point")
-    with pytest.raises(errors.ConfigError, match="needs a budget"):
+    with pytest.raises(errors.ConfigError, match="a budget in node-hours is missing"):
         rewarded(ten_jobs(), dark, "budget")
     assert len(rewarded(ten_jobs(), dark, "budget", 10.0)) == 10
 

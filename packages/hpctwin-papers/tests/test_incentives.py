@@ -56,7 +56,7 @@ def test_low_power_brings_the_thrifty_forward_and_high_power_the_greedy() -> Non
     assert greedy < waits(by_name["plain_wait_s"])[1] < thrifty
 
 
-def test_who_collected_nothing_is_neither_first_nor_last() -> None:
+def test_an_account_that_collected_nothing_is_neither_first_nor_last() -> None:
     labels = ["greedy", "thrifty"] * 10 + ["greedy", "new", "thrifty"] * 7
     found = jobs(41).replace(account=Category.of(labels[:41]))
     gains = redeem(found, machine(), ["low-power"]).gains().sort("low-power_wait_s")
@@ -96,7 +96,7 @@ def test_an_account_that_idles_enough_comes_first() -> None:
     assert by["idle"]["mean_wait_s"] < by["none"]["mean_wait_s"]
 
 
-def test_a_trick_or_account_that_is_not_there_is_refused_with_the_nearest() -> None:
+def test_a_trick_or_account_that_is_not_there_is_rejected_with_the_nearest() -> None:
     with pytest.raises(errors.UnknownNameError, match="split"):
         trick(jobs(), "spilt", "greedy")
     with pytest.raises(errors.UnknownNameError, match="greedy"):
@@ -146,13 +146,13 @@ def test_from_a_run_to_its_accounts_to_a_rewarded_run(
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--priorities-from", "low-power"], "expected an incentive and a file"),
+        (["--priorities-from", "low-power"], "give an incentive and a file"),
         (["--priorities-from", "low-power:nowhere.json"], "nowhere.json: no such file"),
         (["--priorities-from", "budget=many:a.json"], "budget is 'many'"),
         (["--accounts", "a.csv"], "a file name ending in .json or .parquet"),
     ],
 )
-def test_a_wrong_reward_is_told_in_one_line(
+def test_a_wrong_reward_is_reported_in_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], told: str
 ) -> None:
     trace = tmp_path / "t.parquet"

@@ -26,7 +26,7 @@ def run(*arguments: object) -> int:
 
 
 @pytest.mark.traces
-def test_what_is_learnt_on_comes_before_what_is_chosen_on_and_that_before_what_is_tested(
+def test_jobs_for_learning_come_before_jobs_for_choosing_and_those_before_the_tested(
     traces: Path,
 ) -> None:
     tested, chosen_on = experiment.windows(), experiment.validation()
@@ -45,7 +45,7 @@ def test_what_is_learnt_on_comes_before_what_is_chosen_on_and_that_before_what_i
 
 
 @pytest.mark.traces
-def test_of_what_is_learnt_with_each_weight_the_largest_lesser_lead_is_taken(
+def test_the_weight_with_the_largest_lesser_lead_is_taken(
     traces: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leads = {0.3: (1.0, 30.0), 0.35: (4.0, 3.0), 0.4: (2.5, 20.0), 0.5: (9.0, -2.0)}
@@ -87,7 +87,7 @@ def test_a_lead_is_over_the_least_energy_and_the_least_wait_of_timeouts(
 
 
 @pytest.mark.traces
-def test_agents_stand_beside_timeouts_and_are_not_trained_twice(
+def test_agents_are_compared_with_timeouts_and_are_not_trained_twice(
     tmp_path: Path,
     traces: Path,
     capsys: pytest.CaptureFixture[str],

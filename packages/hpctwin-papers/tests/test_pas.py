@@ -113,7 +113,7 @@ def test_jobs_fail_as_often_and_as_predictably_as_asked() -> None:
     assert not failure_risk(workload, 0.0).any()
 
 
-def test_what_pfm_predicts_makes_the_jobs_that_complete_wait_less_than_under_fcfs() -> None:
+def test_the_predictions_of_pfm_reduce_the_waits_of_completed_jobs_below_fcfs() -> None:
     for seed in range(3):
         (fcfs, pfm), _ = run_seed(seed, methods=("fcfs", "pfm"), failures=0.1)
         assert fcfs.failed == pfm.failed > 0

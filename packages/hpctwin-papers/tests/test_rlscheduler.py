@@ -32,7 +32,7 @@ def test_heuristics_without_backfilling_are_as_published_to_the_last_digit(trace
 
 @pytest.mark.traces
 @pytest.mark.parametrize("name", ["SJF", "FCFS"])
-def test_with_backfilling_what_differs_is_that_all_of_one_instant_comes_before_a_pass(
+def test_with_backfilling_only_events_of_one_time_before_a_pass_differ(
     name: str, traces: Path
 ) -> None:
     published = dict(zip(experiment.HEURISTICS, experiment.ROWS["Lublin-2", True], strict=False))

@@ -36,7 +36,7 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_sample(DATASETS["frontier"], tmp_path_factory.mktemp("frontier"), jobs=60)[0]
 
 
-def test_what_is_told_over_time_adds_up_to_the_figures_of_the_part(sample: Path) -> None:
+def test_values_over_time_add_up_to_the_totals_of_the_part(sample: Path) -> None:
     part = window(read_workload(sample), 6 * 3600, 18 * 3600)
     runs = run(part, read_cluster("frontier"), wet_bulb=12.0, step_s=100)
     assert [one.name for one in runs] == list(POLICIES)
@@ -88,9 +88,9 @@ def test_without_backfill_jobs_start_in_the_order_in_which_they_came() -> None:
     }
 
 
-def test_a_machine_of_which_nothing_is_known_is_refused(sample: Path) -> None:
+def test_a_machine_of_which_nothing_is_known_is_rejected(sample: Path) -> None:
     part = window(read_workload(sample), 0, 3600)
-    with pytest.raises(ConfigError, match="nothing is known of the components"):
+    with pytest.raises(ConfigError, match="the components of its nodes are unknown"):
         run(part, Cluster.uniform(9472))
 
 
@@ -130,17 +130,17 @@ def test_figures_of_the_paper_are_drawn_of_other_logs(traces: Path) -> None:
         name = f"s-raps-figure-{number}"
         outcome = reproduce(find_entry(name))
         assert (outcome.verdict, list(outcome.results.figures)) == ("drawn", [name])
-        assert "not here" in outcome.because or "not public" in outcome.because
+        assert "not available" in outcome.because or "not public" in outcome.because
 
 
-def test_the_speed_of_fifteen_days_stands_beside_fastsims() -> None:
+def test_the_speed_of_fifteen_days_is_compared_with_fastsim() -> None:
     outcome = reproduce(find_entry("s-raps-figure-7"))
     (speed,) = outcome.results.findings
     assert round(speed.expected) == 688
     assert speed.obtained > 10 * speed.expected
 
 
-def test_scheduling_by_truth_is_best_and_by_what_is_foretold_between() -> None:
+def test_scheduling_by_true_runtimes_is_best_and_by_predictions_between() -> None:
     known = Known.of(users_jobs())
     found = prediction.run(known.workload, Cluster.uniform(NODES), methods=["like"], training=OFTEN)
     wait = {(one.order, one.by, one.plan): one.mean_wait_s for one in found}
@@ -150,7 +150,7 @@ def test_scheduling_by_truth_is_best_and_by_what_is_foretold_between() -> None:
     assert ("score", "like", "walltime") not in wait
 
 
-def test_the_experiment_with_schedulers_outside_tells_that_they_decide_as_within() -> None:
+def test_the_experiment_with_outside_schedulers_shows_that_they_decide_like_inner_ones() -> None:
     jobs = external_schedulers.workload(60)
     assert jobs.span_s == pytest.approx(15 * 86_400 * 60 / 5324, rel=1e-3)
     programs = (f"{sys.executable} {PROGRAM} easy",)

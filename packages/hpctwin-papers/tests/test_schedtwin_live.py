@@ -134,7 +134,7 @@ def test_a_job_that_never_ran_or_ran_twice_fails_the_run_and_the_rest_is_cancell
 def test_a_cluster_that_is_not_idle_is_left_alone() -> None:
     user = Sleeper()
     user.idle = 19
-    with pytest.raises(ExperimentError, match="19 nodes are idle"):
+    with pytest.raises(ExperimentError, match="19 idle nodes"):
         run_live(user, SIX, on="pbs", under="own", seed=0)
     assert user.asked == {}
 
@@ -186,7 +186,7 @@ def of_policy(policy: str, under: str, seed: int, late_s: float = 0.5) -> LiveRu
     )  # fmt: skip
 
 
-def test_runs_are_stored_and_collected_beside_the_emulated_ones(
+def test_runs_are_stored_and_collected_next_to_the_emulated_ones(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     emulated = tuple(experiment.run_seeds([0, 1]))
@@ -221,23 +221,23 @@ def test_runs_are_stored_and_collected_beside_the_emulated_ones(
     assert "slurm: mean over 2 workloads" in said
     assert "emulated: mean over 2 workloads" in said
     assert said.count("that is another workload") == 1
-    assert "slurm, backfill, seed 2 left out: a submission was 500 s late" in said
+    assert "slurm, backfill, seed 2 omitted: a submission was 500 s late" in said
     assert figure.stat().st_size > 10_000
     assert command(*words, "--late", "10min") == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "seed 2 left out: not all methods ran it" in said
+    assert "seed 2 omitted: not all methods ran it" in said
     assert "that is another workload" not in said
     assert command(*words, "--json") == 0
     rows = json.loads(capsys.readouterr().out)
     assert {(row["on"], row["method"]) for row in rows} >= {("slurm", TWIN), ("emulated", TWIN)}
 
 
-def test_a_folder_without_runs_or_with_something_else_is_named(
+def test_a_folder_without_runs_or_with_something_else_is_reported_by_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["experiment", "schedtwin", "--stored", tmp_path]
     assert command(*words) == 2
-    assert "no runs in it" in capsys.readouterr().err
+    assert "the folder has no runs" in capsys.readouterr().err
     (tmp_path / "slurm-own-0.json").write_text("{}")
     assert command(*words) == 2
     assert "not a run of this experiment" in capsys.readouterr().err

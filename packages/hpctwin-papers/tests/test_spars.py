@@ -123,7 +123,7 @@ def test_ours_uses_less_energy_and_waits_less_than_the_best_published(
     assert ahead >= timeouts
 
 
-def test_each_fault_moves_something_where_it_is_shown(nasa: Workload) -> None:
+def test_each_published_error_changes_something_where_it_is_shown(nasa: Workload) -> None:
     @cache
     def without(scheduler: str, timeout_s: int) -> float:
         return simulate_cell(nasa, scheduler, timeout_s).total_j

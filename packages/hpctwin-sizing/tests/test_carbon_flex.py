@@ -46,7 +46,7 @@ def test_jobs_share_the_cleanest_slots_as_far_as_there_are_nodes():
     assert plan.used.tolist() == [0, 0, 0, 0, 4, 4]
 
 
-def test_who_adds_more_with_a_node_gets_it():
+def test_the_job_that_gains_more_from_a_node_gets_it():
     fast = work((0, 4, 1, 2))
     slow = work((0, 4, 1, 2), speedup="1/1.1")
     both = Workload.from_frame(
@@ -57,7 +57,7 @@ def test_who_adds_more_with_a_node_gets_it():
     assert plan.sizes[2][1].tolist()[:2] == [1, 1]
 
 
-def test_who_finds_no_room_before_the_deadline_has_a_day_more():
+def test_a_job_that_does_not_fit_before_the_deadline_has_a_day_more():
     plan = oracle_plan(work((0, 2, 1, 1), (0, 2, 1, 1)), 1, slots_of([100] * 24), 0)
     assert plan.used.sum() == 4
     assert max(len(sizes) for _, sizes in plan.sizes.values()) == 4
@@ -129,7 +129,7 @@ def test_where_it_stands_as_in_the_past_as_much_of_the_machine_is_used():
     assert result.stretches.equals(ideal.stretches)
 
 
-def test_who_would_be_late_runs_whatever_was_learnt():
+def test_a_job_that_would_be_late_runs_whatever_was_learned():
     clean = slots_of([100, *[900] * 40, 100])
     past = learnt(work((0, 1, 1, 4)), 4, clean, 0)
     jobs = work((2, 3, 2, 4), (5.5, 4, 1, 1))
@@ -137,9 +137,9 @@ def test_who_would_be_late_runs_whatever_was_learnt():
     assert (result.jobs["turnaround_s"] <= result.jobs["walltime_s"] + 6 * HOUR).all()
 
 
-def test_what_it_cannot_learn_or_plan_is_told():
-    with pytest.raises(ConfigError, match="there are none"):
+def test_unsupported_learning_and_planning_is_reported():
+    with pytest.raises(ConfigError, match="the workload has none"):
         learnt(work((0, 1, 1, 1))[:0], 4, slots_of(), 0)
     rigid = Workload.build(submit_s=[0], runtime_s=[60], nodes=[8])
-    with pytest.raises(ConfigError, match="job 1 runs on 8 nodes at least, of 4"):
+    with pytest.raises(ConfigError, match="job 1 needs 8 nodes or more, but the cluster has 4"):
         oracle_plan(rigid, 4, slots_of(), 0)

@@ -39,7 +39,7 @@ def hours(result) -> list[tuple[float, float, int]]:
     return list(found.iter_rows())
 
 
-def test_with_linear_speedup_all_work_lies_in_the_cleanest_slots():
+def test_with_linear_speedup_all_work_is_in_the_cleanest_slots():
     sizing = parse_sizing("carbonscaler:11h", series_of(), "oracle")
     result = simulate(job(8), 4, sizing=sizing)
     assert hours(result) == [(4, 6, 4)]

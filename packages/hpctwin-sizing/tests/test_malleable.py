@@ -71,7 +71,7 @@ def test_a_job_on_twice_its_nodes_takes_half_the_time_of_what_is_left():
     assert result.jobs["end_s"].to_list() == [25]
 
 
-def test_a_suspended_job_goes_on_with_what_was_left_after_its_overhead():
+def test_a_suspended_job_continues_with_its_remaining_work_after_its_overhead():
     sizing = at_times(j1=[(0, 2), (10, 0), (20, 1)])
     result = simulate(one_job(resize_s=3), 4, sizing=sizing)
     assert stretches(result) == [(0, 10, 2), (20, 83, 1)]
@@ -84,7 +84,7 @@ def test_a_suspended_job_goes_on_with_what_was_left_after_its_overhead():
     assert figures["wasted_node_s"] == 0
 
 
-def test_overhead_that_is_cut_short_begins_anew():
+def test_interrupted_overhead_starts_again():
     sizing = at_times(j1=[(0, 2), (10, 4), (12, 2)])
     result = simulate(one_job(resize_s=5), 4, sizing=sizing)
     # Nothing is done from 10 to 12, nor up to 17.
@@ -123,7 +123,7 @@ def test_suspended_time_does_not_count_for_the_walltime_but_work_does():
     assert stretches(endless)[-1] == (100, 110, 2)
 
 
-def test_who_waits_for_a_start_knows_of_the_first():
+def test_a_job_that_waits_for_a_start_knows_of_the_first():
     work = Workload.build(
         submit_s=[0, 0], runtime_s=[40, 5], nodes=[2, 2],
         malleable={"min_nodes": [1, 2], "max_nodes": [4, 2], "suspendable": [1, 0]},
@@ -167,15 +167,15 @@ def test_figures_over_time_are_of_the_nodes_that_were_held():
 @pytest.mark.parametrize(
     ("sizes", "why"),
     [
-        ({1: 5}, "it runs on 1 to 4"),
+        ({1: 5}, "size is 5; it must be 1 to 4"),
         ({1: 2.5}, "must be a whole number"),
         ({7: 1}, "job 7 does not exist"),
         ({2: 0}, "may not be suspended"),
-        ({2: 1}, "it runs on 2"),
-        ([1], "failed|gave"),
+        ({2: 1}, "size is 1; it must be 2"),
+        ([1], "failed|returned"),
     ],
 )
-def test_sizes_that_cannot_be_are_told_with_job_and_time(sizes, why):
+def test_invalid_sizes_are_reported_with_job_and_time(sizes, why):
     work = Workload.build(
         submit_s=[0, 0], runtime_s=[40, 40], nodes=[2, 2],
         malleable={"min_nodes": [1, 2], "max_nodes": [4, 2], "suspendable": [1, 0]},
@@ -191,18 +191,20 @@ def test_sizes_that_cannot_be_are_told_with_job_and_time(sizes, why):
         simulate(work, 4, sizing=sizing)
 
 
-def test_a_sizing_that_leaves_jobs_waiting_for_ever_is_told():
-    with pytest.raises(SimulationError, match="1 jobs wait at 0 s"):
+def test_a_sizing_that_leaves_jobs_waiting_forever_is_reported():
+    with pytest.raises(SimulationError, match="1 pending job at 0 s"):
         simulate(one_job(), 4, sizing=Sizing(lambda view: None))
 
 
-def test_a_job_that_may_not_stop_and_finds_no_room_is_a_fault_of_the_sizing():
+def test_a_job_that_may_not_stop_and_does_not_fit_is_an_error_of_the_sizing():
     work = Workload.build(
         submit_s=[0, 0], runtime_s=[40, 40], nodes=[2, 2],
         malleable={"min_nodes": [2, 1], "max_nodes": [4, 4]},
     )  # fmt: skip
     sizing = at_times(j1=[(0, 2), (5, 4)], j2=[(0, 2), (5, 1)])
-    with pytest.raises(PolicyError, match="job 2 may not be suspended, and 1 nodes are not free"):
+    with pytest.raises(
+        PolicyError, match="job 2 may not be suspended, but does not fit: it needs 1 more free node"
+    ):
         simulate(work, 4, sizing=sizing)
 
 
@@ -215,13 +217,13 @@ def test_a_job_that_may_not_stop_and_finds_no_room_is_a_fault_of_the_sizing():
         ({"partitions": [{"name": "p", "default": True, "max_jobs_per_user": 1}]}, {}, "limits"),
     ],
 )
-def test_what_does_not_go_with_a_sizing_is_refused_by_name(machine, options, why):
+def test_options_incompatible_with_a_sizing_are_rejected_by_name(machine, options, why):
     cluster = cluster_of(**{"nodes": [{"name": "n", "count": 4}], **machine})
     with pytest.raises(ConfigError, match=why):
         Simulation(one_job(), cluster, sizing=at_times(j1=[(0, 1)]), **options)
 
 
-def test_what_is_not_done_with_a_sizing_is_said(tmp_path):
+def test_what_is_not_done_with_a_sizing_is_reported(tmp_path):
     sizing = at_times(j1=[(0, 2)])
     simulation = Simulation(one_job(), 4, sizing=sizing)
     simulation.save(tmp_path / "it")
@@ -235,7 +237,7 @@ def test_what_is_not_done_with_a_sizing_is_said(tmp_path):
         result.accounts()
 
 
-def test_a_job_that_is_suspended_in_a_file_goes_on_with_what_was_left(tmp_path):
+def test_a_suspended_job_in_a_file_continues_with_its_remaining_work(tmp_path):
     sizing = at_times(j1=[(0, 2), (10, 0), (20, 1)])
     simulation = Simulation(one_job(resize_s=3), 4, sizing=sizing)
     simulation.advance(12)
@@ -249,10 +251,10 @@ def test_a_job_that_is_suspended_in_a_file_goes_on_with_what_was_left(tmp_path):
 def failing(*outages: tuple[int, float, float], nodes: int = 4, then: str = "requeue") -> Cluster:
     """Node, from when and for how long it is away."""
     told = [{"node": node, "start": start, "duration": length} for node, start, length in outages]
-    return Cluster.uniform(nodes, failures={"outages": told, "then": then})
+    return Cluster.uniform(nodes, failures={"outages": told, "on_failure": then})
 
 
-def test_a_job_whose_node_fails_keeps_what_it_had_done_before_its_last_stretch():
+def test_a_job_whose_node_fails_keeps_the_work_before_its_last_stretch():
     sizing = at_times(j1=[(0, 2), (10, 4), (15, 2)])
     result = simulate(one_job(resize_s=1), failing((0, 15, 100)), sizing=sizing)
     # 10 s are kept; what it did on four nodes from 11 to 15 is not; 30 s are left, behind 1 s of overhead.
@@ -264,7 +266,7 @@ def test_a_job_whose_node_fails_keeps_what_it_had_done_before_its_last_stretch()
     assert result.jobs["requeues"].to_list() == [1]
 
 
-def test_a_job_that_was_never_stopped_begins_anew_after_a_failure():
+def test_a_job_that_was_never_stopped_starts_again_after_a_failure():
     sizing = at_times(j1=[(0, 4), (10, 3)])
     result = simulate(one_job(resize_s=1), failing((3, 10, 5)), sizing=sizing)
     assert stretches(result) == [(0, 10, 4), (10, 36.667, 3)]
@@ -290,9 +292,9 @@ def test_a_job_that_fails_with_its_node_is_over_where_they_are_not_requeued():
     assert result.jobs["state"].to_list() == ["node_failure"]
 
 
-def test_where_nodes_fail_for_ever_a_sizing_that_starts_nobody_is_told():
+def test_with_endless_node_failures_a_sizing_that_starts_no_job_is_reported():
     machine = Cluster.uniform(4, failures={"mtbf": "30d", "mttr": "1h"})
-    with pytest.raises(SimulationError, match="the sizing starts none"):
+    with pytest.raises(SimulationError, match="the sizing function starts none"):
         simulate(one_job(), machine, sizing=Sizing(lambda view: None))
 
 
@@ -464,7 +466,7 @@ def test_the_engine_does_what_the_reference_does(case: dict[str, Any]) -> None:
 
 @settings(max_examples=examples(200))
 @given(case=cases(outages=True))
-def test_where_nodes_fail_the_engine_does_what_the_reference_does(case: dict[str, Any]) -> None:
+def test_with_node_failures_the_engine_equals_the_reference(case: dict[str, Any]) -> None:
     ran = both(case)
     if ran is None:
         return
@@ -476,7 +478,7 @@ def test_where_nodes_fail_the_engine_does_what_the_reference_does(case: dict[str
             # A job that ended with its node does not wait again.
             if (
                 number in reference.in_vain[row]
-                and reference.machine.cluster.failures.then == "requeue"
+                and reference.machine.cluster.failures.on_failure == "requeue"
             ):
                 vain.add((simulation.workload.job_id[row], one.start / 1000, one.end / 1000))
     lost = simulation.result().lost
@@ -485,7 +487,7 @@ def test_where_nodes_fail_the_engine_does_what_the_reference_does(case: dict[str
 
 @settings(max_examples=examples(60))
 @given(case=cases(outages=True), times=st.lists(st.integers(0, 120), min_size=1, max_size=2))
-def test_where_nodes_fail_it_goes_on_the_same_when_forked_or_saved(
+def test_with_node_failures_it_continues_identically_when_forked_or_saved(
     case: dict[str, Any], times: list[int]
 ) -> None:
     check_it_goes_on_the_same_when_forked_and_saved(case, times)
@@ -534,7 +536,7 @@ def test_work_is_conserved_and_sizes_are_within_bounds(case: dict[str, Any]) -> 
 
 @settings(max_examples=examples(100))
 @given(case=cases(), times=st.lists(st.integers(0, 120), min_size=1, max_size=3))
-def test_stopped_and_forked_at_any_time_it_goes_on_the_same(
+def test_stopped_and_forked_at_any_time_it_continues_identically(
     case: dict[str, Any], times: list[int]
 ) -> None:
     whole, parts = engine_of(case), engine_of(case)
@@ -552,7 +554,7 @@ def test_stopped_and_forked_at_any_time_it_goes_on_the_same(
 
 @settings(max_examples=examples(60))
 @given(case=cases(), times=st.lists(st.integers(0, 120), min_size=1, max_size=2))
-def test_saved_at_any_time_it_goes_on_the_same(case: dict[str, Any], times: list[int]) -> None:
+def test_saved_at_any_time_it_continues_identically(case: dict[str, Any], times: list[int]) -> None:
     whole, parts = engine_of(case), engine_of(case)
     try:
         whole.advance()

@@ -59,7 +59,7 @@ def test_a_malleable_job_waits_for_the_clean_hour_and_grows(
         (("--backfill", "outside"), "or --sizing"),
     ],
 )
-def test_what_does_not_go_together_is_told(
+def test_incompatible_options_are_reported(
     files: Path, capsys: pytest.CaptureFixture[str], more: tuple[str, ...], why: str
 ) -> None:
     assert run(files, *more) == 2
@@ -77,7 +77,7 @@ def test_what_does_not_go_together_is_told(
         ("2,0,4,linear,true,0", "min_nodes"),
     ],
 )
-def test_malleable_columns_that_cannot_be_are_told(
+def test_invalid_malleable_columns_are_reported(
     files: Path, capsys: pytest.CaptureFixture[str], cells: str, why: str
 ) -> None:
     (files / "bad.csv").write_text(JOBS.replace("2,1,4,linear,true,0", cells))

@@ -58,7 +58,7 @@ def test_nodes_that_are_being_switched_on_may_be_given_back():
     assert result.summary()["suspensions"] == 0
 
 
-def test_who_waits_for_nodes_to_be_on_counts_as_running():
+def test_a_job_waiting_for_running_nodes_counts_as_running():
     seen = []
 
     @Sizing
@@ -76,7 +76,7 @@ def test_who_waits_for_nodes_to_be_on_counts_as_running():
 
 
 @pytest.mark.parametrize("power", ["psas-ipm:60s", "orders"])
-def test_what_switches_nodes_by_a_plan_of_its_own_is_refused(power: str) -> None:
+def test_node_switching_by_a_custom_plan_is_rejected(power: str) -> None:
     with pytest.raises(ConfigError, match="take none, psus or psas-auto"):
         Simulation(one_job(), sleeping(), power=power, sizing=at_times(j1=[(0, 2)]))
 
@@ -102,7 +102,7 @@ def powered_cases(draw: st.DrawFn) -> dict[str, Any]:
 
 @settings(max_examples=examples(200))
 @given(case=powered_cases())
-def test_where_nodes_sleep_the_engine_does_what_the_reference_does(case: dict[str, Any]) -> None:
+def test_with_sleeping_nodes_the_engine_equals_the_reference(case: dict[str, Any]) -> None:
     ran = both(case, log=True)
     if ran is None:
         return
@@ -122,7 +122,7 @@ def test_where_nodes_sleep_the_engine_does_what_the_reference_does(case: dict[st
 
 @settings(max_examples=examples(60))
 @given(case=powered_cases(), times=st.lists(st.integers(0, 120), min_size=1, max_size=2))
-def test_where_nodes_sleep_it_goes_on_the_same_when_forked_or_saved(
+def test_with_sleeping_nodes_it_continues_identically_when_forked_or_saved(
     case: dict[str, Any], times: list[int]
 ) -> None:
     check_it_goes_on_the_same_when_forked_and_saved(case, times)

@@ -33,7 +33,7 @@ for name, target, summary in (
     (
         "sweep",
         "simulating.sweep:sweep_command",
-        "Simulate all combinations that a sweep file defines.",
+        "Simulate all combinations of policies, clusters, loads, …",
     ),
     ("replay", "simulating.replay:replay_command", "Replay a trace with its recorded start times."),
     ("export", "simulating.report:export_command", "Convert a finished run for other viewers."),
@@ -120,6 +120,19 @@ for name in ("experiment", "incentives"):
 app.register_install_completion_command()
 
 
+STARTING_POINTS = """\
+hpctwin is a digital twin for HPC batch scheduling. Four ways to start:
+
+  Simulate a trace      hpctwin compare TRACE --nodes N
+  Try the live twin     hpctwin demo
+  Import your own site  hpctwin import slurm live --out site
+  Read more             hpctwin --help, hpctwin COMMAND --help, hpctwin man
+
+No trace yet? hpctwin workload generate poisson jobs.swf jobs=300 nodes=64
+"""
+"""Output of ``hpctwin`` without arguments."""
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line.
 
@@ -128,10 +141,15 @@ def main(arguments: list[str] | None = None) -> None:
 
     Exit codes: 0 success, 1 the work failed, 2 invalid command or input, 130 interrupted.
     """
+    given = sys.argv[1:] if arguments is None else arguments
+    outcome = None
     try:
-        outcome = app(
-            arguments, exit_on_error=False, print_error=False, result_action="return_value"
-        )
+        if given:
+            outcome = app(
+                given, exit_on_error=False, print_error=False, result_action="return_value"
+            )
+        else:
+            print(STARTING_POINTS, end="")
         if sys.stdout is not None:
             sys.stdout.flush()
     except CycloptsError as error:

@@ -257,6 +257,8 @@ def _engine() -> Iterator[Finding]:
 
 
 def _settings() -> Iterator[Finding]:
+    from hpctwin.model.text import count_text
+
     for name in sorted(set(os.environ) & {"SLURM_CONF", "PBS_CONF_FILE", "NUMBA_CACHE_DIR"}):
         yield Finding("settings", name, "fine", os.environ[name])
     for name in sorted(name for name in os.environ if name.startswith("HPCTWIN_")):
@@ -265,4 +267,4 @@ def _settings() -> Iterator[Finding]:
     traces = os.environ.get("HPCTWIN_TRACES")
     if traces:
         files = sum(file.is_file() for file in Path(traces).rglob("*"))
-        yield Finding("settings", "traces", "fine" if files else "none", f"{files:,} files")
+        yield Finding("settings", "traces", "fine" if files else "none", count_text(files, "file"))

@@ -16,18 +16,18 @@ from hpctwin._version import __version__
 __all__ = ["CommandHelp", "Told", "command_helps", "man_command", "manual_page"]
 
 ENVIRONMENT = {
-    "HPCTWIN_CONFIG": "configuration of the twin, used if --config is omitted",
-    "HPCTWIN_TRACES": "folder of real traces for the experiments",
-    "HPCTWIN_TOKENS": "tokens of the web page, used instead of a file",
-    "HPCTWIN_ARCHIVE_URL": "URL of the traces to download",
-    "HPCTWIN_REDIS_URL": "Redis URL for forwarded events",
-    "NUMBA_CACHE_DIR": "folder of the compiled engine (default: ~/.cache/hpctwin)",
+    "HPCTWIN_CONFIG": "Configuration of the twin, used if --config is omitted.",
+    "HPCTWIN_TRACES": "Folder of real traces for the experiments.",
+    "HPCTWIN_TOKENS": "Tokens of the web page, used instead of a file.",
+    "HPCTWIN_ARCHIVE_URL": "URL of the traces to download.",
+    "HPCTWIN_REDIS_URL": "Redis URL for forwarded events.",
+    "NUMBA_CACHE_DIR": "Folder of the compiled engine (default: ~/.cache/hpctwin).",
 }
 EXIT_STATUS = {
-    "0": "done",
-    "1": "the work failed",
-    "2": "wrong usage, or invalid settings",
-    "130": "interrupted",
+    "0": "Success.",
+    "1": "The work failed.",
+    "2": "Invalid command or input.",
+    "130": "Interrupted.",
 }
 
 

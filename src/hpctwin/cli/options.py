@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BY_POLICY",
+    "POLICIES",
     "By",
     "ClusterOptions",
+    "ClustersOptions",
     "ConfigPath",
     "RunOptions",
     "Trace",
@@ -31,6 +33,7 @@ __all__ = [
     "WindowOptions",
     "named_values",
     "temperature_or_file",
+    "with_site_policy",
     "within",
 ]
 
@@ -55,6 +58,9 @@ By = Annotated[
 BY_POLICY = Parameter(
     name=["--policy", "-p"], group="Policy", allow_leading_hyphen=True, completer=complete_policy
 )
+
+POLICIES = ("fcfs+easy", "sjf+easy", "wfp+easy", "fcfs+conservative")
+"""Policies that are compared by default."""
 
 
 def named_values(option: str, given: Iterable[str], example: str) -> dict[str, str]:
@@ -120,6 +126,16 @@ def within(trace: Path | None, name: str) -> Path | None:
             "or a folder of a data set"
         )
     return trace / name
+
+
+def with_site_policy(trace: Path, policies: Iterable[str]) -> list[str]:
+    """Return policies; the site's own comes first if the trace is a folder of an import."""
+    site = within(trace, "policy.yaml")
+    if site is None:
+        return [*policies]
+    from hpctwin.policies.policy import read_policy
+
+    return [*dict.fromkeys((read_policy(site), *policies))]
 
 
 @Parameter(name="*")
@@ -379,6 +395,23 @@ class ClusterOptions:
             return workload
         self.shown[trace] = derived_cluster(derived, workload.name)
         return as_derived(workload, derived)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class ClustersOptions:
+    """One or more clusters."""
+
+    nodes: Annotated[tuple[int, ...], Parameter(name=["--nodes", "-n"], group="Cluster")] = ()
+    """Number of equal nodes of a cluster. Repeatable."""
+    cluster: Annotated[tuple[Path, ...], Parameter(name=["--cluster", "-M"], group="Cluster")] = ()
+    """Cluster file, or a name of `system list`. Repeatable."""
+
+    def listed(self, trace: Path) -> list[int | str]:
+        """Return numbers of nodes and cluster files; by default the file in a trace's folder."""
+        found: list[int | str] = [*self.nodes, *map(str, self.cluster)]
+        own = None if found else within(trace, "cluster.yaml")
+        return found if own is None else [str(own)]
 
 
 def _system_of(trace: Path) -> str | None:

@@ -219,7 +219,7 @@ class Guided(Strategy):
         objective: Cost that is lowest at the best cluster.
         knows: Runtimes in forecasts. ``oracle`` takes the true ones, as in CQSim+; ``walltime`` the
             walltimes; ``like-jobs`` walltimes times the share that similar jobs ran recently.
-        ties: Choice among equally good clusters: the one with the least work ahead, then the first;
+        tie_break: Choice among equally good clusters: the one with the least work ahead, then the first;
             a random one, as in CQSim+; or the first.
         samples: Number of futures with sampled arrivals by which a cluster is judged; 0 for one
             future without later jobs.
@@ -237,7 +237,7 @@ class Guided(Strategy):
 
     objective: PlacementObjective = field(default_factory=lambda: parse_objective("turnaround"))
     knows: Knowledge = "walltime"
-    ties: Ties = "least-loaded"
+    tie_break: Ties = "least-loaded"
     samples: int = 0
     horizon_s: float = 86_400.0
     batch: int = 1
@@ -248,7 +248,7 @@ class Guided(Strategy):
     def __post_init__(self) -> None:
         for kind, value, known in (
             ("knowledge", self.knows, get_args(Knowledge)),
-            ("tie rule", self.ties, get_args(Ties)),
+            ("tie rule", self.tie_break, get_args(Ties)),
         ):
             if value not in known:
                 raise UnknownNameError(kind, value, known)
@@ -316,9 +316,9 @@ class Guided(Strategy):
         return chosen
 
     def _break_tie(self, best: list[int], row: int, state: View) -> int:
-        if self.ties == "first":
+        if self.tie_break == "first":
             return best[0]
-        if self.ties == "random":
+        if self.tie_break == "random":
             return best[int(state.rng.integers(len(best)))]
         return min(best, key=lambda c: state.load(c, row))
 

@@ -242,7 +242,7 @@ def write_workload(
     from hpctwin.model import Workload
 
     if not isinstance(workload, Workload):
-        raise ArgumentError(f"workload is {in_brief(workload)}, it must be a Workload")
+        raise ArgumentError(f"workload is {in_brief(workload)}; it must be a Workload")
     path = Path(path)
     kind = _known(format) or _told_by_name(path)
     if kind is None:

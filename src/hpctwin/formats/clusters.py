@@ -146,7 +146,7 @@ def _spars(path: Path, text: str, counts: dict[str, int]) -> dict[str, Any]:
             raise ConfigError(f"{where}: {machine!r} is not an object")
         if machine.get("id") != number:
             raise ConfigError(
-                f"{where}: its id is {machine.get('id')!r}, it must be {number}: ids count from "
+                f"{where}: its id is {machine.get('id')!r}; it must be {number}: ids count from "
                 "0 in list order"
             )
         group = _spars_machine(machine, where)
@@ -246,9 +246,9 @@ def _exit_time(states: dict[str, Any], name: str, where: str) -> float:
 def _number(record: Any, field: str, where: str) -> float:
     value = record.get(field) if isinstance(record, dict) else None
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ConfigError(f"{where}: {field} is {value!r}, it must be a number")
+        raise ConfigError(f"{where}: {field} is {value!r}; it must be a number")
     if not value >= 0:
-        raise ConfigError(f"{where}: {field} is {value!r}, it must not be negative")
+        raise ConfigError(f"{where}: {field} is {value!r}; it must not be negative")
     return float(value)
 
 
@@ -341,7 +341,7 @@ def _batsim_host(
             asleep, off, on = (int(number) for number in triplet.split(":"))
         except ValueError as error:
             raise ConfigError(
-                f"{where}: sleep_pstates has {triplet!r}, it must be three numbers such as 3:4:5"
+                f"{where}: sleep_pstates has {triplet!r}; it must be three numbers such as 3:4:5"
             ) from error
         for number in (asleep, off, on):
             if not 0 <= number < len(speeds):

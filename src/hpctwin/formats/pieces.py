@@ -13,6 +13,7 @@ from hpctwin.errors import TraceError
 from hpctwin.formats.common.files import stem
 from hpctwin.formats.tables.own_columns import checked_piece, whole_or_text
 from hpctwin.model import Category
+from hpctwin.model.text import count_text
 from hpctwin.model.workload.frame import NOT_THERE
 from hpctwin.model.workload.joining import LABELS, Batch, edges_of, plain
 
@@ -136,7 +137,7 @@ def _pieces(
             raise TraceError(
                 path,
                 f"rows from {first + 1:,} on: a request or the column dependency names a job "
-                f"outside the piece of {size:,} jobs; write the column depends",
+                f"outside the piece of {count_text(size, 'job')}; write the column depends",
             )
         ids = whole_or_text(frame["job_id"]).to_numpy()
         if texts:

@@ -23,7 +23,7 @@ def generator(seed: int) -> np.random.Generator:
         ConfigError: The seed is not a whole number, 0 or more.
     """
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise ConfigError(f"seed is {in_brief(seed)}, it must be a whole number, 0 or more")
+        raise ConfigError(f"seed is {in_brief(seed)}; it must be a whole number, 0 or more")
     return np.random.Generator(np.random.PCG64(seed))
 
 
@@ -34,7 +34,7 @@ def count_of(name: str, value: int) -> int:
         ConfigError: It is not a whole number of at least 1.
     """
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**40:
-        raise ConfigError(f"{name} is {in_brief(value)}, it must be a whole number of at least 1")
+        raise ConfigError(f"{name} is {in_brief(value)}; it must be a whole number of at least 1")
     return value
 
 
@@ -45,7 +45,7 @@ def above_zero(name: str, value: float) -> float:
         ConfigError: It is not a finite number above 0.
     """
     if not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
-        raise ConfigError(f"{name} is {in_brief(value)}, it must be a number above 0")
+        raise ConfigError(f"{name} is {in_brief(value)}; it must be a number above 0")
     return float(value)
 
 
@@ -56,7 +56,7 @@ def within(name: str, value: float, low: float, high: float) -> float:
         ConfigError: It is outside the bounds.
     """
     if not isinstance(value, int | float) or not low <= value <= high:
-        raise ConfigError(f"{name} is {in_brief(value)}, it must be between {low:g} and {high:g}")
+        raise ConfigError(f"{name} is {in_brief(value)}; it must be between {low:g} and {high:g}")
     return float(value)
 
 

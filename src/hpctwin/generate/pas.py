@@ -130,7 +130,7 @@ def pas(
     rng = generator(seed)
     size = count_of("jobs", jobs)
     if not 0 < most <= 1:
-        raise ConfigError(f"most is {most!r}, it must be above 0 and at most 1")
+        raise ConfigError(f"most is {most!r}; it must be above 0 and at most 1")
     waits = np.flatnonzero(rng.random(size) < within("dependent", dependent, 0, 1))
     waits = waits[waits > 0]
     edges = Dependencies(

@@ -48,7 +48,7 @@ def poisson(
     size = count_of("jobs", jobs)
     widest = count_of("nodes", nodes)
     if runtimes not in ("exponential", "lognormal"):
-        raise ConfigError(f"runtimes is {runtimes!r}, it must be exponential or lognormal")
+        raise ConfigError(f"runtimes is {runtimes!r}; it must be exponential or lognormal")
     mean = above_zero("mean_runtime_s", mean_runtime_s)
     log_width = rng.uniform(0, np.log2(widest + 1), size)
     rounded = rng.random(size) < within("power_of_two", power_of_two, 0, 1)

@@ -217,7 +217,7 @@ def read_accounts(path: str | os.PathLike[str]) -> Accounts:
             f"{path} is not an accounts file of hpctwin simulate --accounts: {error}"
         ) from error
     if by not in get_args(AccountsBy):
-        raise ConfigError(f"{path}: accounts are by {by!r}, it must be account or user")
+        raise ConfigError(f"{path}: accounts are by {by!r}; it must be account or user")
     if sums["name"].null_count() or sums["name"].n_unique() != len(sums):
         raise ConfigError(f"{path}: each account must have a name and occur only once")
     return Accounts(by, there, sums)

@@ -114,7 +114,7 @@ def describe(workload: Workload, nodes: int | None = None) -> Description:
         by_width=_by_width(unit, width, work),
         by_hour=_by_hour(workload, submit),
         top_users=_top_users(workload, unit, work),
-        notes={**workload.notes.counts, "records left out": len(workload.notes.skipped)},
+        notes={**workload.notes.counts, "records omitted": len(workload.notes.skipped)},
     )
 
 

@@ -62,7 +62,7 @@ def with_job_metrics(jobs: pl.DataFrame, tau_s: float = TAU_S) -> pl.DataFrame:
         ConfigError: ``tau_s`` is not above 0.
     """
     if not tau_s > 0:
-        raise ConfigError(f"tau_s is {tau_s:g}, it must be above 0")
+        raise ConfigError(f"tau_s is {tau_s:g}; it must be above 0")
     nodes = jobs["nodes"].to_numpy()
     times = "submit_s", "start_s", "end_s"
     submit, start, end = (jobs[name].cast(pl.Float64).to_numpy() for name in times)

@@ -149,8 +149,8 @@ def _by_rank(values: FloatArray, ranks: list[int]) -> dict[int, float]:
     taken = np.empty(int(counts[wanted].sum()))
     TAKE_LEADING(values.view(np.int64), wanted, taken.view(np.int64))
     # This many numbers with other bits come before each.
-    left_out = np.cumsum(np.where(wanted, 0, counts))[leading]
-    places = [rank - int(before) for rank, before in zip(ranks, left_out, strict=True)]
+    omitted = np.cumsum(np.where(wanted, 0, counts))[leading]
+    places = [rank - int(before) for rank, before in zip(ranks, omitted, strict=True)]
     taken.partition(sorted(set(places)))
     return {rank: float(taken[place]) for rank, place in zip(ranks, places, strict=True)}
 
@@ -260,10 +260,10 @@ class RunningSummary:
         self._statistics.add(ran)
 
     def resized(self, eligible_ms: IntArray, by: IntArray) -> None:
-        """Change the nodes of jobs that have been in the queue since an earlier `passed`.
+        """Change the requested nodes of jobs that are already counted as queued.
 
         Args:
-            eligible_ms: Time since which each was in the queue, not after the time reached.
+            eligible_ms: Time at which each job entered the queue, not after the time reached.
             by: Change of its nodes.
         """
         eligible, more = eligible_ms.astype(object), by.astype(object)

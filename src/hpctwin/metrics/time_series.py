@@ -99,7 +99,7 @@ def resample(series: pl.DataFrame, step_s: float) -> pl.DataFrame:
         ConfigError: ``step_s`` is not above 0.
     """
     if not step_s > 0:
-        raise ConfigError(f"step_s is {step_s:g}, it must be above 0")
+        raise ConfigError(f"step_s is {step_s:g}; it must be above 0")
     time = series["time_s"].to_numpy()
     if not len(time) or time[-1] <= time[0]:
         return _empty(pl.Float64).with_columns(span_s=pl.lit(0.0)).clear()
@@ -189,7 +189,7 @@ def resource_use(
         ConfigError: ``bins`` is below 1.
     """
     if bins < 1:
-        raise ConfigError(f"bins is {bins}, it must be at least 1")
+        raise ConfigError(f"bins is {bins}; it must be at least 1")
     start, end, ran = _spans(jobs)
     first = float(jobs["submit_s"].to_numpy().min()) if len(jobs) else 0.0
     last = max(end, default=first) if until_s is None else until_s

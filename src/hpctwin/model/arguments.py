@@ -58,7 +58,7 @@ def check_arguments(*skipped: str) -> Callable[[Callable[P, R]], Callable[P, R]]
             for name, value in signature.bind(*args, **kwargs).arguments.items():
                 hint = hints().get(name, Any)
                 if not _fits(value, hint):
-                    raise ArgumentError(f"{name} is {in_brief(value)}, it must be {_form(hint)}")
+                    raise ArgumentError(f"{name} is {in_brief(value)}; it must be {_form(hint)}")
             return function(*args, **kwargs)
 
         return checked

@@ -20,7 +20,7 @@ from hpctwin.model.columns import Category
 from hpctwin.model.requests.chunks import PER_TASK, more_tasks_text, read_more_tasks
 from hpctwin.model.requests.features import without_groups
 from hpctwin.model.requests.resources import GPU_TYPE
-from hpctwin.model.text import ReadNotes
+from hpctwin.model.text import ReadNotes, count_text
 from hpctwin.model.workload.workload import Workload
 
 __all__ = [
@@ -221,15 +221,15 @@ class Mismatches:
         yield from self._remarks
         if jobs["partition"] and not cluster.partitions:
             yield (
-                f"{jobs['partition'].total():,} jobs request partitions "
-                f"({_list(jobs['partition'])}), but cluster {cluster.name!r} has none: the jobs "
-                "can use all nodes"
+                f"{count_text(jobs['partition'].total(), 'job')} requested partitions "
+                f"({_list(jobs['partition'])}), but cluster {cluster.name!r} has none: all nodes "
+                "can be used"
             )
         listed = {*cluster.qos, *(one.qos for one in cluster.partitions if one.qos is not None)}
         limited = {one.qos for one in cluster.limits if one.qos is not None}
         if jobs["qos"] and not {*listed, *limited, *cluster.fairshare.factors}:
             yield (
-                f"{jobs['qos'].total():,} jobs have QOS ({_list(jobs['qos'])}), but cluster "
+                f"{count_text(jobs['qos'].total(), 'job')} requested QOS ({_list(jobs['qos'])}), but cluster "
                 f"{cluster.name!r} lists none: no weight or limit applies to them"
             )
         shares, tree = cluster.fairshare.shares, [one.name for one in cluster.accounts]
@@ -249,13 +249,13 @@ class Mismatches:
             strange = [name for name in jobs[kind] if name not in known] if known else []
             if strange:
                 count = sum(jobs[kind][name] for name in strange)
-                yield f"{count:,} jobs have {what.format(_list(strange))}"
+                yield f"{count_text(count, 'job')} with {what.format(_list(strange))}"
         for name, count in self._per_node.items():
             unknown = [group.name for group in cluster.nodes if getattr(group, name) is None]
             if count and unknown:
                 yield (
-                    f"{count:,} jobs request {name} per node, which node groups {_list(unknown)} "
-                    "do not define: the jobs can use all of their nodes"
+                    f"{count_text(count, 'job')} requested {name} per node, which node groups "
+                    f"{_list(unknown)} do not define: all of their nodes can be used"
                 )
         features = {feature for group in cluster.nodes for feature in group.all_features}
         yield from idle_limits(cluster.limits, cluster.fairshare.factors, jobs, listed)

@@ -37,6 +37,7 @@ __all__ = [
     "Moment",
     "ReadNotes",
     "Shown",
+    "count_text",
     "counted",
     "epoch_s_of",
     "exact",
@@ -192,6 +193,11 @@ def progress_bar(title: str) -> Iterator[Callable[[float], None]]:
     with Progress(console=console, transient=True) as bar:
         task = bar.add_task(title, total=1.0)
         yield lambda share: bar.update(task, completed=share)
+
+
+def count_text(number: int, noun: str, plural: str = "") -> str:
+    """Return a number with its noun, such as ``1 node`` or ``2 nodes``."""
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def counted(told: Callable[[float], None], number: int) -> Callable[[object], None]:

@@ -159,7 +159,7 @@ def adaptive(*, chain: float = 0.2, fairshare: float = 1.0) -> Ordering:
     """
     for name, weight in (("chain", chain), ("fairshare", fairshare)):
         if not isinstance(weight, int | float) or not 0 <= weight < 1e6:
-            raise ConfigError(f"adaptive: {name} is {weight!r}, it must be a number, 0 or more")
+            raise ConfigError(f"adaptive: {name} is {weight!r}; it must be a number, 0 or more")
     behind = f" - {float(chain)!r} * chain" if chain else ""
     alone = formula(f"expected * load{behind}")
     made = alone
@@ -185,9 +185,9 @@ def pas(*, short: float = 100.0, cpu: float = 20.0, memory: float = 50.0) -> Ord
     """
     for name, number in (("short", short), ("cpu", cpu), ("memory", memory)):
         if not isinstance(number, int | float) or not 0 <= number < 1e12:
-            raise ConfigError(f"pas: {name} is {number!r}, it must be a number, 0 or more")
+            raise ConfigError(f"pas: {name} is {number!r}; it must be a number, 0 or more")
     if cpu == 0 or memory == 0:
-        raise ConfigError("pas: cpu and memory are divisors, they must be above 0")
+        raise ConfigError("pas: cpu and memory are divisors; they must be above 0")
     made = formula(
         f"-(priority + {float(short)!r} / (expected * 1000 + 1) - cpu / {float(cpu)!r}"
         f" - memory_mb / {float(memory)!r})"
@@ -205,7 +205,7 @@ def pfm(*, threshold: float = 0.2) -> Ordering:
         ConfigError: The threshold is not between 0 and 1.
     """
     if not isinstance(threshold, int | float) or not 0 <= threshold <= 1:
-        raise ConfigError(f"pfm: threshold is {threshold!r}, it must be between 0 and 1")
+        raise ConfigError(f"pfm: threshold is {threshold!r}; it must be between 0 and 1")
     # A number far above any submit time, and small enough to keep its milliseconds.
     made = formula(f"submit + (1e11 if risk >= {float(threshold)!r} else 0.0)")
     return _renamed(made, pfm, "pfm", threshold=threshold)
@@ -276,11 +276,11 @@ def multifactor(
     for name, weight in weights.items():
         if not isinstance(weight, (int, float)) or weight < 0:
             raise ConfigError(
-                f"multifactor: weight {name} is {in_brief(weight)}, it must be 0 or more"
+                f"multifactor: weight {name} is {in_brief(weight)}; it must be 0 or more"
             )
     if not isinstance(machine_cores, (int, float)) or machine_cores < 0:
         raise ConfigError(
-            f"multifactor: machine_cores is {in_brief(machine_cores)}, it must be 0 or more"
+            f"multifactor: machine_cores is {in_brief(machine_cores)}; it must be 0 or more"
         )
     width = _size(float(machine_cores), relative_to_time=relative_to_time)
     since = "submit" if accrue_always else "eligible"

@@ -60,9 +60,9 @@ class PowerPolicy:
         POWERS.find(self.kind)
         for name, value in (("timeout", self.timeout_s), *(("deeper", s) for s in self.deeper_s)):
             if value is not None and not value >= 0:
-                raise ConfigError(f"{name} of a power policy is {value!r}, it must be 0 s or more")
+                raise ConfigError(f"{name} of a power policy is {value!r}; it must be 0 s or more")
         if self.keep < 0:
-            raise ConfigError(f"keep of a power policy is {self.keep}, it must be 0 or more")
+            raise ConfigError(f"keep of a power policy is {self.keep}; it must be 0 or more")
         if self.control is not None and self.kind != "orders":
             raise ConfigError(
                 f"a control function needs power policy 'orders', not {self.kind!r}: two "

@@ -121,7 +121,7 @@ class Parameter:
         text = given.strip() if isinstance(given, str) else given
         value = self._read(text, of)
         if not self._fits(value):
-            raise ConfigError(f"{of}: {self.name} is {in_brief(given)}, it must be {self._must()}")
+            raise ConfigError(f"{of}: {self.name} is {in_brief(given)}; it must be {self._must()}")
         return value
 
     def _read(self, given: Any, of: str) -> Any:

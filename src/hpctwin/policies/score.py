@@ -126,7 +126,7 @@ def uses(function: Any, label: str, views: Mapping[str, Any]) -> dict[str, set[s
     arguments = f"({', '.join(views)})"
     if not isinstance(code, CodeType):
         raise PolicyError(
-            f"{label} is {type(function).__name__}, it must be a Python function {arguments}"
+            f"{label} is {type(function).__name__}; it must be a Python function {arguments}"
         )
     if code.co_argcount != len(views) or code.co_kwonlyargcount or code.co_flags & 0x0C:
         count = {2: "two", 3: "three"}[len(views)]

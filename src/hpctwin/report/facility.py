@@ -16,6 +16,7 @@ from rich.text import Text
 
 from hpctwin.metrics import breakdown
 from hpctwin.model import format_duration
+from hpctwin.model.text import count_text
 from hpctwin.report.figures.style import PALETTE, color, empty_note, new_figure, styled
 
 __all__ = ["facility_table", "plot_moved", "plot_waits_by_bin", "plot_waits_by_size", "plot_weeks"]
@@ -151,7 +152,7 @@ def plot_moved(
     """
     last = list(jobs.values())[-1]
     sent = last.filter((pl.col("origin") == origin) & (pl.col("cluster") == cluster))["job_id"]
-    heading = title or f"{len(sent):,} jobs of {origin} that ran on {cluster}"
+    heading = title or f"{count_text(len(sent), 'job')} of {origin} that ran on {cluster}"
     figure = new_figure(3.4, title=heading)
     left, right = figure.subplots(1, 2)
     names = [

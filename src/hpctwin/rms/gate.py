@@ -47,7 +47,7 @@ __all__ = [
 def beat(
     path: Path, seq: int, time_s: float | None = None, more: Mapping[str, Any] | None = None
 ) -> None:
-    """Write that the twin is in charge.
+    """Write that the twin is in control.
 
     Args:
         path: Path of the file.
@@ -219,8 +219,8 @@ class CommandGate(ABC):
         mark: Marks that identify jobs submitted with a key.
         owner: Owner of these jobs.
         options: Further options of the submitting command.
-        changed: Function called after a job was submitted or admitted, since news of it will
-            follow.
+        changed: Function called after a job was submitted or admitted, because its events
+            will follow.
     """
 
     manager: ClassVar[str]

@@ -151,7 +151,7 @@ class ResourceManager(Protocol):
         """Change a pending job's priority; a larger one starts sooner."""
 
     def heartbeat(self, seq: int, *, starts_at_once: bool = False) -> None:
-        """Show that the twin is in charge and has processed all events up to ``seq``.
+        """Show that the twin is in control and has processed all events up to ``seq``.
 
         Without heartbeats, the site's submit rule gives no leases.
 

@@ -106,7 +106,7 @@ class Room:
             nodes: Numbers of the nodes.
             parts: Amounts held of each node [nodes, amounts]; None for all.
             sign: -1 to free them.
-            of: The job.
+            of: Request of the job.
         """
         if self.owned:
             self._choosy += sign * len(nodes) * bool(of.shared_with)
@@ -197,7 +197,7 @@ class Room:
         return [(node, tuple(tasks)) for node, tasks in sorted(found.items())]
 
     def open(self, spec: JobSpec) -> npt.NDArray[np.bool_]:
-        """Return the nodes that a job may be on now if enough of them is free [nodes]."""
+        """Return the nodes on which a job may start now if enough of each is free [nodes]."""
         there = self.eligible(spec) & self.up & ~self.alone
         if not spec.shares:
             there &= self.jobs == 0

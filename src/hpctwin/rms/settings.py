@@ -19,6 +19,7 @@ from pydantic import Field, PlainSerializer, model_validator
 
 from hpctwin.errors import ConfigError, HpctwinError
 from hpctwin.model.settings import Duration, Settings
+from hpctwin.model.text import count_text
 from hpctwin.model.web import without_password
 from hpctwin.rms.commands import not_inherited
 from hpctwin.rms.gate import Gate, Mark
@@ -88,8 +89,8 @@ def look(manager: ResourceManager, result: Probe) -> None:
     result.add(
         "reading the state",
         True,
-        f"{len(snapshot.nodes)} nodes, {running} jobs running, {len(snapshot.jobs) - running} pending; "
-        f"partitions: {partitions}",
+        f"{count_text(len(snapshot.nodes), 'node')}, {count_text(running, 'job')} running, "
+        f"{len(snapshot.jobs) - running} pending; partitions: {partitions}",
     )
     for note in manager.report().notes[:20]:
         result.add("not modeled", False, note)
@@ -186,7 +187,7 @@ class ManagerSettings(Settings):
 
     @property
     def sign_of_life(self) -> Path | None:
-        """File that shows hooks that a twin is in charge; None without one."""
+        """File that shows hooks that a twin is in control; None without one."""
         return None
 
     @property
@@ -196,7 +197,7 @@ class ManagerSettings(Settings):
 
 
 class NewsSettings(Settings):
-    """Place where hooks of the resource manager write news, so it is known at once.
+    """Place where hooks of the resource manager write events, so that changes are known at once.
 
     Args:
         spool: File on this host that the hooks write; an alternative to ``url``.
@@ -226,7 +227,7 @@ class PolledSettings(ManagerSettings):
         poll_interval: Pause between two polls of the queue; 60 s spares the manager.
         min_poll_interval: Minimum pause if a change is known to have happened. The pause grows with the
             duration of a poll: polling takes at most a tenth of the time.
-        heartbeat: File that is renewed while the twin is in charge, for hooks to check.
+        heartbeat: File that is renewed while the twin is in control, for hooks to check.
         news: Source of the hooks' news.
     """
 

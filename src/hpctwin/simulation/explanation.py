@@ -17,6 +17,7 @@ from hpctwin.engine.state import layout
 from hpctwin.engine.state.layout import AMOUNTS
 from hpctwin.errors import ConfigError
 from hpctwin.model import MS_PER_S, State, format_duration
+from hpctwin.model.text import count_text
 from hpctwin.simulation.lowering.gpus import SingleGpus
 from hpctwin.simulation.lowering.shared_nodes import ALONE, columns_of, units_of
 from hpctwin.simulation.lowering.workload import limits_in
@@ -228,7 +229,7 @@ def explain(
         some = ", ".join(str(one) for one in ids[:_FEW])
         raise ConfigError(
             f"workload {simulation.workload.name} has no job {job_id!r}; it has "
-            f"{len(ids):,} jobs, such as {some}"
+            f"{count_text(len(ids), 'job')}, such as {some}"
         )
     story = _Story(simulation, int(found[0]))
     submit_ms = int(simulation.workload.submit_ms[story.row])
@@ -371,7 +372,7 @@ class _Story:
             short = int(push["blocked"])
             self.add(
                 "pushed",
-                f"pushed down {times} times: {self.shortages.why_pushed(short)}",
+                f"pushed down {count_text(times, 'time')}: {self.shortages.why_pushed(short)}",
                 resource=self.shortages.names[short],
                 times=times,
             )
@@ -393,7 +394,7 @@ class _Story:
         limit = policy.setting("parallel")
         running = int(self.simulation.state.clock.running)
         if policy.backfill == "pushdown" and limit is not None and running >= limit:
-            return f"at most {limit} jobs may run at once"
+            return f"at most {count_text(limit, 'job')} may run at once"
         return PASSES.find(policy.backfill).keeps
 
     def place(self) -> tuple[int, int] | None:

@@ -15,7 +15,7 @@ from hpctwin.errors import ArgumentError, ConfigError, in_brief
 from hpctwin.model import Cluster, Workload
 from hpctwin.model.arguments import check_arguments
 from hpctwin.model.demand import in_whole_nodes
-from hpctwin.model.text import counted, progress_bar
+from hpctwin.model.text import count_text, counted, progress_bar
 from hpctwin.policies import Policy, parse_policy
 from hpctwin.simulation import Result, Simulation, Window
 from hpctwin.simulation.refusals import check_together
@@ -98,7 +98,9 @@ def compare(
     workload, cluster = as_workload(workload), as_cluster(cluster)
     policies = list(policies)
     if progress is True:
-        with _counted(f"{workload.name}, {len(policies)} policies", len(policies)) as told:
+        with _counted(
+            f"{workload.name}, {count_text(len(policies), 'policy', 'policies')}", len(policies)
+        ) as told:
             return compare(
                 workload, cluster, policies, threads=threads, progress=told, part=part, **options
             )

@@ -21,6 +21,7 @@ import hpctwin
 from hpctwin.errors import ConfigError
 from hpctwin.generate import find_generator
 from hpctwin.model import Cluster, Workload
+from hpctwin.model.text import count_text
 from hpctwin.simulation.state.arguments import as_cluster
 from hpctwin.sweep.settings import Source, Span, SweepSettings, Values, fill, names_in
 
@@ -281,7 +282,7 @@ class _Reading:
             address = _digest_of(made)
             self.clusters[address] = made
             number = isinstance(machine, int)
-            self.names[address] = f"{machine} nodes" if number else Path(str(machine)).stem
+            self.names[address] = count_text(machine, "node") if number else Path(str(machine)).stem
             self._read[asked] = address
         return self._read[asked]
 

@@ -119,7 +119,7 @@ class Sought(Worlds):
 
 
 class SearchSettings(Sought):
-    """Content of ``search.yaml``.
+    """Settings of a search for policies, and of the test of the winners.
 
     Args:
         held_out: Parts in time on which the winners are tested.
@@ -341,7 +341,9 @@ class _Trying:
             directions=[directions[one] for one in self.settings.objectives.values()],
         )  # fmt: skip
         if study.user_attrs.setdefault("settings", wanted) != wanted:
-            raise ConfigError(f"{folder} contains the trials of another search; use another folder")
+            raise ConfigError(
+                f"{folder} contains the trials of another search; give another folder with --out"
+            )
         study.set_user_attr("settings", wanted)
         # A caller that continues or shares a search draws other numbers than earlier callers.
         study.sampler = optuna.samplers.TPESampler(

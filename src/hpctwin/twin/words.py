@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 
 from hpctwin.model import format_duration
 from hpctwin.model.requests.chunks import Tasks
+from hpctwin.model.text import count_text
 from hpctwin.rms.records.records import JobSpec
 
-__all__ = ["FEW", "asked_text", "clock_text", "count", "jobs_named"]
+__all__ = ["FEW", "asked_text", "clock_text", "jobs_named"]
 
 FEW = 3
 """At most this many jobs are named; of the others only the number is given."""
@@ -33,15 +34,10 @@ def jobs_named(ids: Sequence[str]) -> str:
     return f"job{'s' if len(ids) > 1 else ''} {shown}{more}"
 
 
-def count(number: int, noun: str) -> str:
-    """Return a number with its noun, such as ``1 node`` or ``2 nodes``."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
 def asked_text(spec: JobSpec) -> str:
     """Return a job's request, such as ``2 nodes`` or ``4 tasks of 2 cores and 8 GB``."""
     if not spec.tasks:
-        return count(spec.nodes, "node")
+        return count_text(spec.nodes, "node")
     asks = ", ".join(map(_tasks_text, spec.kinds))
     if spec.nodes > 1:
         asks += f" on {spec.nodes} nodes or more"
@@ -59,4 +55,4 @@ def _tasks_text(kind: Tasks) -> str:
     ]
     each += [f"{amount:.4g} {name}" for name, amount in kind.consumables if amount]
     one = " and ".join([", ".join(each[:-1]), each[-1]] if len(each) > 1 else each)
-    return f"{count(kind.tasks, 'task')} of {one}"
+    return f"{count_text(kind.tasks, 'task')} of {one}"

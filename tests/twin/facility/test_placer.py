@@ -73,7 +73,7 @@ def test_an_admission_that_goes_wrong_is_made_good(tmp_path: Path, fault: str) -
     st.lists(st.sampled_from(["", "lost", "unknown", "busy"]), max_size=4),
     st.sets(st.integers(0, 6)),
 )
-def test_whatever_goes_wrong_each_job_runs_once(
+def test_each_job_runs_once_after_any_error(
     tmp_path_factory: pytest.TempPathFactory,
     submits: list[str],
     admits: list[str],
@@ -179,7 +179,7 @@ def test_only_one_placer_works_on_a_queue(tmp_path: Path) -> None:
     second.close()
 
 
-def test_a_queue_of_another_version_is_refused_and_stays_as_it_is(tmp_path: Path) -> None:
+def test_a_queue_of_another_version_is_rejected_and_stays_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "q"
     other = sqlite3.connect(path)
     other.execute("CREATE TABLE jobs (key TEXT)")
@@ -221,7 +221,7 @@ def test_a_key_is_one_job_and_a_queued_one_can_be_withdrawn(tmp_path: Path) -> N
         ("sgs-t", {"move_every_s": 60}),
     ],
 )
-def test_what_cannot_be_done_live_is_refused_at_the_beginning(
+def test_a_strategy_that_cannot_run_live_is_rejected_at_the_beginning(
     text: str, options: dict[str, Any]
 ) -> None:
     with pytest.raises(ConfigError):

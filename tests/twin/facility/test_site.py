@@ -16,7 +16,7 @@ def job(job_id: str) -> JobSpec:
     return JobSpec(id=job_id, submit_s=0.0, nodes=1, walltime_s=600, user="ann")
 
 
-def test_what_a_site_has_learnt_of_runtimes_outlives_the_placer(tmp_path: Path) -> None:
+def test_learned_runtimes_of_a_site_outlive_the_placer(tmp_path: Path) -> None:
     hall = Hall(tmp_path, predictor="recent")
     site = hall.sites[0]
     hall.turn()
@@ -49,7 +49,7 @@ def test_a_site_that_has_missed_the_last_event_is_set_right_by_the_comparison(
     assert site.follower.counts["drifts"] == 1
 
 
-def test_a_site_whose_journal_cannot_be_written_gets_no_jobs_until_it_can(
+def test_a_site_with_an_unwritable_journal_gets_no_jobs_until_it_is_writable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hall = Hall(tmp_path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import textwrap
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -19,7 +20,7 @@ from hpctwin_papers.traces import find_trace
 
 __all__ = ["NO_NUMBERS", "Entry", "Outcome", "reproduce", "write_report"]
 
-NO_NUMBERS = "the paper prints no numbers of it"
+NO_NUMBERS = "the paper prints no numbers for this figure"
 """Reason why a figure is drawn and not compared."""
 
 Verdict = Literal["agrees", "differs", "drawn", "cannot be made"]
@@ -148,12 +149,13 @@ def _head(done: Sequence[Outcome]) -> list[str]:
     counts: dict[str, int] = {}
     for one in done:
         counts[one.verdict] = counts.get(one.verdict, 0) + 1
-    words = {"agrees": "agree", "differs": "differ"}
-    told = ", ".join(f"{count} {words.get(name, name)}" for name, count in counts.items())
+    words = {"agrees": "agree", "differs": "differ", "drawn": "have no published numbers"}
+    verdicts = ", ".join(f"{count} {words.get(name, name)}" for name, count in counts.items())
     lines = [
         "# Published tables and figures",
         "",
-        f"Results by `hpctwin experiment all`; each alone by `hpctwin experiment run NAME`. {told}.",
+        "`hpctwin experiment all` makes this page, and `hpctwin experiment run NAME` one of its parts.",
+        f"Verdicts: {verdicts}.",
         "",
         "| name | paper | what it shows | verdict |",
         "|---|---|---|---|",
@@ -163,7 +165,7 @@ def _head(done: Sequence[Outcome]) -> list[str]:
             f"{sum(f.agrees for f in one.results.findings)} of {len(one.results.findings)} numbers"
         )
         verdict = one.verdict + (f" ({within})" if one.verdict == "differs" else "")
-        verdict += ", of other data" if one.entry.other_data else ""
+        verdict += ", with other data" if one.entry.other_data else ""
         lines.append(
             f"| [`{one.entry.name}`](#{one.entry.name}) | {one.entry.paper} | {one.entry.shows} | {verdict} |"
         )
@@ -172,20 +174,25 @@ def _head(done: Sequence[Outcome]) -> list[str]:
 
 def _part(one: Outcome) -> str:
     entry = one.entry
-    lines = [f"## {entry.name}", "", f"{entry.paper}: {entry.shows}."]
+    about = f"{entry.paper}: {entry.shows}."
     if entry.config:
-        lines[-1] += f" {entry.config}."
+        about += f" {entry.config}."
+    lines = [f"## {entry.name}", "", *_wrapped(about)]
     if entry.more:
-        lines[-1] += f" More: `{entry.more}`."
+        lines.append(f"More: `{entry.more}`.")
     verdict = one.verdict[0].upper() + one.verdict[1:]
     because = f": {one.because}" if one.because else ""
-    lines += ["", f"**{verdict}**{because}."]
+    lines += ["", *_wrapped(f"**{verdict}**{because}.")]
     if one.results.findings:
         lines += ["", *_markdown(comparison_table(one.results.findings))]
     for name in one.results.figures:
         words = re.sub(r"-", " ", name)
         lines += ["", f"![{words}]({name}.png)"]
     return "\n".join([*lines, ""])
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, 100, break_long_words=False, break_on_hyphens=False)
 
 
 def _markdown(table: Table) -> list[str]:

@@ -79,7 +79,7 @@ class Results:
         """
         figures = dict(self.figures)
         if not figures:
-            raise ConfigError("there is nothing to draw")
+            raise ConfigError("--plot: this result has no figure; omit --plot")
         return figures.pop(next(iter(figures))), replace(self, figures=figures)
 
     def part(self, entry: str) -> Results:

@@ -40,6 +40,6 @@ def need_trace(name: str) -> Path:
     path = find_trace(name)
     if path is None:
         raise WorkloadError(
-            f"{name} is not in the folder that HPCTWIN_TRACES names; put it there, gzipped or not"
+            f"{name}: not found in the folder of HPCTWIN_TRACES; put the file there, gzipped or not"
         )
     return path

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from hpctwin.errors import ConfigError
 from hpctwin.model import MS_PER_S, Workload
+from hpctwin.model.text import count_text
 from hpctwin.model.workload.malleable import rigid
 from hpctwin_sizing.carbon_scaler import marginal_speeds, served
 from hpctwin_sizing.slots import Slots
@@ -99,7 +100,8 @@ def oracle_plan(workload: Workload, nodes: int, slots: Slots, slack_s: float) ->
     for row, job in enumerate(jobs):
         if job.least > nodes:
             raise ConfigError(
-                f"job {workload.job_id[row]} runs on {job.least} nodes at least, of {nodes}"
+                f"job {workload.job_id[row]} needs {count_text(job.least, 'node')} or more, but the "
+                f"cluster has {nodes}"
             )
     left = np.array([job.work_s for job in jobs])
     first = np.array([_first_slot(slots, job.submit_s) for job in jobs], np.int64)
@@ -282,7 +284,7 @@ def learnt(workload: Workload, nodes: int, slots: Slots, slack_s: float) -> Lear
         ConfigError: The workload is empty.
     """
     if not len(workload):
-        raise ConfigError("carbonflex learns of jobs of the past, and there are none")
+        raise ConfigError("carbonflex learns from past jobs, but the workload has none")
     plan = oracle_plan(workload, nodes, slots, slack_s)
     day = max(1, round(86_400 / slots.step_s))
     there = np.flatnonzero(plan.waiting)

@@ -121,7 +121,7 @@ class CarbonScaler:
 
     def __init__(self, slots: Slots, slack_s: float, name: str = "carbonscaler") -> None:
         if not 0 <= slack_s < np.inf:
-            raise ConfigError(f"{name}: slack is {slack_s!r} s, it must be 0 or more")
+            raise ConfigError(f"{name}: slack is {slack_s!r} s; it must be 0 or more")
         self.name = name
         self._slots, self._slack_s = slots, slack_s
         self._plans: dict[tuple[object, ...], int] = {}

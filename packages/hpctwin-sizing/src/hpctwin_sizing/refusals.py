@@ -87,12 +87,13 @@ def check_sized(cluster: Cluster, policy: Policy, workload: Workload) -> None:
     if is_interrupted(workload, cluster):
         raise ConfigError(
             f"cluster {cluster.name!r}: a sizing suspends jobs by itself, so the sizes of jobs cannot be "
-            "decided where jobs preempt others or go on from checkpoints; leave preemption and "
-            "checkpoints out"
+            "decided if jobs preempt others or restart from checkpoints; remove preemption and "
+            "checkpoints"
         )
     if workload.shares_nodes:
         raise ConfigError(
-            f"workload {workload.name!r}: its jobs ask for tasks, and a sizing needs jobs on whole nodes"
+            f"workload {workload.name!r}: its jobs request tasks, but a sizing needs jobs on "
+            "exclusive nodes; remove the column tasks"
         )
     if workload.usage:
         raise ConfigError(
@@ -101,7 +102,7 @@ def check_sized(cluster: Cluster, policy: Policy, workload: Workload) -> None:
         )
     if any(amounts.any() for amounts in workload.resources.values()):
         raise ConfigError(
-            f"workload {workload.name!r}: its jobs ask for cluster-wide resources, and a sizing does not "
+            f"workload {workload.name!r}: its jobs request cluster-wide resources, and a sizing does not "
             "know how they change with the nodes; remove them"
         )
     refuse(SIZED, cluster, policy)

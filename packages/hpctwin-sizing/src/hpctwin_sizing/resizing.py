@@ -16,6 +16,7 @@ from hpctwin.engine.jobs.resizing import Lengths, put_lengths, stop_jobs
 from hpctwin.engine.passes.outside import name_jobs
 from hpctwin.engine.state import layout
 from hpctwin.errors import SimulationError
+from hpctwin.model.text import count_text
 from hpctwin.model.workload.malleable import LINEAR, Malleable, Speedup, parse_speedup
 from hpctwin.simulation.running.advance import Outcome
 from hpctwin.simulation.state.base import SimulationBase
@@ -157,8 +158,8 @@ def resize(
     for row in waits.tolist():
         if has[row] and not rules[row].suspendable:
             why = (
-                f"job {simulation.workload.job_id[row]} may not be suspended, and {changes[row]} nodes are "
-                "not free for it"
+                f"job {simulation.workload.job_id[row]} may not be suspended, but does not fit: it "
+                f"needs {count_text(int(changes[row]), 'more free node')}"
             )
             simulation.broken = why
             raise SimulationError(why)
@@ -177,7 +178,7 @@ def _size(simulation: SimulationBase, row: int) -> int:
         return int(simulation.state["job"]["nodes"][row])
     if phase != layout.WAITING:
         raise SimulationError(
-            f"job {simulation.workload.job_id[row]} neither waits nor runs, and its size is given"
+            f"job {simulation.workload.job_id[row]} is neither pending nor running; give it no size"
         )
     return 0
 
@@ -190,13 +191,13 @@ def _check(simulation: SimulationBase, row: int, size: Any, rules: JobRules, has
     """
     name = f"job {simulation.workload.job_id[row]}"
     if isinstance(size, bool) or not isinstance(size, (int, np.integer)):
-        raise SimulationError(f"{name} is to have {size!r} nodes, it must be a whole number")
+        raise SimulationError(f"{name}: size is {size!r}; it must be a whole number of nodes")
     if size == 0:
         if has and not rules.suspendable:
-            raise SimulationError(f"{name} may not be suspended")
+            raise SimulationError(f"{name} may not be suspended; give it a size above 0")
     elif not rules.least <= size <= rules.most:
         many = f"{rules.least} to {rules.most}" if rules.least < rules.most else f"{rules.least}"
-        raise SimulationError(f"{name} is to have {size} nodes, it runs on {many}")
+        raise SimulationError(f"{name}: size is {size}; it must be {many}")
 
 
 def reset_size(simulation: SimulationBase, row: int) -> None:

@@ -13,6 +13,7 @@ from hpctwin.engine.operations.clock import go_to
 from hpctwin.engine.state import layout
 from hpctwin.errors import PolicyError, SimulationError
 from hpctwin.model import MS_PER_S, Cluster, Workload, to_ms
+from hpctwin.model.text import count_text
 from hpctwin.policies import Policy
 from hpctwin.simulation.running.advance import Outcome, asked_again_s
 from hpctwin.simulation.state.base import SimulationBase
@@ -154,8 +155,8 @@ def _moves_to_call(
 
 def _give_up(simulation: SimulationBase) -> None:
     raise SimulationError(
-        f"{int(simulation.state.clock.queued)} jobs wait at {simulation.now_s:g} s, nothing is left to "
-        "happen, and the sizing starts none of them"
+        f"{count_text(int(simulation.state.clock.queued), 'pending job')} at {simulation.now_s:g} s with "
+        "no event to come, and the sizing function starts none; start a job, or give next_call_s"
     )
 
 
@@ -170,7 +171,7 @@ def _call(sizing: Sizing, simulation: SimulationBase, advance: Callable[..., Out
         wanted = Sizes()
     where = f"{what} at {simulation.now_s:g} s"
     if not isinstance(wanted, Sizes):
-        raise PolicyError(f"{where} gave {wanted!r}, it must give Sizes or None")
+        raise PolicyError(f"{where} returned {wanted!r}; it must return Sizes or None")
     next_call_s = asked_again_s(simulation, wanted.next_call_s, where)
     try:
         resize(simulation, wanted.nodes, advance)

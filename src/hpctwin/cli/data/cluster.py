@@ -52,6 +52,7 @@ def show(name: str, /, *, json: bool = False) -> int:
     from hpctwin.cli.output import note_of, plain_table, print_json, screen
     from hpctwin.energy.power.rating import constants
     from hpctwin.formats.clusters import read_cluster
+    from hpctwin.model.text import count_text
 
     cluster = read_cluster(name)
     note_of(cluster.name, cluster.notes)
@@ -71,7 +72,7 @@ def show(name: str, /, *, json: bool = False) -> int:
         if idle is None
         else f"{_kw(idle)} kW idle, {_kw(full)} kW under full load"
     )
-    console.print(f"{figures['nodes']:,} nodes; {drawn}")
+    console.print(f"{count_text(figures['nodes'], 'node')}; {drawn}")
     if figures["full_power_kw_sd"] is not None:
         of_idle, of_full = figures["idle_power_kw_sd"], figures["full_power_kw_sd"]
         console.print(
@@ -124,16 +125,16 @@ def check(path: Path, /, *, json: bool = False) -> int:
     """
     from hpctwin.cli.output import note_of, print_json
     from hpctwin.formats.clusters import read_cluster
-    from hpctwin.model.text import moment_text
+    from hpctwin.model.text import count_text, moment_text
 
     cluster = read_cluster(path)
     note_of(cluster.name, cluster.notes)
     if json:
         print_json(cluster.model_dump(mode="json"))
         return 0
-    print(f"{path}: valid; cluster {cluster.name} has {cluster.node_count:,} nodes")
+    print(f"{path}: valid; cluster {cluster.name} has {count_text(cluster.node_count, 'node')}")
     for group in cluster.nodes:
-        print(f"  {group.name}: {group.count:,} nodes, speed {group.speed:g}")
+        print(f"  {group.name}: {count_text(group.count, 'node')}, speed {group.speed:g}")
     for partition in cluster.partitions:
         print(f"  partition {partition.name}{' (default)' if partition.default else ''}")
     for name, amount in cluster.resources.items():

@@ -86,6 +86,7 @@ def check(
     from hpctwin.cli.output import note_reading, print_json
     from hpctwin.errors import TraceError
     from hpctwin.formats.datasets import DATASETS, dataset, files_of, read_dataset, told_by
+    from hpctwin.model.text import count_text
 
     if not path.exists():
         raise TraceError(path, "file or folder does not exist")
@@ -116,7 +117,9 @@ def check(
         print(f"file cannot be read: {fault}")
         return 2
     note_reading(workload)
-    print(f"{len(workload):,} jobs; recorded use: {', '.join(workload.usage) or 'nothing'}")
+    print(
+        f"{count_text(len(workload), 'job')}; recorded use: {', '.join(workload.usage) or 'nothing'}"
+    )
     return 0
 
 

@@ -34,10 +34,10 @@ class ImportOptions:
     """Write the results to this folder."""
     commands: str = ""
     """With live: folder of the resource manager's commands; by default found on the PATH."""
-    anonymise: bool = False
+    anonymize: bool = False
     """Replace names of users, accounts, partitions (queues), QOS, node groups and the cluster."""
     salt: Path | None = None
-    """With --anonymise: file of at least 16 bytes that keeps pseudonyms stable; created if missing.
+    """With --anonymize: file of at least 16 bytes that keeps pseudonyms stable; created if missing.
     Default a random salt that is not stored."""
     check: bool = False
     """Simulate the imported past, and compare starts with the recorded ones; also reports
@@ -118,10 +118,10 @@ def _import(
 
     if not live and source is None:
         raise ConfigError(f"give --from FOLDER, or `live` to query the running {manager}")
-    if options.salt is not None and not options.anonymise:
-        raise ConfigError("--salt goes with --anonymise")
+    if options.salt is not None and not options.anonymize:
+        raise ConfigError("--salt has no effect without --anonymize; add it")
     check_outputs(folders=[options.out])
-    key = _salt(options.salt) if options.anonymise else None
+    key = _salt(options.salt) if options.anonymize else None
     if not live:
         assert source is not None
         made = import_site(
@@ -303,7 +303,7 @@ def _write_report(made: Imported, checked: Checked | None, path: Path) -> None:
             **({} if checked is None else fidelity_tables(checked)),
             "Not taken over": (head, rows(NOT_MODELED)),
             "Taken over": (("setting", "value", "became", "where"), rows(IMPORTED)),
-            "Accounting: left out": (("what", "how often"), list(out.items())),
+            "Accounting: omitted": (("what", "how often"), list(out.items())),
             "Accounting: records read and changed": (("what", "how often"), list(other.items())),
             "Lines that could not be read": (("line",), [(line,) for line in made.tally.skipped[:100]]),
             "Settings without effect on when and where jobs start": (head, rows(NO_EFFECT)),
@@ -327,7 +327,7 @@ def _told(made: Imported, checked: Checked | None, out: Path) -> dict[str, Any]:
 
     from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED
 
-    left_out, other = _counts(made)
+    omitted, other = _counts(made)
     settings = made.site.settings
     return {
         "manager": made.site.manager,
@@ -339,11 +339,11 @@ def _told(made: Imported, checked: Checked | None, out: Path) -> dict[str, Any]:
         "policy": made.site.policy,
         "jobs": len(made.table),
         "read": {"files": {k: v for k, v in made.files.items() if v}, **other},
-        "left_out": {"files": [k for k, v in made.files.items() if not v], **left_out},
+        "omitted": {"files": [k for k, v in made.files.items() if not v], **omitted},
         "settings": {
-            "taken_over": sum(s.became == IMPORTED for s in settings),
-            "not_modelled": [asdict(s) for s in settings if s.became == NOT_MODELED],
-            "no_bearing": sum(s.became == NO_EFFECT for s in settings),
+            "imported": sum(s.became == IMPORTED for s in settings),
+            "not_modeled": [asdict(s) for s in settings if s.became == NOT_MODELED],
+            "without_effect": sum(s.became == NO_EFFECT for s in settings),
         },
         "notes": list(dict.fromkeys([*made.site.notes, *made.tally.remarks])),
         "missing": made.missing,
@@ -353,25 +353,23 @@ def _told(made: Imported, checked: Checked | None, out: Path) -> dict[str, Any]:
 
 def _print(told: dict[str, Any], checked: Checked | None) -> None:
     from hpctwin.cli.output import print_lines
+    from hpctwin.model.text import count_text
 
     counts = {name: told[name] for name in ("nodes", "node_groups", "partitions", "jobs")}
-    shown = [
-        f"{count:,} {name[:-1] if count == 1 else name}".replace("_", " ")
-        for name, count in counts.items()
-    ]
+    shown = [count_text(count, name[:-1].replace("_", " ")) for name, count in counts.items()]
     print(f"{told['cluster']}: {', '.join(shown)}")
     print(f"policy: {told['policy']}")
-    print(f"read: {len(told['read']['files'])} files" + _listed(told["read"]))
-    if told["left_out"]["files"]:
-        print(f"not read: {', '.join(told['left_out']['files'])}")
-    if len(told["left_out"]) > 1:
-        print("left out:" + _listed(told["left_out"]))
+    print(f"read: {count_text(len(told['read']['files']), 'file')}" + _listed(told["read"]))
+    if told["omitted"]["files"]:
+        print(f"not read: {', '.join(told['omitted']['files'])}")
+    if len(told["omitted"]) > 1:
+        print("omitted:" + _listed(told["omitted"]))
     settings = told["settings"]
     print(
-        f"settings: {settings['taken_over']} imported, {len(settings['not_modelled'])} not "
-        f"modeled, {settings['no_bearing']} without effect"
+        f"settings: {settings['imported']} imported, {len(settings['not_modeled'])} not "
+        f"modeled, {settings['without_effect']} without effect"
     )
-    print_lines(f"  {one['name']}={one['value']}: {one['why']}" for one in settings["not_modelled"])
+    print_lines(f"  {one['name']}={one['value']}: {one['why']}" for one in settings["not_modeled"])
     print_lines(told["notes"])
     print_lines(f"missing: {what}" for what in told["missing"])
     if checked is not None:

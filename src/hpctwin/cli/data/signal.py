@@ -26,7 +26,7 @@ def list_sources(*, json: bool = False) -> int:
         print_json(
             [
                 {"name": s.name, "about": s.about, "url": s.url, "secrets": list(s.secrets),
-                 "forecasts": s.foretells, "zones": list(AREAS) if s.name == "entsoe" else None}
+                 "forecasts": s.has_forecasts, "zones": list(AREAS) if s.name == "entsoe" else None}
                 for s in SOURCES.values()
             ]
         )  # fmt: skip
@@ -45,7 +45,7 @@ def fetch(
     out: Path,
     from_: Annotated[str | None, Parameter(name="--from")] = None,
     until: str | None = None,
-    foretold: bool = False,
+    source_forecast: bool = False,
     url: str | None = None,
     json: bool = False,
 ) -> int:
@@ -58,7 +58,7 @@ def fetch(
         out: CSV file; written once the series is complete.
         from_: First date of the series, such as 2026-01-31 or 2026-01-31T13:00; UTC by default.
         until: End of the series; default now.
-        foretold: Fetch the source's forecast from now on.
+        source_forecast: Fetch the source's forecast from now on.
         url: Address of the source's API, if it is not the usual one.
         json: Print the fetched series as JSON.
     """
@@ -68,16 +68,17 @@ def fetch(
     from hpctwin.energy.prices import sources
     from hpctwin.errors import ConfigError
     from hpctwin.model import write_atomically
+    from hpctwin.model.text import count_text
 
     check_outputs(files=[out])
-    if foretold is (from_ is not None):
-        raise ConfigError("give --from or --foretold")
-    if foretold and until is not None:
-        raise ConfigError("--until works only with --from; --foretold fetches the whole forecast")
+    if source_forecast is (from_ is not None):
+        raise ConfigError("give --from or --source-forecast")
+    if source_forecast and until is not None:
+        raise ConfigError("--until works only with --from; --source-forecast fetches all of it")
     begin_s, end_s = _date("--from", from_) or 0.0, _date("--until", until) or time.time()
     if not begin_s < end_s:
         raise ConfigError(f"--from is {from_}; it must be before {until or 'now'}")
-    found = sources.fetch(source, zone, begin_s, end_s, forecast=foretold, url=url)
+    found = sources.fetch(source, zone, begin_s, end_s, forecast=source_forecast, url=url)
     table = found.table()
     with write_atomically(out) as file:
         table.write_csv(file)
@@ -94,12 +95,13 @@ def fetch(
         print_json(told)
         return 0
     print(
-        f"{out}: {told['values']:,} values of {told['column']}, {told['first']} to {told['last']} UTC"
+        f"{out}: {count_text(told['values'], 'value')} of {told['column']}, "
+        f"{told['first']} to {told['last']} UTC"
     )
     if found.missing:
-        print(f"{found.missing:,} values are missing; the value before each applies")
+        print(f"missing: {count_text(found.missing, 'value')}; the value before each applies")
     if found.estimated:
-        print(f"{found.estimated:,} values are estimates of {source}")
+        print(f"estimated by {source}: {count_text(found.estimated, 'value')}")
     return 0
 
 

@@ -80,12 +80,13 @@ def convert(
         overwrite: Overwrite an existing file.
     """
     from hpctwin.cli.output import note_reading
+    from hpctwin.model.text import count_text
 
     check_target(target, overwrite)
     workload = reading.read(source, to_write=True)
     note_reading(workload)
     write_to(workload, target)
-    print(f"{target}: {len(workload):,} jobs")
+    print(f"{target}: {count_text(len(workload), 'job')}")
     return 0
 
 
@@ -186,6 +187,7 @@ def generate(
         overwrite: Overwrite an existing file.
     """
     from hpctwin.generate import generate as generate_workload
+    from hpctwin.model.text import count_text
 
     texts = named_values("option", options, "seed=7")
     given = {name.replace("-", "_"): _number(value) for name, value in texts.items()}
@@ -195,7 +197,7 @@ def generate(
     for file, seed in files.items():
         workload = generate_workload(name, **given | seed)
         write_to(workload, file)
-        print(f"{file}: {len(workload):,} jobs")
+        print(f"{file}: {count_text(len(workload), 'job')}")
     return 0
 
 

@@ -68,11 +68,11 @@ def train(
         seed: Seed of episodes, initial weights and choices.
         option: Setting of the environment, as in backfilling=true, every_s=600 or
             policies=[fcfs+easy,sjf+easy]. Repeatable.
-        learner: ppo learns by gradients. evolution and cma try weights of sums of the observations;
-            they need many times the steps, but no PyTorch. cma selects jobs and runs natively.
+        learner: Learning method. ppo uses gradients and PyTorch. evolution and cma search the weights
+            of sums of observations, in many more steps; cma is compiled and only selects jobs.
         environments: Number of environments stepped at once; default 16 for ppo, 64 for evolution.
-        imitate: Ordering to start from, such as f1; of several, the best on parts of the trace that
-            training may use. Repeatable.
+        imitate: Ordering to start from, such as f1. If repeated, the best one on the training jobs is
+            used. Repeatable.
         checkpoints: Folder of checkpoints; training resumes from them.
         tensorboard: Folder of TensorBoard logs.
         facility: The facility's YAML file, for Placement; its clusters replace the cluster options.
@@ -85,7 +85,7 @@ def train(
     from hpctwin.learn.training.training import check_facility
     from hpctwin.learn.training.training import train as train_agent
     from hpctwin.learn.training.trial import Plan
-    from hpctwin.model.text import progress_bar
+    from hpctwin.model.text import count_text, progress_bar
     from hpctwin.policies.registry import is_network
 
     check_target(target, overwrite)
@@ -130,7 +130,7 @@ def train(
             f"{found['best']} {found['of_best']:,.4g}"
         )
     came = f", reward {earned[0]:.4g} at first and {earned[-1]:.4g} at the end" if earned else ""
-    print(f"{target}: {kind}, {network.card['trained']['steps']:,} steps{came}{told}")
+    print(f"{target}: {kind}, {count_text(network.card['trained']['steps'], 'step')}{came}{told}")
     return 0
 
 
@@ -180,7 +180,7 @@ def evaluate(
     """
     from hpctwin.cli.output import print_json, screen, with_notes
     from hpctwin.learn.baselines.evaluation import evaluate as evaluate_agent
-    from hpctwin.model.text import progress_bar
+    from hpctwin.model.text import count_text, progress_bar
 
     place = _facility(facility)
     source, notes = _episodes(trace, reading, machine, place, jobs, first, last)
@@ -194,10 +194,11 @@ def evaluate(
         return 0
     console = screen()
     console.print(_table(found.table(), found.metric, found.best_before))
-    console.print(f"{episodes} episodes of {jobs} jobs; more: above the agent, 95 % interval")
+    drawn = f"{count_text(episodes, 'episode')} of {count_text(jobs, 'job')}"
+    console.print(f"{drawn}; more: above the agent, 95 % interval")
     if found.best_before:
         console.print(f"best fixed policy on the training jobs: {found.best_before}")
-    for name, why in found.left_out.items():
+    for name, why in found.omitted.items():
         console.print(f"{name} skipped: {why}")
     return 0
 

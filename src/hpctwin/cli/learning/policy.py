@@ -9,11 +9,23 @@ from cyclopts import App
 from cyclopts import Parameter as Option
 
 from hpctwin.cli.option_values import AT_LEAST_1, complete_policy
+from hpctwin.cli.options import ClustersOptions, within
+from hpctwin.cli.settings_file import Init, is_settings_file, write_settings
 
 if TYPE_CHECKING:
     from hpctwin.policies.registry import Entry, Parameter
 
 __all__ = ["policy_app"]
+
+_WFP_FAMILY: dict[str, Any] = {
+    "policies": ["-(wait/walltime)**{a}*nodes**{b}+easy:{k}"],
+    "parameters": {
+        "a": {"low": 0.1, "high": 5},
+        "b": {"low": -1, "high": 2},
+        "k": {"low": 1, "high": 8, "whole": True},
+    },
+}
+"""Policies that a search tries by default; a = 3, b = 1 and k = 1 are WFP."""
 
 policy_app = App(name="policy", help="List policies, check custom ones, schedule for Batsim.")
 
@@ -134,9 +146,14 @@ def check(
 
 @policy_app.command
 def search(
-    config: Path,
+    source: Path,
     /,
     *,
+    machine: ClustersOptions = ClustersOptions(),  # noqa: B008
+    objective: Annotated[tuple[str, ...], Option(group="Search")] = (),
+    baseline: Annotated[str | None, Option(group="Search")] = None,
+    trials: Annotated[int | None, Option(group="Search"), AT_LEAST_1] = None,
+    init: Init = False,
     out: Path | None = None,
     workers: Annotated[int, AT_LEAST_1] = 1,
     plot: Path | None = None,
@@ -147,25 +164,52 @@ def search(
     The parameters in the policy are chosen on the former parts. The same command resumes a search.
     Several runs at a time share the work, also on several hosts with the same folder.
 
+    For a trace, it tunes the exponents and reservations of WFP on the first two thirds. A search
+    file can name other policies, parameters and parts.
+
     Args:
-        config: YAML file of the search (docs/how-to/run-many-simulations.md); its paths are relative
-            to its folder.
-        out: Folder for the trials and the resulting policies; default out/NAME of the file.
+        source: A trace; or a search file (.yaml), whose paths are relative to its folder. Options of
+            cluster and search need a trace.
+        objective: Metric to optimize, default mean_bounded_slowdown. Repeatable: the Pareto front.
+        baseline: Policy that the winners are compared with; default fcfs+easy.
+        trials: Number of policies to try; default 100.
+        init: Write the options to search.yaml and stop; the file offers more settings.
+        out: Folder for trials and resulting policies; default out/NAME of the search file or trace.
         workers: Number of policies tried in parallel.
         plot: Write a chart of all trials to this file, .png, .svg or .pdf.
         json: Print the resulting policies and all trials as JSON.
     """
     from hpctwin.cli.output import check_outputs, print_json, screen
-    from hpctwin.model.text import progress_bar
+    from hpctwin.model.text import count_text, progress_bar
     from hpctwin.report.figures.style import save_figure
     from hpctwin.report.figures.sweep import plot_search, sweep_table
-    from hpctwin.sweep import read_search
+    from hpctwin.sweep import SearchSettings, read_search
     from hpctwin.sweep import search as look
 
-    settings = read_search(config)
-    folder = out if out is not None else Path("out") / config.stem
-    check_outputs(config, folders=[folder], figures=[plot])
-    with progress_bar(f"{config.stem}, to {folder}") as bar:
+    if is_settings_file(
+        source, nodes=machine.nodes, cluster=machine.cluster,
+        objective=objective, baseline=baseline, trials=trials, init=init,
+    ):  # fmt: skip
+        settings = read_search(source)
+    else:
+        trace = within(source, "workload.parquet") or source
+        content = {
+            "workloads": [str(trace)],
+            "clusters": machine.listed(source),
+            **_WFP_FAMILY,
+            "objectives": [*(objective or ("mean_bounded_slowdown",))],
+            **_parts(trace),
+            "baseline": baseline,
+            "trials": trials,
+        }
+        content = {key: value for key, value in content.items() if value}
+        settings = SearchSettings.checked(content, "options")
+        if init:
+            run = "hpctwin policy search search.yaml"
+            return write_settings(Path("search.yaml"), settings, content, run)
+    folder = out if out is not None else Path("out") / source.stem
+    check_outputs(source, folders=[folder], figures=[plot])
+    with progress_bar(f"{source.stem}, to {folder}") as bar:
         found = look(
             settings, out=folder, workers=workers, progress=lambda done, total: bar(done / total)
         )
@@ -185,7 +229,23 @@ def search(
     console = screen()
     states = dict(found.trials["state"].value_counts(sort=True).iter_rows())
     told = ", ".join(f"{count:,} {state}" for state, count in states.items())
-    console.print(f"{len(found.trials):,} trials: {told}. On the held-out parts:")
+    console.print(f"{count_text(len(found.trials), 'trial')}: {told}. On the held-out parts:")
     console.print(sweep_table(compared, width=console.width))
     console.print("written: " + ", ".join(map(str, paths)))
     return 0
+
+
+def _parts(trace: Path) -> dict[str, Any]:
+    """Return two thirds of a trace for the choice of parameters, and the rest for the test."""
+    from hpctwin.cli.output import need_jobs
+    from hpctwin.formats import read_workload
+    from hpctwin.model import MS_PER_S
+
+    workload = read_workload(trace)
+    need_jobs(workload)
+    end_s = int(workload.submit_ms[-1] / MS_PER_S) + 1
+    middle = f"{end_s * 2 // 3}s"
+    return {
+        "train": [{"begin": "0s", "end": middle}],
+        "held_out": [{"begin": middle, "end": f"{end_s}s"}],
+    }

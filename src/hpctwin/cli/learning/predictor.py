@@ -51,8 +51,8 @@ def score(
     Args:
         trace: The trace, with users and starts.
         target: Predicted value: runtime_s, node_w or memory_gb, if the trace has it.
-        method: walltime, recent (the user's last two), like (the last of the same user, nodes and
-            walltime), boosting, clusters (S-RAPS's pipeline), ensemble, hedge; default all.
+        method: Method: walltime, recent (the user's last two), like (the last of the same user, nodes
+            and walltime), boosting, clusters (S-RAPS's pipeline), ensemble, hedge; default all.
             Repeatable.
         by: Also show scores by user, or by size.
         every: Number of submissions between trainings of the models.
@@ -153,7 +153,7 @@ def apply(
     from hpctwin.cli.data.workload import check_target, write_to
     from hpctwin.errors import ConfigError
     from hpctwin.learn.prediction import Training, load_predictor, predict, with_predictions
-    from hpctwin.model.text import progress_bar
+    from hpctwin.model.text import count_text, progress_bar
 
     check_target(target, overwrite)
     if not target.name.endswith((".csv", ".csv.gz", ".parquet")):
@@ -171,11 +171,11 @@ def apply(
                 def part(share: float, done: int = number) -> None:
                     progress((done + share) / len(targets))
 
-                foretold = predict(known, one, [method], training, part)
-                if method in foretold:  # the method walltime does not predict power
-                    found[one] = foretold[method]
+                predicted = predict(known, one, [method], training, part)
+                if method in predicted:  # the method walltime does not predict power
+                    found[one] = predicted[method]
     write_to(with_predictions(known.workload, found), target)
-    print(f"{target}: {len(known.workload):,} jobs with {', '.join(found)}")
+    print(f"{target}: {count_text(len(known.workload), 'job')} with {', '.join(found)}")
     return 0
 
 
@@ -201,7 +201,7 @@ def train(
     Args:
         trace: The trace, with users and starts.
         target: File to write; hpctwin predictor apply --predictor and forecast --predictor read it.
-        method: boosting or clusters (S-RAPS's pipeline).
+        method: Method: boosting, or clusters (S-RAPS's pipeline).
         until: Train on jobs that ended by this date, such as 2020-10-10T00:00 (UTC), or time from
             time zero, such as 30d.
         seed: Seed of the models' random numbers.
@@ -211,6 +211,7 @@ def train(
     """
     from hpctwin.cli.data.workload import check_target
     from hpctwin.learn.prediction import train as train_models
+    from hpctwin.model.text import count_text
     from hpctwin.simulation.running.window import moment
 
     check_target(target, overwrite)
@@ -219,7 +220,9 @@ def train(
         known = known.until(moment(until, known.workload))
     trained = train_models(known, method, seed=seed)
     trained.write(target)
-    print(f"{target}: {method} of {', '.join(trained.models)}, trained on {trained.jobs:,} jobs")
+    print(
+        f"{target}: {method} of {', '.join(trained.models)}, trained on {count_text(trained.jobs, 'job')}"
+    )
     return 0
 
 
@@ -251,11 +254,11 @@ def forecast(
             recorded.
         by_policy: Policy of the forecasts for recorded starts.
         every: Forecast at every Nth submission of a job that does not start at once.
-        futures: Number of futures drawn for a forecast; 0 for none.
+        futures: Number of sampled scenarios per forecast; 0 for none.
         arrivals: Duration of arrivals in each future.
         predictor: File written by hpctwin predictor train, with --until no later than --from; its
             quantiles are also used to draw runtimes.
-        seed: Seed of the drawn futures.
+        seed: Seed of the sampled scenarios.
         json: Print the scores as JSON.
     """
     from dataclasses import asdict

@@ -47,7 +47,6 @@ def demo_command(
         "the twin "
         f"({'as fast as possible' if pace == 'max' else pace + ' times real time'})."
     )
-    console.print("The engine is compiled at first use, once after installing …")
     with tempfile.TemporaryDirectory(prefix="hpctwin-") as folder:
         row, last = _run(Path(folder), seed, pace, console)
     jobs = four_phase(seed=seed)
@@ -62,6 +61,7 @@ def demo_command(
     console.print("\n".join(last))
     console.print()
     print_table(comparison.objective_table(comparison.means(rows)))
+    console.print("The time of a decision includes sampled forecasts for all pending jobs.")
     shares = ", ".join(f"{name} {share:.0%}" for name, share in row.share_by_policy.items())
     console.print(f"Jobs started by the twin under: {shares}.")
     console.print("`hpctwin experiment schedtwin` repeats this over ten workloads.")

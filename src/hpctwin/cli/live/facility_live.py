@@ -47,6 +47,7 @@ def run_command(
     import tempfile
 
     from hpctwin.cli.output import screen
+    from hpctwin.model.text import count_text
     from hpctwin.twin.facility.service import LiveFacility
 
     log.begin()
@@ -57,7 +58,8 @@ def run_command(
 
     sizes = ", ".join(f"{name}: {about['nodes']} nodes" for name, about in CLUSTERS.items())
     screen(stderr=True).print(
-        f"Two emulated clusters ({sizes}) at {speed:g} times real time, with {jobs} jobs to place."
+        f"Two emulated clusters ({sizes}) at {speed:g} times real time, with "
+        f"{count_text(jobs, 'job')} to place."
     )
     with (
         tempfile.TemporaryDirectory(prefix="hpctwin-") as folder,
@@ -210,9 +212,11 @@ def _summary(config: LiveFacility, entries: list[QueuedJob], took: list[float]) 
     from collections import Counter
     from statistics import median
 
+    from hpctwin.model.text import count_text
+
     placed = Counter(entry.cluster for entry in entries if entry.stage == "placed")
     others = Counter(entry.stage for entry in entries if entry.stage != "placed")
-    said = [f"{placed[name]:,} jobs placed at {name}" for name in config.facility.names]
+    said = [f"{count_text(placed[name], 'job')} placed at {name}" for name in config.facility.names]
     said += [f"{count:,} {stage}" for stage, count in others.items()]
     print(", ".join(said), end="")
     print(f"; {median(took):.1f} ms per decision (median)" if took else "")

@@ -80,6 +80,7 @@ def forward(
         place: File for the position up to which the spool was sent, suffix .place; default next to
             the spool.
     """
+    from hpctwin.model.text import count_text
     from hpctwin.rms.polling.redis_stream import redis_url
     from hpctwin.rms.polling.redis_stream import ship as send
     from hpctwin.rms.polling.spool import Spool
@@ -88,7 +89,7 @@ def forward(
     log.begin()
     stop = set_when_asked_to_end()
     sent = send(Spool(spool, place), address, stream_name, stop, password_env=password_env)
-    print(f"{sent} lines sent")
+    print(f"{count_text(sent, 'line')} sent")
     return 0
 
 
@@ -109,7 +110,7 @@ def install(
 ) -> int:
     """Install the hook in the PBS server on this host; needs a manager's rights (root).
 
-    While the twin is in charge, the hook prevents PBS's scheduler from starting the jobs that the
+    While the twin is in control, the hook prevents PBS's scheduler from starting the jobs that the
     twin has leased. It appends a line to a local file for each event. It refuses no submission and
     opens no connection.
 

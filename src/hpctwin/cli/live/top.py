@@ -19,7 +19,6 @@ from rich.text import Text
 
 from hpctwin.cli.options import ConfigPath
 from hpctwin.model import format_duration
-from hpctwin.twin.service.explain import why_policy
 from hpctwin.twin.words import clock_text
 
 if TYPE_CHECKING:
@@ -119,9 +118,9 @@ def _head(seen: Seen) -> Text:
     mode = Text(f" {status['mode']} ", style="reverse green" if status["is_active"] else "reverse")
     head = Text.assemble(
         (f"{status['cluster'] or '…'} ", "bold"), mode, f"  {clock_text(status['time_s'])}   "
-        f"{status['running']} running, {status['waiting']} waiting, "
+        f"{status['running']} running, {status['waiting']} pending, "
         f"{status['free_nodes']}/{status['nodes']} nodes free   policy ",
-        (status["policy"], "bold"), f"   {status['cycle_ms']:.1f} ms per cycle",
+        (status["policy"], "bold"), f"   {status['cycle_ms']:.1f} ms per decision",
     )  # fmt: skip
     for text in seen.trouble:
         head.append(f"\n{text}", style="red")
@@ -156,7 +155,7 @@ def _policies(counted: Counter[str], what: str) -> Panel:
 
 def _queue(seen: Seen, now_s: float) -> Table:
     table = Table(title="queue by predicted start", title_justify="left", expand=True)
-    for column in ("job", "nodes", "walltime", "waits", "starts in", "probably within"):
+    for column in ("job", "nodes", "walltime", "wait", "starts in", "probably within"):
         table.add_column(column, justify="right")
     jobs = seen.mirror.jobs
     said = [f for f in seen.forecasts if f.start_s is not None]
@@ -177,6 +176,8 @@ def _queue(seen: Seen, now_s: float) -> Table:
 
 
 def _explanation(twin: Twin) -> list[str]:
+    from hpctwin.twin.service.explain import why_policy
+
     decision = twin.decision
     if decision is None:
         return ["no decision yet"]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from cyclopts import App
 
 from hpctwin.cli.logs import LogOptions, set_when_asked_to_end
 from hpctwin.cli.options import ConfigPath
+from hpctwin.cli.settings_file import Init, write_settings
 
 if TYPE_CHECKING:
     from contextlib import closing
@@ -31,7 +33,9 @@ DEFAULT = Path("hpctwin.yaml")
 def run(
     *,
     config: ConfigPath = DEFAULT,
+    manager: str | None = None,
     mode: str | None = None,
+    init: Init = False,
     view: bool = False,
     record: Path | None = None,
     resume: bool = False,
@@ -39,19 +43,39 @@ def run(
 ) -> int:
     """Run the twin until it is interrupted.
 
+    With --manager, the twin needs no file: it observes, and its journal is in the current folder.
+
     Args:
         config: The twin's YAML file; `hpctwin twin check` reports its errors.
+        manager: Resource manager to follow without a file: slurm, pbs or emulated:SOCKET.
         mode: Mode to use instead of the configured one: observe, advise, approve or act.
+        init: Write --manager and --mode to the new file --config and stop; the file offers more
+            settings.
         view: Show queue, nodes, policy and the last explanation in the terminal.
         record: Write all events to this file as they arrive, one JSON object per line.
         resume: Return to the configured mode after the twin has stopped itself.
     """
     import logging
 
+    from hpctwin.errors import ConfigError
     from hpctwin.twin.service.service import open_twin
+    from hpctwin.twin.settings.config import TwinConfig
 
     log.begin()
-    settings = _config(config, mode)
+    if manager is None:
+        settings, content = _config(config, mode), {}
+    elif init or (config == DEFAULT and not config.exists()):
+        content = _content(manager, mode)
+        settings = TwinConfig.of(content, "options")
+    else:
+        raise ConfigError(
+            f"--manager does not work with a configuration file ({config}); remove --manager, "
+            "or add --init to write a new file"
+        )
+    if init:
+        return write_settings(config, settings, content, f"hpctwin twin run -c {config}")
+    if content:
+        print("hpctwin when, twin status, … need a file; --init writes it", file=sys.stderr)
     stop = set_when_asked_to_end()
     with open_twin(settings, record=record) as twin:
         if resume:
@@ -131,7 +155,7 @@ def explain(
     """Explain why a policy was chosen, or why a job has not started and when it will.
 
     Args:
-        subject: decision or job.
+        subject: Kind of explanation.
         name: Number of the decision (default the last one), or id of the job.
         config: The twin's YAML file.
         json: Print the lines as JSON.
@@ -273,7 +297,7 @@ def schema(of: Literal["config", "events"] = "config", /) -> int:
     """Print the JSON Schema of the configuration, or of events.
 
     Args:
-        of: config or events.
+        of: Schema to print.
     """
     from hpctwin.cli.output import print_json
     from hpctwin.rms.records.events import event_schema
@@ -281,6 +305,26 @@ def schema(of: Literal["config", "events"] = "config", /) -> int:
 
     print_json(config_schema() if of == "config" else event_schema())
     return 0
+
+
+def _content(manager: str, mode: str | None) -> dict[str, Any]:
+    """Return the plain settings that options stand for.
+
+    Raises:
+        ConfigError: The socket of an emulated cluster is missing, or another kind has one.
+    """
+    from hpctwin.errors import ConfigError
+    from hpctwin.twin.settings.config import CoreSettings
+
+    kind, _, socket = manager.partition(":")
+    if (kind == "emulated") != bool(socket):
+        raise ConfigError(
+            f"--manager is {manager}; it must be slurm, pbs or emulated:SOCKET, such as "
+            "emulated:cluster.sock"
+        )
+    reached = {"kind": kind, "address": socket} if socket else {"kind": kind}
+    pool = [*CoreSettings().pool]
+    return {"manager": reached, "core": {"pool": pool}, "act": {"mode": mode or "observe"}}
 
 
 def _config(path: Path, mode: str | None = None) -> TwinConfig:

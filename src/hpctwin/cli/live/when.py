@@ -52,13 +52,13 @@ def when_command(
     Args:
         job_id: Id of a job on the cluster; for PBS, the server's name is optional.
         nodes: Number of nodes of a job that is not submitted yet.
-        walltime: Its time limit, such as 2h or 1:30:00.
-        partition: Its partition; default the cluster's default partition.
-        user: Its user.
-        account: Its account.
-        cores: Its cores per node.
-        gpus: Its GPUs per node.
-        memory_gb: Its memory per node, in GB.
+        walltime: Time limit of the future job, such as 2h or 1:30:00.
+        partition: Partition of the future job; default the cluster's default partition.
+        user: User of the future job.
+        account: Account of the future job.
+        cores: Cores per node of the future job.
+        gpus: GPUs per node of the future job.
+        memory_gb: Memory per node of the future job, in GB.
         config: The twin's YAML file.
         fresh: Query the resource manager even if a twin runs.
         compare_rm: Also show the resource manager's own estimate (squeue --start), at the cost of a
@@ -69,6 +69,7 @@ def when_command(
     from hpctwin.cli.output import check_outputs, print_json, print_lines
     from hpctwin.errors import ConfigError
     from hpctwin.model import parse_duration_s
+    from hpctwin.model.text import count_text
     from hpctwin.twin.forecast.forecaster import LEVELS
     from hpctwin.twin.service.when import answered
     from hpctwin.twin.settings.config import TwinConfig
@@ -91,7 +92,7 @@ def when_command(
     else:
         assert nodes is not None
         question = JobToCome(nodes, walltime_s, partition, user, account, cores, gpus, memory_gb)
-        title = f"A job of {nodes} node{'s' if nodes > 1 else ''} for {walltime}, submitted now,"
+        title = f"A job of {count_text(nodes, 'node')} for {walltime}, submitted now,"
     check_outputs(figures=[plot])
     said = answered(settings, question, look=fresh)
     found = said.when

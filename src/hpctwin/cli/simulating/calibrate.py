@@ -41,10 +41,10 @@ def calibrate_command(
         power_column: Column of measured power, in W.
         time_column: Column of times, in s.
         use_column: Column of use; default all others. Repeatable.
-        ahead: Time between a forecast and its sample.
+        ahead: Time from a forecast to the predicted sample.
         past: Length of the past for a fit.
         refit_every: Time between two fits.
-        residual: Length of the past whose mean residual is added to the line.
+        residual: Length of the past whose mean error corrects the fitted line.
         rolling: Length of the periods of the rolling errors.
         out: Write the forecasts of each model to this Parquet file.
         plot: Write a chart (.png, .svg, .pdf) of measured power, the ensemble's forecast, and
@@ -123,6 +123,7 @@ def _read(path: Path, time: str, power: str, use: tuple[str, ...]) -> tuple[pl.D
     import polars as pl
 
     from hpctwin.errors import TraceError, near
+    from hpctwin.model.text import count_text
 
     try:
         frame = pl.read_parquet(path) if path.suffix == ".parquet" else pl.read_csv(path)
@@ -153,7 +154,7 @@ def _read(path: Path, time: str, power: str, use: tuple[str, ...]) -> tuple[pl.D
             )
     steps = np.diff(table[time].to_numpy())
     if not len(steps):
-        raise TraceError(path, f"table has {len(table)} rows; two or more are needed")
+        raise TraceError(path, f"table has {count_text(len(table), 'row')}; two or more are needed")
     uneven = np.abs(steps - steps[0]) > 1e-6 * abs(steps[0])
     if steps[0] <= 0 or uneven.any():
         row = int(np.argmax(uneven)) + 2

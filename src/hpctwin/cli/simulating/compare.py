@@ -13,13 +13,14 @@ from hpctwin.cli.energy_options import EnergyOptions
 from hpctwin.cli.option_values import AT_LEAST_1
 from hpctwin.cli.options import (
     BY_POLICY,
+    POLICIES,
     By,
     ClusterOptions,
     RunOptions,
     Trace,
     TraceOptions,
     WindowOptions,
-    within,
+    with_site_policy,
 )
 from hpctwin.cli.simulating.run_options import inputs_of
 from hpctwin.errors import ConfigError
@@ -37,12 +38,7 @@ def compare_command(
     trace: Trace,
     /,
     *more: Trace,
-    policy: Annotated[tuple[str, ...], BY_POLICY] = (
-        "fcfs+easy",
-        "sjf+easy",
-        "wfp+easy",
-        "fcfs+conservative",
-    ),
+    policy: Annotated[tuple[str, ...], BY_POLICY] = POLICIES,
     reading: TraceOptions = TraceOptions(),  # noqa: B008
     part: WindowOptions = WindowOptions(),  # noqa: B008
     machine: ClusterOptions = ClusterOptions(),  # noqa: B008
@@ -88,17 +84,15 @@ def compare_command(
     import polars as pl
 
     from hpctwin.cli.output import check_outputs, screen
-    from hpctwin.model.text import progress_bar
+    from hpctwin.model.text import count_text, progress_bar
     from hpctwin.policies import make_policy, parse_policy
-    from hpctwin.policies.policy import read_policy
     from hpctwin.report import summary_table
     from hpctwin.report.accessor import breakdown_table, report_results
 
     traces = (trace, *more)
     check_outputs(*traces, folders=[out], files=[html], figures=[plot])
     _check_several(traces, html, energy)
-    own = within(trace, "policy.yaml")
-    texts = policy if own is None else dict.fromkeys((read_policy(own), *policy))
+    texts = with_site_policy(trace, policy)
     policies = [make_policy(parse_policy(text), power=energy.power) for text in texts]
     asked = _Asked(
         reading, part, machine, run, energy, priorities_from, runtime_estimate, by, fairness,
@@ -106,7 +100,7 @@ def compare_command(
     )  # fmt: skip
     compared: list[_Compared] = []
     title = trace.name if not more else f"{len(traces)} traces"
-    with progress_bar(f"{title}, {len(policies)} policies") as progress:
+    with progress_bar(f"{title}, {count_text(len(policies), 'policy', 'policies')}") as progress:
         for number, one in enumerate(traces):
             done = number / len(traces)
             found = asked.compared(one, policies, _share_of(progress, done, 1 / len(traces)))

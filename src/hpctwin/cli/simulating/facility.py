@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import App, Parameter
 
 from hpctwin.cli.option_values import AT_LEAST_1
-from hpctwin.cli.options import By, Trace, TraceOptions
+from hpctwin.cli.options import By, ClustersOptions, Trace, TraceOptions
+from hpctwin.cli.settings_file import Init, write_settings
 
 if TYPE_CHECKING:
     from hpctwin.facility import FacilityResult, Strategy
@@ -31,9 +32,9 @@ for name, target, summary in (
 class StrategyOptions:
     """Settings of look-ahead strategies: sgs-t, sgs(…), earliest-start."""
 
-    ties: Annotated[Literal["least-loaded", "random", "first"], Parameter(group="Strategy")] = (
-        "least-loaded"
-    )
+    tie_break: Annotated[
+        Literal["least-loaded", "random", "first"], Parameter(group="Strategy")
+    ] = "least-loaded"
     """Choice between equally good clusters."""
     samples: Annotated[int, Parameter(group="Strategy")] = 0
     """Number of futures with sampled arrivals per placement; 0: no later arrivals."""
@@ -53,7 +54,7 @@ class StrategyOptions:
         from hpctwin.model import parse_duration_s
 
         return {
-            "ties": self.ties,
+            "tie_break": self.tie_break,
             "samples": self.samples,
             "horizon_s": parse_duration_s(self.horizon),
             "batch": self.batch,
@@ -78,15 +79,20 @@ def check(path: Path, /, *, json: Json = False) -> int:
     """
     from hpctwin.cli.output import print_json
     from hpctwin.facility import Facility
+    from hpctwin.model.text import count_text
 
     facility = Facility.from_yaml(path)
     if json:
         print_json(facility.model_dump(mode="json"))
         return 0
-    print(f"{path}: valid; facility {facility.name} has {len(facility.clusters)} clusters")
+    print(
+        f"{path}: valid; facility {facility.name} has {count_text(len(facility.clusters), 'cluster')}"
+    )
     kinds = [kind.name for kind in facility.kinds] + ["any"]
     for cluster in facility.clusters:
-        print(f"  {cluster.name}: {cluster.cluster.node_count:,} nodes, {cluster.policy}")
+        print(
+            f"  {cluster.name}: {count_text(cluster.cluster.node_count, 'node')}, {cluster.policy}"
+        )
         allowed = cluster.kinds or kinds
         factors = ", ".join(f"{kind} × {cluster.factor_of(kind):g}" for kind in allowed)
         print(f"    runtimes: {factors}")
@@ -105,8 +111,8 @@ def schema() -> int:
 
 @facility_app.command
 def simulate(
-    facility: Path,
     trace: Trace,
+    facility: Path,
     /,
     *,
     strategy: Annotated[str, Parameter(name=["--strategy", "-s"], group="Strategy")] = "sgs-t",
@@ -126,8 +132,8 @@ def simulate(
     """Simulate a trace in a facility under one strategy.
 
     Args:
-        facility: The facility's YAML file.
         trace: The trace: SWF, SPARS or Batsim JSON, CSV or Parquet; also .gz.
+        facility: The facility's YAML file.
         strategy: Strategy: siloed, random, user(0.6), round-robin, always(CLUSTER), shortest-queue,
             most-free, least-loaded, peer, earliest-start, sgs-t or sgs(OBJECTIVE), for example
             sgs(wait) or "sgs(turnaround + 0.5*carbon)".
@@ -178,10 +184,12 @@ def simulate(
 
 @facility_app.command
 def compare(
-    facility: Path,
     trace: Trace,
+    facility: Path | None = None,
     /,
     *,
+    machine: ClustersOptions = ClustersOptions(),  # noqa: B008
+    init: Init = False,
     strategy: Annotated[tuple[str, ...], Parameter(name=["--strategy", "-s"], group="Strategy")] = (
         "random",
         "least-loaded",
@@ -203,8 +211,9 @@ def compare(
     """Simulate a trace in a facility under several strategies and compare them.
 
     Args:
-        facility: The facility's YAML file.
         trace: The trace.
+        facility: The facility's YAML file; or give its clusters with --nodes and --cluster.
+        init: Write --nodes and --cluster to facility.yaml and stop; the file offers more settings.
         strategy: Strategy, as in `hpctwin facility simulate --help`. Repeatable.
         knowledge: Source of runtimes; look-ahead strategies run with each. Repeatable.
         overrun: Terminate or continue a job at the end of its walltime.
@@ -221,10 +230,24 @@ def compare(
         screen,
         with_notes,
     )
+    from hpctwin.errors import ConfigError
     from hpctwin.facility import Facility, compare_strategies, parse_strategy
     from hpctwin.facility.strategies import GUIDED
     from hpctwin.model.text import counted, progress_bar
 
+    content = {"clusters": _clusters(machine)}
+    if (facility is None) == (not content["clusters"]):
+        raise ConfigError(
+            "facility: give its file after the trace, or its clusters with --nodes and --cluster, "
+            "but not both"
+        )
+    if facility is None:
+        place = Facility.checked(content, "options")
+    else:
+        place = Facility.from_yaml(facility)
+    if init:
+        run = f"hpctwin facility compare {trace} facility.yaml"
+        return write_settings(Path("facility.yaml"), place, content, run)
     check_outputs(trace, folders=[out], figures=[plot])
     chosen: list[Strategy] = []
     for text in strategy:
@@ -233,7 +256,6 @@ def compare(
             parse_strategy(text, knows=knows, **looking.as_dict())
             for knows in (knowledge if guided else knowledge[:1])
         ]
-    place = Facility.from_yaml(facility)
     workload = reading.jobs(trace)
     notes = note_facility(workload, place)
     with progress_bar(f"{workload.name}, {len(chosen)} strategies") as progress:
@@ -241,7 +263,8 @@ def compare(
             place, workload, chosen, seed=seed, overrun=overrun, threads=threads,
             progress=counted(progress, len(chosen)),
         )  # fmt: skip
-    _write(results, out, plot, facility, trace)
+    files = machine.cluster if facility is None else (facility,)
+    _write(results, out, plot, *files, trace)
     if json:
         print_json([result.summary() | with_notes(notes) for result in results.values()])
         return 0
@@ -249,14 +272,24 @@ def compare(
     return 0
 
 
+def _clusters(machine: ClustersOptions) -> list[dict[str, Any]]:
+    """Return the clusters of a facility as plain settings, each with a name."""
+    numbered = enumerate(machine.nodes, 1)
+    return [
+        *({"name": f"cluster-{number}", "nodes": nodes} for number, nodes in numbered),
+        *({"name": file.stem, "machine": str(file)} for file in machine.cluster),
+    ]
+
+
 def _show(results: dict[str, FacilityResult], console: Any) -> None:
+    from hpctwin.model.text import count_text
     from hpctwin.report.facility import facility_table
 
     summaries = {label: result.summary() for label, result in results.items()}
     console.print(facility_table(summaries, next(iter(results.values())).facility.names))
     nowhere = max(result.summary()["jobs_nowhere"] for result in results.values())
     if nowhere:
-        console.print(f"{nowhere:,} jobs were rejected, because they can run at no cluster")
+        console.print(f"rejected, because they can run at no cluster: {count_text(nowhere, 'job')}")
 
 
 def _write(

@@ -86,6 +86,7 @@ def export_command(
     from hpctwin.cli.output import check_outputs
     from hpctwin.errors import ConfigError
     from hpctwin.model import write_atomically
+    from hpctwin.model.text import count_text
     from hpctwin.report.exports import slices_of, write_evalys, write_openmetrics, write_perfetto
     from hpctwin.report.pages.run import read_run
 
@@ -102,15 +103,15 @@ def export_command(
             )
         with write_atomically(perfetto) as file:
             count = write_perfetto(file, slices_of(held), found.series)
-        print(f"{perfetto}: {count:,} slices")
+        print(f"{perfetto}: {count_text(count, 'slice')}")
     if evalys is not None:
         with write_atomically(evalys) as file:
             count = write_evalys(file, found.jobs, held)
-        print(f"{evalys}: {count:,} jobs")
+        print(f"{evalys}: {count_text(count, 'job')}")
     if openmetrics is not None:
         with write_atomically(openmetrics) as file:
             count = write_openmetrics(file, found.series)
-        print(f"{openmetrics}: {count:,} samples")
+        print(f"{openmetrics}: {count_text(count, 'sample')}")
     return 0
 
 
@@ -136,6 +137,7 @@ def report_command(
     """
     from hpctwin.cli.output import check_outputs
     from hpctwin.errors import ConfigError
+    from hpctwin.model.text import count_text
     from hpctwin.report.pages.all_figures import report_figures, write_figures
     from hpctwin.report.pages.decisions import decided_figures
     from hpctwin.report.pages.html import write_reported
@@ -156,7 +158,7 @@ def report_command(
         drawn = [*report_figures(entries, start_epoch_s=epoch_s), *drawn]
     if figures is not None:
         write_figures(figures, drawn, f".{figure_format}")
-        print(f"{figures}: {len(drawn)} figures")
+        print(f"{figures}: {count_text(len(drawn), 'figure')}")
     if html is not None:
         names = [*(entry.manifest["workload"] for entry in entries), *(one.label for one in twins)]
         write_reported(

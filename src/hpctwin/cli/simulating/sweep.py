@@ -11,7 +11,15 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 from hpctwin.cli.option_values import AT_LEAST_1
-from hpctwin.cli.options import named_values
+from hpctwin.cli.options import (
+    BY_POLICY,
+    POLICIES,
+    ClustersOptions,
+    named_values,
+    with_site_policy,
+    within,
+)
+from hpctwin.cli.settings_file import Init, is_settings_file, write_settings
 from hpctwin.errors import ConfigError
 
 __all__ = ["sweep_command"]
@@ -20,9 +28,15 @@ Queue = Literal["slurm", "pbs"]
 
 
 def sweep_command(
-    config: Path,
+    source: Path,
     /,
     *,
+    policy: Annotated[tuple[str, ...], BY_POLICY] = (),
+    machine: ClustersOptions = ClustersOptions(),  # noqa: B008
+    load: Annotated[tuple[float, ...], Parameter(group="Sweep")] = (),
+    seeds: Annotated[int | None, Parameter(group="Sweep"), AT_LEAST_1] = None,
+    resample: Annotated[str | None, Parameter(group="Sweep")] = None,
+    init: Init = False,
     out: Annotated[Path | None, Parameter(group="Output")] = None,
     plot: Annotated[Path | None, Parameter(group="Output")] = None,
     metric: Annotated[tuple[str, ...], Parameter(group="Output")] = (),
@@ -35,15 +49,20 @@ def sweep_command(
     worker_jobs: Annotated[int, Parameter(group="Dask"), AT_LEAST_1] = 2,
     worker_option: Annotated[tuple[str, ...], Parameter(group="Dask")] = (),
 ) -> int:
-    """Simulate all combinations of the values in a sweep file.
+    """Simulate all combinations of policies, clusters, loads and seeds.
 
-    It varies workloads, windows, loads, clusters, policies, parameters and seeds. Rows are written
-    as simulations finish. The same command resumes an interrupted sweep.
+    A sweep file can also vary workloads, windows and parameters. Rows are written as simulations
+    finish. The same command resumes an interrupted sweep.
 
     Args:
-        config: YAML file of the sweep (docs/how-to/run-many-simulations.md); its paths are relative
-            to its folder.
-        out: Folder for the rows; default out/NAME of the file.
+        source: A trace; or a sweep file (.yaml), whose paths are relative to its folder. Options of
+            policy, cluster and sweep need a trace.
+        policy: Policy, such as wfp+easy. Repeatable; default as in `hpctwin compare`.
+        load: Offered load, reached by scaling the times between submissions. Repeatable.
+        seeds: Number of seeds, for --resample (default 10) or random placement.
+        resample: Length of pieces, such as 7d; each seed joins randomly drawn pieces of the trace.
+        init: Write the options to sweep.yaml and stop; the file offers more settings.
+        out: Folder for the rows; default out/NAME of the sweep file or trace.
         plot: Write a chart to this file, .png, .svg or .pdf.
         metric: Metric for table and chart, instead of the file's. Repeatable.
         json: Print the comparison as JSON, a row per policy and metric.
@@ -51,8 +70,7 @@ def sweep_command(
         processes: Simulate in processes of this host instead of threads.
         dask: Address of Dask's scheduler, tcp://HOST:PORT; its workers simulate.
         scheduler_file: File written by Dask's scheduler, instead of its address.
-        jobqueue: slurm or pbs: start a Dask scheduler here, with workers as jobs of this resource
-            manager.
+        jobqueue: Start a Dask scheduler here, with workers as jobs of this resource manager.
         worker_jobs: Number of worker jobs.
         worker_option: Setting of the worker jobs, as in queue=main, cores=4, memory=8GB,
             walltime=02:00:00. Repeatable.
@@ -61,15 +79,35 @@ def sweep_command(
     from hpctwin.model.text import progress_bar
     from hpctwin.report.figures.style import save_figure
     from hpctwin.report.figures.sweep import plot_sweep, sweep_table
-    from hpctwin.sweep import Progress, read_sweep, sweep
+    from hpctwin.sweep import Progress, SweepSettings, read_sweep, sweep
     from hpctwin.sweep.on_dask import OnDask, connected
     from hpctwin.sweep.on_dask import jobqueue as as_jobs
 
-    settings = read_sweep(config)
+    if is_settings_file(
+        source, policy=policy, nodes=machine.nodes, cluster=machine.cluster,
+        load=load, seeds=seeds, resample=resample, init=init,
+    ):  # fmt: skip
+        settings = read_sweep(source)
+    else:
+        if seeds and not resample and "@random" not in " ".join(policy):
+            raise ConfigError("--seeds: all seeds have the same jobs; add --resample 7d")
+        trace = str(within(source, "workload.parquet") or source)
+        content = {
+            "workloads": [{"trace": trace, "resample": resample} if resample else trace],
+            "clusters": machine.listed(source),
+            "policies": with_site_policy(source, policy or POLICIES),
+            "loads": [*load],
+            "seeds": seeds or (10 if resample else None),
+            "metrics": [*metric],
+        }
+        content = {key: value for key, value in content.items() if value}
+        settings = SweepSettings.checked(content, "options")
+        if init:
+            return write_settings(Path("sweep.yaml"), settings, content, "hpctwin sweep sweep.yaml")
     if metric:
         settings = settings.model_copy(update={"metrics": metric})
-    folder = out if out is not None else Path("out") / config.stem
-    check_outputs(config, folders=[folder], figures=[plot])
+    folder = out if out is not None else Path("out") / source.stem
+    check_outputs(source, folders=[folder], figures=[plot])
     asked = [one for one in (dask, scheduler_file, jobqueue, processes or None) if one is not None]
     if len(asked) > 1:
         raise ConfigError("give only one of --processes, --dask, --scheduler-file and --jobqueue")
@@ -84,7 +122,7 @@ def sweep_command(
         elif dask is not None or scheduler_file is not None:
             client = stack.enter_context(connected(dask, scheduler_file=scheduler_file))
             where = partial(OnDask, client=client)
-        bar = stack.enter_context(progress_bar(f"{config.stem}, to {folder}"))
+        bar = stack.enter_context(progress_bar(f"{source.stem}, to {folder}"))
 
         def share(now: Progress) -> None:
             bar(now.done / now.total)
@@ -92,7 +130,7 @@ def sweep_command(
         result = sweep(settings, out=folder, workers=workers, where=where, progress=share)
     compared = result.compare()
     if plot is not None:
-        save_figure(plot_sweep(compared, title=f"{config.stem}: means with 95 % intervals"), plot)
+        save_figure(plot_sweep(compared, title=f"{source.stem}: means with 95 % intervals"), plot)
     for note in result.notes:
         print(note, file=sys.stderr)
     failed = result.failed

@@ -23,6 +23,7 @@ import polars as pl
 from hpctwin.energy.prices.series import csv_of, numbers_of, times_of
 from hpctwin.errors import ConfigError, need
 from hpctwin.model.cluster.power import Cooling
+from hpctwin.model.text import count_text
 
 __all__ = ["cool", "cooling_figures", "wet_bulb_c", "wet_bulb_means"]
 
@@ -255,7 +256,7 @@ def wet_bulb_means(
         found["wet_bulb_c"] is None and None in (found["temperature_c"], found["humidity_pct"])
     ):
         raise ConfigError(
-            f"{path}: found {len(frame)} rows of {', '.join(map(repr, frame.columns))}; "
+            f"{path}: found {count_text(len(frame), 'row')} of {', '.join(map(repr, frame.columns))}; "
             "give two rows or more, with times in the first column, and wet_bulb_c, or "
             "temperature_c and humidity_pct"
         )

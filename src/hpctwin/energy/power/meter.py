@@ -52,7 +52,7 @@ class Sieve:
 
     def __init__(self, least_w: float = 0.0, most_w: float = math.inf) -> None:
         self.least_w, self.most_w = least_w, most_w
-        self.left_out: Counter[str] = Counter()
+        self.omitted: Counter[str] = Counter()
         self.fault: str | None = None
         """Error of the last reading; None if it was valid."""
         self._heard_s = -math.inf
@@ -73,7 +73,7 @@ class Sieve:
             self._last.append(power_w)
             self._jumped_s = None
             return True
-        self.left_out[self.fault] += 1
+        self.omitted[self.fault] += 1
         return False
 
     def _why_not(self, time_s: float, power_w: float, now_s: float) -> str | None:
@@ -302,7 +302,7 @@ class Sensors:
         self, count: int = 1, *, rising: bool = False, silent_after_s: float = 300.0
     ) -> None:
         self.count, self.rising, self.silent_after_s = count, rising, silent_after_s
-        self.left_out: Counter[str] = Counter()
+        self.omitted: Counter[str] = Counter()
         self._heard_s: dict[str, float] = {}
         self._counted: dict[str, tuple[float, float]] = {}
         self._power: dict[str, tuple[float, float]] = {}
@@ -326,7 +326,7 @@ class Sensors:
         self._began_s = now_s if self._began_s is None else self._began_s
         why = self._why_not(sensor, time_s, value, now_s)
         if why is not None:
-            self.left_out[why] += 1
+            self.omitted[why] += 1
             return None
         self._heard_s[sensor] = time_s
         told = self._risen(sensor, time_s, value) if self.rising else (time_s, value)
@@ -362,7 +362,7 @@ class Sensors:
             return None
         self._counted[sensor] = (time_s, joules)
         if joules < before:
-            self.left_out["a counter that restarted"] += 1
+            self.omitted["a counter that restarted"] += 1
             return None
         if since_s == time_s:
             return None

@@ -91,7 +91,7 @@ class Source:
         secrets: Required environment variables.
         most_s: Longest period of one request, in seconds.
         ask: Function that returns the points of a period, their unit, and the number of estimates.
-        foretells: Whether the source offers forecasts.
+        has_forecasts: Whether the source offers forecasts.
     """
 
     name: str
@@ -100,7 +100,7 @@ class Source:
     secrets: tuple[str, ...]
     most_s: float
     ask: Callable[[_Asking, float, float], tuple[Points, str, int]]
-    foretells: bool
+    has_forecasts: bool
 
 
 def fetch(
@@ -133,7 +133,7 @@ def fetch(
     if source not in SOURCES:
         raise UnknownNameError("source", source, SOURCES)
     found = SOURCES[source]
-    if forecast and not found.foretells:
+    if forecast and not found.has_forecasts:
         raise ConfigError(
             f"{source} offers no forecasts; its prices are known until the end of tomorrow"
         )

@@ -59,7 +59,7 @@ def with_exec_vnode(frame: pl.DataFrame) -> pl.DataFrame:
     ).with_columns(
         size=pl.when(pl.col("kb") > 0).then(pl.format(":mem={}kb", "kb")).otherwise(pl.lit(""))
     )
-    # With equal shares next to each other, many jobs have the same text.
+    # Sorted, so that jobs with the same shares have the same text.
     parts = parts.sort("row", "cores", "gpus", descending=[False, True, True], maintain_order=True)
     text = parts.select("row", text=pl.format("({}:ncpus={}{}{})", "host", "cores", "more", "size"))
     made = text.group_by("row", maintain_order=True).agg(found=pl.col("text").str.join("+"))

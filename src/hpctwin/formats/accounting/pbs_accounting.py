@@ -290,7 +290,7 @@ def _values(meant: Meant) -> list[pl.Expr]:
     )
     gpus = pl.when(pl.col("asked_gpus") > 0).then("asked_gpus").otherwise("gpus")
     used = value("resources_used.walltime").map_batches(duration_s, pl.Float64)
-    # Of a pending job, maybe only the line says when it was submitted; its record is just counted.
+    # The submit time of a pending job may be only in its Q line; such a record is only counted.
     came = pl.when(pl.col("kind") == "Q").then("at")
     got = pl.coalesce(
         pl.lit("select=") + pl.col("loose") + " place=free",

@@ -136,7 +136,7 @@ def write_sample(
         OutputError: A file cannot be written.
     """
     if jobs < 1:
-        raise ConfigError(f"a sample has {jobs} jobs, it must have 1 or more")
+        raise ConfigError(f"a sample has {jobs} jobs; it must have at least one")
     made = made_jobs(node_of(dataset), jobs, seed)
     return [_write(file, file.rows(made), Path(folder)) for file in dataset.files]
 

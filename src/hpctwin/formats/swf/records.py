@@ -18,6 +18,7 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin.errors import TraceError
+from hpctwin.model.text import count_text
 
 __all__ = [
     "FIELDS",
@@ -278,7 +279,7 @@ def _parse_line(path: Path, line: int, tokens: list[bytes]) -> tuple[list[float]
     if len(tokens) < len(FIELDS):
         raise TraceError(
             path,
-            f"found {len(tokens)} columns, expected {len(FIELDS)}; the line starts with "
+            f"found {count_text(len(tokens), 'column')}, expected {len(FIELDS)}; the line starts with "
             f"{_text(b' '.join(tokens))[:40]!r}. Write unknown fields as -1; read a table with a "
             "header row as CSV with --columns",
             line=line,

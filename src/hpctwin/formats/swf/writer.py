@@ -15,6 +15,7 @@ from hpctwin.formats.common.files import write_bytes
 from hpctwin.formats.common.record import lost_by
 from hpctwin.model import MS_PER_S, Category, DependencyKind, Workload
 from hpctwin.model.demand import totals_asked
+from hpctwin.model.text import count_text
 
 __all__ = ["with_own_count", "write_swf"]
 
@@ -56,25 +57,29 @@ def write_swf(workload: Workload, path: str | Path) -> tuple[str, ...]:
     delayed = int(((edges.kind == DependencyKind.AFTERANY) & (edges.delay_ms > 0)).sum())
     if delayed:
         lost.append(
-            f"SWF has only think times: {delayed} jobs with a delay after another job count as "
-            "submitted when the delay ends"
+            f"SWF has only think times: {count_text(delayed, 'job')} with a delay after another job "
+            "stored as submitted when the delay ends"
         )
     started = workload.recorded_start_ms >= 0
     wait_ms = np.where(started, workload.recorded_start_ms - workload.submit_ms, -1)
     early = started & (wait_ms < 0)
     if early.any():
-        lost.append(f"SWF cannot store a start before the submission: {early.sum()} jobs")
+        lost.append(
+            f"SWF cannot store a start before the submission: {count_text(early.sum(), 'job')}"
+        )
     wait_ms[early] = -1
     cancelled = workload.cancel_ms >= 0
     unstarted = cancelled & ~started & (workload.cancel_ms >= workload.submit_ms)
     if (cancelled & ~unstarted).any():
         lost.append(
             "SWF cannot store the cancel time of started or unsubmitted jobs: "
-            f"{(cancelled & ~unstarted).sum()} jobs"
+            f"{count_text((cancelled & ~unstarted).sum(), 'job')}"
         )
     shorter = unstarted & (np.maximum(workload.runtime_ms, 1) != workload.walltime_ms)
     if shorter.any():
-        lost.append(f"SWF cannot store the run time of cancelled jobs: {shorter.sum()} jobs")
+        lost.append(
+            f"SWF cannot store the run time of cancelled jobs: {count_text(shorter.sum(), 'job')}"
+        )
     wait_ms[unstarted] = (workload.cancel_ms - workload.submit_ms)[unstarted]
     partition = _label_numbers("partition", workload.partition, key)
     status = np.where(unstarted, _CANCELLED, -1)

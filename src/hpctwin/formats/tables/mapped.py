@@ -154,7 +154,7 @@ def as_columns(given: Columns | Mapping[str, Value] | Sequence[str] | str) -> Co
     texts = [given] if isinstance(given, str) else given
     if not isinstance(texts, Sequence) or not all(isinstance(one, str) for one in texts):
         raise ArgumentError(
-            f"columns is {in_brief(given)}, it must be a dict such as {{'submit': 'Submit'}}, or text"
+            f"columns is {in_brief(given)}; it must be a dict such as {{'submit': 'Submit'}}, or text"
         )
     return columns_of(texts)
 

@@ -47,7 +47,7 @@ class PolicyOracle:
 
     def __init__(self, metric: str, environment: PolicySelection) -> None:
         energy = {CHOSEN: "they are chosen by waits only"}
-        self.left_out: dict[str, str] = energy if metric == "energy_j" else {}
+        self.omitted: dict[str, str] = energy if metric == "energy_j" else {}
         self._run = played(environment, best_for_the_rest(metric))
 
     def rows(self, jobs: Workload, *, served: bool) -> Iterator[dict[str, Any]]:
@@ -58,8 +58,8 @@ class PolicyOracle:
             served: Whether all of them ended under every policy compared.
         """
         if not served:
-            self.left_out[CHOSEN] = "some jobs never ran"
-        if not self.left_out:
+            self.omitted[CHOSEN] = "some jobs never ran"
+        if not self.omitted:
             yield {**self._run(jobs), "policy": CHOSEN, "kind": "oracle", "us_per_job": None}
 
 
@@ -107,7 +107,7 @@ class PlacementOracle:
     """
 
     def __init__(self, facility: Facility) -> None:
-        self.left_out: dict[str, str] = {}
+        self.omitted: dict[str, str] = {}
         self._run = of_strategy("sgs-t", facility, knows="oracle")
 
     def rows(self, jobs: Workload, *, served: bool) -> Iterator[dict[str, Any]]:

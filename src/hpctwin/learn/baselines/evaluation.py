@@ -74,7 +74,7 @@ class Evaluation:
         oracle: The same columns for clairvoyant schedules and bounds; other metrics are null if
             they have none.
         best_before: Static policy that was best on the training jobs; empty if unknown.
-        left_out: Reason for each omitted baseline.
+        omitted: Reason for each omitted baseline.
     """
 
     agent: str
@@ -82,7 +82,7 @@ class Evaluation:
     runs: pl.DataFrame
     oracle: pl.DataFrame
     best_before: str = ""
-    left_out: dict[str, str] = field(default_factory=dict)
+    omitted: dict[str, str] = field(default_factory=dict)
 
     def table(self, metric: str = "") -> pl.DataFrame:
         """Return a row for each policy, the best first.
@@ -135,7 +135,7 @@ class Evaluation:
             "agent": self.agent,
             "policies": self.table().to_dicts(),
             "best_before": self.best_before or None,
-            "left_out": self.left_out,
+            "omitted": self.omitted,
         }
 
 
@@ -180,7 +180,7 @@ def evaluate(
     _check_metric(metric, machine)
     static = {text: of_rule(text, machine) for text in setting.static(machine)}
     more = {name_of(text, machine): of_rule(text, machine) for text in policies}
-    left_out: dict[str, str] = dict.fromkeys(without, "as asked")
+    omitted: dict[str, str] = dict.fromkeys(without, "as asked")
     runners: list[tuple[str, str, Runner]] = [(own, "agent", run_own)]
     runners += [(name, "static", run) for name, run in {**static, **more}.items() if name != own]
     environment = None
@@ -194,19 +194,19 @@ def evaluate(
         training = training_of(network.card, source)
         best_before = training.best(static, metric)
     except ConfigError as error:
-        left_out.setdefault("tuned", str(error))
-        left_out["best before"] = str(error)
-    if "tuned" not in left_out:
+        omitted.setdefault("tuned", str(error))
+        omitted["best before"] = str(error)
+    if "tuned" not in omitted:
         try:
             found = tuned(training, setting, metric)
             runners.append((found, "tuned", of_policy(parse_policy(found), source.cluster)))
         except ConfigError as error:
-            left_out["tuned"] = str(error)
+            omitted["tuned"] = str(error)
     if why := _why_no_twin(setting, metric):
-        left_out[SCHEDTWIN] = why
-    if SCHEDTWIN not in left_out:
+        omitted[SCHEDTWIN] = why
+    if SCHEDTWIN not in omitted:
         runners += [(name, "twin", run) for name, run in twins(setting, source.cluster).items()]
-    oracles = [] if "oracle" in left_out else _oracles(metric, setting, source, environment)
+    oracles = [] if "oracle" in omitted else _oracles(metric, setting, source, environment)
     rows: list[dict[str, Any]] = []
     ahead: list[dict[str, Any]] = []
     rng = np.random.default_rng(seed)
@@ -220,12 +220,12 @@ def evaluate(
         for oracle in oracles:
             ahead += [{**row, "episode": number} for row in oracle.rows(jobs, served=served)]
     for oracle in oracles:
-        left_out |= oracle.left_out
-    ahead = [row for row in ahead if row["policy"] not in left_out]
+        omitted |= oracle.omitted
+    ahead = [row for row in ahead if row["policy"] not in omitted]
     if progress is not None:
         progress(1.0)
     return Evaluation(
-        own, metric, pl.DataFrame(rows, _RUNS), pl.DataFrame(ahead, _RUNS), best_before, left_out
+        own, metric, pl.DataFrame(rows, _RUNS), pl.DataFrame(ahead, _RUNS), best_before, omitted
     )
 
 
@@ -318,5 +318,5 @@ def held_out(
         "more": [None if end is None else -end for end in ends],
         "beside": rows,
         "best_before": found.best_before or None,
-        "left_out": found.left_out,
+        "omitted": found.omitted,
     }

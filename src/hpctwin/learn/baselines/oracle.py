@@ -358,16 +358,16 @@ class Oracle:
 
     def __init__(self, metric: str, setting: Setting, source: Source) -> None:
         self.metric, self.setting, self.cluster = metric, setting, source.cluster
-        self.left_out: dict[str, str] = {}
+        self.omitted: dict[str, str] = {}
         why = why_no_bound(source.all_jobs(), source.cluster)
         if why:
-            self.left_out = {AHEAD: why, BOUND: why}
+            self.omitted = {AHEAD: why, BOUND: why}
         elif metric == "energy_j" and setting.pool:
-            self.left_out[AHEAD] = "the agent itself decides when jobs start"
+            self.omitted[AHEAD] = "the agent itself decides when jobs start"
         elif metric != "energy_j" and setting.kind == "PowerManagement":
-            self.left_out[AHEAD] = "the bound covers only energy if nodes are switched"
+            self.omitted[AHEAD] = "the bound covers only energy if nodes are switched"
         elif metric != "energy_j" and (why := why_not_ahead(source.cluster)):
-            self.left_out[AHEAD] = why
+            self.omitted[AHEAD] = why
 
     def rows(self, jobs: Workload, *, served: bool) -> Iterator[dict[str, Any]]:
         """Yield the rows of an episode.
@@ -377,8 +377,8 @@ class Oracle:
             served: Whether all of them ended under every policy compared.
         """
         if not served:
-            self.left_out |= dict.fromkeys((AHEAD, BOUND), "some jobs never ran")
-        if BOUND in self.left_out:
+            self.omitted |= dict.fromkeys((AHEAD, BOUND), "some jobs never ran")
+        if BOUND in self.omitted:
             return
         yield from self._of_energy(jobs) if self.metric == "energy_j" else self._of_waiting(jobs)
 
@@ -397,7 +397,7 @@ class Oracle:
     def _of_waiting(self, jobs: Workload) -> Iterator[dict[str, Any]]:
         metric: Any = self.metric
         reached, until_s = waiting_ahead(metric, jobs, self.cluster)
-        if AHEAD not in self.left_out:
+        if AHEAD not in self.omitted:
             yield {"policy": AHEAD, "kind": "oracle", metric: reached}
         least = least_waiting(
             metric, jobs, self.cluster.node_count, reached=reached, until_s=until_s

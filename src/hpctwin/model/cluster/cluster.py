@@ -149,14 +149,14 @@ class Failures(Settings):
         mtbf: Mean time between failures of one node while it is up (exponential).
         mttr: Mean time to repair (exponential).
         seed: Seed of the random times.
-        then: What happens to the job on the node: back into the queue, or ended.
+        on_failure: What happens to the job on the node: back into the queue, or ended.
     """
 
     outages: tuple[Outage, ...] = ()
     mtbf: Duration | None = Field(default=None, gt=0)
     mttr: Duration | None = Field(default=None, gt=0)
     seed: int = Field(default=0, ge=0)
-    then: Literal["requeue", "fail"] = "requeue"
+    on_failure: Literal["requeue", "fail"] = "requeue"
 
     @model_validator(mode="after")
     def _complete(self) -> Self:

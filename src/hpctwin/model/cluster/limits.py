@@ -68,13 +68,13 @@ class Limit(Settings):
         nodes, cores, gpus, memory_gb: Largest amount in use.
         minutes: Amounts times the remaining minutes of running jobs' walltimes; for a job alone,
             times its walltime.
-        used: Amounts times minutes that jobs have used; ``wall`` is the minutes that they ran. This
+        used_minutes: Amounts times minutes that jobs have used; ``wall`` is the minutes that they ran. This
             use decays and is forgotten as `FairShare` says.
         decays: Whether past use decays.
-        safe: For ``used``: a job starts only if it and all running jobs can run for their
+        safe: For ``used_minutes``: a job starts only if it and all running jobs can run for their
             walltimes.
         walltime: Longest walltime of a job alone.
-        least: Smallest request of a job alone.
+        min_request: Smallest request of a job alone.
         per_node: Largest request of a job alone per node, as the mean over its nodes, rounded down.
         deny: Whether jobs of this QOS that could never start under their limits are rejected;
             otherwise they wait forever.
@@ -92,11 +92,11 @@ class Limit(Settings):
     gpus: float | None = Field(default=None, ge=0)
     memory_gb: float | None = Field(default=None, ge=0)
     minutes: Amounts = Field(default_factory=dict)
-    used: Used = Field(default_factory=dict)
+    used_minutes: Used = Field(default_factory=dict)
     decays: bool = True
     safe: bool = False
     walltime: Duration | None = Field(default=None, gt=0)
-    least: Amounts = Field(default_factory=dict)
+    min_request: Amounts = Field(default_factory=dict)
     per_node: Amounts = Field(default_factory=dict)
     deny: bool = False
 
@@ -109,7 +109,7 @@ class Limit(Settings):
     @property
     def is_timed(self) -> bool:
         """Whether the remaining minutes of running jobs' walltimes count."""
-        return bool(self.minutes or (self.used and self.safe)) and self.per != "job"
+        return bool(self.minutes or (self.used_minutes and self.safe)) and self.per != "job"
 
     @model_validator(mode="after")
     def _one_thing(self) -> Self:
@@ -140,16 +140,18 @@ class Limit(Settings):
             raise ValueError(
                 "per: job limits a single job; 'jobs' and 'submitted' count several: remove them"
             )
-        if self.per != "job" and (self.walltime is not None or self.least or self.per_node):
-            raise ValueError("'walltime', 'least' and 'per_node' limit a single job: set per: job")
+        if self.per != "job" and (self.walltime is not None or self.min_request or self.per_node):
+            raise ValueError(
+                "'walltime', 'min_request' and 'per_node' limit a single job: set per: job"
+            )
         if self.per in ("user", "account") and self.minutes:
             raise ValueError(
                 "'minutes' limits all jobs together or each job, not each user or account"
             )
-        if self.per != "all" and self.used:
-            raise ValueError("'used' limits the usage of all jobs together: remove per")
-        if not self.used and (self.safe or not self.decays):
-            raise ValueError("'safe' and 'decays' are only valid with 'used'")
+        if self.per != "all" and self.used_minutes:
+            raise ValueError("'used_minutes' limits the usage of all jobs together: remove per")
+        if not self.used_minutes and (self.safe or not self.decays):
+            raise ValueError("'safe' and 'decays' are only valid with 'used_minutes'")
         if self.qos is None and self.partitions is None and self.per == "user" and self.amounts:
             raise ValueError(
                 f"{', '.join(self.amounts)} per user is only valid for a QOS or partitions; "
@@ -158,11 +160,13 @@ class Limit(Settings):
         if self.deny and self.qos is None:
             raise ValueError("'deny' is only valid for a QOS")
         numbers = (self.jobs, self.submitted, self.walltime)
-        amounts = self.amounts or self.minutes or self.used or self.least or self.per_node
+        amounts = (
+            self.amounts or self.minutes or self.used_minutes or self.min_request or self.per_node
+        )
         if not (self.deny or amounts) and numbers == (None,) * 3:
             raise ValueError(
                 "the limit is empty: give jobs, submitted, nodes, cores, gpus, memory_gb, "
-                "minutes, used, walltime, least or per_node"
+                "minutes, used_minutes, walltime, min_request or per_node"
             )
         return self
 

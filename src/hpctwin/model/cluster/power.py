@@ -50,7 +50,7 @@ class CapWindow(Described):
     def __post_init__(self) -> None:
         for value in (self.start_s, self.end_s):
             if not 0 <= value <= DAY_S:
-                raise ConfigError(f"a time of day is {value!r} s, it must be 0 to 86400")
+                raise ConfigError(f"a time of day is {value!r} s; it must be 0 to 86400")
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class PowerCap(Described):
     def __post_init__(self) -> None:
         for value in (self.watts, *(window.watts for window in self.windows)):
             if not (value > 0 and math.isfinite(value)):
-                raise ConfigError(f"a power cap is {value!r} W, it must be above 0")
+                raise ConfigError(f"a power cap is {value!r} W; it must be above 0")
 
     @classmethod
     def parse(cls, text: str, *, lower_modes: bool = False) -> Self:
@@ -371,7 +371,7 @@ class Cooling(Settings):
     def _possible(self) -> Self:
         if self.design_wet_bulb_c >= self.supply_c:
             raise ValueError(
-                f"design_wet_bulb_c is {self.design_wet_bulb_c:g}, it must be below supply_c, "
+                f"design_wet_bulb_c is {self.design_wet_bulb_c:g}; it must be below supply_c, "
                 f"{self.supply_c:g}: towers cannot cool water below the wet bulb"
             )
         return self

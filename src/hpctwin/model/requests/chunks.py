@@ -354,7 +354,7 @@ def _check_column(name: str, column: FloatArray, ids: npt.NDArray[Any]) -> None:
     if name in _LARGEST:
         largest, must = _LARGEST[name]
         wrong |= column > largest
-    _refuse(wrong, ids, lambda row: f"{name} is {column[row]:g}, it must be {must}")
+    _refuse(wrong, ids, lambda row: f"{name} is {column[row]:g}; it must be {must}")
 
 
 def _refuse(wrong: npt.NDArray[np.bool_], ids: npt.NDArray[Any], why: Callable[[int], str]) -> None:

@@ -16,6 +16,7 @@ from itertools import product
 from typing import NamedTuple
 
 from hpctwin.errors import WorkloadError, near
+from hpctwin.model.text import count_text
 
 __all__ = [
     "Constraint",
@@ -261,6 +262,6 @@ def without_groups(asked: Mapping[str, int], features: Collection[str]) -> Itera
     for name, jobs in asked.items():
         if name not in known:
             yield (
-                f"{jobs:,} jobs request nodes of one {name} (group_by), but no node group has a "
-                f"feature such as {name}=1: they can use all nodes.{near(name, known)}"
+                f"{count_text(jobs, 'job')} requested nodes of one {name} (group_by), but no node group has "
+                f"a feature such as {name}=1: all nodes can be used.{near(name, known)}"
             )

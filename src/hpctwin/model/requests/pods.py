@@ -50,7 +50,7 @@ def parse_pods(words: Sequence[str]) -> Tasks:
         said[name] = value
     replicas = said.get("--replicas", "1")
     if not re.fullmatch(r"0*[1-9]\d{0,8}", replicas):
-        raise ValueError(f"--replicas is {replicas!r}, it must be a whole number above 0")
+        raise ValueError(f"--replicas is {replicas!r}; it must be a whole number above 0")
     limits, requests = _amounts(said.get("--limits", "")), _amounts(said.get("--requests", ""))
     for name, amount in requests.items():
         if amount > limits.get(name, amount):

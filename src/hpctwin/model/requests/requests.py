@@ -469,7 +469,7 @@ def _of_job(resources: dict[str, str]) -> tuple[Chunk, ...]:
     whole, each = _size(resources.pop("mem", None)), _size(resources.pop("pmem", None))
     for name, said in (("procs", procs), ("ncpus", cores), ("ngpus", gpus)):
         if said is not None and not re.fullmatch(r"\d{1,9}", said):
-            raise ValueError(f"{name} is {said!r}, it must be a whole number")
+            raise ValueError(f"{name} is {said!r}; it must be a whole number")
     count = max(1, int(procs or 1))
     cores_each = float(cores or 1)
     return (Chunk(count, cores_each, float(gpus or 0), each * cores_each or whole / count),)
@@ -519,7 +519,7 @@ def _alike_together(kinds: Iterable[Tasks]) -> list[Tasks]:
 def _whole(asked: Mapping[str, str], name: str, default: int) -> int:
     text = asked.get(name, str(default))
     if not text.isdigit() or (not int(text) and name in asked):
-        raise ValueError(f"--{name} is {text!r}, it must be a whole number above 0")
+        raise ValueError(f"--{name} is {text!r}; it must be a whole number above 0")
     return int(text)
 
 

@@ -135,7 +135,7 @@ def checked_consumables(
         if wrong.any():
             row = int(np.flatnonzero(wrong)[0])
             raise WorkloadError(
-                f"job {ids[row]}: {COLUMN}{name} is {column[row]:g}, it must be a number from 0 to {MOST:g}"
+                f"job {ids[row]}: {COLUMN}{name} is {column[row]:g}; it must be a number from 0 to {MOST:g}"
             )
         found[name] = column
     return found

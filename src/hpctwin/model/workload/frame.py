@@ -185,7 +185,7 @@ def as_frame(given: Any) -> pl.DataFrame:
             f"frame is {in_brief(given)}, which is not a table: {in_brief(error)}"
         ) from error
     raise ArgumentError(
-        f"frame is {in_brief(given)}, it must be a table: a Polars frame, or a dict of columns"
+        f"frame is {in_brief(given)}; it must be a table: a Polars frame, or a dict of columns"
     )
 
 
@@ -303,7 +303,7 @@ def _usage(frame: pl.DataFrame, ids: npt.NDArray[Any]) -> dict[str, Usage]:
             if short.any():
                 row = int(np.argmax(short))
                 raise WorkloadError(
-                    f"job {ids[row]}: {step} is {seconds[row]:g}, it must be 0.001 or more"
+                    f"job {ids[row]}: {step} is {seconds[row]:g}; it must be 0.001 or more"
                 )
             step_ms = np.maximum(np.rint(seconds * MS_PER_S), 1).astype(np.int64)
         first = np.concatenate([[0], np.cumsum(count)])
@@ -360,17 +360,17 @@ def _with_requests(frame: pl.DataFrame, counts: Counts) -> pl.DataFrame:
     if not requests:
         return frame.drop("request")
     alone = any("singleton" in (one.dependency or "") for one in requests.values())
-    left_out = {
+    omitted = {
         text: (*one.ignored, *(["the job's name"] if one.name and not alone else []))
         for text, one in requests.items()
     }
     ignored: dict[str, int] = {}
     for text, count in jobs.iter_rows():
-        for option in left_out[text]:
+        for option in omitted[text]:
             ignored[option] = ignored.get(option, 0) + count
     if ignored:
         options = ", ".join(f"{option} {count:,}" for option, count in ignored.items())
-        number = int(sum(n for text, n in jobs.iter_rows() if left_out[text]))
+        number = int(sum(n for text, n in jobs.iter_rows() if omitted[text]))
         counts[
             f"request with options that are not modeled, ignored (jobs by option): {options}"
         ] = number
@@ -441,7 +441,7 @@ def _numbers(
     if wrong.any():
         row = int(wrong.arg_max() or 0)
         found = "empty" if column[row] is None else repr(column[row])
-        raise WorkloadError(f"job {ids[row]}: {name} is {found}, it must be a number")
+        raise WorkloadError(f"job {ids[row]}: {name} is {found}; it must be a number")
     return numbers.to_numpy()
 
 

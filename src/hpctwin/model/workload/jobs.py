@@ -66,7 +66,7 @@ def check_values(ids: npt.NDArray[Any], columns: Mapping[str, npt.NDArray[Any]])
             bad &= ~np.isnan(values)
         if bad.any():
             row = int(np.flatnonzero(bad)[0])
-            raise WorkloadError(f"job {ids[row]}: {name} is {values[row]:g}, it {rule.must}")
+            raise WorkloadError(f"job {ids[row]}: {name} is {values[row]:g}; it {rule.must}")
 
 
 class _Rule(NamedTuple):
@@ -152,7 +152,7 @@ class Usage:
             WorkloadError: The step is not above 0.
         """
         if not step_s * MS_PER_S >= 1:
-            raise WorkloadError(f"samples are {step_s:g} s apart, it must be 0.001 s or more")
+            raise WorkloadError(f"samples are {step_s:g} s apart; the step must be 0.001 s or more")
         parts = [np.asarray(one, np.float64) for one in samples]
         first = np.concatenate([[0], np.cumsum([len(one) for one in parts])]).astype(np.int64)
         values = np.concatenate([np.zeros(0), *parts])
@@ -193,7 +193,7 @@ class Usage:
             must = "0 W or more" if name == NODE_W else "from 0 to 1"
             raise WorkloadError(
                 f"job {ids[job]}: usage {name}, sample {place - int(self.first[job])}, is "
-                f"{self.values[place]:g}, it must be {must}"
+                f"{self.values[place]:g}; it must be {must}"
             )
 
 
@@ -251,7 +251,7 @@ def rows_drawn(size: int, jobs: int | float, seed: int) -> npt.NDArray[Any]:
         ConfigError: There are fewer jobs.
     """
     if seed < 0:
-        raise ConfigError(f"seed is {seed}, it must be 0 or more")
+        raise ConfigError(f"seed is {seed}; it must be 0 or more")
     share = isinstance(jobs, float)
     if not 0 <= jobs <= (1 if share else size):
         raise ConfigError(

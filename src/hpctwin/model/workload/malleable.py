@@ -232,7 +232,7 @@ def _check(name: str, column: npt.NDArray[np.float64], ids: npt.NDArray[Any]) ->
         wrong |= column > 1
     if wrong.any():
         row = int(np.argmax(wrong))
-        raise WorkloadError(f"job {ids[row]}: {name} is {column[row]:g}, it must be {must}")
+        raise WorkloadError(f"job {ids[row]}: {name} is {column[row]:g}; it must be {must}")
 
 
 def _check_sizes(made: Malleable, ids: npt.NDArray[Any], nodes: IntArray) -> None:

@@ -17,7 +17,7 @@ from hpctwin.model.columns import PER_NODE, PREDICTED, UNKNOWN, Category, alike,
 from hpctwin.model.requests.chunks import check_group_by, check_more_tasks, checked_chunks
 from hpctwin.model.requests.features import check_features
 from hpctwin.model.requests.resources import checked_consumables
-from hpctwin.model.text import MS_PER_S, ReadNotes, Shown, format_duration, parse_moment
+from hpctwin.model.text import MS_PER_S, ReadNotes, Shown, count_text, format_duration, parse_moment
 from hpctwin.model.workload.dependencies import Dependencies, check_acyclic
 from hpctwin.model.workload.jobs import (
     Usage,
@@ -256,7 +256,7 @@ class Workload(Shown):
                     f"recorded_nodes is {in_brief(recorded_nodes)}; it must be a list of texts or None"
                 )
         if nodes_hint is not None and nodes_hint < 1:
-            raise WorkloadError(f"nodes_hint is {nodes_hint}, it must be 1 or more, or None")
+            raise WorkloadError(f"nodes_hint is {nodes_hint}; it must be 1 or more, or None")
         for one, values in columns.items():
             if values.shape != (size,):
                 raise WorkloadError(f"column {one} has shape {values.shape}, expected ({size},)")
@@ -266,9 +266,11 @@ class Workload(Shown):
         used = usage or {}
         for kind, found in used.items():
             if not isinstance(found, Usage):
-                raise ArgumentError(f"usage {kind} is {in_brief(found)}, it must be a Usage")
+                raise ArgumentError(f"usage {kind} is {in_brief(found)}; it must be a Usage")
             if len(found) != size:
-                raise WorkloadError(f"usage {kind} has {len(found)} jobs, expected {size}")
+                raise WorkloadError(
+                    f"usage {kind} has {count_text(len(found), 'job')}, expected {size}"
+                )
             found.check(kind, ids)
         used_up = checked_consumables(used_up, ids)
         asked = checked_chunks(parts, ids, nodes_f, used_up)
@@ -369,7 +371,7 @@ class Workload(Shown):
             WorkloadError: All jobs are submitted at once.
         """
         if nodes is not None and nodes < 1:
-            raise ConfigError(f"nodes is {nodes}, it must be 1 or more")
+            raise ConfigError(f"nodes is {nodes}; it must be 1 or more")
         machine = nodes if nodes is not None else self.nodes_hint
         if machine is None:
             raise ConfigError(
@@ -474,7 +476,9 @@ class Workload(Shown):
         size = len(made.get("nodes", self.nodes))
         for name, given in made.items():
             if isinstance(given, (np.ndarray, Category)) and len(given) != size:
-                raise ArgumentError(f"{name} has {len(given):,} jobs, it must have {size:,}")
+                raise ArgumentError(
+                    f"{name} has {count_text(len(given), 'job')}; it must have {size:,}"
+                )
         return dataclasses.replace(self, **made)
 
     def _as_column(self, name: str, given: Any) -> Any:
@@ -493,7 +497,7 @@ class Workload(Shown):
                 )
             return found if fits else found.astype(now.dtype)
         if isinstance(now, str) and not isinstance(given, str):
-            raise ArgumentError(f"{name} is {in_brief(given)}, it must be text")
+            raise ArgumentError(f"{name} is {in_brief(given)}; it must be text")
         return _epoch_s(given) if name == "start_epoch_s" else given
 
     def to_frame(self) -> pl.DataFrame:

@@ -16,7 +16,7 @@ from hpctwin.metrics import served, with_job_metrics
 from hpctwin.metrics.jobs import WALLTIME_EDGES_S
 from hpctwin.model import MS_PER_S, Workload
 from hpctwin.model.demand import totals_asked
-from hpctwin.model.text import format_duration
+from hpctwin.model.text import count_text, format_duration
 from hpctwin.report.figures.style import (
     ACCENT,
     FADED,
@@ -180,7 +180,7 @@ def plot_workload(workload: Workload, *, title: str | None = None) -> Figure:
         - time between arrivals
         - arrivals by hour of the day (UTC if the date of time zero is known, else from time zero)
     """
-    heading = title if title is not None else f"{workload.name}: {len(workload):,} jobs"
+    heading = title if title is not None else f"{workload.name}: {count_text(len(workload), 'job')}"
     figure = new_figure(5.4, title=heading)
     panels = figure.subplots(2, 3)
     submit = workload.submit_ms / MS_PER_S

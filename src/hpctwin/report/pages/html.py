@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from hpctwin.metrics import METRICS, Summary
 from hpctwin.model import Cluster, NodeGroup, Workload, write_atomically
-from hpctwin.model.text import format_duration
+from hpctwin.model.text import count_text, format_duration
 from hpctwin.report.columns import best_labels, format_metric, metric_name, shown_columns
 from hpctwin.report.figures.workload import plot_workload
 from hpctwin.report.pages.all_figures import Drawn, report_figures
@@ -255,8 +255,8 @@ def _heading(
     title: str, intro: str, workload_name: str, nodes: int | None, entries: Sequence[ReportedRun]
 ) -> str:
     jobs = max((len(entry.jobs) for entry in entries), default=0)
-    machine = f"{nodes:,} nodes" if nodes is not None else ""
-    about = " · ".join(part for part in (workload_name, f"{jobs:,} jobs", machine) if part)
+    machine = count_text(nodes, "node") if nodes is not None else ""
+    about = " · ".join(part for part in (workload_name, count_text(jobs, "job"), machine) if part)
     paragraphs = [text.strip() for text in re.split(r"\n\s*\n", intro) if text.strip()]
     return "\n".join(
         [
@@ -342,9 +342,9 @@ def write_site_report(
     parts = len(cluster.partitions)
     about = " · ".join(
         (
-            f"{sum(group.count for group in nodes):,} nodes" if nodes else "nodes not known",
-            f"{parts} partition{'' if parts == 1 else 's'}",
-            f"{jobs:,} jobs" if jobs else "no jobs",
+            count_text(sum(group.count for group in nodes), "node") if nodes else "nodes not known",
+            count_text(parts, "partition"),
+            count_text(jobs, "job") if jobs else "no jobs",
             policy,
         )
     )

@@ -211,10 +211,12 @@ def with_failures(faults: Faults, failures: Failures) -> Faults:
     """Return faults that use the cluster description's failures if they have none."""
     if faults.mtbf_s > 0:
         return faults
-    changes: dict[str, Any] = {"requeue": failures.then == "requeue"} if failures.outages else {}
+    changes: dict[str, Any] = (
+        {"requeue": failures.on_failure == "requeue"} if failures.outages else {}
+    )
     if failures.mtbf is not None:
         changes = {"mtbf_s": failures.mtbf, "mttr_s": failures.mttr,
-                   "requeue": failures.then == "requeue"}  # fmt: skip
+                   "requeue": failures.on_failure == "requeue"}  # fmt: skip
     return faults.model_copy(update=changes)
 
 

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from hpctwin.model import MS_PER_S, Cluster
-from hpctwin.model.text import exact
+from hpctwin.model.text import count_text, exact
 from hpctwin.rms.emulated.agenda import (
     END,
     ENDED,
@@ -92,14 +92,15 @@ class JobLife:
             return f"job {spec.id}: {named} does not exist"
         if self.nodes.room.place(spec, empty=True) is None:
             asks = (
-                f"{sum(kind.tasks for kind in spec.kinds)} tasks"
+                count_text(sum(kind.tasks for kind in spec.kinds), "task")
                 if spec.tasks
-                else f"{spec.nodes} nodes"
+                else count_text(spec.nodes, "node")
             )
             return f"job {spec.id} requests {asks}, which do not fit on the cluster"
         if not partition.min_nodes <= spec.nodes <= (partition.max_nodes or math.inf):
             return (
-                f"job {spec.id}: partition {partition.name} accepts no jobs with {spec.nodes} nodes"
+                f"job {spec.id}: partition {partition.name} accepts no jobs with "
+                f"{count_text(spec.nodes, 'node')}"
             )
         if spec.walltime_s > (partition.max_walltime or math.inf):
             return f"job {spec.id}: its walltime exceeds max_walltime of partition {partition.name}"

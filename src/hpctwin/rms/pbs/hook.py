@@ -91,7 +91,7 @@ def read(path, most):
 
 
 def acts(queue=None):
-    """Return whether the twin is in charge, and acts on jobs of a queue."""
+    """Return whether the twin is in control, and acts on jobs of a queue."""
     try:
         said = read(HEARTBEAT, 1 << 20)
         fresh = abs(time.time() - said["time_s"]) <= FRESH_S
@@ -255,7 +255,7 @@ def safely(what, *arguments):
             try:
                 append({"v": 1, "t": time.time(), "type": 0, "fault": fault[:500]})
             finally:
-                # If PBS 23.06 has a Python of 3.10 or later, this fails itself.
+                # With PBS 23.06 and Python 3.10 or later, this call fails too.
                 pbs.logmsg(pbs.LOG_DEBUG, "hpctwin: " + fault)
         except Exception:
             pass
@@ -287,7 +287,7 @@ def take_in():
         safely(show_life)
         safely(lift)
     elif kind == POSTQUEUEJOB:
-        # PBS also makes a job of an array's next one each time that it tries to start it.
+        # PBS also queues the next job of an array at each attempt to start it.
         own = "[" in str(event.job.id) and "[]" not in str(event.job.id)
     if not own:
         safely(note, event)

@@ -89,7 +89,7 @@ class WaitLimit:
         self._counts_runners = counts_runners
 
     def keep(self) -> None:
-        """Set or remove the limit as needed while the twin is in charge.
+        """Set or remove the limit as needed while the twin is in control.
 
         Raises:
             UnreachableError: No answer.

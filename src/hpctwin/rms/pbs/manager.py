@@ -86,7 +86,7 @@ class PbsManager(PlainManager):
         folder: Folder of ``qstat``, ``pbsnodes``, ``qmgr`` and ``qrun``; if empty, the path is
             searched.
         timeout_s: Time limit of each command, in seconds.
-        heartbeat_file: File that shows the hook that the twin is in charge; leases are in a file
+        heartbeat_file: File that shows the hook that the twin is in control; leases are in a file
             next to it.
         server: Name of the server, if it is not the default.
         conf: Value of ``PBS_CONF_FILE``, if it is not the default.

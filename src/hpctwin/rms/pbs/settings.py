@@ -132,8 +132,8 @@ class PbsGate(CommandGate):
         commands: PBS's commands, with TZ=UTC.
         mark: Marks written into the jobs' environments.
         options: Further options of ``qsub``, such as ``-W umask=022``.
-        changed: Function called after a job was submitted or admitted, since news of it will
-            follow.
+        changed: Function called after a job was submitted or admitted, because its events
+            will follow.
     """
 
     manager = "PBS"
@@ -223,8 +223,8 @@ class PbsSettings(PolledSettings):
             searched.
         server: Name of the server, if it is not the default.
         conf: Value of ``PBS_CONF_FILE``, if it is not the default.
-        heartbeat: File that shows that the twin is in charge; the hook gives leases only then.
-        news: Source of the news that the hook of `hpctwin rms pbs install` writes.
+        heartbeat: File that shows that the twin is in control; the hook gives leases only then.
+        news: Source of the events that the hook of `hpctwin rms pbs install` writes.
     """
 
     ways: ClassVar[tuple[Way, ...]] = ("lease", "start", "priority")

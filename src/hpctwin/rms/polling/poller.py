@@ -48,22 +48,22 @@ LONGEST_PAUSE_S = 60.0
 MOST_OF_THE_TIME = 0.1
 """Largest share of the time that is spent on polling."""
 READ_S = 0.2
-"""Longest single wait for news; a request for a poll is noticed with this delay."""
+"""Longest single wait for events; a request for a poll is noticed with this delay."""
 READ_WHILE_LOOKING_S = 0.02
-"""Longest single wait for news during a poll; its end is noticed with this delay."""
+"""Longest single wait for events during a poll; its end is noticed with this delay."""
 OVERLAP_S = 2.0
-"""Age of news, relative to a poll, up to which the poll may have missed it."""
+"""Age of an event, relative to a poll, up to which the poll may have missed it."""
 END_OVERLAP_S = 10.0
 """Time that an ended job may still be listed, while its nodes are cleaned up."""
 KEPT_S = 600.0
-"""Time that the last news of a job that is gone is remembered, for late news."""
+"""Time for which the last event of an ended job is remembered, in case older ones arrive later."""
 _MOVES = (JobBegan, JobBack, JobGone)
 
 
 class Poller:
     """Polls a resource manager in a thread, and publishes changes.
 
-    If the resource manager pushes news by itself, they are published as they come. The polls then
+    If the resource manager pushes events by itself, they are published as they arrive. The polls then
     only make sure that nothing was missed. After an error the pause doubles, up to four times.
     `snapshot` returns the last known state, so the controller is asked once per interval, whatever
     the number of callers.
@@ -73,10 +73,10 @@ class Poller:
         publish: Function that takes each event.
         every_s: Pause between two polls, in seconds.
         floor_s: Minimum pause, also after `soon`, in seconds.
-        lines: Source of pushed news.
+        lines: Source of pushed events.
         translate: Function that translates a line of them.
         drifting: Whether priorities change by themselves over time; see `StillPriorities`.
-        clock: Seconds since the epoch, by which the times of news are compared with those of polls.
+        clock: Seconds since the epoch, by which the times of events are compared with those of polls.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class Poller:
             self._lines.close()
 
     def soon(self) -> None:
-        """Poll before the interval ends: an action was taken, and news of it is expected."""
+        """Poll before the interval ends: an action was taken, and its effect is expected."""
         self._soon.set()
 
     def snapshot(self) -> Snapshot:
@@ -174,14 +174,14 @@ class Poller:
             self._wait(begin + min(floor_s, pause_s), begin + pause_s)
 
     def _wait(self, earliest: float, latest: float) -> None:
-        """Publish news until the next poll is due."""
+        """Publish events until the next poll is due."""
         while not self._stop.is_set():
             now = time.monotonic()
             if now >= latest or (self._soon.is_set() and now >= earliest):
                 break
             until = earliest if self._soon.is_set() else latest
             if self._lines is None:
-                # Without news there is nothing to do until a caller asks for a poll.
+                # Without pushed events there is nothing to do until a caller asks for a poll.
                 if self._soon.is_set():
                     self._stop.wait(until - now)
                 else:
@@ -214,7 +214,7 @@ class Poller:
                     self._publish(updated(snapshot, self._missed(snapshot, began_s)))
 
     def _look(self) -> Snapshot:
-        """Poll the manager; news that come in meanwhile are published at once."""
+        """Poll the manager; events that arrive meanwhile are published at once."""
         if self._lines is None or self._changes is None:
             return self.manager.snapshot()
         with ThreadPoolExecutor(1, thread_name_prefix="look") as side:
@@ -254,7 +254,7 @@ class Poller:
             self._soon.set()
 
     def _missed(self, snapshot: Snapshot, look_s: float) -> list[News]:
-        """Return news that a poll which began at ``look_s`` may not have seen."""
+        """Return events that a poll which began at ``look_s`` may not have seen."""
         assert self._changes is not None
         before = {job.spec.id: job.requeues for job in self._changes.last.jobs}
         for job in snapshot.jobs:
@@ -267,7 +267,7 @@ class Poller:
         return list(self._recent)
 
     def _in_force(self, item: News) -> bool:
-        """Return whether nothing later is known of the job; news may come in any order."""
+        """Return whether nothing later is known of the job; events may arrive in any order."""
         return not isinstance(item, _MOVES) or item.time_s >= self._moved.get(item.job_id, 0.0)
 
     def _may_be_later(self, item: News, look_s: float) -> bool:

@@ -1,4 +1,4 @@
-"""Events between two snapshots, for a manager that can only be polled, and pushed news.
+"""Events between two snapshots, for a manager that can only be polled, and pushed events.
 
 `Doubts` records nodes for which jobs and resource manager disagree on what is held.
 """
@@ -362,7 +362,7 @@ def read_line(line: str) -> tuple[float, Any]:
 
 @dataclass(frozen=True)
 class Updated:
-    """A snapshot with news applied.
+    """A snapshot with events applied.
 
     Args:
         snapshot: The snapshot.
@@ -381,7 +381,7 @@ def _held(names: Sequence[str], jobs: Mapping[str, JobRecord], shared: Sequence[
 
 
 def updated(snapshot: Snapshot, news: Sequence[News]) -> Updated:
-    """Apply news to a snapshot; news that it contains already change nothing.
+    """Apply events to a snapshot; events that it contains already change nothing.
 
     Args:
         snapshot: Last known state.
@@ -404,7 +404,7 @@ def updated(snapshot: Snapshot, news: Sequence[News]) -> Updated:
                 # If its nodes are shared, only a poll shows what it holds.
                 look = True
             elif job.start_s is None and _held(names, jobs, snapshot.shared):
-                # The job that held these nodes has ended, and no news of it came.
+                # The job that held these nodes has ended, and no event reported it.
                 look = True
             elif job.start_s is None:
                 began = {"start_s": item.time_s, "node_names": names}

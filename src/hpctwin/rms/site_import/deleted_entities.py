@@ -9,6 +9,7 @@ import polars as pl
 
 from hpctwin.formats.common.job_table import JobTable
 from hpctwin.model import Cluster
+from hpctwin.model.text import count_text
 from hpctwin.rms.site.cluster import IMPORTED, Setting, Site
 from hpctwin.rms.site.derived_nodes import names_in
 
@@ -110,7 +111,7 @@ def _add_partitions(site: Site, jobs: JobTable, gone: Mapping[str, int], word: s
         made.append(partition | ({"default": True} if name == UNNAMED else {}))
         why = f"without limits, on {', '.join(groups)}: this {word} is missing from the settings"
         site.settings.append(
-            Setting(f"{word} {name}", _jobs(count, "", "").strip(), "accounting", IMPORTED, why)
+            Setting(f"{word} {name}", count_text(count, "job"), "accounting", IMPORTED, why)
         )
     fields = site.cluster.model_dump(exclude_defaults=True)
     fields["partitions"] = [*fields["partitions"], *made]

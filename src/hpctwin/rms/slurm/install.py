@@ -24,7 +24,7 @@ class Rule:
     Args:
         partitions: Only jobs that run in these alone are the twin's; if empty, all jobs are.
         users: Names or numbers of users allowed to end the leases of their jobs.
-        heartbeat: File that is fresh while the twin is in charge.
+        heartbeat: File that is fresh while the twin is in control.
         spool: File to which each submission is written.
         lease_s: Length of a first lease, in seconds.
     """

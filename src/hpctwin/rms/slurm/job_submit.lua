@@ -3,7 +3,7 @@
 -- without the twin nothing is changed but the mark in the admin comment, which users cannot write.
 local PARTITIONS = {}                             -- none named: all
 local TRUSTED = {[0] = true}                      -- user ids that may end leases of their own jobs
-local HEARTBEAT = "/run/hpctwin/alive"            -- fresh while the twin is in charge
+local HEARTBEAT = "/run/hpctwin/alive"            -- fresh while the twin is in control
 local NEWS = "/var/spool/hpctwin/slurm-events.jsonl"
 local FRESH_S = 15
 local LEASE_S = 20                                -- manager.first_lease of the twin's settings
@@ -37,7 +37,7 @@ local function mine(names)
   return true
 end
 
--- The heartbeat as text while the twin is in charge; otherwise nil.
+-- The heartbeat as text while the twin is in control; otherwise nil.
 local function beat(now)
   local file = io.open(HEARTBEAT, "r")
   if file == nil then

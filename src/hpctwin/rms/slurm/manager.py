@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hpctwin.errors import CommandError, UnreachableError
-from hpctwin.model.text import expand
+from hpctwin.model.text import count_text, expand
 from hpctwin.rms.commands import Commands
 from hpctwin.rms.gate import beat
 from hpctwin.rms.manager import Outcome, PlainManager, Priorities, Report, Way
@@ -165,7 +165,7 @@ class SlurmManager(PlainManager):
         self.doubts.seen(found.unequal, now_s)
         if unread:
             found.notes.append(
-                f"{unread} pending jobs are read partially; the next queries read the rest"
+                f"partially read: {count_text(unread, 'pending job')}; the next queries read the rest"
             )
         if self._ahead_s:
             found.notes.append(

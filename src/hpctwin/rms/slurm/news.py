@@ -43,7 +43,7 @@ class SlurmNews:
         self.unreadable = 0
 
     def __call__(self, line: str) -> list[News]:
-        """Return the news in a line; none if it cannot be read."""
+        """Return the events in a line; none if it cannot be read."""
         try:
             time_s, about = read_line(line)
             kind, job_id = str(about["kind"]), str(about.get("job", ""))

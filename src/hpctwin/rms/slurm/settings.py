@@ -124,8 +124,8 @@ class SlurmGate(CommandGate):
         commands: Slurm's commands.
         mark: Marks written into comments.
         options: Further options of ``sbatch``, such as ``--chdir=/scratch``.
-        changed: Function called after a job was submitted or admitted, since news of it will
-            follow.
+        changed: Function called after a job was submitted or admitted, because its events
+            will follow.
 
     Raises:
         ConfigError: The user does not exist.
@@ -232,10 +232,10 @@ class SlurmSettings(PolledSettings):
     Args:
         folder: Folder of ``squeue``, ``sinfo`` and ``scontrol``; by default the path is searched.
         conf: Value of ``SLURM_CONF``, if it is not the default.
-        heartbeat: File that the submit rule reads; it is renewed while the twin is in charge.
+        heartbeat: File that the submit rule reads; it is renewed while the twin is in control.
         first_lease: Length of the lease that the submit rule gives; `hpctwin rms slurm rule -c`
             uses it.
-        news: Source of the news that `hpctwin rms slurm events` writes.
+        news: Source of the events that `hpctwin rms slurm events` writes.
         power: Nodes that sleep; if omitted, all nodes that Slurm has switched off count as on. The
             first entry that names a node applies.
     """

@@ -258,7 +258,7 @@ def _rules(
     for name, value in limit.minutes.items():
         yield f"minutes {name}", Rule(number, counted, MEASURES.index(name), 60 * most_of(value, name), _LEFT,
                                       _reason(of, limit.per, f"minutes {name}"))  # fmt: skip
-    for what, value in limit.used.items():
+    for what, value in limit.used_minutes.items():
         # Slurm ignores the remaining walltimes of jobs where it limits the wall time used.
         terms = Terms(limit.safe and what != WALL, True, limit.safe, limit.decays)
         name = "jobs" if what == WALL else what
@@ -300,7 +300,7 @@ def _alone(limit: Limit) -> Iterator[str]:
         yield "walltime"
     yield from limit.amounts
     yield from (f"minutes {name}" for name in limit.minutes)
-    yield from (f"least {name}" for name in limit.least)
+    yield from (f"least {name}" for name in limit.min_request)
     yield from (f"per_node {name}" for name in limit.per_node)
 
 

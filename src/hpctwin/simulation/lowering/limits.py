@@ -213,7 +213,7 @@ def _breaks(limit: Limit, measure: str, charge: IntArray, walltime_ms: IntArray)
     kind, _, name = measure.partition(" ")
     own = charge[:, MEASURES.index(name or kind)]
     if kind == "least":
-        found = own < most_of(limit.least[name], name)  # type: ignore[index]
+        found = own < most_of(limit.min_request[name], name)  # type: ignore[index]
     elif kind == "per_node":
         one = _WHOLE[name]
         nodes = charge[:, MEASURES.index("nodes")]

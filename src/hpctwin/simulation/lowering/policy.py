@@ -205,7 +205,7 @@ class Deciding:
             "placement": policy.placement.number,
             "terminate": self.terminate,
             "hold_dependents": self.hold,
-            "requeue": cluster.failures.then == "requeue",
+            "requeue": cluster.failures.on_failure == "requeue",
             "order_changes": order.changes,
             "order_power": order.power if order.changes else 1.0,
             "order_exact": order.exact,

@@ -47,7 +47,7 @@ def is_interrupted(workload: Workload, cluster: Cluster) -> bool:
     """Return whether jobs may be preempted or resume from a checkpoint."""
     failures = cluster.failures
     fail = bool(failures.outages) or failures.mtbf is not None
-    again = fail and failures.then == "requeue"
+    again = fail and failures.on_failure == "requeue"
     return cluster.preemption is not None or (workload.checkpoint_ms is not None and again)
 
 

@@ -1,7 +1,4 @@
-"""Clusters, policies and workloads that are incompatible.
-
-One combination that is rejected, and its error message.
-"""
+"""Combinations of cluster, policy and workload that are rejected, and input that is missing."""
 
 from __future__ import annotations
 
@@ -24,10 +21,10 @@ __all__ = ["Refusal", "check_together", "check_usage", "refuse"]
 
 @dataclass(frozen=True)
 class Refusal:
-    """A combination that is not simulated.
+    """A combination that is not simulated, or an input that is missing.
 
     Args:
-        holds: Function that says whether the combination is present.
+        holds: Function that says whether the row applies.
         why: Function that returns the reason, and what to use instead.
     """
 
@@ -36,17 +33,17 @@ class Refusal:
 
 
 def refuse(refusals: Iterable[Refusal], cluster: Cluster, policy: Policy) -> None:
-    """Raise the error of the first combination that is present.
+    """Raise the error of the first row that applies.
 
     Raises:
-        ConfigError: A combination is present.
+        ConfigError: A row applies.
     """
     for refusal in refusals:
         if refusal.holds(cluster, policy):
             raise ConfigError(refusal.why(cluster, policy))
 
 
-REFUSALS = (
+MISSING = (
     Refusal(
         lambda c, p: p.power.switches and not c.has_power,
         lambda c, p: (
@@ -61,6 +58,31 @@ REFUSALS = (
             f"{p.power.kind!r} to use; add one under 'sleep:'"
         ),
     ),
+    Refusal(
+        lambda c, p: p.placement.name in ("fewest-switches", "whole-blocks") and not c.switches,
+        lambda c, p: (
+            f"placement {p.placement.name!r}: cluster {c.name!r} has no network topology; "
+            "add 'switches', such as [{name: s0, nodes: 0-15}, {name: s1, nodes: 16-31}, "
+            "{name: top, switches: [s0, s1]}]"
+        ),
+    ),
+)
+"""Input that a policy needs of the cluster."""
+
+
+MISSING_SHARED = (
+    Refusal(
+        lambda c, p: all(group.cores is None for group in c.nodes),
+        lambda c, p: (
+            f"cluster {c.name!r}: no node group has 'cores', but jobs request tasks; add "
+            "'cores' to each node group"
+        ),
+    ),
+)
+"""Input that jobs with tasks need of the cluster."""
+
+
+REFUSALS = (
     Refusal(
         lambda c, p: p.backfill == "pushdown" and p.power.kind == "psas-ipm",
         lambda c, p: (
@@ -82,14 +104,6 @@ REFUSALS = (
         lambda c, p: (
             f"power policy {p.power.kind!r} does not work with a power cap by time of day, "
             "because its plan has no start times; use psas-ipm"
-        ),
-    ),
-    Refusal(
-        lambda c, p: p.placement.name in ("fewest-switches", "whole-blocks") and not c.switches,
-        lambda c, p: (
-            f"placement {p.placement.name!r}: cluster {c.name!r} has no network topology; "
-            "add 'switches', such as [{name: s0, nodes: 0-15}, {name: s1, nodes: 16-31}, "
-            "{name: top, switches: [s0, s1]}]"
         ),
     ),
     Refusal(
@@ -128,6 +142,15 @@ def _backfills_on(model: CapacityModel) -> str:
 
 SHARED = (
     Refusal(
+        lambda c, p: (
+            p.power.kind == "psas-ipm" and p.backfill == "conservative" and c.preemption is not None
+        ),
+        lambda c, p: (
+            f"cluster {c.name!r}: power policy 'psas-ipm' with conservative backfilling does not "
+            "support preemption on shared nodes; use psus or psas-auto, or easy or slurm"
+        ),
+    ),
+    Refusal(
         lambda c, p: not PASSES.find(p.backfill).works_on(SHARED_NODES),
         lambda c, p: (
             f"backfill {p.backfill!r} plans exclusive nodes and does not support jobs with "
@@ -150,13 +173,6 @@ SHARED = (
         lambda c, p: (
             f"power policy {p.power.kind!r} needs exclusive nodes and does not support "
             "jobs with tasks, which share nodes; use none, psus, psas-auto or psas-ipm"
-        ),
-    ),
-    Refusal(
-        lambda c, p: all(group.cores is None for group in c.nodes),
-        lambda c, p: (
-            f"cluster {c.name!r}: no node group has 'cores', but jobs request tasks; add "
-            "'cores' to each node group"
         ),
     ),
 )
@@ -241,6 +257,7 @@ def check_together(cluster: Cluster, policy: Policy, workload: Workload) -> None
     shares, interrupted = workload.shares_nodes, is_interrupted(workload, cluster)
     about = id(cluster), id(policy), shares, interrupted
     if about not in _TOGETHER:
+        refuse((*MISSING, *(MISSING_SHARED if shares else ())), cluster, policy)
         refuse((*REFUSALS, *(SHARED if shares else WHOLE)), cluster, policy)
         if interrupted:
             refuse(INTERRUPTED, cluster, policy)

@@ -20,6 +20,7 @@ from hpctwin.engine.state.layout import COMPUTING, IDLE
 from hpctwin.errors import PolicyError, SimulationError, UnknownNameError
 from hpctwin.model import MS_PER_S, PowerCap, State, to_ms
 from hpctwin.model.cluster.power import DAY_S
+from hpctwin.model.text import count_text
 from hpctwin.policies.backfills import OUTSIDE
 from hpctwin.simulation.lowering.power_states import node_states, speeds
 from hpctwin.simulation.lowering.preemption import writes_checkpoints
@@ -241,7 +242,7 @@ def _give_up(simulation: SimulationBase) -> None:
     waiting = len(simulation.snapshot()["waiting"])
     if waiting:
         raise SimulationError(
-            f"{waiting} jobs are pending at {simulation.now_s:g} s with no event to come, "
+            f"{count_text(waiting, 'pending job')} at {simulation.now_s:g} s with no event to come, "
             "and the control function switches no node on; switch nodes on, or give the "
             "time of the next call"
         )

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from hpctwin.engine.operations.clock import stop_at_start_of
 from hpctwin.model import MS_PER_S, Cluster, Workload
 from hpctwin.model.arguments import check_arguments
-from hpctwin.model.text import progress_bar
+from hpctwin.model.text import count_text, progress_bar
 from hpctwin.model.workload.dependencies import chain_text, doomed_by
 from hpctwin.policies import OrderingLike, PlacementLike, Policy, PolicyLike, PowerLike
 from hpctwin.simulation.lowering.preemption import suspends
@@ -351,7 +351,7 @@ def _why_doomed(simulation: SimulationBase, most: int = 10) -> Iterator[str]:
             f"{reason} (chain {names}; each waits for the next)"
         )
     if len(found) > most:
-        yield f"… and {len(found) - most:,} more jobs that can never start"
+        yield f"… and {count_text(len(found) - most, 'more job')} that can never start"
 
 
 def _cannot_complete(simulation: SimulationBase) -> npt.NDArray[np.bool_]:

@@ -45,7 +45,7 @@ class Window:
         end_s: End of the window, in seconds.
         running: Whether each job was running at the beginning [jobs].
         waiting: Whether each job was pending at the beginning [jobs].
-        left_out: Number of jobs of the trace that are not in the window, by reason.
+        omitted: Number of jobs of the trace that are not in the window, by reason.
     """
 
     workload: Workload
@@ -53,7 +53,7 @@ class Window:
     end_s: float
     running: BoolArray
     waiting: BoolArray
-    left_out: dict[str, int]
+    omitted: dict[str, int]
 
     @property
     def not_before_s(self) -> FloatArray:
@@ -158,7 +158,7 @@ def window(workload: Workload, begin_s: float, end_s: float) -> Window:
             f"{submit.min(initial=0) / MS_PER_S:g} to {submit.max(initial=0) / MS_PER_S:g} "
             "s"
         )
-    left_out = {
+    omitted = {
         "jobs skipped: ended before the window": int((known & (start < begin) & over).sum()),
         "jobs skipped: submitted after the window": int((submit >= end).sum()),
         "jobs skipped: submitted before the window without a recorded start": int(
@@ -178,7 +178,7 @@ def window(workload: Workload, begin_s: float, end_s: float) -> Window:
     order = np.lexsort((workload.job_id, moved.submit_ms))
     order = order[chosen[order]]
     part = moved.in_order(order)
-    counts = {what: count for what, count in left_out.items() if count}
+    counts = {what: count for what, count in omitted.items() if count}
     notes = dataclasses.replace(part.notes, counts={**part.notes.counts, **counts})
     return Window(part.replace(notes=notes), begin_s, end_s, running[order], waiting[order], counts)
 

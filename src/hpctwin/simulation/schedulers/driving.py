@@ -34,6 +34,7 @@ from hpctwin.engine.operations.interactive import stand_by
 from hpctwin.engine.state import layout
 from hpctwin.errors import ConfigError, SimulationError
 from hpctwin.model import MS_PER_S, Cluster, State, to_ms
+from hpctwin.model.text import count_text
 from hpctwin.policies.backfills import OUTSIDE
 from hpctwin.simulation.result.result import Result
 from hpctwin.simulation.running.simulation import Simulation
@@ -155,7 +156,7 @@ def drive(
     left = [job for job in watch.waiting() if job not in never]
     if left:
         raise SimulationError(
-            f"scheduler left {len(left)} jobs pending at {simulation.now_s:g} s with no "
+            f"scheduler left {count_text(len(left), 'job')} pending at {simulation.now_s:g} s with no "
             f"event to come, the first of them job {left[0]}"
         )
     return simulation.result()
@@ -165,7 +166,7 @@ def _does_not_fit(simulation: Simulation, job: Any) -> str:
     row = simulation.row_of(job)
     return (
         f"scheduler started job {job} at {simulation.now_s:g} s, which does not fit: it "
-        f"needs {simulation.workload.nodes[row]} nodes, {simulation.free_nodes()} are free "
+        f"needs {count_text(simulation.workload.nodes[row], 'node')}, free are {simulation.free_nodes()} "
         "(partitions, limits, resources and maintenance also apply)"
     )
 

@@ -21,7 +21,7 @@ from hpctwin.engine.state import layout
 from hpctwin.engine.state.sim import Decided, Sim
 from hpctwin.errors import SimulationError
 from hpctwin.model import MS_PER_S, Cluster, Workload, format_duration, to_ms
-from hpctwin.model.text import Shown
+from hpctwin.model.text import Shown, count_text
 from hpctwin.policies import Ordering, Policy
 from hpctwin.simulation.lowering import power_states
 from hpctwin.simulation.lowering.outages import Outages, drawn_outages
@@ -354,7 +354,7 @@ def _check_cut_off(workload: Workload, sim: Sim) -> None:
     row = int(times.argmax())
     if times[row] > MOST:
         raise SimulationError(
-            f"job {workload.job_id[row]} was interrupted {times[row]:,} times until "
+            f"job {workload.job_id[row]} was interrupted {count_text(times[row], 'time')} until "
             f"{sim.clock.now / MS_PER_S:,.0f} s and would never end, because preemption or "
             "node failures leave it too little time; use a longer 'exempt' or "
             "'requeue_after', a shorter 'grace', checkpoints, or fewer failures"

@@ -1,4 +1,4 @@
-"""Control of one cluster: decide, act, and be in charge only while the twin may act, sees and can act."""
+"""Control of one cluster: decide, act, and be in control only while the twin may act, sees and can act."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Control:
     Args:
         follower: Follows the cluster; its core decides.
         guard: Says what may be done.
-        faults: While there is one, the twin is not in charge.
+        faults: While there is one, the twin is not in control.
     """
 
     def __init__(self, follower: Follower, guard: Guard, faults: FaultsInForce) -> None:
@@ -136,10 +136,10 @@ class Control:
             self.guard.watch(self.follower.core.forecaster.median_error)
         return is_active or reorders
 
-    # --- be in charge ----------------------------------------------------------------------------
+    # --- be in control ---------------------------------------------------------------------------
 
     def fault_came(self) -> None:
-        """Be in charge no more where that gives nothing back: leases expire by themselves."""
+        """Stop being in control, and leave the leases to expire."""
         if not self.lends:
             self.is_active = False
 
@@ -147,7 +147,7 @@ class Control:
         """Take charge, or let go.
 
         Returns:
-            Whether the twin is in charge; if not, what was wrong may still be.
+            Whether the twin is in control; if not, what was wrong may still be.
         """
         self._watch_sight()
         follower = self.follower
@@ -173,7 +173,7 @@ class Control:
         return self._take_scheduling(now) if self.lends else self._take_leases()
 
     def let_go(self) -> None:
-        """Be in charge no more, and leave nothing behind that would make jobs wait."""
+        """Stop being in control, and end everything that would delay jobs."""
         if not self.is_active:
             return
         manager = self.follower.manager
@@ -194,7 +194,7 @@ class Control:
         self.is_active = False
 
     def show_life(self) -> None:
-        """Renew the heartbeat while in charge.
+        """Renew the heartbeat while in control.
 
         Raises:
             UnreachableError: A cluster whose scheduling rests does not answer.

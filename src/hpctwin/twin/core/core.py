@@ -83,7 +83,7 @@ class Core:
         self.own = None if own is None else parse_policy(own)
         policies = [*self.pool, *([] if self.own is None else [self.own])]
         self._track_nodes = any(policy.placement.needs_nodes for policy in policies)
-        self._ties = tie_order(settings.objective.ties, self.pool)
+        self._ties = tie_order(settings.objective.tie_break, self.pool)
         self.mirror = Mirror()
         learned = None if settings.learned is None else read_quantiles(settings.learned)
         self.expectations = Expectations(settings.predictor, learned)
@@ -144,7 +144,7 @@ class Core:
     def refused(self, job_id: str, time_s: float) -> None:
         """Record that the cluster refused a start; the job is deferred for the retry time."""
         self._memory.asked.pop(job_id, None)
-        self._memory.put_off[job_id] = time_s + self.settings.retry
+        self._memory.put_off[job_id] = time_s + self.settings.retry_after
         self.opportunity = True
 
     @property

@@ -107,7 +107,7 @@ class Memory:
         late = asked.keys() - self.asked.keys()
         self.put_off = {i: t for i, t in self.put_off.items() if waits(jobs.get(i))}
         for job_id in late:
-            self.put_off[job_id] = time_s + settings.retry
+            self.put_off[job_id] = time_s + settings.retry_after
         for job_id in [i for i in self.running if i not in jobs]:
             self.remember(self.running.pop(job_id), mirror.time_s, mirror.time_s, settings)
         for job_id, job in jobs.items():
@@ -122,7 +122,7 @@ class Memory:
 
     def remember(self, job: StartedJob, end_s: float, now_s: float, settings: CoreSettings) -> None:
         """Keep an ended job for the objective's window."""
-        window_s = settings.objective.past
+        window_s = settings.objective.window
         if window_s <= 0:
             return
         self.past.append(StartedJob(job.id, job.submit_s, job.start_s, job.nodes, end_s))
@@ -135,7 +135,7 @@ class Memory:
         self, jobs: Sequence[JobRecord], expectations: Expectations, settings: CoreSettings
     ) -> Past:
         """Return the started jobs that count in the objective."""
-        if settings.objective.past <= 0:
+        if settings.objective.window <= 0:
             return Past.none()
         expected = expectations.runtime_s(jobs)
         rows = [(j.submit_s, j.start_s, j.end_s or j.start_s, j.nodes) for j in self.past]

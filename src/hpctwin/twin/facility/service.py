@@ -48,7 +48,7 @@ class SiteSettings(Settings):
         resync_interval: Time between two comparisons of the mirror with a snapshot, which is adopted
             if they differ.
         journal: Journal of the cluster's inputs; by default next to the queue.
-        keep: Age at which records are deleted.
+        retention: Age at which records are deleted.
     """
 
     manager: AnyManager
@@ -57,12 +57,10 @@ class SiteSettings(Settings):
     gap_timeout: Duration = Field(default=1.0, gt=0)
     resync_interval: Duration = Field(default=60.0, gt=0)
     journal: Path | None = None
-    keep: Duration = Field(default=7 * 86_400.0, gt=0)
+    retention: Duration = Field(default=7 * 86_400.0, gt=0)
 
     def followed(self, policy: str, predictor: Predictor, journal: Path) -> TwinConfig:
-        """Return the configuration by which the cluster is followed.
-
-        It is that of a twin that only observes.
+        """Return the configuration of a twin that only observes this cluster.
 
         Args:
             policy: Assumed policy of the cluster's scheduler.
@@ -73,7 +71,7 @@ class SiteSettings(Settings):
             manager=self.manager,
             bus=self.bus,
             core=CoreSettings(pool=(policy,), site_policy=policy, predictor=predictor),
-            journal=JournalSettings(path=self.journal or journal, keep=self.keep),
+            journal=JournalSettings(path=self.journal or journal, retention=self.retention),
             gap_timeout=self.gap_timeout,
             resync_interval=self.resync_interval,
         )
@@ -90,7 +88,7 @@ class LiveFacility(Settings):
             `hpctwin.facility.parse_strategy`.
         knowledge: Expected runtime of a job: its ``walltime``, or ``recent``, the mean of its
             user's last two jobs on that cluster.
-        ties: Choice among equally good clusters: the one with the least work ahead, a random one,
+        tie_break: Choice among equally good clusters: the one with the least work ahead, a random one,
             or the first.
         seed: Seed of random choices.
         every: Pause between two polls of the queue.
@@ -101,7 +99,7 @@ class LiveFacility(Settings):
     queue: Path = Path("hpctwin-facility.sqlite")
     strategy: str = "sgs-t"
     knowledge: Predictor = "walltime"
-    ties: Literal["least-loaded", "random", "first"] = "least-loaded"
+    tie_break: Literal["least-loaded", "random", "first"] = "least-loaded"
     seed: int = Field(default=0, ge=0)
     every: Duration = Field(default=1.0, gt=0)
 
@@ -123,7 +121,7 @@ class LiveFacility(Settings):
     @property
     def placing(self) -> Strategy:
         """The strategy with its rule for ties."""
-        return parse_strategy(self.strategy, ties=self.ties)
+        return parse_strategy(self.strategy, tie_break=self.tie_break)
 
     @classmethod
     def from_yaml(cls, path: str | Path) -> LiveFacility:

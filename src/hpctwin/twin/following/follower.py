@@ -343,7 +343,7 @@ class Follower:
 
     def forget_old(self) -> None:
         """Delete records that are older than the journal's retention."""
-        keep, now = self.config.journal.keep, time.monotonic()
+        keep, now = self.config.journal.retention, time.monotonic()
         if keep is not None and now >= self.due["delete"]:
             self.due["delete"] = now + min(DAY_S, keep) / 24
             with self.journal.writing():

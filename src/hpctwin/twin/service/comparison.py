@@ -10,6 +10,7 @@ import numpy as np
 
 from hpctwin.metrics import kiviat_area, kiviat_scores
 from hpctwin.model import Cluster, Workload, format_duration
+from hpctwin.model.text import count_text
 from hpctwin.policies import parse_policy
 from hpctwin.report.columns import Table
 from hpctwin.rms.records import events as ev
@@ -210,8 +211,8 @@ def objective_table(
     ]
     told = f"objective: weighted sum of the four costs ({_HOW[normalize]}); lower is better"
     return Table(
-        ["method", *heads, "ms a\ncycle"],
+        ["method", *heads, "ms per\ndecision"],
         rows,
-        title or f"Mean over {count} workload{'s' if count > 1 else ''}",
+        title or f"Mean over {count_text(count, 'workload')}",
         f"{told}\n{caption}".strip(),
     )

@@ -7,6 +7,7 @@ from typing import Any
 
 from hpctwin.errors import JournalError
 from hpctwin.model import format_duration
+from hpctwin.model.text import count_text
 from hpctwin.twin.core.decision import Candidate
 from hpctwin.twin.journal.journal import Journal
 from hpctwin.twin.journal.status_reader import full_id, standing
@@ -14,7 +15,7 @@ from hpctwin.twin.journal.tables import Action
 from hpctwin.twin.settings.config import TwinConfig
 from hpctwin.twin.start_times.estimate import when
 from hpctwin.twin.what_if.objective import METRICS, Objective
-from hpctwin.twin.words import FEW, clock_text, count, jobs_named
+from hpctwin.twin.words import FEW, clock_text, jobs_named
 
 __all__ = ["explain_decision", "explain_job", "status_lines", "why_policy"]
 
@@ -80,7 +81,7 @@ def status_lines(status: dict[str, Any]) -> list[str]:
     age = format_duration(round(status["age_s"]))
     lines = [
         f"The twin of {status['cluster'] or 'a cluster not seen yet'} "
-        + ("runs" if status["running_now"] else f"does not run; its last word is {age} old")
+        + ("runs" if status["running_now"] else f"does not run; its last status is {age} old")
         + f"; mode {status['mode']}, "
         + (
             "in control of scheduling."
@@ -90,7 +91,7 @@ def status_lines(status: dict[str, Any]) -> list[str]:
             else "not in control of scheduling."
         ),
         (
-            f"Policy {status['policy']}; {count(status['running'], 'job')} running, "
+            f"Policy {status['policy']}; {count_text(status['running'], 'job')} running, "
             f"{status['waiting']} pending, {status['free_nodes']} of {status['nodes']} nodes "
             "free."
         ),
@@ -116,17 +117,22 @@ def status_lines(status: dict[str, Any]) -> list[str]:
     if status["killed"]:
         lines.append("The kill switch is activated.")
     counts = status["counts"]
+    changes = (
+        count_text(counts["starts"], "change of priority", "changes of priority")
+        if status["orders"]
+        else count_text(counts["starts"], "start")
+    )
     lines.append(
-        f"Since it began: {counts['events']} events ({counts['bad_events']} unreadable), "
-        f"{counts['snapshots']} snapshots ({counts['drifts']} of them different), "
-        f"{counts['decisions']} decisions, {counts['starts']} "
-        f"{'changes of priority' if status['orders'] else 'starts'}, {counts['refused']} refused."
+        f"Since it began: {count_text(counts['events'], 'event')} ({counts['bad_events']} unreadable), "
+        f"{count_text(counts['snapshots'], 'snapshot')} ({counts['drifts']} of them different), "
+        f"{count_text(counts['decisions'], 'decision')}, "
+        f"{changes}, {counts['refused']} refused."
     )
     lines += _what_if_lines(status.get("what_ifs") or {})
     if status.get("meter"):
         lines += _meter_lines(status["meter"])
     if status["calls_per_minute"]:
-        calls = count(status["calls_per_minute"], "command")
+        calls = count_text(status["calls_per_minute"], "command")
         lines.append(f"In the last minute it ran {calls} of the resource manager.")
     if status["not_read"]:
         lines.append(f"Not in the mirror: {status['not_read'][0]}.")
@@ -139,7 +145,7 @@ def _what_if_lines(said: dict[str, Any]) -> list[str]:
     """Return lines about unanswered what-ifs, from `StatusWriter.status`."""
     lines = []
     if said.get("unanswered"):
-        late = count(said["unanswered"], "what-if")
+        late = count_text(said["unanswered"], "what-if")
         lines.append(f"At its last decision, {late} had not answered by the deadline.")
     if said.get("fault"):
         lines.append(f"What-ifs run only for the current policy: {said['fault']}.")
@@ -158,8 +164,8 @@ def _meter_lines(meter: dict[str, Any]) -> list[str]:
     if errors:
         by_model = ", ".join(f"{name} {error:.2f} %" for name, error in errors.items())
         lines.append(f"Power forecast errors {ahead} ahead, over the last day: {by_model}.")
-    if meter["left_out"]:
-        left = ", ".join(f"{number} ({why})" for why, number in meter["left_out"].items())
+    if meter["omitted"]:
+        left = ", ".join(f"{number} ({why})" for why, number in meter["omitted"].items())
         lines.append(f"Readings ignored: {left}.")
     return [*lines, f"The meter: {meter['fault']}."] if meter["fault"] else lines
 
@@ -182,8 +188,8 @@ def why_policy(
     chosen = next(c for c in candidates if c.policy == decision["policy"])
     lines = [
         f"Decision {decision['id']} at {clock_text(decision['time_s'])}, with all events up to "
-        f"{decision['seq']}: {count(decision['waiting'], 'job')} waiting, "
-        f"{count(decision['free_nodes'], 'node')} free.",
+        f"{decision['seq']}: {count_text(decision['waiting'], 'job')} pending, "
+        f"{count_text(decision['free_nodes'], 'node')} free.",
         _why_chosen(decision, chosen, candidates, late=bool(unanswered)),
         *_left_out(unanswered),
     ]
@@ -192,7 +198,7 @@ def why_policy(
         lines += _main_reasons(chosen, min(others, key=lambda c: c.score), objective)
     for loser in (c for c in candidates if c.never):
         lines.append(
-            f"{loser.policy} was excluded: {count(loser.never, 'job')} would never start under it."
+            f"{loser.policy} was excluded: {count_text(loser.never, 'job')} would never start under it."
         )
     if chosen.starts:
         lines.append(f"It starts {jobs_named(chosen.starts)} now.")
@@ -219,7 +225,7 @@ def _left_out(unanswered: Sequence[tuple[int, str]]) -> list[str]:
     if futures:
         were = "was" if len(futures) == 1 else "were"
         lines.append(
-            f"{count(len(futures), 'sampled future')} {were} excluded, because some "
+            f"{count_text(len(futures), 'sampled future')} {were} excluded, because some "
             "policies had not answered by the deadline."
         )
     return lines

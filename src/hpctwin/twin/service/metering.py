@@ -109,7 +109,7 @@ class Metering:
             if self._sieve.takes(time_s, power_w, now_s):
                 self._last = (time_s, power_w)
                 if not metered.read(time_s, power_w):
-                    self._sieve.left_out["too late"] += 1
+                    self._sieve.omitted["too late"] += 1
         if not ended:
             return
         self._errors = metered.errors_pct()
@@ -168,10 +168,10 @@ class Metering:
         last = self._last
         quiet_s = now_s - (last[0] if last else self._began_s if self._began_s else now_s)
         silent = quiet_s > self.settings.stale_after
-        left_out = self._sieve.left_out
+        omitted = self._sieve.omitted
         fault = self._reader.fault or self._fault
         if self._sensors is not None:
-            left_out = left_out + self._sensors.left_out
+            omitted = omitted + self._sensors.omitted
             fault = fault or self._sensors.fault(now_s)
         if silent and not fault:
             said = self._sieve.fault
@@ -182,7 +182,7 @@ class Metering:
             "expected_w": None if silent else self._expected_w,
             "ahead_s": self.settings.ahead,
             "error_pct": self._errors,
-            "left_out": dict(left_out),
+            "omitted": dict(omitted),
             "fault": fault,
         }
 

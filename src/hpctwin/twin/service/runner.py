@@ -91,7 +91,7 @@ class Twin(Shown):
         decision = self.decision
         facts = {
             "mode": self.config.act.mode,
-            "in charge": "yes" if self.is_active else "no",
+            "in control": "yes" if self.is_active else "no",
             "decisions": f"{self.decision_id:,}",
             "policy in force": "–" if decision is None else decision.policy,
         }
@@ -125,7 +125,7 @@ class Twin(Shown):
 
     @property
     def fault(self) -> str | None:
-        """All errors that keep the twin from being in charge; None if there are none."""
+        """All errors that keep the twin from being in control; None if there are none."""
         return self.faults.text
 
     @property
@@ -187,7 +187,7 @@ class Twin(Shown):
         """Run one turn: process inputs, decide if needed, act, and send a heartbeat.
 
         A step that fails is recorded as an error and tried again. While there is an error, the
-        twin is not in charge.
+        twin is not in control.
 
         Args:
             timeout_s: Maximum time to wait for events, in seconds.

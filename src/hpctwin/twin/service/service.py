@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from hpctwin.errors import ConfigError, HpctwinError, JournalError
 from hpctwin.model.files import FileLock
+from hpctwin.model.text import count_text
 from hpctwin.rms.gate import why_no_beat
 from hpctwin.rms.manager import Hooked, ResourceManager, Tells
 from hpctwin.rms.polling.poller import Poller, polled
@@ -26,7 +27,6 @@ from hpctwin.twin.meters import AnyMeter
 from hpctwin.twin.service.query_socket import QuerySocket
 from hpctwin.twin.service.runner import Twin
 from hpctwin.twin.settings.config import TwinConfig, WhatIfSettings
-from hpctwin.twin.words import count
 
 __all__ = [
     "Opened",
@@ -163,8 +163,8 @@ def check_connections(config: TwinConfig) -> list[tuple[str, bool, str]]:
                 "resource manager",
                 True,
                 (
-                    f"{snapshot.cluster}: {len(snapshot.nodes)} nodes, {running} jobs running, "
-                    f"{len(snapshot.jobs) - running} pending"
+                    f"{snapshot.cluster}: {count_text(len(snapshot.nodes), 'node')}, "
+                    f"{count_text(running, 'job')} running, {len(snapshot.jobs) - running} pending"
                 ),
             )
         )
@@ -276,7 +276,7 @@ def _check_dask(asked: WhatIfSettings) -> tuple[str, bool, str]:
         return "Dask", False, str(error)
     if not workers:
         return "Dask", False, "the scheduler has no workers; start some with `dask worker`"
-    said = f"{count(len(workers), 'worker')}, {count(sum(workers.values()), 'thread')}"
+    said = f"{count_text(len(workers), 'worker')}, {count_text(sum(workers.values()), 'thread')}"
     return "Dask", True, said
 
 
@@ -292,7 +292,7 @@ def _check_redis(config: TwinConfig) -> tuple[str, bool, str]:
         return "Redis", False, str(error)
     except Exception as error:  # redis-py's errors are not known unless it is installed
         return "Redis", False, f"no answer: {type(error).__name__}"
-    return "Redis", True, f"stream {config.bus.stream} has {length} entries"
+    return "Redis", True, f"stream {config.bus.stream} has {count_text(length, 'entry', 'entries')}"
 
 
 def _check_meter(meter: AnyMeter) -> tuple[str, bool, str]:
@@ -314,7 +314,7 @@ def _check_journal(path: Path) -> tuple[str, bool, str]:
             journal.close()
         except HpctwinError as error:
             return "journal", False, str(error)
-        return "journal", True, f"{path}: {counts['decisions']} decisions"
+        return "journal", True, f"{path}: {count_text(counts['decisions'], 'decision')}"
     fine = path.parent.is_dir()
     says = "will be made" if fine else f"folder {path.parent} does not exist"
     return "journal", fine, f"{path}: {says}"

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection
 from typing import Any
 
-from hpctwin.model.text import format_duration
+from hpctwin.model.text import count_text, format_duration
 from hpctwin.rms.manager import Report
 from hpctwin.twin.acting.control import Control
 from hpctwin.twin.following.follower import Follower
@@ -145,7 +145,7 @@ class StatusWriter:
 
 
 class Inactivity:
-    """Detects that the manager starts all jobs although the twin is in charge.
+    """Detects that the manager starts all jobs although the twin is in control.
 
     Args:
         patience_s: Time without starts by the twin after which it warns, in seconds, if jobs left
@@ -163,13 +163,13 @@ class Inactivity:
     def turn(
         self, now_s: float, report: Report, running: Collection[str], starts: int | None
     ) -> str:
-        """Return a sentence if the twin is in charge without effect; else an empty text.
+        """Return a sentence if the twin is in control without effect; else an empty text.
 
         Args:
             now_s: The present by the manager's clock, in seconds.
             report: Report of the manager at the last snapshot.
             running: Ids of the running jobs.
-            starts: Number of jobs that the twin has started; None while it is not in charge.
+            starts: Number of jobs that the twin has started; None while it is not in control.
         """
         if starts is None or starts != self._count or self._since_s is None:
             self._since_s, self._count = now_s, starts or 0
@@ -193,7 +193,7 @@ class Inactivity:
         if started and idle_s >= self.patience_s:
             return (
                 f"the twin has started no job for {format_duration(round(idle_s))}, while "
-                f"{started} jobs that it leaves to the resource manager started: "
+                f"{count_text(started, 'job')} that it leaves to the resource manager started: "
                 f"{_reasons(self._started)}"
             )
         return ""
@@ -202,8 +202,7 @@ class Inactivity:
 def _reasons(counted: Counter[str]) -> str:
     """Return the numbers of jobs by reason as text, the most frequent first."""
     found = [
-        f"{count} {'job' if count == 1 else 'jobs'} ({why})"
-        for why, count in counted.most_common(MAX_REASONS)
+        f"{count_text(count, 'job')} ({why})" for why, count in counted.most_common(MAX_REASONS)
     ]
     others = counted.total() - sum(count for _, count in counted.most_common(MAX_REASONS))
     return ", ".join([*found, *([f"{others} for other reasons"] if others else [])])

@@ -105,7 +105,7 @@ def drive_each(
     driven = Driven()
     core.take_snapshot(cluster.snapshot())
     cluster.take_scheduling()
-    ties = tie_order(core.settings.objective.ties, core.pool)
+    ties = tie_order(core.settings.objective.tie_break, core.pool)
     force, number = core.pool[0], 1
     while (next_s := cluster.next_time()) is not None:
         choice_s = number * every_s

@@ -86,7 +86,7 @@ def texts_of(content: Any) -> list[tuple[dict[str, Any] | list[Any], Any]]:
     lists = [core.get("pool")]
     if isinstance(objective, dict):
         places.append((objective, "function"))
-        lists.append(objective.get("ties"))
+        lists.append(objective.get("tie_break"))
     for values in lists:
         if isinstance(values, list):
             places += [(values, i) for i in range(len(values))]
@@ -126,10 +126,10 @@ class ObjectiveSettings(Settings):
         weights: Weight of each metric; see `hpctwin.twin.what_if.objective.METRICS`.
         normalize: Value over all candidates that a metric is divided by; see `Objective`.
         function: ``module:function`` or ``FILE.py:function`` instead of weights.
-        past: Period before now: jobs that started within it count, too, in addition to pending
+        window: Period before now: jobs that started within it count, too, in addition to pending
             jobs. With 0 (as in the paper) only the queue counts. With the whole run, the score is
             a forecast of the objective over the whole run.
-        ties: Order of preference among policies with equal scores; omitted policies follow in the
+        tie_break: Order of preference among policies with equal scores; omitted policies follow in the
             order of the pool.
         hysteresis: Share of the best score by which another policy must be better to replace the
             policy in force.
@@ -138,11 +138,11 @@ class ObjectiveSettings(Settings):
     weights: dict[str, float] = Field(default_factory=lambda: dict(PAPER_WEIGHTS))
     normalize: Normalize = "mean"
     function: str | None = None
-    past: Duration = Field(default=0.0, ge=0)
-    ties: tuple[str, ...] = PAPER_POOL
+    window: Duration = Field(default=0.0, ge=0)
+    tie_break: tuple[str, ...] = PAPER_POOL
     hysteresis: float = Field(default=0.0, ge=0, le=10)
 
-    @field_validator("ties")
+    @field_validator("tie_break")
     @classmethod
     def _readable(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         return _policies(value)
@@ -155,7 +155,7 @@ class CoreSettings(Settings):
         pool: Policies, written as for ``hpctwin simulate``.
         objective: Objective by which the best policy is chosen.
         site_policy: Policy of the cluster's scheduler, used for forecasts while the twin is not in
-            charge.
+            control.
         predictor: Expected runtime of a job: its ``walltime``, or ``recent``, the mean of the
             user's last two jobs (Tsafrir).
         learned: File from ``hpctwin predictor train``, whose quantiles are another source of
@@ -166,7 +166,7 @@ class CoreSettings(Settings):
         futures: Number of futures drawn for forecasts of starts; 0 for none.
         horizon: Length of a what-if; by default it ends when its queue is empty.
         seed: Seed of the sampled futures.
-        retry: Time before a job is tried again after its start was refused.
+        retry_after: Time before a job is tried again after its start was refused.
         start_timeout: Time after which a requested start that was not seen is checked.
     """
 
@@ -180,7 +180,7 @@ class CoreSettings(Settings):
     futures: int = Field(default=16, ge=0, le=1000)
     horizon: Duration | None = Field(default=None, gt=0)
     seed: int = Field(default=0, ge=0)
-    retry: Duration = Field(default=60.0, gt=0)
+    retry_after: Duration = Field(default=60.0, gt=0)
     start_timeout: Duration = Field(default=30.0, gt=0)
 
     @field_validator("site_policy")
@@ -286,12 +286,12 @@ class JournalSettings(Settings):
     Args:
         path: Path of the SQLite file.
         checkpoint_interval: Number of decisions after which the whole state is stored.
-        keep: Age at which records are deleted; by default never.
+        retention: Age at which records are deleted; by default never.
     """
 
     path: Path = Path("hpctwin-journal.sqlite")
     checkpoint_interval: int = Field(default=200, ge=1)
-    keep: Duration | None = Field(default=None, gt=0)
+    retention: Duration | None = Field(default=None, gt=0)
 
 
 class WhatIfSettings(Settings):
@@ -393,6 +393,11 @@ class TwinConfig(Settings):
                 another user may write it, or Python code that it names; see
                 `hpctwin.model.trusted`.
         """
+        if not Path(path).exists():
+            raise ConfigError(
+                f"{path}: No such file or directory; write one with "
+                "`hpctwin twin run --manager slurm --init`"
+            )
         content = read_trusted_yaml(path, "manager")
         base = Path(path).parent
         for where, key in texts_of(content):

@@ -10,12 +10,13 @@ from pydantic import ValidationError
 
 from hpctwin.errors import HpctwinError
 from hpctwin.model import format_duration
+from hpctwin.model.text import count_text
 from hpctwin.rms.node_capacity import Room
 from hpctwin.rms.records.records import JobRecord, JobSpec
 from hpctwin.twin.core.core import Core
 from hpctwin.twin.forecast.records import Forecast
 from hpctwin.twin.journal.status_reader import Standing, full_id
-from hpctwin.twin.words import FEW, asked_text, clock_text, count, jobs_named
+from hpctwin.twin.words import FEW, asked_text, clock_text, jobs_named
 
 __all__ = [
     "Answer",
@@ -156,7 +157,7 @@ def _why_never(core: Core, job: JobRecord) -> str:
         if partition.max_nodes is not None and spec.nodes > partition.max_nodes:
             return (
                 f"It can never start: partition {partition.name} accepts jobs of at most "
-                f"{count(partition.max_nodes, 'node')}."
+                f"{count_text(partition.max_nodes, 'node')}."
             )
         if partition.max_walltime is not None and spec.walltime_s > partition.max_walltime:
             longest = format_duration(round(partition.max_walltime))
@@ -181,7 +182,7 @@ def _why_never(core: Core, job: JobRecord) -> str:
     most = sum(group.count for group in usable)
     if not spec.tasks and spec.nodes > most:
         return (
-            f"It can never start: {count(most, 'node')} of {len(nodes)} "
+            f"It can never start: {count_text(most, 'node')} of {len(nodes)} "
             f"{'has' if most == 1 else 'have'} what it requests, and it needs {spec.nodes}."
         )
     up = sum(node.state == "up" for node in nodes.values())
@@ -204,7 +205,7 @@ def _when(
     fits, jobs = core.fits_now(), core.mirror.jobs
     shares = any(job.spec.tasks for job in jobs.values())
     free = core.free_nodes()
-    there = f"{count(free, 'node')} {'is' if free == 1 else 'are'} free"
+    there = f"{count_text(free, 'node')} {'is' if free == 1 else 'are'} free"
     if shares:
         there = "There is capacity for it now" if fits(spec) else "There is no capacity for it now"
     waits = {i: s for i, s in starts.items() if i in jobs and jobs[i].start_s is None}
@@ -240,7 +241,7 @@ def _when(
         lines.append(f"It waits for running jobs to end, the last of them {last}.")
     if before:
         lines.append(
-            f"{count(len(before), 'waiting job')} {'is' if len(before) == 1 else 'are'} expected "
+            f"{count_text(len(before), 'pending job')} {'is' if len(before) == 1 else 'are'} expected "
             f"to start before it, first {jobs_named([i for _, i in before])}."
         )
     low_s, high_s, calibrated = span
@@ -264,7 +265,7 @@ class Picture:
     Args:
         core: The mirror, and what was learned from past forecasts.
         now_s: The present by the cluster's clock, in seconds.
-        policy: Policy by which jobs start: the twin's if it is in charge, else the configured
+        policy: Policy by which jobs start: the twin's if it is in control, else the configured
             policy of the cluster.
         source: Source of the state, as text.
         not_read: Parts of the cluster that could not be read or are not modeled, as texts.

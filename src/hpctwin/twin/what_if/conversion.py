@@ -156,9 +156,9 @@ def may_run(jobs: Jobs) -> npt.NDArray[np.bool_]:
         ids = jobs.told("id")
         depend = [i for i in np.flatnonzero(may & ~runs).tolist() if dependencies[i]]
         known = {ids[i] for i in np.flatnonzero(may).tolist()}
-        while left_out := [i for i in depend if any(e.on not in known for e in dependencies[i])]:
-            may[left_out] = False
-            known -= {ids[i] for i in left_out}
+        while omitted := [i for i in depend if any(e.on not in known for e in dependencies[i])]:
+            may[omitted] = False
+            known -= {ids[i] for i in omitted}
             depend = [i for i in depend if may[i]]
     return may
 

@@ -93,8 +93,8 @@ class Request:
 
     def wanted(self, future: int) -> list[int]:
         """Return the indices of the policies to run in a future, the awaited one first."""
-        left_out = self.unanswered or ()
-        numbers = [i for i, p in enumerate(self.pool) if (future, p.name) not in left_out]
+        omitted = self.unanswered or ()
+        numbers = [i for i, p in enumerate(self.pool) if (future, p.name) not in omitted]
         return sorted(numbers, key=lambda i: i != self.first)
 
 

@@ -175,7 +175,7 @@ def assistant(source: Source) -> MCPServer:
 
 
 def _tools(server: MCPServer, looks: ToolAnnotations, source: Source) -> Callable[[F], F]:
-    """Return a decorator that registers a tool that first reads the journal's news."""
+    """Return a decorator that registers a tool that first reads new entries of the journal."""
 
     def tool(function: F) -> F:
         @wraps(function)

@@ -42,7 +42,7 @@ class _Collector:
             "errors": ("number of errors and warnings", float(len(head.trouble))),
             "cluster_time_seconds": ("present time by the cluster's clock", head.time_s),
             "jobs_running": ("jobs that run", float(head.running)),
-            "jobs_waiting": ("jobs that wait", float(head.waiting)),
+            "jobs_waiting": ("pending jobs", float(head.waiting)),
             "viewers": ("listeners to live updates", float(self._live.listeners)),
         }
         if (energy := head.energy) is not None:
@@ -118,9 +118,9 @@ def _metered(meter: MeterView) -> Iterable[Metric]:
     for model, pct in meter.error_pct.items():
         error.add_metric([model], pct / 100)
     left = CounterMetricFamily(
-        "hpctwin_meter_readings_left_out", "ignored readings by reason", labels=["why"]
+        "hpctwin_meter_readings_ignored", "ignored readings by reason", labels=["why"]
     )
-    for why, count in meter.left_out.items():
+    for why, count in meter.omitted.items():
         left.add_metric([why], count)
     yield from (error, left)
 

@@ -125,7 +125,7 @@ def access_of(listening: Listening) -> Access:
         if not listening.tls and not listening.behind_proxy:
             raise ConfigError(
                 f"--host {listening.host}: tokens would be sent unencrypted; give "
-                "--certificate and --key, or --behind-proxy if a proxy does TLS"
+                "--certificate and --private-key, or --behind-proxy if a proxy does TLS"
             )
     if listening.no_token and tokens:
         raise ConfigError("--no-token does not work with --tokens; remove one of them")

@@ -114,7 +114,7 @@ class Source(FollowedJournal):
         """Return the cluster's entry in the list of pages."""
         head = self.head()
         told = {
-            "policy": head.policy, "running": f"{head.running:,}", "waiting": f"{head.waiting:,}",
+            "policy": head.policy, "running": f"{head.running:,}", "pending": f"{head.waiting:,}",
             "nodes free": f"{head.free_nodes:,} of {head.nodes:,}",
         }  # fmt: skip
         figures = tuple(FigureView(key=key, name=key, text=text) for key, text in told.items())

@@ -78,7 +78,7 @@ class MeterView(View):
     error_pct: dict[str, float] = Field(
         description="Mean absolute percentage error of power forecasts over the last day, by model."
     )
-    left_out: dict[str, int] = Field(description="Number of ignored readings, by reason.")
+    omitted: dict[str, int] = Field(description="Number of ignored readings, by reason.")
     fault: str | None = Field(description="Why the power draw is currently unknown.")
 
 
@@ -258,7 +258,7 @@ class Change(Asked):
         default=None, gt=0, le=1e12, allow_inf_nan=False,
         description="Power cap of all nodes, by the cluster's power model.",
     )  # fmt: skip
-    withdraw: tuple[JobId, ...] = Field(default=(), max_length=100_000, description="waiting jobs")
+    withdraw: tuple[JobId, ...] = Field(default=(), max_length=100_000, description="pending jobs")
 
 
 class Future(View):

@@ -126,7 +126,7 @@ def _changed(now: Snapshot, now_s: float, change: Change) -> Snapshot:
             ),
         )
     waiting = [job.spec.id for job in now.jobs if job.start_s is None]
-    _known("waiting job", change.withdraw, waiting)
+    _known("pending job", change.withdraw, waiting)
     gone = set(change.withdraw)
     jobs = tuple(job for job in now.jobs if job.spec.id not in gone)
     if change.job is not None:

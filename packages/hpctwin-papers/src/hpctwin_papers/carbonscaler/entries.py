@@ -15,10 +15,11 @@ def entries(entry: partial[Entry]) -> Iterator[Entry]:
     """Yield the paper's entries; `entry` creates one."""
     yield entry(
         "carbonscaler-savings",
-        shows="what scaling a job by the carbon intensity saves",
-        config="180 jobs of 24 h of its N-body profile, 1 to 7 nodes, one every other day, deadline 48 h, "
-        "California 2022, all known; `hpctwin_papers.carbonscaler.experiment.alone`",
-        because="the region, the start times, the deadline and the mix of jobs behind the abstract's numbers "
-        "are not given with them",
+        shows="savings from scaling a job by the carbon intensity",
+        config="180 jobs of 24 h with the paper's N-body profile on 1 to 7 nodes, one every other day, "
+        "deadline 48 h. California 2022, with perfect forecasts; "
+        "`hpctwin_papers.carbonscaler.experiment.alone`",
+        because="the abstract gives its numbers without the region, the start times, the deadline and the "
+        "mix of jobs",
         experiment=Alone(),
     )

@@ -35,7 +35,7 @@ TRIMMED = 1000
 
 def oracle(strategy: str = "sgs-t", **options: Any) -> Strategy:
     """Return a strategy of CQSim+: it knows all runtimes, and draws among equals."""
-    return parse_strategy(strategy, knows="oracle", ties="random", **options)
+    return parse_strategy(strategy, knows="oracle", tie_break="random", **options)
 
 
 def _published() -> list[Strategy]:
@@ -209,8 +209,8 @@ PUBLISHED_WAYS = (
     ("theta", "theta", 3_338, 27_441, 29_510),
 )
 EXCHANGED = (
-    "table 5 seems to have exchanged the waits of its first two rows: by CQSim+'s rule the jobs of Theta "
-    "sent to Polaris wait what it prints for those of Polaris that stayed there, and the other way "
-    "round. Its numbers of jobs do not come out."
+    "table 5 seems to have exchanged the waits of its first two rows. By CQSim+'s rule, jobs of Theta sent "
+    "to Polaris have the waits that it prints for jobs of Polaris that stayed there, and the other way "
+    "round. Its numbers of jobs are not reproduced."
 )
 """Note on table 5."""

@@ -14,8 +14,8 @@ __all__ = ["entries"]
 _THETA = "Theta's year 2022"
 _BOTH = "Polaris and Theta, September to December 2023"
 _CHANCE = (
-    "random and user(0.6) draw clusters, and drew others in the paper; so does SGS-T where both clusters "
-    "would end a job at once, as alike ones often would"
+    "random and user(0.6) draw clusters, and drew others in the paper. SGS-T also draws if both clusters "
+    "would end a job at the same time, which is frequent for equal clusters"
 )
 
 
@@ -32,15 +32,15 @@ def entries(entry: partial[Entry]) -> Iterator[Entry]:
         yield entry(
             f"cqsim-plus-table-{number}",
             shows=f"waits by {by}, {case} clusters",
-            config=f"{_THETA}, by CQSim+'s own rule, seed 0",
+            config=f"{_THETA}, by CQSim+'s rule, seed 0",
             because=_CHANCE,
             experiment=by_rule(cases=(case,)),
             more=f"hpctwin experiment cqsim-plus --case {case}",
         )
     yield entry(
         "cqsim-plus-table-5",
-        shows="waits by where jobs came from and went",
-        config=f"{_BOTH}, by CQSim+'s own rule",
+        shows="waits by origin and destination of jobs",
+        config=f"{_BOTH}, by CQSim+'s rule",
         because=EXCHANGED.rstrip("."),
         experiment=by_rule(cases=("theta-polaris",)),
         more="hpctwin experiment cqsim-plus --case theta-polaris",
@@ -49,7 +49,7 @@ def entries(entry: partial[Entry]) -> Iterator[Entry]:
         yield entry(
             f"cqsim-plus-figure-{number}",
             shows=f"utilization and jobs by week, {case} clusters",
-            config=f"{_THETA}, seed 0, by our rule",
+            config=f"{_THETA}, seed 0, by hpctwin's rule",
             because=NO_NUMBERS,
             experiment=by_ours(cases=(case,)),
         )
@@ -60,7 +60,7 @@ def entries(entry: partial[Entry]) -> Iterator[Entry]:
         yield entry(
             f"cqsim-plus-figure-{number}",
             shows=shows,
-            config=f"{_BOTH}, by our rule",
+            config=f"{_BOTH}, by hpctwin's rule",
             because=NO_NUMBERS,
             experiment=by_ours(cases=("theta-polaris",)),
         )

@@ -12,8 +12,8 @@ from hpctwin_papers.pas import experiment as pas
 __all__ = ["entries"]
 
 _OPEN = (
-    "the paper gives no distributions, runtimes or seed: they were chosen so that FCFS comes out. PAS as "
-    "published takes longer, and dependencies hold here under every method"
+    "the paper gives no distributions, runtimes or seed; they are chosen here so that FCFS agrees. PAS as "
+    "published takes longer, and every method here respects dependencies"
 )
 
 
@@ -30,4 +30,4 @@ def entries(entry: partial[Entry]) -> Iterator[Entry]:
         shows="makespan, mean wait and violations of four schedulers",
         more="hpctwin experiment pas",
     )
-    yield same("pas-figure-2", shows="the same as bars")
+    yield same("pas-figure-2", shows="the numbers of table 1 as bars")

@@ -104,8 +104,8 @@ def s_raps_ml(
 
     Args:
         trace: Trace with users and starts; default Theta's log of 2023 in HPCTWIN_TRACES.
-        method: recent, like, boosting, clusters (the paper's), ensemble or hedge; default all.
-            Repeatable.
+        method: Method: recent, like, boosting, clusters (the paper's), ensemble or hedge; default
+            all. Repeatable.
         every: Number of submissions between trainings of the models.
         seed: Seed of the models' random numbers.
         plot: Write a chart to this file (.png, .svg, .pdf).

@@ -90,8 +90,8 @@ class SRaps(Experiment[str, Run]):
         """
         if not all(group.components for group in self.cluster.nodes):
             raise ConfigError(
-                f"nothing is known of the components of cluster {self.cluster.name!r}; `hpctwin system "
-                "list` names machines of which it is"
+                f"cluster {self.cluster.name!r}: the components of its nodes are unknown; choose a "
+                "cluster with components from `hpctwin system list`"
             )
         return self.policies
 

@@ -107,12 +107,16 @@ def rewarded(
         raise UnknownNameError("incentive", incentive, list(INCENTIVES))
     rule = INCENTIVES[incentive]
     if rule.budgeted != (budgets is not None):
-        told = "needs a budget in node-hours" if rule.budgeted else "has no budget"
-        raise ConfigError(f"incentive {incentive!r} {told}")
+        told = (
+            "a budget in node-hours is missing"
+            if rule.budgeted
+            else "it takes no budget; remove it"
+        )
+        raise ConfigError(f"incentive {incentive!r}: {told}")
     if accounts.mean.get(rule.needs) is None:
         raise ConfigError(
-            f"incentive {incentive!r} needs {rule.needs}, which these accounts lack; collect them on a "
-            "cluster with a power model"
+            f"incentive {incentive!r} needs {rule.needs}, which these accounts do not have; collect them on "
+            "a cluster with a power model"
         )
     labels = workload.account if accounts.by == "account" else workload.user
     rows = {row["name"]: row for row in accounts.table.iter_rows(named=True)}
@@ -141,14 +145,14 @@ def reward_option(workload: Workload, text: str) -> Workload:
     name, equals, budget = what.partition("=")
     if not colon or not file:
         raise ConfigError(
-            f"--priorities-from is {text!r}; expected an incentive and a file of accounts, such as "
+            f"--priorities-from is {text!r}; give an incentive and a file of accounts, such as "
             "fugaku-points:accounts.json"
         )
     try:
         given = float(budget) if equals else None
     except ValueError as error:
         raise ConfigError(
-            f"--priorities-from: budget is {budget!r}, expected node-hours"
+            f"--priorities-from: budget is {budget!r}; give a number of node-hours"
         ) from error
     return rewarded(workload, read_accounts(file), name, given)
 

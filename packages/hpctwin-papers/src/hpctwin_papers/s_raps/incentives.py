@@ -132,7 +132,7 @@ def _drawn(found: Redeemed) -> Figure:
 
     energies = {n: r.energy for n, r in found.results.items() if r.energy is not None}
     if not energies:
-        raise ConfigError("--plot draws power, and it is not known what the machine's nodes draw")
+        raise ConfigError("--plot: the cluster has no power model; add 'modes' to its node groups")
     return plot_power(energies, title="Power drawn under each incentive")
 
 

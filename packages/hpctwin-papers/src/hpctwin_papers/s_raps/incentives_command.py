@@ -62,11 +62,13 @@ def incentives_command(
     check_outputs(trace, figures=[plot])
     names = incentive or tuple(n for n, rule in INCENTIVES.items() if not rule.budgeted)
     if (budget is None) == any(INCENTIVES[n].budgeted for n in names if n in INCENTIVES):
-        raise ConfigError("--budget NODE-HOURS goes with --incentive budget, and is needed there")
+        raise ConfigError("--budget and --incentive budget are required together")
     workload = reading.jobs(trace, machine)
     labels = workload.account if accounts_by == "account" else workload.user
     if not labels.labels:
-        raise ConfigError(f"{trace} does not say whose jobs they are: it has no {accounts_by}s")
+        raise ConfigError(
+            f"{trace}: the {accounts_by}s of its jobs are unknown; give a trace that records them"
+        )
     cluster = machine.make(workload, trace, reading.timezone)
     with progress_bar("collecting and redeeming") as progress:
         if cheat is not None:

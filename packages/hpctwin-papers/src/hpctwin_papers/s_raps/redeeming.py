@@ -13,6 +13,7 @@ from hpctwin.errors import ConfigError, UnknownNameError
 from hpctwin.metrics import Accounts
 from hpctwin.metrics.accounts import AccountsBy
 from hpctwin.model import Cluster, Workload
+from hpctwin.model.text import count_text
 from hpctwin.simulation import Result, replay, simulate
 from hpctwin.simulation.running.simulation import RunOptions, spelled_out
 from hpctwin.simulation.running.window import from_its_first_job
@@ -112,7 +113,7 @@ def phases(workload: Workload, *, same: bool) -> tuple[Workload, Workload]:
     """
     if len(workload) < 2:
         raise ConfigError(
-            f"{workload.name} has {len(workload)} jobs; to collect and redeem takes two"
+            f"{workload.name} has {count_text(len(workload), 'job')}; the two phases need two or more"
         )
     if same:
         return workload, workload

@@ -47,7 +47,7 @@ def schedtwin(
         trace: Use a real trace instead, once.
         jobs: Use only the first N jobs of the trace.
         nodes: Number of nodes of the cluster; default 32, or the trace's.
-        on: slurm or pbs: run on the cluster of SLURM_CONF or PBS_CONF_FILE.
+        on: Run on the Slurm or PBS cluster of SLURM_CONF or PBS_CONF_FILE.
         compress: With --on: factor by which the experiment's time is shortened.
         only_seed: With --on: run only this workload. Repeatable.
         under: With --on: name for the manager's configuration.

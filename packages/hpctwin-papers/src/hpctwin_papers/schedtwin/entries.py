@@ -22,20 +22,20 @@ def entries(entry: partial[Entry]) -> Iterator[Entry]:
     yield entry(
         "schedtwin-figure-1",
         shows="jobs of Polaris by size and time",
-        config="The jobs of 2023 of Polaris",
-        because=f"the paper's two months of 2024 are not here, and {NO_NUMBERS}",
+        config="Jobs of Polaris in 2023",
+        because=f"the paper's data, two months of 2024, are not available, and {NO_NUMBERS}",
         other_data=True,
         experiment=experiment.Polaris(),
     )
     yield four_phases(
         "schedtwin-figure-3",
         shows="area of four methods in a Kiviat chart",
-        because="the paper does not say how long jobs run nor how axes are normalized; the twin has the "
+        because="the paper does not state the runtimes of jobs or how it normalizes axes; the twin has the "
         "largest area in both",
         more="hpctwin experiment schedtwin --seeds 20",
     )
     yield four_phases(
         "schedtwin-table-1",
         shows="share of jobs started under each policy",
-        because="runtimes are not published; the order of the shares is the same",
+        because="the runtimes are not published; the order of the shares is the same",
     )

@@ -22,6 +22,7 @@ import polars as pl
 from hpctwin._version import __version__
 from hpctwin.errors import ConfigError, ExperimentError, HpctwinError
 from hpctwin.model import Workload, write_atomically, write_folder
+from hpctwin.model.text import count_text
 from hpctwin.twin.journal.journal import Journal
 from hpctwin.twin.service.comparison import TWIN, Row, judge, row_of
 from hpctwin.twin.settings.config import CoreSettings
@@ -200,8 +201,8 @@ def run_live(
     idle = user.idle_nodes()
     if idle < widest:
         raise ExperimentError(
-            f"{idle} nodes are idle with nothing in the queue; the experiment needs an idle cluster "
-            f"of {NODES} nodes (at least {widest}) for itself"
+            f"the cluster has {count_text(idle, 'idle node')}; give the experiment a cluster of "
+            f"{NODES} nodes (at least {widest}) without other jobs"
         )
     asked = [
         (float(s) / 1e3, int(n), float(w) / 1e3, float(r) / 1e3)
@@ -228,8 +229,9 @@ def run_live(
                 if now > moved + stalled_s:
                     waits = [i for i in ids if known[i].end_s is None]
                     raise ExperimentError(
-                        f"nothing has begun or ended for {stalled_s:.0f} s; {len(waits)} jobs are left, "
-                        f"{waits[0]} first ({known[waits[0]].state})"
+                        f"no job has started or ended for {stalled_s:.0f} s; "
+                        f"{count_text(len(waits), 'unfinished job')}, the first of them "
+                        f"{waits[0]} ({known[waits[0]].state})"
                     )
             if len(ids) < len(asked) and now >= begun + asked[len(ids)][0] * scale:
                 submit_s, nodes, walltime_s, runs_s = asked[len(ids)]
@@ -260,11 +262,13 @@ def _take(ids: Iterable[str], found: Mapping[str, Times], known: dict[str, Times
         if before.end_s is not None:
             continue
         if seen is None:
-            raise ExperimentError(f"job {job_id} is gone, and its end was not seen")
+            raise ExperimentError(f"job {job_id} is no longer listed, but its end was not observed")
         if seen.end_s is not None and seen.start_s is None:
-            raise ExperimentError(f"job {job_id} ended ({seen.state}) and never ran")
+            raise ExperimentError(f"job {job_id} ended ({seen.state}), but never ran")
         if seen.runs > 1:
-            raise ExperimentError(f"job {job_id} was started {seen.runs} times")
+            raise ExperimentError(
+                f"job {job_id} was started {seen.runs} times; only one start is supported"
+            )
         moved |= (seen.start_s, seen.end_s) != (before.start_s, before.end_s)
         known[job_id] = seen
     return moved
@@ -348,7 +352,7 @@ def stored(folder: Path) -> list[LiveRun]:
     """
     runs = [LiveRun.read(path) for path in sorted(folder.glob("*-*-*.json"))]
     if not runs:
-        raise ConfigError(f"{folder}: no runs in it; `--out {folder}` writes them there")
+        raise ConfigError(f"{folder}: the folder has no runs; write them with --out {folder}")
     return runs
 
 

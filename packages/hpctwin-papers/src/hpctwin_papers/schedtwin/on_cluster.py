@@ -38,7 +38,7 @@ def on_cluster(
     from hpctwin_papers.schedtwin.users import PbsUser, SlurmUser
 
     if compress <= 0:
-        raise ConfigError(f"--compress is {compress:g}, it must be above 0")
+        raise ConfigError(f"--compress is {compress:g}; it must be above 0")
     clock = clock_speed()
     check_folder(out)
     of_manager: type[SlurmUser | PbsUser] = SlurmUser if on == "slurm" else PbsUser

@@ -58,7 +58,7 @@ class Stored(Experiment[list[LiveRun], list[LiveRun]]):
             caption = "\n".join(_told(mine, spent.get(on), parts.get(on)))
             tables.append(objective_table(means(mine), title=title, caption=caption))
         notes = [
-            f"{run.on}, {run.under}, seed {run.seed} left out: a submission was {run.late_s:.0f} s "
+            f"{run.on}, {run.under}, seed {run.seed} omitted: a submission was {run.late_s:.0f} s "
             "late, and that is another workload"
             for run in found[0]
             if run.late_s > self.late_s
@@ -88,7 +88,7 @@ def _told(
             f"than asked; load {cost['load']:.1f}"
         )
     missing = () if part is None else part.missing
-    return lines + [f"seed {seed} left out: not all methods ran it" for seed in missing]
+    return lines + [f"seed {seed} omitted: not all methods ran it" for seed in missing]
 
 
 def _radars(overall: Mapping[str, Sequence[Row]]) -> Figure:

@@ -28,8 +28,8 @@ def spars(
     iPSC/860 log, which must be in the folder of HPCTWIN_TRACES.
 
     Args:
-        method: fcfs-psus, easy-psus, fcfs-auto, easy-auto, fcfs-ipm or easy-ipm; default all.
-            Repeatable.
+        method: Scheduler: fcfs-psus, easy-psus, fcfs-auto, easy-auto, fcfs-ipm or easy-ipm; default
+            all. Repeatable.
         timeout: Idle time before switch-off, such as 20m; default 5 to 60 minutes. Repeatable.
         more: Also show the effect of each published fault, overestimated walltimes, and wfp-ipm,
             which beats all six.

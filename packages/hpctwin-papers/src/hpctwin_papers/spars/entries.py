@@ -119,7 +119,7 @@ def entries(entry: partial[Entry]) -> Iterator[Entry]:
     """Yield the paper's entries; `entry` creates one."""
     yield entry(
         "spars-figure-1",
-        shows="two ends at one instant, and what is started then",
+        shows="two jobs end at the same time, and the jobs that start then",
         config="Four jobs on two nodes, EASY",
         experiment=Batched(),
     )
@@ -127,23 +127,23 @@ def entries(entry: partial[Entry]) -> Iterator[Entry]:
         "spars-figure-3",
         shows="Gantt chart of 200 jobs under EASY",
         config="200 generated jobs, seed 0, 16 nodes",
-        because=f"its workload is not published, and {NO_NUMBERS}",
+        because=f"the paper's workload is not published, and {NO_NUMBERS}",
         experiment=Gantt(),
     )
     yield entry(
         "spars-figure-4",
-        shows="energy and waiting of six schedulers",
+        shows="energy and waits of six schedulers",
         config="Last fifth of NASA iPSC/860, 128 nodes, timeouts of 5 to 60 min; FCFS by the published rule, "
-        "EASY by the sound one",
-        because="SPARS's EASY forms have faults that the sound rule has not; what each moves is told by the "
-        "command",
+        "EASY by the correct one",
+        because="SPARS's variants of EASY have errors that the correct rule does not have; the command shows "
+        "the effect of each",
         experiment=Spars(),
         more="hpctwin experiment spars --more",
     )
     yield entry(
         "spars-table-5",
         shows="run time of EASY with PSUS by timeout",
-        config="As figure 4; processor time",
-        because="it is another program on another machine",
+        config="As for figure 4; processor time",
+        because="the paper measured another program on another computer",
         experiment=RunTimes(),
     )

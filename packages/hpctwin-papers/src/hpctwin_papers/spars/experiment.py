@@ -69,7 +69,7 @@ class Spars(Experiment[tuple[Workload, str, Rule, float], Row]):
             if name not in OURS:
                 raise UnknownNameError("scheduler", name, OURS)
         if any(not seconds >= 0 for seconds in self.timeouts_s):
-            raise ConfigError(f"--timeout {min(self.timeouts_s):g} s must be 0 or more")
+            raise ConfigError(f"--timeout is {min(self.timeouts_s):g} s; it must be 0 or more")
         jobs = workload()
         return [
             (jobs, scheduler, rule, timeout_s)

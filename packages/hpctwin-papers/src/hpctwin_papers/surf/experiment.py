@@ -96,7 +96,7 @@ def read_week(folder: str | Path | None = None) -> Week:
         at = power["timestamp"][int(uneven.arg_max() or 0)]
         raise TraceError(
             place / "surf_consumption.parquet",
-            f"the sample at {at} ms is not {STEP_S} s after the one before it",
+            f"the sample at {at} ms is not {STEP_S} s after the previous one",
             field="timestamp",
         )
     tasks = _read(place / "surf_tasks.parquet", ["id", "submission_time", "cpu_capacity"])

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from hpctwin.errors import FormatError
 from hpctwin.model import Cluster, Partition
 from hpctwin.model.settings import first_fault
+from hpctwin.model.text import count_text
 from hpctwin.rms.pbs.listing.jobs import (
     STATES,
     LargestNode,
@@ -210,13 +211,14 @@ def cluster_snapshot(
         notes.append(f"{why}: not modeled; forecasts are rough, and only PBS starts jobs")
     if doubtful:
         notes.append(
-            f"{len(doubtful)} vnodes contradict their jobs ({doubtful[0]}: {differs[doubtful[0]]}): only PBS "
+            f"{count_text(len(doubtful), 'vnode')} with data that contradict the jobs there "
+            f"({doubtful[0]}: {differs[doubtful[0]]}): only PBS "
             "starts jobs"
         )
     if rough:
         job_id, said = next(iter(rough.items()))
         notes.append(
-            f"{len(rough)} jobs have requests that are not modeled (job {job_id[:40]}: "
+            f"{count_text(len(rough), 'job')} with requests that are not modeled (job {job_id[:40]}: "
             f"{said[:60]}): only PBS starts them"
         )
     if doubtful:
@@ -357,7 +359,7 @@ def listed_nodes(
             )
         )
     notes += [
-        f"state {word[:40]!r} of {count} nodes is unknown: ignored"
+        f"state {word[:40]!r} of {count_text(count, 'node')} is unknown: ignored"
         for word, count in unknown.items()
     ]
     return listed

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from hpctwin.errors import near
+from hpctwin.model.text import count_text
 from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED, Setting
 
 __all__ = [
@@ -275,7 +276,7 @@ def _backfill(last: dict[str, str]) -> tuple[str, dict[str, str]]:
         taken["RESERVATIONPOLICY"] = "EASY: the first jobs in order have reservations"
     number = int(depth) if depth.isdigit() else 1
     if depth.isdigit():
-        taken["RESERVATIONDEPTH"] = f"EASY: {number} jobs have reservations"
+        taken["RESERVATIONDEPTH"] = f"EASY: reservations for {count_text(number, 'job')}"
     return f"easy:{number}", taken
 
 

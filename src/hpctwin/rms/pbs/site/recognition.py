@@ -19,6 +19,7 @@ from hpctwin.errors import ConfigError, FormatError
 from hpctwin.formats.accounting.pbs_accounting import Accounts, Meant, is_pbs_accounting, pbs_table
 from hpctwin.formats.common.job_table import JobTable
 from hpctwin.formats.common.record import Machine, Tally
+from hpctwin.model.text import count_text
 from hpctwin.rms.pbs.listing.node_attributes import (
     as_pbs,
     is_nodes_file,
@@ -268,7 +269,8 @@ class PbsFiles:
         left = [name for name in self._configured if name not in self._nodes]
         if self._nodes and left:
             self._notes.append(
-                f"{len(left)} nodes of the nodes file or qmgr are omitted, as pbsnodes does not list them: "
+                f"{count_text(len(left), 'node')} of the nodes file or qmgr omitted, as pbsnodes "
+                "does not list them: "
                 f"{_some(left)}"
             )
         elif left:
@@ -293,7 +295,7 @@ class PbsFiles:
         }
         if out:
             self._notes.append(
-                f"{len(out)} of {len(listed)} nodes are unavailable and omitted from cluster.yaml: "
+                f"{len(out)} of {count_text(len(listed), 'node')} unavailable and omitted from cluster.yaml: "
                 + _some([f"{name} ({state})" for name, state in out.items()])
             )
         self._away = frozenset(out)
@@ -352,8 +354,8 @@ class PbsFiles:
             ran = table.scan().select(on.sum()).collect(engine="streaming").item() or 0
             if ran:
                 tally.remarks.append(
-                    f"{ran:,} jobs ran on nodes that are unavailable now; add these nodes to cluster.yaml to "
-                    "simulate the past"
+                    f"{count_text(ran, 'job')} ran on nodes that are unavailable now; add these nodes to "
+                    "cluster.yaml to simulate the past"
                 )
         return table
 

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from hpctwin.errors import FormatError
 from hpctwin.model import Cluster, Partition
 from hpctwin.model.cluster.node_group import LYING, Sleep
+from hpctwin.model.text import count_text
 from hpctwin.rms.records.records import JobRecord, NodePower, NodeRecord, NodeReservation, Snapshot
 from hpctwin.rms.site.cluster import ListedNode, Sleeping, group_nodes
 from hpctwin.rms.slurm.listing.allocations import Idle, idle_of, unequal
@@ -155,15 +156,15 @@ def cluster_snapshot(
     if shared:
         why = ", ".join(f"{label} ({said})" for label, said in sorted(rough.items()))
         notes.append(
-            f"{len(shared)} nodes are shared between jobs in ways that are not modeled: "
+            f"{count_text(len(shared), 'node')} shared between jobs in ways that are not modeled: "
             f"{'partition' if len(rough) == 1 else 'partitions'} {why}; forecasts are rough there, and "
             "only Slurm starts jobs"
         )
     doubtful = sorted(set(blind) & differs.keys())
     if doubtful:
         notes.append(
-            f"{len(doubtful)} nodes contradict their jobs ({doubtful[0]}: {differs[doubtful[0]]}): only "
-            "Slurm starts jobs of their partitions"
+            f"{count_text(len(doubtful), 'node')} with data that contradict the jobs there "
+            f"({doubtful[0]}: {differs[doubtful[0]]}): only Slurm starts jobs of their partitions"
         )
     unsure = shared | set(doubtful)
     whole = {label for label, names in belongs.items() if not unsure & set(names)}
@@ -181,8 +182,8 @@ def cluster_snapshot(
     if jobs.rough:
         job_id, said = next(iter(jobs.rough.items()))
         notes.append(
-            f"{len(jobs.rough)} jobs have requests that are not modeled on shared nodes (job {job_id}: "
-            f"{said}): only Slurm starts them"
+            f"{count_text(len(jobs.rough), 'job')} with requests that are not modeled on shared nodes "
+            f"(job {job_id}: {said}): only Slurm starts them"
         )
     snapshot = Snapshot.model_construct(
         cluster="slurm",

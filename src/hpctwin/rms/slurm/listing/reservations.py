@@ -82,7 +82,7 @@ def reservation_rows(text: str, where: str) -> list[Row]:
 
 
 def shown(row: Row, at: Callable[[str], float]) -> Shown:
-    """Return a row as a reservation.
+    """Return the reservation that a row shows.
 
     Args:
         row: Row of `reservation_rows`.

@@ -26,6 +26,7 @@ from hpctwin.formats.common.fields import zone_of
 from hpctwin.formats.common.job_table import JobTable
 from hpctwin.model import Cluster
 from hpctwin.model.cluster.limits import ROOT
+from hpctwin.model.text import count_text
 from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED, Setting, Site
 from hpctwin.rms.slurm.listing.conf import Row, said, take
 from hpctwin.rms.slurm.listing.values import limit_s
@@ -65,7 +66,7 @@ def take_resets(
         became, why = NO_EFFECT, _ONCE[period]
     elif said(values, "prioritytype").endswith("basic"):
         became, why = NO_EFFECT, "Slurm counts no usage under priority/basic"
-    elif not shares and not any(limit.used for limit in site.cluster.limits):
+    elif not shares and not any(limit.used_minutes for limit in site.cluster.limits):
         became, why = NO_EFFECT, "neither fair share nor a limit depends on usage"
     elif period not in _PERIODS:
         became, why = (
@@ -207,7 +208,9 @@ def shares_of(
     if accounts:
         first = next(row for row in rows if row.get("account") and not row.get("partition"))
         count = sum(one["name"] != ROOT for one in accounts)
-        settings.append(Setting("Shares", f"{count} accounts", first.where, IMPORTED, "accounts"))
+        settings.append(
+            Setting("Shares", f"{count_text(count, 'account')}", first.where, IMPORTED, "accounts")
+        )
     if classic:
         # The tree has no use in this formula, but limits of accounts apply below them.
         share |= {"by": "account", "shares": _of_machine(accounts)}

@@ -31,7 +31,7 @@ _SAYS = {
     "grpsubmit": ("all", "submitted"),
     "grptres": ("all", "amounts"),
     "grptresrunmins": ("all", "minutes"),
-    "grptresmins": ("all", "used"),
+    "grptresmins": ("all", "used_minutes"),
     "grpwall": ("all", "wall"),
     "maxjobspu": ("user", "jobs"),
     "maxsubmitpu": ("user", "submitted"),
@@ -43,7 +43,7 @@ _SAYS = {
     "maxtresmins": ("job", "minutes"),
     "maxwall": ("job", "walltime"),
     "maxtrespernode": ("job", "per_node"),
-    "mintres": ("job", "least"),
+    "mintres": ("job", "min_request"),
     "maxjobs": ("user", "jobs"),
     "maxsubmit": ("user", "submitted"),
 }
@@ -256,7 +256,7 @@ def _limits(
         if not holds.held:
             settings.append(row.setting(written, NO_EFFECT, _NOT_HELD, of=what))
             continue
-        of_use = says in ("used", "wall")
+        of_use = says in ("used_minutes", "wall")
         if of_use and not holds.counts:
             settings.append(row.setting(written, NO_EFFECT, _NO_USE, of=what))
             continue
@@ -278,8 +278,8 @@ def _limits(
                 **({} if holds.decays else {"decays": False}),
                 **({"safe": True} if holds.safe else {}),
             }
-            used = limits.setdefault(("used", ""), {**of, "used": {}, **ways})
-            used["used"] |= fields["used"]
+            used = limits.setdefault(("used", ""), {**of, "used_minutes": {}, **ways})
+            used["used_minutes"] |= fields["used_minutes"]
             continue
         number = sum(
             key[0] == per and set(fields) & set(one) != set() for key, one in limits.items()
@@ -300,7 +300,7 @@ def _fields(says: str, value: str) -> tuple[dict[str, Any], list[str]]:
         if says == "wall":
             # 0 is a limit here, as for TRES-minutes: no job may start.
             used = 0.0 if re.fullmatch(r"[0:-]+", value) else seconds
-            return ({}, [value]) if used is None else ({"used": {WALL: used / 60}}, [])
+            return ({}, [value]) if used is None else ({"used_minutes": {WALL: used / 60}}, [])
         return ({says: seconds}, []) if seconds else ({}, [value])
     found, others = tres(value)
     if says == "amounts":

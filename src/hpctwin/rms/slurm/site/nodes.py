@@ -16,7 +16,7 @@ from hpctwin.model.requests.resources import (
     gres_count,
     parse_gres,
 )
-from hpctwin.model.text import expand
+from hpctwin.model.text import count_text, expand
 from hpctwin.rms.records.records import NodeRecord
 from hpctwin.rms.site.cluster import NOT_MODELED, ListedNode, Setting
 from hpctwin.rms.slurm.listing.conf import Conf, Row
@@ -203,8 +203,7 @@ def _possible(name: str, amount: float) -> bool:
 def _counted(names: Sequence[str]) -> str:
     """Return the number of nodes and the names of the first."""
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    count = "1 node" if len(names) == 1 else f"{len(names):,} nodes"
-    return f"{count} ({', '.join(names[:_NAMED])}{more})"
+    return f"{count_text(len(names), 'node')} ({', '.join(names[:_NAMED])}{more})"
 
 
 def _named(rows: Sequence[Row], kind: str, notes: list[str]) -> dict[str, Row]:
@@ -392,7 +391,8 @@ def _members(
         missing = [name for name in names if name not in nodes]
         if missing:
             notes.append(
-                f"partition {label}: {len(missing)} nodes are not described, such as {missing[0]}"
+                f"partition {label}: {count_text(len(missing), 'node')} without a description, "
+                f"such as {missing[0]}"
             )
     return partitions
 

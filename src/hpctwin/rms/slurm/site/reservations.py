@@ -18,7 +18,7 @@ from hpctwin.formats.common.fields import moments, zone_of
 from hpctwin.formats.common.job_table import JobTable
 from hpctwin.formats.common.record import Tally
 from hpctwin.model import Cluster
-from hpctwin.model.text import expand
+from hpctwin.model.text import count_text, expand
 from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED, Setting, Site
 from hpctwin.rms.slurm.listing.conf import Row
 from hpctwin.rms.slurm.listing.reservations import (
@@ -197,8 +197,8 @@ def _taken(
         return [], [
             became(
                 NOT_MODELED,
-                f"reservations for some users are not modeled; {_jobs(own)} of its users ran on its nodes "
-                "during it, so all jobs may use its nodes",
+                f"reservations for some users are not modeled; {count_text(own, 'job')} of its users ran "
+                "on its nodes during it, so all jobs may use its nodes",
             )
         ]
     if one.idle_s is not None and not own:
@@ -259,28 +259,32 @@ def _what(
     past: _Past,
 ) -> str:
     """Return the counterpart of a reservation, with its differences from the site."""
-    count = f"{len(known):,} node{'' if len(known) == 1 else 's'}"
-    text = [f"maintenance of {count}" + (f", {len(found):,} times" if one.repeats else "")]
+    text = [
+        f"maintenance of {count_text(len(known), 'node')}"
+        + (f", {len(found):,} times" if one.repeats else "")
+    ]
     missing = len(one.nodes) - len(known)
     if missing:
-        text.append(f"{missing:,} more nodes are not described")
+        text.append(f"not described: {count_text(missing, 'more node')}")
     if one.repeats:
         text.append("assumed to exist during the whole time span of the jobs")
     longer = _longer(found, past)
     if longer:
         text.append(
-            f"{_jobs(longer)} whose walltime exceeds its interval cannot start on its nodes before its last "
-            "repetition ends, while Slurm considers only the next"
+            f"{count_text(longer, 'job')} whose walltime exceeds its interval cannot start on its nodes "
+            "before its last repetition ends, while Slurm considers only the next"
         )
     if one.idle_s is not None and not own:
         text.append(f"it ends after {one.idle_s:g} s, as no job used it")
     if own:
         text.append(
-            f"{_jobs(own)} of its users ran on its nodes during it, but get other nodes in the simulation"
+            f"{count_text(own, 'job')} of its users ran on its nodes during it, "
+            "but get other nodes in the simulation"
         )
     if others:
         text.append(
-            f"{_jobs(others)} of other users started on its nodes during it, so it may not have existed then"
+            f"{count_text(others, 'job')} of other users started on its nodes during it, "
+            "so it may not have existed then"
         )
     if one.start_s < past.first_s and not one.repeats:
         text.append("it started before the first submission")
@@ -434,7 +438,3 @@ def _ranges(numbers: Sequence[int]) -> str:
         else:
             parts.append([number, number])
     return ",".join(f"{a}-{b}" if a < b else str(a) for a, b in parts)
-
-
-def _jobs(count: int) -> str:
-    return "1 job" if count == 1 else f"{count:,} jobs"

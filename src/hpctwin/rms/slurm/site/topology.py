@@ -16,7 +16,7 @@ import numpy as np
 
 from hpctwin.errors import FormatError
 from hpctwin.model.cluster.switches import Switch, check_switches
-from hpctwin.model.text import expand
+from hpctwin.model.text import count_text, expand
 from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED, Setting
 from hpctwin.rms.slurm.listing.conf import Row
 
@@ -209,7 +209,8 @@ def connections(chosen: Chosen, names: Sequence[str]) -> tuple[list[dict[str, An
 
 def _told(chosen: Chosen, became: str, why: str) -> Setting:
     kinds = [row.kind for row in chosen.rows]
-    what = f"{kinds.count('blockname')} blocks, {kinds.count('switchname')} switches"
+    switches = count_text(kinds.count("switchname"), "switch", "switches")
+    what = f"{count_text(kinds.count('blockname'), 'block')}, {switches}"
     where = chosen.rows[0].where.partition(":")[0]
     return Setting(chosen.source, what, where, became, " ".join(why.split()))
 
