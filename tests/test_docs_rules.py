@@ -130,9 +130,6 @@ CASES: dict[str, Sequence[Case]] = {
     "a cap with lower modes, with a control function": [
         always(cluster(SLEEP, cap=LOWER), power=switch)
     ],
-    "preemption with `psas-ipm` and `conservative`, shared": [
-        always(cluster(SLEEP | CORES, **REQUEUE), "fcfs+conservative~psas-ipm:1h", jobs(**SHARED))
-    ],
     "the backfill `outside`, shared": [always(cluster(CORES), OUTSIDE, jobs(**SHARED))],
     "the placement `random`, shared": [always(cluster(CORES), "@random", jobs(**SHARED))],
     "`spars-auto` or `spars-ipm`, shared": [

@@ -220,8 +220,6 @@ PAIRS = [
     if (kind, policy["backfill"]) != ("psas-ipm", "pushdown")
 ]
 
-SHARED_PAIRS = [pair for pair in PAIRS if pair.id != "psas-ipm-conservative"]
-
 
 def powered_case(draw: st.DrawFn, kind: str, case: dict[str, Any]) -> dict[str, Any]:
     """The jobs and the cluster of a case without power states, and what the nodes draw."""
@@ -256,7 +254,7 @@ def test_nodes_follow_preempted_and_suspended_jobs(
     compared(policy=policy, **lasting(policy, data.draw(whole_cases(kind))))
 
 
-@pytest.mark.parametrize(("kind", "policy"), SHARED_PAIRS)
+@pytest.mark.parametrize(("kind", "policy"), PAIRS)
 @settings(max_examples=examples(60))
 @given(data=st.data())
 def test_shared_nodes_follow_preempted_and_suspended_jobs(
@@ -334,7 +332,6 @@ def test_saved_and_forked_in_the_middle_it_continues_identically(
         return simulation
 
     shares = data.draw(st.booleans())
-    pairs = SHARED_PAIRS if shares else PAIRS
-    kind, policy = data.draw(st.sampled_from([pair.values for pair in pairs]))
+    kind, policy = data.draw(st.sampled_from([pair.values for pair in PAIRS]))
     case = data.draw(shared_cases(kind) if shares else whole_cases(kind))
     compared(policy=policy, run=in_parts, **lasting(policy, case))

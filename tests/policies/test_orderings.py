@@ -256,4 +256,4 @@ def test_a_policy_that_was_compiled_leaves_nothing_to_compile_to_its_first_simul
     policy.compile()
     needed = kernels_of(policy.scheduling, policy.power.power_pass)
     assert policy.power.power_pass.after in needed
-    assert all(kernel._dispatcher is not None for kernel in needed)
+    assert all(kernel._address for kernel in needed)

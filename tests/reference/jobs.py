@@ -124,6 +124,7 @@ class Job:
     planned_end: int = 0  # as the latest plan had it
     reserved: int | None = None  # conservative: start of its reservation, …
     reserved_split: dict[int, int] = field(default_factory=dict)  # … and nodes of each pool
+    reserved_once: int | None = None  # … or start of a reservation that is made anew in each pass
     # Pushdown, since it waits
     looked: int = -1  # when it was looked at last
     pushed: int = 0

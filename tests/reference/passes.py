@@ -454,8 +454,9 @@ class Simulation(Events):
         return split
 
     def reserve_for_pass(self, job: Job, plan: Plan) -> None:
-        """Reserve for a job, and look again when its reservation begins."""
-        self.timers.append(self.reserve(job, plan)[0])
+        """Reserve for a job until the next pass, and look again when its reservation begins."""
+        job.reserved_once, job.reserved_split = self.reserve(job, plan)
+        self.timers.append(job.reserved_once)
 
     def taken_out(self, holders: list[Job], plan: Plan) -> bool:
         """Take reservations out of a plan; whether they fit."""
@@ -465,6 +466,7 @@ class Simulation(Events):
 
     def pass_conservative(self, queue: list[Job], plan: Plan) -> None:
         for job in queue:
+            job.reserved_once = None
             if job.reserved is not None and self.skipped(job):
                 job.reserved = None
                 self.came_back = True  # counts for this pass

@@ -284,10 +284,14 @@ class PoweredSimulation(Simulation):
     def promised(self, waiting: list[Job]) -> list[tuple[Job, int, dict[int, int]]]:
         """When and where each waits to start: at its earliest, or at the reservation it holds."""
         if self.backfill == "conservative":
-            return [
-                (job, job.reserved, job.reserved_split)
+            starts = {
+                job.row: job.reserved if job.reserved_once is None else job.reserved_once
                 for job in waiting
-                if job.reserved is not None
+            }
+            return [
+                (job, start, job.reserved_split)
+                for job in waiting
+                if (start := starts[job.row]) is not None
             ]
         self.show(waiting)
         plan = self.plan()

@@ -157,8 +157,12 @@ def pass_standing(sim: Arrays) -> None:
 
 @jit
 def reserve_for_pass(j: int, sim: Arrays) -> None:
-    """Reserve the earliest nodes for a job, in this pass only."""
-    sim.clock.timer = min(sim.clock.timer, capacity.reserve(j, ZERO, sim))
+    """Reserve the earliest nodes for a job, until the next pass."""
+    capacity.hold(j, sim)
+    own = held(sim.kept)[j]
+    own.once = own.start
+    own.start = -1
+    sim.clock.timer = min(sim.clock.timer, own.once)
 
 
 @jit
@@ -166,6 +170,7 @@ def start_preemptors(preemptors: int, sim: Arrays) -> None:
     """Start jobs of ``sim.later`` that may preempt others, as if no other job waited."""
     for i in range(preemptors):
         j = sim.later[i]
+        held(sim.kept)[j].once = -1
         if not capacity.is_skipped(j, sim) and not capacity.start_or_preempt(j, sim):
             reserve_for_pass(j, sim)
 
@@ -211,13 +216,20 @@ def pass_conservative(sim: Arrays) -> None:
 def take_reservations(sim: Arrays) -> None:
     """Take the reservations of pending jobs out of a plan that another part builds."""
     for i in range(sim.clock.queued):
-        if held(sim.kept)[sim.queue[i]].start >= 0:
-            capacity.take_held(sim.queue[i], sim)
+        j = sim.queue[i]
+        own = held(sim.kept)[j]
+        once = own.once
+        if once >= 0:
+            own.start = once
+        if own.start >= 0:
+            capacity.take_held(j, sim)
+        if once >= 0:
+            own.start = -1
 
 
 def begin(own: Any, kept: Any, state: Any, queue: Any) -> None:
     """Set the initial state: no job has a reservation."""
-    kept["start"] = -1
+    kept["start"] = kept["once"] = -1
 
 
 PASS = Pass(

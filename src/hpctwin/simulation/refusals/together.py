@@ -142,15 +142,6 @@ def _backfills_on(model: CapacityModel) -> str:
 
 SHARED = (
     Refusal(
-        lambda c, p: (
-            p.power.kind == "psas-ipm" and p.backfill == "conservative" and c.preemption is not None
-        ),
-        lambda c, p: (
-            f"cluster {c.name!r}: power policy 'psas-ipm' with conservative backfilling does not "
-            "support preemption on shared nodes; use psus or psas-auto, or easy or slurm"
-        ),
-    ),
-    Refusal(
         lambda c, p: not PASSES.find(p.backfill).works_on(SHARED_NODES),
         lambda c, p: (
             f"backfill {p.backfill!r} plans exclusive nodes and does not support jobs with "
