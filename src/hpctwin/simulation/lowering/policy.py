@@ -41,7 +41,10 @@ _KEPT: dict[tuple[Any, ...], tuple[Policy, Cluster, Pass, Decided]] = {}
 
 
 MOST_KINDS = 512
-"""Number of kinds of jobs on shared nodes up to which a tournament pays."""
+"""Number of kinds of jobs up to which there is a tournament on shared nodes.
+
+It is equal to `engine.shared.job_starts.MANY_KINDS`.
+"""
 
 
 def circumstances(sim: Sim) -> tuple[Any, ...]:
