@@ -211,7 +211,7 @@ def pass_raced(sim: Arrays) -> None:
     A tournament finds the next job.
     """
     if len(sim.tried) >= sim.clock.queued:
-        return  # with so many kinds, going through all jobs is as fast
+        return  # a scan of all jobs is as fast
     capacity.begin_pass(sim)
     sim.race.done = 1
     if not capacity.any_may_start(sim):
