@@ -7,6 +7,7 @@ one for this platform and contains them.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 import sysconfig
@@ -15,6 +16,21 @@ from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+
+def _platform(libraries: list[Path]) -> str:
+    """Return the platform tag of a wheel with these libraries: glibc's oldest version that will do."""
+    own = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    needed = [
+        tuple(map(int, version))
+        for path in libraries
+        for version in re.findall(rb"GLIBC_(\d+)\.(\d+)", path.read_bytes())
+    ]
+    if not needed:
+        return own
+    # PyPI knows no older version.
+    major, minor = max(*needed, (2, 17))
+    return own.replace("linux", f"manylinux_{major}_{minor}", 1)
 
 
 class ManualPage(BuildHookInterface):  # type: ignore[type-arg]
@@ -48,9 +64,8 @@ class ManualPage(BuildHookInterface):  # type: ignore[type-arg]
             )
         for path in found:
             build_data["force_include"][str(path)] = f"hpctwin/engine/library/{path.name}"
-        platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
         build_data["pure_python"] = False
-        build_data["tag"] = f"py3-none-{platform}"
+        build_data["tag"] = f"py3-none-{_platform(found)}"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Remove what was written besides the wheel."""

@@ -21,6 +21,7 @@ from hpctwin.policies import BUILT_IN, formula, make_policy, multifactor
 from tests import strategies
 from tests.engine.examples import examples
 from tests.engine.test_against_reference import ORDERINGS, compared
+from tests.engine.test_shared_against_reference import compared_on_nodes
 from tests.limit_strategies import limited
 
 BACKFILLS = ("none", "first-fit", "easy")
@@ -307,3 +308,62 @@ def test_jobs_held_back_by_limits_take_no_part(policy: str, limits: str) -> None
     free = {name: about for name, about in cluster.items() if name != "limits"}
     kept_back = as_gone_through(workload, cluster, policy)
     assert kept_back != as_gone_through(workload, free, policy)
+
+
+SHARED_POLICIES = (
+    "fcfs+easy", "sjf+easy", "wfp+easy:3@best-fit", "fairshare+easy@spread", "multifactor+easy:2",
+    "smallest+easy", "largest+easy@round-robin", "fcfs+easy/sjf",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("policy", SHARED_POLICIES)
+def test_a_tournament_on_shared_nodes_starts_the_same_jobs_on_the_same_nodes(
+    policy: str, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    jobs = crowded(seed)
+    tasks = jobs.nodes
+    workload = Workload.build(
+        submit_s=jobs.submit_ms / 1e3,
+        runtime_s=jobs.runtime_ms / 1e3,
+        walltime_s=jobs.walltime_ms / 1e3,
+        cancel_s=np.where(jobs.cancel_ms < 0, -1, jobs.cancel_ms / 1e3),
+        nodes=np.ones_like(tasks),
+        user=jobs.user,
+        account=jobs.account,
+        chunks={
+            "tasks": tasks,
+            "cores_per_task": rng.choice([1, 1, 2], len(tasks)),
+            "gpus_per_task": rng.choice([0, 0, 0, 1], len(tasks)) * (tasks < 5),
+        },
+    )
+    cluster = {
+        "nodes": [{"name": "a", "count": 4, "cores": 16, "gpus": 2}, {"name": "b", "count": 2, "cores": 8}],
+        "reservations": [{"start": 2000, "end": 2900, "groups": ["b"]}],
+        "failures": {"outages": [{"node": 1, "start": 900, "duration": 5000}]},
+    }  # fmt: skip
+    found = []
+    for stops in ([None], [500.0, 501.0, 4000.0, None]):
+        for tournament in (NOT, 20):
+            with racing(tournament):
+                simulation = Simulation(workload, Cluster.model_validate(cluster), policy=policy)
+                for stop in stops:
+                    simulation.advance(stop)
+            hooks = simulation.compiled_policy()["hooks"]
+            assert (hooks["run_race"][0] != 0) == (tournament < NOT and "/" not in policy)
+            found.append(simulation.result().placements.sort("job_id", "node", "start_s"))
+    assert all(one.equals(found[0]) for one in found)
+
+
+@pytest.mark.parametrize("order", ["fcfs", "wfp", "fairshare", "multifactor"])
+@settings(max_examples=examples(60))
+@given(data=st.data(), reservations=st.integers(1, 3))
+def test_a_tournament_of_few_on_shared_nodes_is_what_the_reference_does(
+    order: str, data: st.DataObject, reservations: int
+) -> None:
+    cluster = data.draw(strategies.shared_clusters(cleanup=True))
+    workload = data.draw(strategies.shared_workloads(cluster, max_jobs=20))
+    backfill = {"backfill": "easy", "reservations": reservations}
+    with racing(1):
+        compared_on_nodes(workload, cluster, ORDERINGS[order], backfill)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from platform import libc_ver
 from typing import Any
 
 from llvmlite import binding as llvm
 
 __all__ = ["internalize", "machine_code", "optimize"]
+
+_SINCE_2_29 = ("exp", "exp2", "log", "log2", "pow")
+_OLD_VERSIONS = "".join(f'module asm ".symver {f},{f}@GLIBC_2.2.5"\n' for f in _SINCE_2_29)
+"""Names the versions that all of glibc's releases for x86-64 have, instead of the newest."""
 
 
 def internalize(module: Any) -> None:
@@ -51,10 +56,13 @@ def machine_code(bitcode: bytes, level: str, *, unrolled: bool) -> bytes:
     """
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
+    llvm.initialize_native_asmparser()
     target = llvm.Target.from_default_triple()
     cpu = level if level.startswith("x86-64") else "generic"
     machine = target.create_target_machine(cpu=cpu, opt=3, reloc="pic", codemodel="default")
     module = llvm.parse_bitcode(bitcode)
     optimize(module, machine, unrolled=unrolled)
+    if level.startswith("x86-64") and libc_ver()[0] == "glibc":
+        module.link_in(llvm.parse_assembly(_OLD_VERSIONS))
     found: bytes = machine.emit_object(module)
     return found

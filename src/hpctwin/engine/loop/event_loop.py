@@ -68,6 +68,21 @@ def pass_has_room(sim: Arrays) -> bool:
 
 
 @jit
+def parts_asked(sim: Arrays) -> int:
+    """Return how many parts of nodes the pending jobs use at most."""
+    waiting = asked = 0
+    for kind in range(len(sim.tried)):
+        waiting += sim.tried[kind].waiting
+        asked += sim.tried[kind].waiting * sim.shape[kind].parts
+    if waiting != sim.clock.queued - sim.race.gone:
+        # The counts are wrong if the queue was made elsewhere.
+        asked = 0
+        for i in range(sim.clock.queued):
+            asked += sim.shape[sim.job[sim.queue[i]].kind].parts
+    return asked
+
+
+@jit
 def parts_have_room(sim: Arrays) -> bool:
     """Return whether all starts and reservations of a pass on shared nodes fit."""
     sharing = sim.sharing
@@ -78,9 +93,7 @@ def parts_have_room(sim: Arrays) -> bool:
         promises = min(asked, sim.rules.promises)
         return sharing.parts + asked <= len(sim.part) and promises <= len(sim.promise)
     if sharing.parts + asked > len(sim.part) or min(asked, sim.rules.promises) > len(sim.promise):
-        asked = 0
-        for i in range(sim.clock.queued):
-            asked += sim.shape[sim.job[sim.queue[i]].kind].parts
+        asked = parts_asked(sim)
     return sharing.parts + asked <= len(sim.part) and min(asked, sim.rules.promises) <= len(
         sim.promise
     )
@@ -234,6 +247,8 @@ def reorder(address: int) -> None:
         sim.later[i] = sim.queue[i]
     sim.clock.queued = 0
     sim.walk.valid = 0
+    for kind in range(len(sim.tried)):
+        sim.tried[kind].waiting = 0
     for i in range(waiting):
         enqueue(sim.later[i], sim)
     # Some passes compare the scores of pending and running jobs.

@@ -27,7 +27,7 @@ from hpctwin.engine.powers import POWER_PASSES, PowerPass
 from hpctwin.engine.shared.placements import SHARED_PLACEMENTS
 from hpctwin.engine.state.sim import single
 
-__all__ = ["advance", "all_kernels", "hooks", "kernels_of", "reorder"]
+__all__ = ["advance", "all_kernels", "hooks", "kernels_of", "reorder", "tournament"]
 
 advance = Kernel(event_loop.advance_at, "int64(int64, int64, int64)")
 """Run `event_loop.advance` at an address: ``(address, until, instants) -> code``."""
@@ -40,6 +40,12 @@ race = Kernel(counted_passes.pass_raced, "void(Sim)")
 
 lines = Kernel(score_line_scan.pass_lined, "void(Sim)")
 """The pass for shorter queues in an order that changes, if counting decides."""
+
+
+def tournament(found: Pass) -> Kernel:
+    """Return the pass that replaces another if the queue is long."""
+    return (found.kernel("raced") if found.model.shared else None) or race
+
 
 reorder = Kernel(event_loop.reorder, "void(int64)")
 """Sort the queue by another ordering: ``(address)``."""
@@ -76,7 +82,7 @@ def hooks(
             returns `layout.NEED_PASS`.
         counted: Whether counting may decide, if the pass is of that kind.
     """
-    needed = [race] if races else []
+    needed = [tournament(found)] if races else []
     needed += [lines] if lined else []
     needed += [PLACE_BY_SCORE] if place is not None else []
     needed += [placing] if placing is not None else []
@@ -94,7 +100,7 @@ def hooks(
             ("place", 0 if place is None else place.address),
             ("advance", inner_advance.address),
             ("run_pass", _address(found.kernel("run")) if planned else 0),
-            ("run_race", race.address if races else 0),
+            ("run_race", tournament(found).address if races else 0),
             ("run_lined", lines.address if lined else 0),
             ("run_counted", _address(by_counting)),
             ("start", 0 if leaving is not None else transitions.START.address),
@@ -149,6 +155,7 @@ def all_kernels() -> list[Kernel]:
             found += kernels_of(one.on(PARTICULAR_NODES), None)
             found += filter(None, [PARTICULAR_NODES.kernel("PLACING")])
         if one.works_on(SHARED_NODES):
+            found.append(tournament(one.on(SHARED_NODES)))
             for place, power in product(places, powers):
                 found += kernels_of(one.on(SHARED_NODES), power, place)
         if one.works_on(PREEMPTING_WHOLE):

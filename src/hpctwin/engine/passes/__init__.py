@@ -57,6 +57,8 @@ class Pass:
             (`layout.NOBODY_PASSES` …); None if the pass is not of that kind.
         counted: ``(sim) -> None``: the same pass where counting decides; by default
             `counted_passes.COUNTED`.
+        raced: ``(sim) -> None``: the same pass with a tournament, for long queues on shared nodes;
+            None if there is none.
         keeps: Reason why a job waits though nothing is short and no limit is reached.
         reservations: ``(numbers, partitions) -> jobs``: the maximum number of jobs with
             reservations, given the settings. None for any number.
@@ -77,6 +79,7 @@ class Pass:
     in_order: bool = False
     others: int | None = None
     counted: Callable[[Any], None] | None = None
+    raced: Callable[[Any], None] | None = None
     keeps: str = "the backfill does not let it start"
     reservations: Callable[[Mapping[str, int], int], int] | None = None
     by_node: bool = False

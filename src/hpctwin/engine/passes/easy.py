@@ -5,8 +5,17 @@ from __future__ import annotations
 from hpctwin.engine.compile.intrinsics import view
 from hpctwin.engine.compile.jit import jit
 from hpctwin.engine.passes import Pass, capacity
-from hpctwin.engine.queue.order import order_candidates, pop_order
-from hpctwin.engine.state.layout import HEAD_IS_PROTECTED, ZERO, Arrays
+from hpctwin.engine.queue.order import order_candidates, pop_order, reckon_fairshare
+from hpctwin.engine.queue.priority_tournament import (
+    first_fitting,
+    hide,
+    ready,
+    remove,
+    shift_labels,
+    show,
+)
+from hpctwin.engine.shared.job_starts import is_longer, search_all_kinds, search_kinds_that_fit
+from hpctwin.engine.state.layout import HEAD_IS_PROTECTED, NEVER, ZERO, Arrays
 from hpctwin.engine.state.records import Count
 
 __all__ = ["PASS", "Numbers", "pass_easy"]
@@ -152,10 +161,77 @@ def pass_easy(sim: Arrays) -> None:
         start_candidates(later, first, size, owed, sim)
 
 
+@jit
+def start_raced(reservations: int, sim: Arrays) -> int:
+    """Start jobs and candidates that a tournament finds, in order.
+
+    Returns:
+        Number of jobs that were hidden from the tournament; their leaves are in ``sim.later``.
+    """
+    hidden = ZERO
+    owed = ZERO
+    search_all_kinds(sim)
+    last = len(sim.tried)
+    length: int = NEVER
+    while True:
+        leaf = first_fitting(last, NEVER, length, sim)
+        if leaf == 0:
+            return hidden
+        j = sim.racer[leaf].job
+        tried = sim.tried[sim.job[j].kind]
+        if capacity.is_skipped(j, sim) or (reservations == 0 and not capacity.may_fit(j, sim)):
+            tried.below = 0
+            continue
+        if capacity.may_fit(j, sim):
+            owed = reserve_owed(owed, sim)
+            if capacity.start(j, sim):
+                remove(leaf, sim)
+                if not capacity.any_may_start(sim):
+                    return hidden
+                continue
+        if reservations == 0 and is_longer(j, sim):
+            tried.below = tried.length
+            continue
+        # The kind of the job does not say that it was tried.
+        hide(leaf, sim)
+        sim.later[hidden] = leaf
+        hidden += 1
+        if reservations > 0:
+            sim.owed[owed] = j
+            owed += 1
+            reservations -= 1
+            if reservations == 0:
+                owed = reserve_owed(owed, sim)
+                last, length = search_kinds_that_fit(sim)
+
+
+def pass_raced(sim: Arrays) -> None:
+    """Do the same as `pass_easy` with one partition of shared nodes and no limits.
+
+    A tournament finds the next job.
+    """
+    if len(sim.tried) >= sim.clock.queued:
+        return  # a scan of all jobs is as fast
+    capacity.begin_pass(sim)
+    sim.race.done = 1
+    if not capacity.any_may_start(sim):
+        return
+    if not ready(sim):
+        sim.race.done = 0
+        return
+    if sim.rules.fairshare == 1:
+        reckon_fairshare(sim)
+        shift_labels(sim.racer[1].job, sim)
+    hidden = start_raced(settings(sim.numbers)[0].reservations, sim)
+    for i in range(hidden):
+        show(sim.later[i], sim)
+
+
 PASS = Pass(
     pass_easy,
     numbers=Numbers,
     others=HEAD_IS_PROTECTED,
+    raced=pass_raced,
     keeps="it would delay the reservation of a job before it",
     reservations=lambda numbers, partitions: numbers["reservations"] * partitions,
 )

@@ -20,6 +20,9 @@ may start. When that changes for a group, the tree nodes above both ends of its 
 Where limits leave a group some nodes, only jobs of at most that size are searched
 (`limits.room_of`).
 
+On shared nodes a kind of job takes the place of both: leaves are ordered by kind, which is the
+group too, and only jobs are searched that are shorter than `Tried.below` of their kind.
+
 The tree is rebuilt in O(Q log Q) when an arriving job finds no leaf, or when arrivals have made
 searches long. It is scratch: the queue itself is part of the state.
 """
@@ -68,6 +71,8 @@ def take_all(node: int, child: int, sim: Arrays) -> None:
 @jit
 def group_of(j: int, sim: Arrays) -> int:
     """Return the group of a job; 0 if no limit applies to it."""
+    if len(sim.tried) > 0:
+        return sim.job[j].kind + 1
     if len(sim.held) > 0:
         return sim.bounds[j, 0] + 1 if sim.bounds[j, 0] < sim.bounds[j, 1] else 0
     return sim.job[j].user if sim.user_running.width > 0 else 0
@@ -77,7 +82,7 @@ def group_of(j: int, sim: Arrays) -> int:
 def room(node: int, sim: Arrays) -> int:
     """Return the most nodes that limits allow a job in a subtree; 0 if none may start."""
     group = sim.racer[node].group
-    if group <= 0:
+    if group <= 0 or len(sim.group) == 0:
         return NEVER
     if len(sim.held) > 0:
         return sim.group[group].room
@@ -256,6 +261,12 @@ def join(j: int, leaf: int, sim: Arrays) -> None:
 
 
 @jit
+def size_of(j: int, sim: Arrays) -> int:
+    """Return a job's number of nodes; its kind if nodes are shared."""
+    return sim.job[j].kind if len(sim.tried) > 0 else sim.job[j].nodes
+
+
+@jit
 def insert(j: int, leaf: int, sim: Arrays) -> bool:
     """Insert a job at a leaf; return False if its line cannot be drawn."""
     racer = sim.racer[leaf]
@@ -263,9 +274,9 @@ def insert(j: int, leaf: int, sim: Arrays) -> bool:
     racer.leaf = leaf
     racer.label = sim.job[j].share if sim.rules.fairshare == 1 else 0
     racer.group = group_of(j, sim)
-    if racer.group > 0:
+    if racer.group > 0 and len(sim.group) > 0:
         join(j, leaf, sim)
-    racer.nodes = sim.job[j].nodes
+    racer.nodes = size_of(j, sim)
     racer.expected = sim.job[j].expected
     if sim.rules.order_changes == 1:
         return draw_line(leaf, sim)
@@ -279,6 +290,20 @@ def insert(j: int, leaf: int, sim: Arrays) -> bool:
 def remove(leaf: int, sim: Arrays) -> None:
     """Remove the job at a leaf."""
     clear(leaf, sim)
+    update_path(leaf, sim)
+
+
+@jit
+def hide(leaf: int, sim: Arrays) -> None:
+    """Exclude the job at a leaf from searches until `show`."""
+    sim.racer[leaf].nodes = WIDEST
+    update_path(leaf, sim)
+
+
+@jit
+def show(leaf: int, sim: Arrays) -> None:
+    """Search the job at a leaf again."""
+    sim.racer[leaf].nodes = size_of(sim.racer[leaf].job, sim)
     update_path(leaf, sim)
 
 
@@ -300,7 +325,7 @@ def build(sim: Arrays) -> bool:
     for i in range(n):
         j = sim.queue[i]
         sim.order[i].job = j
-        sim.order[i].score = float(sim.job[j].nodes)
+        sim.order[i].score = float(size_of(j, sim))
         if len(sim.group) > 0:
             sim.order[i].score += float(WIDEST) * group_of(j, sim)
         elif sim.rules.fairshare == 1:
@@ -385,6 +410,10 @@ def ready(sim: Arrays) -> bool:
 def may_fit(node: int, free: int, spare: int, length: int, sim: Arrays) -> bool:
     """Return whether a job in a subtree may fit now and not delay the reservation."""
     racer = sim.racer[node]
+    if len(sim.tried) > 0:
+        if racer.nodes > free or racer.expected >= length:
+            return False
+        return racer.group <= 0 or racer.expected < sim.tried[racer.group - 1].below
     most = min(free, room(node, sim))
     return racer.nodes <= most and (racer.nodes <= spare or racer.expected <= length)
 
@@ -410,9 +439,10 @@ def first_fitting(free: int, spare: int, length: int, sim: Arrays) -> int:
     """Return the leaf of the first job that fits; 0 if none does.
 
     Args:
-        free: Free nodes.
+        free: Free nodes; the last kind of job that may start, if nodes are shared.
         spare: Free nodes that no reservation needs; jobs with more nodes must end in time.
-        length: Longest expected runtime of those jobs, ms.
+        length: Longest expected runtime of those jobs, ms. If nodes are shared, all jobs must be
+            shorter.
         sim: Simulation; `ready` has updated the tree.
     """
     best = 0

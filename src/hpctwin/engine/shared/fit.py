@@ -171,20 +171,24 @@ def reckon_least(node: int, begin: int, end: int, base: Grid[int], sim: Arrays) 
 
 @jit
 def fits_over(j: int, begin: int, base: Grid[int], sim: Arrays) -> bool:
-    """Return whether a job fits over a span; sets ``sim.fits`` and ``sim.min_free``.
+    """Return whether a job fits if it begins at a time; see `kind_fits_over`."""
+    return kind_fits_over(sim.job[j].kind, begin, begin + sim.job[j].expected, base, sim)
+
+
+@jit
+def kind_fits_over(kind: int, begin: int, end: int, base: Grid[int], sim: Arrays) -> bool:
+    """Return whether a kind of job fits over a span; sets ``sim.fits`` and ``sim.min_free``.
 
     If nodes are used by number, it checks no more nodes than it must (`stops_early`).
     ``sim.rooms.first`` is the first node on which a task fits.
 
     Args:
-        j: Job.
-        begin: Start of the span, ms.
-        base: What running jobs leave free on each node then.
+        kind: Kind of job.
+        begin, end: The span, ms.
+        base: What running jobs leave free on each node when the span begins.
         sim: Simulation.
     """
-    kind = sim.job[j].kind
     shape = sim.shape[kind]
-    end = begin + sim.job[j].expected
     mark_pools(kind, begin, end, sim)
     in_order = stops_early(sim)
     enough = shape.tasks if shape.spread == 1 else shape.nodes

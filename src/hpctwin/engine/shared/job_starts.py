@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hpctwin.engine.capacity.maintenance_windows import window_left, windows_before
 from hpctwin.engine.capacity.persistent_reservations import held
 from hpctwin.engine.capacity.plan import active_from, plan_build, plan_reach
 from hpctwin.engine.compile.jit import jit
@@ -11,6 +12,7 @@ from hpctwin.engine.shared.fit import (
     fits_over,
     goes_by_kind,
     keeps_off,
+    kind_fits_over,
     may_fit,
     resources_fit,
 )
@@ -166,8 +168,7 @@ MANY_KINDS = 512
 def count_waiting(sim: Arrays) -> None:
     """Count the pending jobs of each kind if `any_may_fit` tests kinds.
 
-    Counts that add up to the queue are right. They do not after the queue was sorted again, or if
-    it was made elsewhere.
+    Counts that add up to the pending jobs are right. They do not if the queue was made elsewhere.
     """
     kinds = len(sim.tried)
     if kinds > MANY_KINDS or kinds >= sim.clock.queued:
@@ -175,12 +176,13 @@ def count_waiting(sim: Arrays) -> None:
     total = 0
     for kind in range(kinds):
         total += sim.tried[kind].waiting
-    if total == sim.clock.queued:
+    if total == sim.clock.queued - sim.race.gone:
         return
     for kind in range(kinds):
         sim.tried[kind].waiting = 0
     for i in range(sim.clock.queued):
-        sim.tried[sim.job[sim.queue[i]].kind].waiting += 1
+        if sim.state[sim.queue[i]].phase == WAITING:
+            sim.tried[sim.job[sim.queue[i]].kind].waiting += 1
 
 
 @jit
@@ -228,6 +230,63 @@ def is_longer(j: int, sim: Arrays) -> bool:
 
 
 @jit
+def search_all_kinds(sim: Arrays) -> None:
+    """Let a tournament search jobs of all kinds and lengths."""
+    for kind in range(len(sim.tried)):
+        sim.tried[kind].below = NEVER
+
+
+@jit
+def search_kinds_that_fit(sim: Arrays) -> tuple[int, int]:
+    """Let a tournament search jobs that `is_longer` and `may_fit` do not exclude.
+
+    Kinds that are excluded already remain so. Jobs of any length are tried here, once for all jobs
+    of a kind.
+
+    Returns:
+        Last kind of which any job is searched, -1 if there is none; and the expected runtime below
+        which jobs of any kind are.
+    """
+    last = ZERO - 1
+    longest = ZERO
+    for kind in range(len(sim.tried)):
+        tried = sim.tried[kind]
+        if tried.waiting == 0 or tried.below == 0 or not may_fit(kind, sim):
+            tried.below = 0
+            continue
+        last = kind
+        if not goes_by_kind(kind, sim):
+            known = tried.look == sim.sharing.looks
+            if not known and not kind_fits_over(kind, sim.clock.now, NEVER, sim.left, sim):
+                note_misfit(kind, NEVER, sim)
+            if tried.look == sim.sharing.looks:
+                tried.below = tried.length
+        longest = max(longest, tried.below)
+    return last, longest
+
+
+@jit
+def note_misfit(kind: int, end: int, sim: Arrays) -> None:
+    """Record that no job of a kind fits that begins now and ends as late as a time.
+
+    The same holds for shorter jobs during which the same reservations and windows begin. These are
+    searched only if that costs no more than checking the nodes.
+    """
+    now = sim.clock.now
+    last = end - 1
+    if sim.sharing.promises <= len(sim.share):
+        last = now
+        windows = windows_before(end, sim)
+        if windows > 0:
+            last = max(last, sim.window[window_left(windows - 1, sim)].start)
+        for row in range(sim.sharing.promises):
+            if sim.promise[row].node >= 0 and sim.promise[row].start < end:
+                last = max(last, sim.promise[row].start)
+    sim.tried[kind].look = sim.sharing.looks
+    sim.tried[kind].length = last - now + 1
+
+
+@jit
 def fits_from(j: int, begin: int, base: Grid[int], sim: Arrays) -> bool:
     """Return whether a job fits over a span that begins at a time.
 
@@ -245,9 +304,7 @@ def fits_plan_now(j: int, sim: Arrays) -> bool:
     if is_longer(j, sim) or not resources_fit(j, now, sim):
         return False
     if not fits_from(j, now, sim.left, sim):
-        tried = sim.tried[sim.job[j].kind]
-        tried.look = sim.sharing.looks
-        tried.length = sim.job[j].expected
+        note_misfit(sim.job[j].kind, now + sim.job[j].expected, sim)
         return False
     return True
 

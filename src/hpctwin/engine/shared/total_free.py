@@ -90,13 +90,7 @@ def make_sums(sim: Arrays) -> None:
     """Compute what is free on all nodes together, from now on."""
     row = ZERO
     sim.sums[row].time = sim.clock.now
-    sim.sums[row].cores = 0
-    sim.sums[row].memory = 0
-    sim.sums[row].gpus = 0
-    for node in range(len(sim.share)):
-        sim.sums[row].cores += sim.left[node, CORES]
-        sim.sums[row].memory += sim.left[node, MEMORY]
-        sim.sums[row].gpus += sim.left[node, GPUS]
+    sum_left(sim)
     n = list_events(sim)
     sim.rooms.promised = 0
     while n > 0:
@@ -244,11 +238,45 @@ def start_in_sums(j: int, sim: Arrays) -> None:
 
 
 @jit
+def sum_left(sim: Arrays) -> None:
+    """Set the first row to what is free on all nodes together now."""
+    own = sim.sums[0]
+    own.cores = own.memory = own.gpus = 0
+    for node in range(len(sim.share)):
+        own.cores += sim.left[node, CORES]
+        own.memory += sim.left[node, MEMORY]
+        own.gpus += sim.left[node, GPUS]
+
+
+@jit
+def enough_after_ends(kind: int, sim: Arrays) -> int:
+    """Return the first planned end from which enough is free for a kind of job; 0 for now.
+
+    Reservations are ignored, and the table must not be valid. Overdue jobs count as ended.
+    """
+    sum_left(sim)
+    own = sim.sums[0]
+    tasks = sim.shape[kind].tasks
+    time = ZERO
+    for r in range(sim.clock.run_first, sim.clock.run_end):
+        if (
+            own.cores >= tasks * sim.needs[kind, CORES]
+            and own.memory >= tasks * sim.needs[kind, MEMORY]
+            and own.gpus >= tasks * sim.needs[kind, GPUS]
+        ):
+            break
+        if sim.run[r].job >= 0:
+            add_job(ZERO, sim.run[r].job, sim)
+            time = sim.run[r].planned
+    return time
+
+
+@jit
 def enough_from(j: int, time: int, sim: Arrays) -> int:
     """Return a time, not before another, before which a job cannot fit.
 
     From then on, enough is free on all nodes together for as long as the job would run. The given
-    time is returned if the table does not apply to the job, or would not pay.
+    time is returned if that cannot be said of the job.
     """
     kind = sim.job[j].kind
     if len(sim.cut) > 0 or goes_by_kind(kind, sim):
@@ -256,7 +284,7 @@ def enough_from(j: int, time: int, sim: Arrays) -> int:
     if sim.rooms.sums == 0:
         promises = sim.sharing.promises
         if promises < ENOUGH or promises * RUNNING < sim.clock.running:
-            return time
+            return max(time, enough_after_ends(kind, sim))
         make_sums(sim)
     tasks = sim.shape[kind].tasks
     cores = tasks * sim.needs[kind, CORES]

@@ -463,6 +463,7 @@ class Tried:
     waiting: Int  # number of pending jobs of the kind
     look: Int  # value of `Sharing.looks` when a job of the kind …
     length: Int  # … with this expected runtime did not fit next to the reservations
+    below: Int  # in a tournament: only jobs with a shorter expected runtime are searched
 
 
 class Sharing:

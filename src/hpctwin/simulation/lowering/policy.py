@@ -6,12 +6,12 @@ import math
 import threading
 from bisect import bisect_right
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy.typing as npt
 
 from hpctwin.attributes import kept
+from hpctwin.engine.capacity_models import SHARED_NODES
 from hpctwin.engine.compile.jit import Kernel
 from hpctwin.engine.passes import Pass, settings_of
 from hpctwin.engine.powers import PowerPass
@@ -40,12 +40,11 @@ _KEEPING = threading.Lock()
 _KEPT: dict[tuple[Any, ...], tuple[Policy, Cluster, Pass, Decided]] = {}
 
 
-@cache
-def _race() -> Kernel:
-    """Return the tournament; only policies that may use it wait for the compiler."""
-    from hpctwin.engine.operations.kernel import race
+MOST_KINDS = 512
+"""Number of kinds of jobs up to which there is a tournament on shared nodes.
 
-    return race
+It is equal to `engine.shared.job_starts.MANY_KINDS`.
+"""
 
 
 def circumstances(sim: Sim) -> tuple[Any, ...]:
@@ -259,7 +258,9 @@ class Deciding:
 
     def _has_race(self) -> bool:
         """Return whether the tournament may pay and is required or compiled already."""
-        return self._races and (self.raced or _race().at_hand())
+        from hpctwin.engine.operations.kernel import tournament
+
+        return self._races and (self.raced or tournament(self.found).at_hand())
 
     @property
     def _lined(self) -> bool:
@@ -271,7 +272,22 @@ class Deciding:
     @kept
     def _races(self) -> bool:
         """Whether a tournament among the pending jobs may pay."""
-        return self.sim.jobs >= self._race_from and self._by_lines
+        return self.sim.jobs >= self._race_from and (self._by_lines or self._by_kind)
+
+    @property
+    def _by_kind(self) -> bool:
+        """Whether a tournament on shared nodes starts the same jobs as the pass itself."""
+        order, sim = self.ordering, self.sim
+        return (
+            self.found.model is SHARED_NODES
+            and self.found.raced is not None
+            and self.policy.candidates is None
+            and (order.power > 0 or not order.changes)
+            and not order.chain
+            and not (sim.limited or sim.size("held") or self.cluster.has_power)
+            and sim.partitions == 1
+            and sim.size("tried") <= MOST_KINDS
+        )
 
     @property
     def _by_lines(self) -> bool:
