@@ -229,6 +229,18 @@ def powered_case(draw: st.DrawFn, kind: str, case: dict[str, Any]) -> dict[str, 
     return {**found, "overrun": case["overrun"]}
 
 
+@pytest.mark.parametrize("backfill", ["easy", "conservative"])
+@pytest.mark.parametrize("cores", [{}, {"cores": 1}], ids=["whole", "shared"])
+def test_psas_ipm_wakes_sleeping_nodes_for_a_job_that_may_preempt(
+    backfill: str, cores: dict[str, int]
+) -> None:
+    """The nodes take 10 minutes to wake, and the plan wakes them once the job has arrived."""
+    workload = minutes((0, 10, 2, "low"), (100, 10, 3, "high"), (300, 10, 1, "low"))
+    policy = f"fcfs+{backfill}~psas-ipm:5m"
+    result = Simulation(workload, cluster(4, group=cores), policy).run()
+    assert watt_minutes(result.jobs["start_s"]) == [0, 110, 310]
+
+
 @st.composite
 def whole_cases(draw: st.DrawFn, kind: str) -> dict[str, Any]:
     return powered_case(draw, kind, draw(WHOLE))

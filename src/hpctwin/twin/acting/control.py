@@ -42,7 +42,8 @@ class Control:
         self.decision: Decision | None = None
         self.decision_id = 0
         self.decisions = 0
-        self.decision_ms = 0.0
+        self.decision_ms = self.forecast_ms = 0.0
+        self.forecasts_ms = 0.0
         self.decision_due = 0.0
         self._acted_on = 0
         self._beat_due = 0.0
@@ -79,12 +80,15 @@ class Control:
             "dwell_s": config.act.dwell,
             "is_active": self.is_active or (self.guard.reorders() and self.authority.held()),
         }
-        begin = time.perf_counter()
-        decision = core.decide(**call)
+        times = [time.perf_counter()]
+        decision = core.decide(**call, chosen_now=lambda: times.append(time.perf_counter()))
         self.faults.fixed("cannot decide")
         if decision is None:
             return True
-        self.decision_ms = 1e3 * (time.perf_counter() - begin)
+        begin, chosen = times
+        self.decision_ms = 1e3 * (chosen - begin)
+        self.forecast_ms = 1e3 * (time.perf_counter() - chosen)
+        self.forecasts_ms += self.forecast_ms
         self._note(decision, {**call, "unanswered": decision.unanswered})
         return True
 

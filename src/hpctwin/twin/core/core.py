@@ -179,6 +179,7 @@ class Core:
         dwell_s: float = 0.0,
         is_active: bool = True,
         unanswered: Sequence[tuple[int, str]] | None = None,
+        chosen_now: Callable[[], None] = lambda: None,
     ) -> Decision | None:
         """Look ahead and choose a policy.
 
@@ -189,6 +190,7 @@ class Core:
                 cluster's own policy, if the settings name one.
             unanswered: Future and policy of the what-ifs that did not answer in time when this
                 decision was made; None if it is made for the first time.
+            chosen_now: Called once the policy is chosen, before the forecasts are made.
 
         Returns:
             The decision; None if the mirror needs a snapshot, or no job is pending.
@@ -232,6 +234,7 @@ class Core:
         if self.own is not None and not is_active:
             now = self.simulated(jobs, now_s)
             expected, by = look_ahead(now, [self.own], past=Past.none())[0].start_s, self.own
+        chosen_now()
         due = self.forecaster.is_due(expected, now_s)
         drawn = self.draw(jobs, now_s, by, seed) if due else None
         return Decision(

@@ -91,6 +91,7 @@ class StatusWriter:
             "waiting": len(mirror.jobs) - len(runs),
             "decision": control.decision_id,
             "cycle_ms": control.decision_ms,
+            "forecast_ms": control.forecast_ms,
             "what_ifs": {
                 "unanswered": 0 if decided is None else len(decided.unanswered),
                 "fault": core.what_ifs.fault,

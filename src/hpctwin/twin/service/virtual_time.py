@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from hpctwin.errors import HpctwinError
 from hpctwin.rms.emulated import EmulatedCluster
@@ -26,17 +27,28 @@ class Driven:
     Args:
         started_by: Number of started jobs by policy.
         cycles: Number of decisions.
-        cycle_s: Total time of all decisions, in seconds.
+        cycle_s: Total time until policies were chosen, in seconds.
+        forecast_s: Total time of the forecasts that followed, in seconds.
     """
 
     started_by: Counter[str] = field(default_factory=Counter)
     cycles: int = 0
     cycle_s: float = 0.0
+    forecast_s: float = 0.0
 
     @property
     def cycle_ms_mean(self) -> float:
-        """Mean time of a decision, in milliseconds."""
+        """Mean time until a policy is chosen, in milliseconds."""
         return 1e3 * self.cycle_s / max(1, self.cycles)
+
+    @property
+    def forecast_ms_mean(self) -> float:
+        """Mean time of the forecasts that follow, in milliseconds."""
+        return 1e3 * self.forecast_s / max(1, self.cycles)
+
+
+def _note_time(times: list[float]) -> None:
+    times.append(time.perf_counter())
 
 
 def drive(
@@ -61,12 +73,14 @@ def drive(
         _go_on(cluster, core, due_s)
         kept = True
         while core.opportunity and kept:
-            begin = time.perf_counter()
-            decision = core.decide(cluster.now_s)
-            driven.cycle_s += time.perf_counter() - begin
-            driven.cycles += decision is not None
+            times = [time.perf_counter()]
+            decision = core.decide(cluster.now_s, chosen_now=partial(_note_time, times))
             if decision is None:
                 break
+            begin, chosen = times
+            driven.cycles += 1
+            driven.cycle_s += chosen - begin
+            driven.forecast_s += time.perf_counter() - chosen
             told = _start(cluster, core, decision.starts)
             kept = 0 < told < len(decision.starts)
             driven.started_by[decision.policy] += told
