@@ -1,11 +1,13 @@
 """Build the distributions and try each as a user would: `make package`.
 
-Into ``dist/`` go an sdist and a wheel of each package, a list of everything that an installation
+Into ``dist/`` go an sdist and a wheel of each package, a wheel of hpctwin for this platform with the
+compiled engine, a list of everything that an installation
 contains (SBOM, CycloneDX), the conda-forge recipe with the hash of the sdist, and the release notes
 from CHANGELOG.md. Each wheel is built from its sdist alone. A clean environment with hpctwin's wheel
-runs a simulation and the live twin's demo, then the commands of the other packages. Further
-environments install each extra and import every module that needs it. The environment of this script
-needs the dependency group ``release`` in pyproject.toml.
+runs a simulation and the live twin's demo, then the commands of the other packages. The wheel for the
+platform does the same under each Python that is installed here, without Numba and a C compiler.
+Further environments install each extra and import every module that needs it. The environment of this
+script needs the dependency group ``release`` in pyproject.toml.
 """
 
 from __future__ import annotations
@@ -17,10 +19,14 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import tomllib
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = {
@@ -76,11 +82,20 @@ for name, size in sorted(sizes.items(), key=lambda item: -item[1])[:12]:
 """
 
 
-def run(*command: str | Path, cwd: Path = ROOT) -> str:
-    """Print and run a command; return its output, or exit if it fails."""
+def run(
+    *command: str | Path, cwd: Path = ROOT, variables: Mapping[str, str] = MappingProxyType({})
+) -> str:
+    """Print and run a command; return its output, or exit if it fails.
+
+    Args:
+        command: Program and arguments.
+        cwd: Folder in which it runs.
+        variables: Environment variables that are set for it.
+    """
     print("$", *(str(part) for part in command if "\n" not in str(part)), flush=True)
     # The environment's modules count, not those of the source tree.
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment = {**kept, **variables}
     done = subprocess.run(
         command, cwd=cwd, env=environment, capture_output=True, text=True, check=False
     )
@@ -125,18 +140,68 @@ def check_contents(wheel: Path) -> None:
         sys.exit(f"{wheel.name}: missing: {missing}; not expected: {stray}")
 
 
-def install(folder: Path, *wanted: str | Path) -> Path:
+def build_for_platform(python: Path, sdist: Path, folder: Path) -> Path:
+    """Build the wheel with the compiled engine.
+
+    Args:
+        python: Interpreter of an environment with the pure wheel, whose sources are compiled.
+        sdist: Distribution of the sources.
+        folder: Folder for the libraries and the unpacked sources.
+    """
+    libraries = folder / "libraries"
+    print(run(python, ROOT / "contrib/libraries.py", libraries, cwd=folder))
+    with tarfile.open(sdist) as file:
+        file.extractall(folder, filter="data")
+    sources = folder / sdist.name.removesuffix(".tar.gz")
+    variables = {"HPCTWIN_LIBRARIES": str(libraries)}
+    command = (sys.executable, "-m", "build", "--wheel", "--outdir", sdist.parent, sources)
+    before = {*sdist.parent.glob("*.whl")}
+    run(*command, variables=variables)
+    (wheel,) = {*sdist.parent.glob("*.whl")} - before
+    run(sys.executable, "-m", "twine", "check", "--strict", wheel)
+    check_contents(wheel)
+    return wheel
+
+
+def pythons(project: dict[str, Any]) -> list[str]:
+    """Return the versions of Python for which hpctwin is made and that are installed here."""
+    wanted = re.findall(r"Python :: (3\.\d+)", "\n".join(project["classifiers"]))
+    known = [one for one in wanted if is_installed(one)]
+    print(f"Python {', '.join(known)} of {', '.join(wanted)}")
+    return known
+
+
+def is_installed(version: str) -> bool:
+    """Return whether a version of Python is found without downloading it."""
+    command = (UV, "python", "find", "--no-python-downloads", version)
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def check_without_compilers(wheel: Path, version: str, folder: Path) -> None:
+    """Run the user's commands in an environment that has neither Numba nor a C compiler."""
+    python = install(folder / f"python-{version}", wheel, version=version)
+    run(UV, "pip", "uninstall", "--quiet", "--python", python, "numba", "llvmlite")
+    nothing = {"PATH": str(python.parent), "XDG_CACHE_HOME": str(folder / "no-cache")}
+    run_commands(python, USER_COMMANDS, folder, nothing)
+
+
+def install(folder: Path, *wanted: str | Path, version: str = sys.executable) -> Path:
     """Create an environment with these distributions; return its interpreter."""
-    run(UV, "venv", "--quiet", "--python", sys.executable, folder)
+    run(UV, "venv", "--quiet", "--no-python-downloads", "--python", version, folder)
     run(UV, "pip", "install", "--quiet", "--python", folder / "bin/python", *wanted)
     return folder / "bin/python"
 
 
-def run_commands(python: Path, commands: tuple[str, ...], folder: Path) -> None:
+def run_commands(
+    python: Path,
+    commands: tuple[str, ...],
+    folder: Path,
+    variables: Mapping[str, str] = MappingProxyType({}),
+) -> None:
     """Run commands of an environment in a folder."""
     for command in commands:
         program, *arguments = command.split()
-        print(run(python.with_name(program), *arguments, cwd=folder))
+        print(run(python.with_name(program), *arguments, cwd=folder, variables=variables))
 
 
 def check_types(python: Path, folder: Path) -> None:
@@ -202,6 +267,9 @@ def main() -> None:
         python = install(folder / "plain", wheel)
         print(run(python, "-c", SIZES, cwd=folder))
         run_commands(python, USER_COMMANDS, folder)
+        compiled = build_for_platform(python, out / f"hpctwin-{version}.tar.gz", folder)
+        for one in pythons(project):
+            check_without_compilers(compiled, one, folder)
         check_types(python, folder)
         failing = set(run(python, "-c", IMPORT, cwd=folder).splitlines())
         bom = out / f"{wheel.name.removesuffix('.whl')}.cdx.json"

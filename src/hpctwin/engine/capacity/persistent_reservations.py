@@ -37,7 +37,7 @@ class Held:
 
     start: Int  # begin of the reservation; -1: there is none
     first: Int  # row of its reservation on shared nodes
-    once: Int  # begin of a reservation that is made anew in each pass; -1: there is none
+    once: Int  # begin of a reservation that lasts until the next pass; -1: there is none
 
 
 held = view(Held)

@@ -244,8 +244,7 @@ def search_kinds_that_fit(sim: Arrays) -> tuple[int, int]:
     of a kind.
 
     Returns:
-        Last kind of which any job is searched, -1 if there is none; and the expected runtime below
-        which jobs of any kind are.
+        Last kind whose jobs are searched, -1 for none; expected runtime below which all jobs are.
     """
     last = ZERO - 1
     longest = ZERO
