@@ -354,7 +354,7 @@ def test_fair_share_puts_the_user_who_used_less_first(run):
     assert starts(run(workload, 1, order=order)) == [0, 15, 10]
 
 
-def test_use_counts_for_fair_share_as_often_as_the_factor_of_its_qos_says(run):
+def test_the_usage_factor_of_a_qos_multiplies_fair_share_usage(run):
     # Each has 4 of the nodes for 10 s; then ada's counts 10, 40 or 120 node-seconds, ben's 40.
     workload = jobs(
         (0, 10, 10, 4), (0, 10, 10, 4), (1, 5, 5, 8), (1, 5, 5, 8),

@@ -83,7 +83,7 @@ def test_windows_samples_and_slices_keep_whole_jobs_in_order() -> None:
         workload.sample(1.5)
 
 
-def test_dependencies_on_jobs_that_go_are_dropped() -> None:
+def test_dependencies_on_removed_jobs_are_dropped() -> None:
     workload = made(4).replace(
         dependencies=Dependencies.of(
             [(1, 0, DependencyKind.AFTEROK, 0), (3, 2, DependencyKind.AFTEROK, 0)]

@@ -345,7 +345,7 @@ def test_licenses_besides_nodes_are_reported_by_name(tmp_path: Path) -> None:
     assert len(made.site.cluster.reservations) == 1
 
 
-def test_a_text_that_is_cut_anywhere_takes_nothing_over_that_is_not_whole(tmp_path: Path) -> None:
+def test_of_a_truncated_text_only_complete_reservations_are_imported(tmp_path: Path) -> None:
     whole = reservation(flags="MAINT").rstrip()
     first = reservation(name="first")
     for length in range(len("ReservationName=r S"), whole.index(" State="), 7):

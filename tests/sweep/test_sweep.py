@@ -133,7 +133,7 @@ def test_only_some_machines_and_workloads_are_drawn_each_under_all_policies() ->
         plan_of(settings.model_copy(update={"draw": 10}))
 
 
-def test_differences_are_of_pairs_of_the_same_jobs() -> None:
+def test_differences_compare_runs_of_the_same_jobs() -> None:
     result = sweep(**{**SMALL, "seeds": 7})
     mean = result.compare(["mean_wait_s"])
     assert mean["runs"].to_list() == [7, 7]

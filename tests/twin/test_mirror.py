@@ -131,7 +131,7 @@ def test_after_a_restart_of_the_scheduler_only_the_new_run_counts(before, after)
             ev.JobSubmitted(
                 cluster="c", seq=1, time_s=1, job=JobSpec(id="1", submit_s=0, nodes=1, walltime_s=1)
             ),
-            "already exists",
+            "was submitted again",
         ),
     ],
 )

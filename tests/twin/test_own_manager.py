@@ -161,7 +161,7 @@ def test_the_twin_acts_on_it_by_leases_and_killed_leaves_it_as_it_was(site: Site
     [
         ("no_such.py:LocalSettings", "no such file"),
         ("local_batch.py:LocalSetting", "LocalSettings"),
-        ("local_batch.py:submit", "expected a subclass"),
+        ("local_batch.py:submit", "it must be a subclass"),
         ("local_batch.py:LocalSettings\n  polls: 3", "polls"),
         ("slum", "Did you mean"),
     ],

@@ -25,7 +25,7 @@ ENVIRONMENT = {
 }
 EXIT_STATUS = {
     "0": "Success.",
-    "1": "The work failed.",
+    "1": "The command failed.",
     "2": "Invalid command or input.",
     "130": "Interrupted.",
 }

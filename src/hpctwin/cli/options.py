@@ -267,7 +267,7 @@ class WindowOptions:
     """Part of the trace, including jobs running and pending at its begin."""
 
     begin: Annotated[str | None, Parameter(name="--from", group="Trace")] = None
-    """Begin of the part: a date such as 2020-10-10T00:00 (UTC), or a time from time zero,
+    """Start of the part: a date such as 2020-10-10T00:00 (UTC), or a time since the trace's begin,
     such as 30d."""
     until: Annotated[str | None, Parameter(group="Trace")] = None
     """End of the part, in the same form; running jobs are cut off."""

@@ -364,7 +364,10 @@ def _batsim_host(
             }
         )
     if first in used:
-        raise ConfigError(f"{where}: pstate is {first}, which is a sleep or switching state")
+        raise ConfigError(
+            f"{where}: pstate is {first}, which is a sleep or switching state; give one in which "
+            "the node computes"
+        )
     modes = {
         f"pstate-{number}": {
             "power_w": watts[number][1],

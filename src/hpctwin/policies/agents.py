@@ -139,7 +139,7 @@ class Network:
                 raise ValueError(f"the shape of layer {number} does not match the layer before")
             layers.append((weight, bias))
         if not layers or (by_row and len(layers[-1][1]) != 1):
-            raise ValueError("its layers do not return a single score")
+            raise ValueError("its last layer must return one score for each job")
         if ROWLESS not in header:
             return cls(tuple(layers), by_row, card)
         rowless = _array(data[8 + size :], header[ROWLESS])

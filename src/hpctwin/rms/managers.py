@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, PlainSerializer, WrapValidator
 
-from hpctwin.errors import ConfigError
+from hpctwin.errors import ConfigError, in_brief
 from hpctwin.model.trusted import load_module, named_in
 from hpctwin.rms.emulated.client import EmulatedSettings
 from hpctwin.rms.pbs.settings import PbsSettings
@@ -57,7 +57,10 @@ def _own(name: str) -> type[ManagerSettings]:
     where, _, attribute = name.rpartition(":")
     found = named_in(load_module(where), attribute, where)
     if not (isinstance(found, type) and issubclass(found, ManagerSettings)):
-        raise ConfigError(f"{name}: expected a subclass of hpctwin.rms.settings.ManagerSettings")
+        raise ConfigError(
+            f"{name} is {in_brief(found)}; it must be a subclass of "
+            "hpctwin.rms.settings.ManagerSettings"
+        )
     return found
 
 

@@ -112,7 +112,7 @@ class Span(Settings):
     """A part of a workload in time: the jobs submitted in it.
 
     Args:
-        begin: Begin of the part: a time since time zero such as ``30d``, or a date.
+        begin: Start of the part: a time since the trace's begin such as ``30d``, or a date.
         end: End of the part, excluded; same forms as the begin.
     """
 

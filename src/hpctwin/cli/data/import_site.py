@@ -72,7 +72,7 @@ def slurm(
         since: With live: import accounting from this date on, such as 2026-10-01; default 30 days.
         timezone: Time zone of sacct's times, such as Europe/Berlin; default UTC.
         columns: Value of sacct's --format, if its output has no header.
-        format: Same as --columns.
+        format: Columns to print, the same as --columns.
     """
     return _import("slurm", folder, live == "live", options, since, timezone, columns or format)
 

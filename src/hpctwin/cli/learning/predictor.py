@@ -49,7 +49,7 @@ def score(
     The scores exclude the first fifth of the jobs.
 
     Args:
-        trace: The trace, with users and starts.
+        trace: Trace that records users and start times.
         target: Predicted value: runtime_s, node_w or memory_gb, if the trace has it.
         method: Method: walltime, recent (the user's last two), like (the last of the same user, nodes
             and walltime), boosting, clusters (S-RAPS's pipeline), ensemble, hedge; default all.
@@ -95,7 +95,7 @@ def intervals(
     the quantiles of the user's last 20 jobs. The scores exclude the first fifth of the jobs.
 
     Args:
-        trace: The trace, with users and starts.
+        trace: Trace that records users and start times.
         target: Predicted value: runtime_s, node_w or memory_gb, if the trace has it.
         coverage: Share of jobs that should be within their bounds.
         by: Also show scores by user, size or week.
@@ -139,7 +139,7 @@ def apply(
     """Write a trace with predictions, for orderings and simulate --runtime-estimate prediction.
 
     Args:
-        source: The trace, with users and starts.
+        source: Trace that records users and start times.
         target: File to write, .csv or .parquet; also .gz.
         predictor: File written by hpctwin predictor train. If omitted, models learn along the
             trace, and each prediction uses the data known at the job's submission.
@@ -199,7 +199,7 @@ def train(
     hpctwin when), and the last runtimes of each user's jobs.
 
     Args:
-        trace: The trace, with users and starts.
+        trace: Trace that records users and start times.
         target: File to write; hpctwin predictor apply --predictor and forecast --predictor read it.
         method: Method: boosting, or clusters (S-RAPS's pipeline).
         until: Train on jobs that ended by this date, such as 2020-10-10T00:00 (UTC), or time from

@@ -56,7 +56,7 @@ def serve_command(
         certificate: Certificate file for TLS.
         private_key: Private key file for TLS.
         behind_proxy: A proxy provides TLS.
-        allow_host: Host name that requests may use.
+        allow_host: Also answer requests to this name of the host, such as a proxy's.
     """
     from hpctwin.errors import need
 

@@ -97,7 +97,7 @@ def check(config: ConfigPath = DEFAULT, *, json: bool = False) -> int:
     """Validate a configuration, and test its connections.
 
     Args:
-        config: The YAML file.
+        config: The twin's YAML file.
         json: Print the findings as JSON.
     """
     from hpctwin.cli.output import print_json, print_lines

@@ -119,7 +119,7 @@ def last_measured(measured_w: FloatArray, ahead: int) -> FloatArray:
 def ensemble(
     forecasts: Sequence[FloatArray], measured_w: FloatArray, *, ahead: int, window: int
 ) -> FloatArray:
-    """Return the mean of forecasts, weighted by their known errors [samples].
+    """Return the mean of forecasts, weighted by their past errors [samples].
 
     A weight is the mean absolute percentage error over the window to the power of -4. A model with
     half the error of another thus counts sixteen times as much.

@@ -140,7 +140,7 @@ def fewest_free(first: int, last: int, sim: Arrays) -> int:
 
 @jit
 def most_free(first: int, last: int, sim: Arrays) -> int:
-    """Return the most free nodes on any row of a range that has a duration."""
+    """Return the largest number of free nodes in a range of rows, without rows of no duration."""
     most = ZERO
     for place in range(first, last + 1):
         if sim.profile[place + 1].time > sim.profile[place].time:

@@ -161,7 +161,11 @@ def what_becomes(q: int, top: int, backfills: bool, sim: Arrays) -> int:
 
 @jit
 def note_reserved(q: int, top: int, sim: Arrays) -> int:
-    """Count one more reservation of a queue; return the new ``top`` of `what_becomes`."""
+    """Count one more reservation of a queue.
+
+    Returns:
+        Number of reservations so far in queues that set no depth.
+    """
     if sim.partition_fact[q].backfill_depth < 0:
         return top + 1
     sim.reservations_made[q] += 1

@@ -297,7 +297,10 @@ def next_due(sim: Arrays) -> int:
 
 @jit
 def last_over(chosen: int, p: int, sim: Arrays) -> int:
-    """Return the last node of a pool whose timeout has ended; -1 if there is none."""
+    """Return the last node, in the pool's order, that has been idle or asleep for its timeout.
+
+    It is -1 if there is none.
+    """
     pool = sim.pool[p]
     state = IDLE if chosen == IDLE_OVER else ASLEEP
     place = last_in(chosen, pool.first, pool.last, sim)

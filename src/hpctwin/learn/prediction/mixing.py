@@ -70,8 +70,8 @@ def _feature(workload: Workload, name: str) -> npt.NDArray[np.float64]:
     found = workload.predicted.get(name)
     if found is None or np.isnan(found).all():
         raise ConfigError(
-            f"{workload.name} has no predicted_{name}; add it with hpctwin predictor apply "
-            "if the trace records it"
+            f"{workload.name} has no column predicted_{name}; hpctwin predictor apply adds it to a "
+            f"trace that records {name}"
         )
     return np.where(np.isnan(found), np.nanmean(found), found)
 

@@ -51,7 +51,7 @@ class Request:
     """Request of one job.
 
     Args:
-        nodes: Minimum number of nodes; the exact number of whole nodes.
+        nodes: Minimum number of nodes; the exact number if it requests whole nodes.
         tasks: Number of tasks; 0 for whole nodes.
         cores, memory_gb, gpus: Request of each task.
         tasks_per_node: Largest number of tasks on a node; 0 for any number.
@@ -61,7 +61,8 @@ class Request:
         more: Further kinds of tasks; the fields above describe the first.
         features: Features of its nodes; None for any.
         consumables: Names and amounts of further resources of each task.
-        group_by: Name whose value is the same on all its nodes; None for any nodes.
+        group_by: Resource that has the same value on all its nodes (``place=group=…`` of PBS); None
+            for any nodes.
         walltime_s: Time limit, in seconds; None if it requests none.
         partition, account, qos: Labels; None if it names none.
         name: Name of the job.

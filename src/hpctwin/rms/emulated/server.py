@@ -263,7 +263,7 @@ class Server:
 def _seconds(value: Any) -> float:
     seconds = float(value)
     if not 0 <= seconds <= 1e9:
-        raise ValueError(f"runtime_s is {seconds:g}, expected 0 to 1e9")
+        raise ValueError(f"runtime_s is {seconds:g}; it must be 0 to 1e9")
     return seconds
 
 

@@ -113,7 +113,7 @@ def is_express(name):
 def submitted(job):
     """Mark a job as the twin's."""
     name = str(job.queue or "") or str(pbs.server().default_queue or "")
-    # The jobs of a reservation belong to the reservation.
+    # PBS itself starts the jobs of a reservation, in the reservation's own queue.
     if (QUEUES and name not in QUEUES) or re.match("[RSM][0-9]+$", name) or is_express(name):
         return
     job.Resource_List[MARK] = 0

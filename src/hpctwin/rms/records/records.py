@@ -376,5 +376,5 @@ class Snapshot(Record):
         ):
             if len(set(names)) < len(names):
                 twice = next(name for name in names if names.count(name) > 1)
-                raise ValueError(f"{what} {twice} is listed twice")
+                raise ValueError(f"{what} {twice} is listed twice; each {what} must be listed once")
         return self

@@ -316,8 +316,8 @@ class EngineFeed(Looks):
         """Enlarge the engine's tables of records and plans.
 
         Raises:
-            SimulationError: Most of the space is needed for one job that is cut off again and
-                again.
+            SimulationError: Most of the space is needed for one job that is stopped and requeued
+                again and again.
         """
         # With a sizing the table holds resized stretches too, of which a job may have any number.
         if self.sizing is None:

@@ -242,7 +242,7 @@ class Mirror:
         match event:
             case ev.JobSubmitted():
                 if event.job.id in self.jobs:
-                    raise ContradictionError(f"job {event.job.id} already exists")
+                    raise ContradictionError(f"job {event.job.id} was submitted again; it exists")
                 self._put_job(JobRecord.model_construct(spec=event.job))
             case ev.JobModified():
                 self._update(event.job.id, spec=event.job)

@@ -45,7 +45,7 @@ def incentives_command(
         collect: Policy of the collecting phase, or replay for the recorded starts.
         backfill: Backfill of the redeeming phase.
         same: Collect and redeem with the same jobs, as in the paper.
-        budget: Node-hours of each account, for the incentive budget.
+        budget: Node-hours of each account; needed for --incentive budget.
         cheat: Account (or user) whose gains by cheating are shown: split jobs, padded walltimes, or
             idle jobs in the collecting phase.
         plot: Write a chart of power under each incentive to this file (.png, .svg, .pdf).
