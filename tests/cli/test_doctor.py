@@ -54,6 +54,22 @@ def test_a_missing_package_is_an_error_with_its_remedy(
     assert "! pyyaml" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("library", "state"), [(Path("engine.so"), "none"), (None, "fault")])
+def test_numba_may_be_missing_only_where_the_engine_is_compiled(
+    monkeypatch: pytest.MonkeyPatch, library: Path | None, state: str
+) -> None:
+    there = metadata.version
+
+    def version(name: str) -> str:
+        if name == "numba":
+            raise metadata.PackageNotFoundError(name)
+        return there(name)
+
+    monkeypatch.setattr(metadata, "version", version)
+    monkeypatch.setattr("hpctwin.engine.compile.library.library_path", lambda: library)
+    assert [one.state for one in findings() if one.what == "numba"] == [state]
+
+
 def test_extras_for_users_are_reported_and_lines_fit_the_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -221,13 +221,24 @@ def _packages() -> Iterator[Finding]:
         except PackageNotFoundError:
             says = ""
         if extra is None:
-            state: Literal["fine", "fault"] = "fine" if says else "fault"
-            yield Finding("packages", name, state, says or f"missing: pip install {name}")
+            yield _required(name, says)
         elif extra[1] not in FOR_US:
             extras.setdefault(extra[1], []).append(f"{name} {says}" if says else f"no {name}")
     for extra_name, told in extras.items():
         there = not any(one.startswith("no ") for one in told)
         yield Finding("packages", f"[{extra_name}]", "fine" if there else "none", ", ".join(told))
+
+
+def _required(name: str, version: str) -> Finding:
+    """Return the finding on a required package, without a version if it is missing."""
+    from hpctwin.engine.compile.library import library_path
+
+    if version:
+        return Finding("packages", name, "fine", version)
+    if name == "numba" and library_path() is not None:
+        says = "missing: your own orderings and backfills need it (pip install numba)"
+        return Finding("packages", name, "none", says)
+    return Finding("packages", name, "fault", f"missing: pip install {name}")
 
 
 def _engine() -> Iterator[Finding]:
