@@ -182,7 +182,9 @@ def check_without_compilers(wheel: Path, version: str, folder: Path) -> None:
     python = install(folder / f"python-{version}", wheel, version=version)
     run(UV, "pip", "uninstall", "--quiet", "--python", python, "numba", "llvmlite")
     nothing = {"PATH": str(python.parent), "XDG_CACHE_HOME": str(folder / "no-cache")}
-    run_commands(python, USER_COMMANDS, folder, nothing)
+    results = folder / f"results-{version}"
+    results.mkdir()
+    run_commands(python, USER_COMMANDS, results, nothing)
 
 
 def install(folder: Path, *wanted: str | Path, version: str = sys.executable) -> Path:
