@@ -52,7 +52,8 @@ def made_events(folder: Path) -> Path:
 @contextmanager
 def readable_folder() -> Iterator[Path]:
     """One in which jobs of other users can read their scripts."""
-    with tempfile.TemporaryDirectory(prefix="hpctwin-slurm-") as place:
+    # Steps of jobs may still write when Slurm's daemons have ended.
+    with tempfile.TemporaryDirectory(prefix="hpctwin-slurm-", ignore_cleanup_errors=True) as place:
         Path(place).chmod(0o755)
         yield Path(place)
 
@@ -188,13 +189,6 @@ def as_user(slurm: SlurmCluster, *command: str) -> subprocess.CompletedProcess[s
             env={**slurm.env, "SLURM_CONF": str(conf)}, capture_output=True, text=True, timeout=300,
             check=False, cwd="/tmp",
         )  # fmt: skip
-
-
-def waited_s(slurm: SlurmCluster, job_id: str) -> float:
-    """From the submission to the start of a job, by Slurm's clock in whole seconds."""
-    job = slurm.job(job_id)
-    begin, end = (datetime.fromisoformat(job[key]) for key in ("SubmitTime", "StartTime"))
-    return (end - begin).total_seconds()
 
 
 def states(slurm: SlurmCluster) -> dict[str, str]:

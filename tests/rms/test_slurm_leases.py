@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -22,7 +23,6 @@ from tests.rms.beside_slurm import (
     readable_folder,
     running,
     states,
-    waited_s,
 )
 from tests.rms.slurm_cluster import SlurmCluster
 from tests.rms.slurm_roots import NEWEST
@@ -159,9 +159,10 @@ def test_a_job_held_by_a_user_or_an_administrator_stays_held_until_they_release_
 def test_a_users_begin_time_is_kept_and_users_cannot_end_a_lease(site: Site) -> None:
     slurm = site.slurm
     begin = ("sbatch", "--parsable", "-N1", "-t1", "-o", "/dev/null", "--wrap", "sleep 1")
+    asked_at = int(time.time())
     asked = as_user(slurm, *begin, "--begin=now+12").stdout.strip()
     slurm.wait(lambda: job_ends(slurm, [asked]), 40)
-    assert waited_s(slurm, asked) >= 12
+    assert datetime.fromisoformat(slurm.job(asked)["StartTime"]).timestamp() >= asked_at + 12
     site.fill()
     jobs = [as_user(slurm, *begin).stdout.strip() for _ in range(2)]
     slurm.wait(lambda: site.leased(*jobs), 5)
