@@ -43,7 +43,7 @@ NOT_HERE = {
     r"workload download": "needs the network",
     r"/etc/hpctwin/|/var/lib/hpctwin/|/opt/hpctwin": "needs root, on the host of a service",
     r"rms pbs (un)?install$": "needs a PBS server",
-    r"rms probe": "needs a resource manager",
+    r"rms probe|twin run --view$": "needs a resource manager",
     r"experiment schedtwin --(on|stored)|schedtwin_live": "needs a real Slurm",
     r"experiment (spars|surf|s-raps|cqsim-plus)\b": "needs traces that cannot be given away",
     r"experiment all": "needs all of them",
