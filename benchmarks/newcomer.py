@@ -47,6 +47,7 @@ NOT_HERE = {
     r"experiment schedtwin --(on|stored)|schedtwin_live": "needs a real Slurm",
     r"experiment (spars|surf|s-raps|cqsim-plus)\b": "needs traces that cannot be given away",
     r"experiment all": "needs all of them",
+    r"carbonflex\.experiment import": "needs traces that cannot be given away",
     r"--use predicted": "needs a trace with measured power",
     r"facility (run|submit|queue|withdraw) live\.yaml": "needs two real Slurms",
     r"pybatsim|batsim:tcp|^batsim ": "needs Batsim, or a scheduler written for it",

@@ -70,7 +70,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(code: str, cache: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", code],
-        env={**os.environ, "NUMBA_CACHE_DIR": str(cache), **environment},
+        env={**os.environ, "NUMBA_CACHE_DIR": str(cache), "NUMBA_BOUNDSCHECK": "0", **environment},
         capture_output=True,
         text=True,
         check=False,

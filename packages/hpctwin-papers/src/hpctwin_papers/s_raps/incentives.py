@@ -67,7 +67,7 @@ def workload(seed: int = 0) -> tuple[Workload, str]:
         origin = (
             "a generated year of Theta (set HPCTWIN_TRACES to a folder with Theta-2023-lumos.swf)"
         )
-        names = [f"account{number}" for number in range(46)]
+        names = [str(number) for number in range(46)]
         jobs = jobs.replace(account=Category.of(rng.choice(names, len(jobs))))
     begin_ms = jobs.submit_ms[0] + 28 * _DAY_MS
     inside = (jobs.submit_ms >= begin_ms) & (jobs.submit_ms < begin_ms + DAYS * _DAY_MS)

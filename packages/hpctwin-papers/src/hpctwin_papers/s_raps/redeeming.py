@@ -228,8 +228,8 @@ def try_tricks(
     """
     earlier, later = phases(workload, same=False)
     rows = []
-    for name in ("none", *TRICKS):
-        jobs = earlier if name == "none" else trick(earlier, name, who, by)
+    tricked = {name: trick(earlier, name, who, by) for name in TRICKS}
+    for name, jobs in {"none": earlier, **tricked}.items():
         accounts = simulate(jobs, cluster, order="fcfs", backfill=backfill, **options).accounts(by)
         mine = accounts.table.filter(pl.col("name") == who).row(0, named=True)
         for incentive in incentives:
