@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
 import resource
 import subprocess
 import sys
+import tempfile
 from importlib.metadata import distribution
 from pathlib import Path
 
@@ -46,12 +48,16 @@ BROUGHT = {
 """What is imported of each, and the packages that come with it and take most of the room."""
 
 
-def cpu_s(command: list[str], rounds: int) -> float:
+def cpu_s(command: list[str], rounds: int, **environment: str) -> float:
     """Processor time of a command, the least of several."""
     took = []
+    variables = {**os.environ, **environment}
     for _ in range(rounds):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run([sys.executable, *command], stdout=subprocess.DEVNULL, check=True)
+        subprocess.run(
+            [sys.executable, *command], env=variables, check=True,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         took.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     return min(took)
@@ -64,6 +70,18 @@ def size_mib(package: str) -> float:
     return sum(place.stat().st_size for place in places if place.is_file()) / 2**20
 
 
+def first_simulations(folder: Path, rounds: int) -> None:
+    """Print what a simulation takes with the compiled engine, and one that compiles it."""
+    trace = str(folder / "jobs.swf")
+    cpu_s(["-m", "hpctwin", "workload", "generate", "poisson", trace, "jobs=1000", "nodes=64"], 1)
+    simulate = ["-m", "hpctwin", "simulate", trace, "--nodes", "64"]
+    print(f"| hpctwin simulate, 1,000 jobs | {1000 * cpu_s(simulate, rounds):.0f} ms |")
+    cache = {"NUMBA_CACHE_DIR": str(folder / "cache")}
+    print(f"| the first one with an empty cache | {cpu_s(simulate, 1, **cache):.1f} s |")
+    print(f"| the second one | {1000 * cpu_s(simulate, rounds, **cache):.0f} ms |")
+    print(f"| hpctwin warmup | {cpu_s(['-m', 'hpctwin', 'warmup'], 1, **cache):.0f} s |")
+
+
 def main() -> None:
     """Print both tables."""
     options = argparse.ArgumentParser(description=__doc__)
@@ -71,6 +89,8 @@ def main() -> None:
     rounds = options.parse_args().rounds
     for name, command in COMMANDS.items():
         print(f"| {name} | {1000 * cpu_s(command, rounds):.0f} ms |")
+    with tempfile.TemporaryDirectory() as folder:
+        first_simulations(Path(folder), rounds)
     bare = cpu_s(["-c", ""], rounds)
     print()
     for name, (module, packages) in BROUGHT.items():
