@@ -35,7 +35,7 @@ PAGES = [
         if page.name not in {"index.md", "your-site.md"} and "/_" not in str(page)
     ),
 ]  # fmt: skip
-EXTRAS = "live,energy,learn,train,search,web,mcp"
+EXTRAS = "live,energy,learn,train,search,web,mcp,batsim"
 NOT_HERE = {
     r"python benchmarks/": "needs a clone of the repository",
     r"^make (run|test)": "sets up an environment of its own; continuous integration runs it",
@@ -43,6 +43,9 @@ NOT_HERE = {
     r"workload download": "needs the network",
     r"/etc/hpctwin/|/var/lib/hpctwin/|/opt/hpctwin": "needs root, on the host of a service",
     r"rms pbs (un)?install$": "needs a PBS server",
+    r"^sacct |^cp /etc/slurm": "needs a Slurm",
+    r"--owner": "needs the accounts of the site's services",
+    r"--init -c twin.yaml": "this walk has written the file",
     r"rms probe|twin run --view$": "needs a resource manager",
     r"experiment schedtwin --(on|stored)|schedtwin_live": "needs a real Slurm",
     r"experiment (spars|surf|s-raps|cqsim-plus)\b": "needs traces that cannot be given away",
@@ -92,10 +95,10 @@ for i in range(5 * 24 * 60):
 Path("measured.csv").write_text(chr(10).join(lines) + chr(10))
 Path("my.py").write_text("def my_order(now, job):" + chr(10) + "    return job.expected * job.nodes" + chr(10))
 Path("job.sh").write_text("#!/bin/sh" + chr(10) + "sleep 1" + chr(10))
-Path("jobs.csv").write_text("Queued,Began,End,Ended,limit_min,cpus,Who,How" + chr(10) + "".join(
+Path("jobs.csv").write_text("Queued,Started,End,Ended,limit_min,cpus,Owner,Status" + chr(10) + "".join(
     f"2024-03-01T12:0{i}:00,2024-03-01T13:0{i}:00,,2024-03-01T14:0{i}:00,120,64,u{i},COMPLETED{chr(10)}" for i in range(9)))
-Path("columns.yaml").write_text("submit: Queued" + chr(10) + "start: Began" + chr(10) + "end: Ended" + chr(10) + "nodes: ceil(cpus/64)" + chr(10) + "timezone: Europe/Berlin" + chr(10))
-for folder in ("etc-slurm", "FOLDER"):
+Path("columns.yaml").write_text("submit: Queued" + chr(10) + "start: Started" + chr(10) + "end: Ended" + chr(10) + "nodes: ceil(cpus/64)" + chr(10) + "timezone: Europe/Berlin" + chr(10))
+for folder in ("etc-slurm", "FOLDER", "site"):
     Path(folder).mkdir()
     Path(folder, "slurm.conf").write_text("ClusterName=c" + chr(10) + "NodeName=n[1-8] CPUs=4 RealMemory=8000" + chr(10) + "PartitionName=batch Nodes=ALL Default=YES" + chr(10))
     rows = "".join(f"{i}|2026-01-01T00:0{i}:00|2026-01-01T01:00:00|2026-01-01T02:00:00|01:00:00|02:00:00|1|4|u|COMPLETED|batch{chr(10)}" for i in range(1, 9))
@@ -136,12 +139,13 @@ class Step(NamedTuple):
 def steps_of(page: Path) -> Iterator[Step]:
     """All that a page tells its reader to do, in order."""
     page_text = page.read_text()
-    for found in re.finditer(r"```(sh|python)\n(.*?)```", page_text, re.DOTALL):
+    for found in re.finditer(r"```(sh|python|yaml|text)\n(.*?)```", page_text, re.DOTALL):
         kind, text = found.groups()
-        if kind == "python":
+        if kind != "sh":
             said = page_text[: found.start()].rstrip().split("\n\n")[-1]
-            name = re.match(r"# (\w+\.py)\n", text) or re.match(r"`(\w+\.py)`:", said)
-            yield Step(page.name, "block", text, name[1] if name else "")
+            name = re.match(r"# (\w+\.\w+)\n", text) or re.search(r"`(\w+\.\w+)`:$", said)
+            if kind == "python" or name:
+                yield Step(page.name, "block", text, name[1] if name else "")
             continue
         for line in re.sub(r"\\\n", " ", text).splitlines():
             command = re.sub(r"\s+#\s.*$", "", line.removeprefix("$ ")).strip()
@@ -224,16 +228,13 @@ class Walk:
         running: list[tuple[Step, subprocess.Popen[str]]] = []
         try:
             # A reader has seen the page: its files are there before its commands are tried.
-            for name, text in re.findall(
-                r"```yaml\n# (\w+\.yaml)\n(.*?)```", page.read_text(), re.DOTALL
-            ):
-                (here / name).write_text(text)
-            for step in steps:
+            for step in reversed(steps):
+                if step.file:
+                    (here / step.file).write_text(step.text)
+            for number, step in enumerate(steps):
                 if step.file:
                     (here / step.file).write_text(step.text)
                     self._tell(step, f"written to {step.file}")
-            for number, step in enumerate(steps):
-                if step.file:
                     continue
                 reason = next(
                     (why for what, why in NOT_HERE.items() if re.search(what, step.text)), ""
