@@ -38,12 +38,13 @@ PAGES = [
 EXTRAS = "live,energy,learn,train,search,web,mcp,batsim"
 NOT_HERE = {
     r"python benchmarks/": "needs a clone of the repository",
-    r"^make (run|test)": "sets up an environment of its own; continuous integration runs it",
     r"^pip install": "the wheel of this tree is installed in its place",
     r"workload download": "needs the network",
     r"/etc/hpctwin/|/var/lib/hpctwin/|/opt/hpctwin": "needs root, on the host of a service",
     r"rms pbs (un)?install$": "needs a PBS server",
     r"^sacct |^cp /etc/slurm": "needs a Slurm",
+    r"import pbs --from": "needs the files of a PBS",
+    r"--columns jobid,user": "needs a file of Slurm's without a header",
     r"--owner": "needs the accounts of the site's services",
     r"--init -c twin.yaml": "this walk has written the file",
     r"rms probe|twin run --view$": "needs a resource manager",
