@@ -43,7 +43,7 @@ NOT_HERE = {
     r"/etc/hpctwin/|/var/lib/hpctwin/|/opt/hpctwin": "needs root, on the host of a service",
     r"rms pbs (un)?install$": "needs a PBS server",
     r"^sacct |^cp /etc/slurm": "needs a Slurm",
-    r"import pbs --from": "needs the files of a PBS",
+    r"import pbs --from|(simulate|compare) site/": "needs the files of a PBS",
     r"--columns jobid,user": "needs a file of Slurm's without a header",
     r"--owner": "needs the accounts of the site's services",
     r"--init -c twin.yaml": "this walk has written the file",
