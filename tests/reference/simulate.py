@@ -21,6 +21,7 @@ from tests.reference.shared import SharedSimulation
 from tests.reference.shared_places import ORDERS
 from tests.reference.slurm_by_node import ByNode
 from tests.reference.suspension import SharedSuspendingSimulation, SuspendingSimulation
+from tests.reference.user_state import UserState
 
 
 def simulate_reference(
@@ -43,6 +44,7 @@ def simulate_reference(
     outages: Iterable[tuple[int, int, int]] | None = None,
     observer: Observer | None = None,
     log: list[Pass] | None = None,
+    state: UserState | None = None,
 ) -> list[ReferenceJob]:
     """Simulate, and say for each row of the workload what became of it.
 
@@ -68,6 +70,7 @@ def simulate_reference(
             (row, start). With conservative backfilling these are all that were newly made or
             made again, also for jobs that then started at once.
         log: passes are appended to it.
+        state: of the ordering; starts and ends are appended to it.
     """
     _one_of(
         "backfill",
@@ -115,6 +118,8 @@ def simulate_reference(
     )
     if isinstance(simulation, (SharedSimulation, PreemptingSimulation)):
         simulation.prepare(workload)
+    if state is not None:
+        simulation.limits.log = state
     simulation.run(until_ms)
     return results_of(simulation.jobs)
 

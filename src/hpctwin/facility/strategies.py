@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from hpctwin.errors import ConfigError, UnknownNameError
+from hpctwin.errors import ConfigError, PolicyError, UnknownNameError
 from hpctwin.facility.guided import Guided
 from hpctwin.facility.objective import parse_objective
 from hpctwin.facility.strategy import (
@@ -21,6 +21,8 @@ from hpctwin.facility.strategy import (
     Strategy,
     User,
 )
+from hpctwin.facility.strategy_function import function_strategy
+from hpctwin.policies.registry import is_file, load_function
 
 __all__ = ["GUIDED", "STRATEGIES", "parse_strategy"]
 
@@ -88,8 +90,8 @@ GUIDED = ("earliest-start", "sgs", "sgs-t")
 def parse_strategy(text: str, **options: Any) -> Strategy:
     """Make a strategy from its text.
 
-    Examples are ``random``, ``user(0.6)``, ``sgs-t``, ``sgs(wait)`` and
-    ``sgs(turnaround + 0.5*energy)``.
+    Examples are ``random``, ``user(0.6)``, ``sgs-t``, ``sgs(wait)``,
+    ``sgs(turnaround + 0.5*energy)``, and a function or `Strategy` in a file, ``my.py:f``.
 
     Args:
         text: The strategy.
@@ -98,9 +100,23 @@ def parse_strategy(text: str, **options: Any) -> Strategy:
     Raises:
         UnknownNameError: There is no such strategy or objective.
         ConfigError: An argument or option is not valid.
+        PolicyError: The file or function cannot be used.
     """
+    if is_file(text.strip()):
+        return _from_file(text.strip())
     match = _EXAMPLE.fullmatch(text.strip())
     if match is None or match[1] not in STRATEGIES:
         raise UnknownNameError("strategy", match[1] if match else text, STRATEGIES)
     name, argument = match[1], (match[2] or "").strip()
     return STRATEGIES[name](argument, **(options if name in GUIDED else {}))
+
+
+def _from_file(text: str) -> Strategy:
+    """Return the strategy that ``my.py:name`` names."""
+    name, found = load_function(text, Strategy, "strategy")
+    if isinstance(found, type) and issubclass(found, Strategy):
+        try:
+            found = found()
+        except TypeError as error:
+            raise PolicyError(f"{name} cannot be made without arguments: {error}") from error
+    return found if isinstance(found, Strategy) else function_strategy(found, name)

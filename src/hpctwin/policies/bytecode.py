@@ -92,13 +92,16 @@ def place(code: CodeType, line: int | None = None) -> str:
     return f"{code.co_filename}, line {line or code.co_firstlineno}"
 
 
-def constants_of(function: Any, label: str, *, complete: bool = False) -> dict[str, Any]:
+def constants_of(
+    function: Any, label: str, *, complete: bool = False, sets: bool = False
+) -> dict[str, Any]:
     """Check a score, and return the globals that it uses as constants.
 
     Args:
         function: A Python function, or one that Numba has compiled.
         label: Name in messages, such as ``ordering 'mine'``.
         complete: Whether all names must be defined by now; a file may define some later.
+        sets: Whether it may set attributes.
 
     Returns:
         Value by ``function: name``.
@@ -107,7 +110,7 @@ def constants_of(function: Any, label: str, *, complete: bool = False) -> dict[s
         PolicyError: It does what no score may do; the message has file and line.
     """
     plain = plain_function(function)
-    reader = _Reader(label, plain.__code__, {}, set(), complete)
+    reader = _Reader(label, plain.__code__, {}, set(), complete, sets)
     reader.options(function, plain.__code__, None)
     reader.function(plain)
     return reader.constants
@@ -143,6 +146,7 @@ class _Reader:
         constants: Constants found so far.
         seen: Codes that were read.
         complete: Whether all names must be defined.
+        sets: Whether it may set attributes.
     """
 
     label: str
@@ -150,6 +154,7 @@ class _Reader:
     constants: dict[str, Any]
     seen: set[CodeType]
     complete: bool
+    sets: bool
 
     def refuse(self, code: CodeType, line: int | None, what: str) -> PolicyError:
         within = code.co_qualname.startswith(self.top.co_qualname)
@@ -208,6 +213,8 @@ class _Reader:
         """Check a single step of the bytecode."""
         name, argument = step.opname, step.arg or 0
         what = _STEPS.get("BUILD_STRING" if name.startswith("FORMAT_") else name)
+        if self.sets and name == "STORE_ATTR":
+            what = None
         if name == "STORE_DEREF" and step.argval in code.co_freevars:
             what = "sets {0!r} of the enclosing function (nonlocal)"
         elif name in ("MAKE_FUNCTION", "SET_FUNCTION_ATTRIBUTE") and argument & 0x03:
@@ -248,6 +255,8 @@ class _Reader:
                 "may change"
             )
             hint = ": make it a tuple" if hasattr(value, "__len__") else ""
+            if isinstance(value, np.ndarray):
+                hint += f", or make it read-only: {path}.flags.writeable = False"
             raise self.refuse(code, line, what + hint)
         elif isinstance(plain_function(value), FunctionType) and not _is_numpys(value):
             self._helper(code, line, path, value)

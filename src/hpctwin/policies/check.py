@@ -1,4 +1,4 @@
-"""Checks of orderings and placements before their use."""
+"""Checks of the parts of a policy before their use."""
 
 from __future__ import annotations
 
@@ -6,14 +6,69 @@ import itertools
 import math
 import time
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
-from hpctwin.engine.compile.policy_modules import JobView, NodeView
-from hpctwin.errors import PolicyError
-from hpctwin.policies.placements import NodeScore
-from hpctwin.policies.score import Ordering, Score
+import numpy as np
 
-__all__ = ["check_ordering", "check_placement"]
+from hpctwin.engine.capacity_models import PREEMPTING_WHOLE, SHARED_NODES
+from hpctwin.engine.compile.policy_modules import JobView, NodeView
+from hpctwin.engine.passes import PASSES
+from hpctwin.engine.shared.placements import SHARED_PLACEMENTS
+from hpctwin.errors import PolicyError
+from hpctwin.policies.backfills import BACKFILLS
+from hpctwin.policies.placements import NodeScore, Placement
+from hpctwin.policies.policy import Policy
+from hpctwin.policies.powers import PowerPolicy
+from hpctwin.policies.score import Ordering, Score, State
+
+__all__ = ["check_ordering", "check_placement", "check_policy"]
+
+
+def check_policy(policy: Policy) -> list[str]:
+    """Compile all parts of a policy, and test the functions that score.
+
+    Returns:
+        A short report on each part.
+
+    Raises:
+        PolicyError: A part cannot be compiled or fails; the message names it.
+    """
+    said = [check_ordering(one) for one in (policy.order, policy.candidates) if one is not None]
+    begin = time.perf_counter()
+    policy.compile()
+    took = time.perf_counter() - begin
+    placement = policy.placement
+    return [
+        *(f"ordering {text}" for text in said[:1]),
+        *(f"candidates {text}" for text in said[1:]),
+        f"backfill {_backfill(policy)}; compiled in {took:.2f} s",
+        f"placement {_placement(placement) if placement.score is None else check_placement(placement.score)}",
+        f"power {_power(policy.power)}",
+    ]
+
+
+def _backfill(policy: Policy) -> str:
+    """Describe where a backfill works."""
+    found = PASSES.find(policy.backfill)
+    nodes = "exclusive and shared nodes" if found.works_on(SHARED_NODES) else "exclusive nodes only"
+    preempts = "preemption" if found.works_on(PREEMPTING_WHOLE) else "no preemption"
+    text = BACKFILLS.find(policy.backfill).text(dict(policy.settings))
+    return f"{text}: fine; {nodes}, {preempts}"
+
+
+def _placement(placement: Placement) -> str:
+    """Describe where a built-in placement works."""
+    shared = placement.shared_name in SHARED_PLACEMENTS.own()
+    both = "exclusive and shared nodes" if shared else "exclusive nodes only"
+    return f"{placement.name}: fine; {both if placement.whole else 'shared nodes only'}"
+
+
+def _power(power: PowerPolicy) -> str:
+    """Describe what a power policy needs."""
+    if not power.switches:
+        return f"{power.name}: fine; nodes stay on"
+    return f"{power.name}: fine; needs a cluster with power states"
 
 
 def check_ordering(order: Ordering) -> str:
@@ -26,7 +81,10 @@ def check_ordering(order: Ordering) -> str:
         PolicyError: It cannot be compiled, fails, returns NaN or another value for the same job;
             the message shows the job.
     """
-    took = _tried(order, [(now, job) for job, now in _edge_cases()])
+    cases = [(now, job) for job, now in _edge_cases()]
+    for update in order.updates:
+        _tried(update, cases, order.state)
+    took = _tried(order, cases, order.state)
     kept = (
         "scored in every scheduling pass"
         if order.changes
@@ -42,7 +100,7 @@ def check_placement(place: NodeScore) -> str:
     return f"{place.name}: fine; scored for every free node when a job starts; compiled in {took:.2f} s"
 
 
-def _tried(score: Score, cases: Sequence[tuple[Any, ...]]) -> float:
+def _tried(score: Score, cases: Sequence[tuple[Any, ...]], state: State | None = None) -> float:
     """Compile a score and test it; return the time of compilation, in seconds."""
     score.check(complete=True)
     begin = time.perf_counter()
@@ -50,10 +108,19 @@ def _tried(score: Score, cases: Sequence[tuple[Any, ...]]) -> float:
     took = time.perf_counter() - begin
     for now, *seen in cases:
         where = f"at {now:g} s for {' and '.join(map(str, seen))}"
+        row = np.array([] if state is None else [value for _, value in state.first])
+        given = seen if state is None else [*seen, row.ctypes.data]
         try:
-            found, again = compiled(now, *seen), compiled(now, *seen)
+            found, again = compiled(now, *given), compiled(now, *given)
         except Exception as error:
             raise PolicyError(f"{score.label} fails {where}: {error!r}") from error
+        if state is not None:
+            seen = [*seen, SimpleNamespace(**dict(state.first))]
+        if score.sets:
+            if np.isnan(row).any():
+                raise PolicyError(f"{score.label} sets NaN {where}")
+            _all_set(score, where, now, *seen)
+            continue
         if math.isnan(found):
             raise PolicyError(f"{score.label} returns NaN {where}")
         if again != found:
@@ -95,8 +162,8 @@ def _edge_cases() -> list[tuple[JobView, float]]:
     ):
         job = JobView(
             submit=submit, eligible=submit, wait=wait, walltime=walltime, expected=walltime,
-            nodes=nodes, cores=0.0, gpus=0.0, memory_gb=0.0, user=-1.0, account=-1.0, partition=0.0,
-            qos=-1.0, partition_priority=0.0, qos_priority=0.0, priority=0.0, fairshare=share,
+            nodes=nodes, cores=0.0, gpus=0.0, memory_gb=0.0, user=-1, account=-1, partition=0,
+            qos=-1, partition_priority=0.0, qos_priority=0.0, priority=0.0, fairshare=share,
             usage=0.0, machine_nodes=160_000.0, requeues=0.0, dominant=nodes / 160_000.0,
             load=nodes / 160_000.0, cpu=0.0, memory_mb=0.0, chain=walltime, risk=0.0,
             predicted_runtime=walltime, predicted_power=0.0,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -25,6 +25,9 @@ __all__ = [
 ]
 
 
+_VIEWS: dict[str, Any] = {"now": None, "job": JobView, "node": NodeView}
+
+
 @dataclass(frozen=True)
 class NodeScore(Score):
     """A function that scores a free node for a job: ``(now, job, node) -> score``.
@@ -39,7 +42,16 @@ class NodeScore(Score):
     facts: bool = True
 
     what: ClassVar[str] = "placement"
-    signature: ClassVar[str] = "float64(float64, Job, Node)"
+
+    @property
+    def signature(self) -> str:
+        """Types of result and arguments."""
+        return "float64(float64, Job, Node)"
+
+    @property
+    def views(self) -> Mapping[str, Any]:
+        """Its arguments."""
+        return _VIEWS
 
 
 @dataclass(frozen=True)
@@ -131,7 +143,7 @@ def _scored(function: Any, name: str | None = None) -> Placement:
     """Return a function ``(now, job, node) -> score`` as a placement."""
     called = name or getattr(function, "__name__", type(function).__name__).replace("_", "-")
     label = f"placement {called!r}"
-    read = uses(plain_function(function), label, {"now": None, "job": JobView, "node": NodeView})
+    read = uses(plain_function(function), label, _VIEWS)
     score = NodeScore(
         called,
         function,

@@ -90,7 +90,8 @@ class Policy:
         from hpctwin.engine.operations.creation import prepare
         from hpctwin.engine.operations.kernel import kernels_of, reorder
 
-        for score in (self.order, self.candidates, self.placement.score):
+        scores = self.order, *self.order.updates, self.candidates, self.placement.score
+        for score in scores:
             if score is not None:
                 _ = score.compiled
         power = self.power.power_pass if self.power.switches else None
@@ -227,6 +228,11 @@ def make_policy(
             other = made.candidates if candidates is None else find_ordering(candidates)
             chosen = _settings(made.backfill, {**dict(made.settings), **given})
             made = dataclasses.replace(made, settings=chosen, candidates=other)
+    if made.candidates is not None and made.candidates.state is not None:
+        raise ConfigError(
+            f"candidates: ordering {made.candidates.name!r} has state of its own, which only the "
+            "ordering of all jobs may have; omit candidates, or use one without state"
+        )
     if made.backfill == "pushdown" and (made.order.changes or made.order.chain):
         raise ConfigError(
             "pushdown sets the priority of a job once, when the job enters the queue; the "

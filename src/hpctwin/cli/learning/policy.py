@@ -121,7 +121,7 @@ def check(
     *,
     json: bool = False,
 ) -> int:
-    """Check that a policy exists, compiles, and returns a number for every kind of job.
+    """Check that each part of a policy exists, compiles, and returns numbers for all jobs.
 
     Args:
         policy: ORDER+BACKFILL@PLACEMENT~POWER. The ordering is a name, a formula, or a function in
@@ -130,13 +130,10 @@ def check(
     """
     from hpctwin.cli.output import print_json
     from hpctwin.policies import parse_policy
-    from hpctwin.policies.check import check_ordering, check_placement
+    from hpctwin.policies.check import check_policy
 
     found = parse_policy(policy)
-    said = [check_ordering(order) for order in (found.order, found.candidates) if order is not None]
-    if found.placement.score is not None:
-        said.append(check_placement(found.placement.score))
-    found.compile()
+    said = check_policy(found)
     if json:
         print_json({"policy": found.name, "says": said})
     else:

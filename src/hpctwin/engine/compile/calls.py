@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import pickle
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 
@@ -25,7 +25,10 @@ _SCALARS: dict[str, Any] = {
     "bool": ctypes.c_bool,
     "Sim": ctypes.c_void_p,
 }
-_VIEWS: dict[str, Any] = {"Job": JobView, "Node": NodeView}
+_VIEWS: dict[str, list[Any]] = {
+    name: [ctypes.c_int64 if kind is int else ctypes.c_double for kind in hints.values()]
+    for name, hints in (("Job", get_type_hints(JobView)), ("Node", get_type_hints(NodeView)))
+}
 
 
 class _Raised(ctypes.Structure):
@@ -54,9 +57,11 @@ class Call:
             shape = [number] * (2 * kind.count(",") + 2)
             array = [pointer, pointer, number, number, pointer, *shape]
             if kind in _VIEWS:
-                types += [ctypes.c_double] * len(_VIEWS[kind]._fields)
+                types += _VIEWS[kind]
+            elif at in self._arrays:
+                types += array
             else:
-                types += array if at in self._arrays else [_SCALARS[kind]]
+                types.append(pointer if kind.startswith("State") else _SCALARS[kind])
         self._function = ctypes.CFUNCTYPE(ctypes.c_int32, *types)(address)
 
     def __call__(self, *arguments: Any) -> Any:

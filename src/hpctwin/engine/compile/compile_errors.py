@@ -37,6 +37,8 @@ _NO_REASON = (
     "Invalid use",
     "- Resolution",
 )
+_NO_OPERATION = re.compile(r"found for signature:\s+>>> (.+)")
+_FLOAT_INDEX = re.compile(r"getitem\(.*, float\d+\)$")
 _RETURNED = re.compile(r"No conversion from (.+) to float64 for '\$\w*return_(?:value|const)")
 
 
@@ -58,6 +60,10 @@ def why_not_compiled(error: Exception, function: Any) -> tuple[str, str]:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     told = [line for line in lines if not line.startswith(_NO_REASON)]
     reason = (told or lines or [type(error).__name__])[0].partition(" Raised from")[0].rstrip(".")
+    if (operation := _NO_OPERATION.search(text)) is not None:
+        reason = f"Numba does not know {operation[1].strip()}"
+        if _FLOAT_INDEX.search(reason):
+            reason = "an index is not a whole number: write int(…) around it"
     if returned is not None:
         reason = f"it returns {returned[1]}, not a number"
     line = found[0] if found else code.co_firstlineno

@@ -28,7 +28,9 @@ __all__ = [
     "ranked_by",
     "record_at",
     "scored_by",
+    "scored_with",
     "sim_at",
+    "update_state",
     "view",
 ]
 
@@ -83,6 +85,12 @@ go_on: Any = Intrinsic("go_on")
 
 scored_by: Any = Intrinsic("scored_by")
 """``(address, now, view) -> score``: call an ordering."""
+
+scored_with: Any = Intrinsic("scored_with")
+"""``(address, now, view, table, row) -> score``: call an ordering with a row of its state."""
+
+update_state: Any = Intrinsic("update_state")
+"""``(address, now, view, table, row) -> None``: call a function that changes such a row."""
 
 ranked_by: Any = Intrinsic("ranked_by")
 """``(address, now, job, node) -> score``: call a placement."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import operator
 from functools import cache
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 from llvmlite import ir
@@ -41,6 +41,7 @@ from numba.extending import intrinsic, models, register_model
 from hpctwin.engine.compile.intrinsics import WORDS
 from hpctwin.engine.compile.policy_modules import JobView, NodeView
 from hpctwin.engine.state.layout import LAYOUT, record_type
+from hpctwin.engine.state.records import Real
 
 __all__ = [
     "KINDS",
@@ -56,7 +57,9 @@ __all__ = [
     "ranked_by",
     "record_at",
     "scored_by",
+    "scored_with",
     "sim_at",
+    "update_state",
     "view",
 ]
 
@@ -95,13 +98,26 @@ for _kind in (SimType, RowType, TableType):
 
 SIM = SimType()
 
-_JOB, _NODE = (types.NamedUniTuple(float64, len(v._fields), v) for v in (JobView, NodeView))
+
+@cache
+def _state(names: str) -> RowType:
+    """Return the type of a row of an ordering's state, given the names of its numbers."""
+    return RowType(type("State", (), {"__annotations__": dict.fromkeys(names.split(), Real)}))
+
+
+def _view(view: type) -> Any:
+    """Return the type of a job or node as scores see it."""
+    kinds = [int64 if kind is int else float64 for kind in get_type_hints(view).values()]
+    return types.BaseTuple.from_types(kinds, view)
+
+
 KINDS: dict[str, Any] = {
     **vars(types),
     "bool": types.boolean,
     "Sim": SIM,
-    "Job": _JOB,
-    "Node": _NODE,
+    "Job": _view(JobView),
+    "Node": _view(NodeView),
+    "State": _state,
 }
 """Types by their names in signatures."""
 
@@ -385,6 +401,31 @@ def scored_by(typing: Any, address: Any, now: Any, view: Any) -> Any:
         return _call(context, builder, args[0], float64(float64, view), args[1:])
 
     return float64(int64, float64, view), build
+
+
+def _call_with_state(result: Any) -> Any:
+    """Return how to compile a call of a function of time, job, and a row of an ordering's state."""
+
+    def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        address, now, view, table, row = args
+        place = builder.mul(_row_of_grid(builder, table, row), _WORD(8))
+        state = builder.gep(_data(builder, table), [place])
+        called = result(float64, sig.args[2], types.voidptr)
+        return _call(context, builder, address, called, (now, view, state))
+
+    return build
+
+
+@_intrinsic
+def scored_with(typing: Any, address: Any, now: Any, view: Any, table: Any, row: Any) -> Any:
+    """Call an ordering with a row of its state; return its score."""
+    return float64(int64, float64, view, table, int64), _call_with_state(float64)
+
+
+@_intrinsic
+def update_state(typing: Any, address: Any, now: Any, view: Any, table: Any, row: Any) -> Any:
+    """Call a function that changes a row of an ordering's state."""
+    return types.void(int64, float64, view, table, int64), _call_with_state(types.void)
 
 
 @_intrinsic

@@ -33,7 +33,9 @@ The queue stays sorted under an ordering that uses none of them.
 
 
 class JobView(NamedTuple):
-    """A pending job as an ordering sees it; all fields are floats, times in seconds.
+    """A pending job as an ordering sees it; times are in seconds.
+
+    All fields are floats except the codes of labels, which are integers.
 
     Args:
         submit: Submit time.
@@ -74,10 +76,10 @@ class JobView(NamedTuple):
     cores: float
     gpus: float
     memory_gb: float
-    user: float
-    account: float
-    partition: float
-    qos: float
+    user: int
+    account: int
+    partition: int
+    qos: int
     partition_priority: float
     qos_priority: float
     priority: float

@@ -128,6 +128,8 @@ def start_taken(j: int, sim: Arrays) -> None:
     if len(sim.held) > 0:
         hold(j, ONE, sim)
     account(j, job.nodes, sim)
+    if sim.hooks.note_start != 0:
+        call_with_job(sim.hooks.note_start, j, sim)
     if len(sim.node) > 0:
         note_segments(j, sim)
     sim.clock.ends = heap_push(sim.ends, sim.clock.ends, state.end + sim.rules.cleanup, j)
@@ -227,6 +229,8 @@ def give_back(j: int, sim: Arrays) -> None:
         account(j, -job.nodes, sim)
         if len(sim.node) > 0:
             release_nodes(j, sim)
+    if sim.hooks.note_end != 0:
+        call_with_job(sim.hooks.note_end, j, sim)
     for c in range(sim.asks.width):
         sim.stock[pools + c].free += sim.asks[j, c]
     if sim.user_running.width > 0:

@@ -160,6 +160,7 @@ def new_sim(
             len(known["user_limit"]),
             int(job["user"].max(initial=0)) + 1 if limited else 0,
         ),
+        "user_state": (0, 0),
         "held": (len(known["ceiling"]),),
         "used": (sum(known["ceiling"]["used"].tolist()),),
         "rank": (len(known["promised"]) if len(known["tree"]) else 0,),

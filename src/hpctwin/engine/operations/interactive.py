@@ -170,7 +170,9 @@ def forecast_arrays(
     # Jobs that start may be preempted in the same pass.
     lost = 2 * running if preempts else running
     ahead.reshape(
-        lost=np.zeros(lost, LAYOUT["lost"][0]), segment=np.zeros(2 * nodes, LAYOUT["segment"][0])
+        lost=np.zeros(lost, LAYOUT["lost"][0]),
+        segment=np.zeros(2 * nodes, LAYOUT["segment"][0]),
+        user_state=sim["user_state"],
     )
     return ahead
 

@@ -24,6 +24,7 @@ from hpctwin.engine.placement.node_selection import PLACING
 from hpctwin.engine.placement.ranking import PLACE_BY_SCORE
 from hpctwin.engine.power import switching_plan
 from hpctwin.engine.powers import POWER_PASSES, PowerPass
+from hpctwin.engine.queue.order import note_end, note_start
 from hpctwin.engine.shared.placements import SHARED_PLACEMENTS
 from hpctwin.engine.state.sim import single
 
@@ -47,6 +48,13 @@ def tournament(found: Pass) -> Kernel:
     return (found.kernel("raced") if found.model.shared else None) or race
 
 
+NOTE_START = Kernel(note_start, "void(int64, Sim)", unrolled=False)
+"""Update the ordering's state for a job that starts."""
+
+NOTE_END = Kernel(note_end, "void(int64, Sim)", unrolled=False)
+"""Update it for a job that returns its nodes."""
+
+
 reorder = Kernel(event_loop.reorder, "void(int64)")
 """Sort the queue by another ordering: ``(address)``."""
 
@@ -58,6 +66,8 @@ def hooks(
     found: Pass,
     power: PowerPass | None = None,
     *,
+    started: Compiled | None = None,
+    ended: Compiled | None = None,
     shared: Kernel | None = None,
     placing: Kernel | None = None,
     races: bool = False,
@@ -73,6 +83,7 @@ def hooks(
         place: Compiled placement that scores nodes; None for another placement.
         found: Scheduling pass.
         power: Kind of power policy; None if nodes have no power states.
+        started, ended: Compiled functions that update the ordering's state; None without them.
         shared: Kernel that chooses shared nodes for a job; None if nodes are not shared.
         placing: Kernel that claims a job's nodes; None if nodes are shared or have no identity.
         races: Whether a tournament of pending jobs is needed. False if it is impossible, or until
@@ -86,6 +97,8 @@ def hooks(
     needed += [lines] if lined else []
     needed += [PLACE_BY_SCORE] if place is not None else []
     needed += [placing] if placing is not None else []
+    needed += [NOTE_START] if started is not None else []
+    needed += [NOTE_END] if ended is not None else []
     prepare([*kernels_of(found, power, shared, planned=planned, counted=counted), *needed])
     by_counting, reserved = _counted(found, counted), _reserved(found, power)
     leaving, later = found.model.kernel("GAVE_BACK"), found.model.kernel("FITS_LATER")
@@ -97,6 +110,10 @@ def hooks(
         (
             ("order", order.address),
             ("candidates", candidates.address),
+            ("started", 0 if started is None else started.address),
+            ("ended", 0 if ended is None else ended.address),
+            ("note_start", 0 if started is None else NOTE_START.address),
+            ("note_end", 0 if ended is None else NOTE_END.address),
             ("place", 0 if place is None else place.address),
             ("advance", inner_advance.address),
             ("run_pass", _address(found.kernel("run")) if planned else 0),
@@ -137,6 +154,7 @@ def all_kernels() -> list[Kernel]:
     from hpctwin.engine.summary import job_figures
 
     found = [race, lines, PLACE_BY_SCORE, *PLACING]
+    found += [NOTE_START, NOTE_END]
     found += [reorder, switching_plan.give_orders, number_table.READ_LINES]
     found += [
         resizing.STOP,

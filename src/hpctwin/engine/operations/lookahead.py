@@ -184,6 +184,7 @@ def copy_live(sim: Arrays, fork: Arrays) -> None:
         copy_row(fork.ends, sim.ends, i)
     copy_table(fork.stock, sim.stock)
     copy_table(fork.user_running, sim.user_running)
+    copy_table(fork.user_state, sim.user_state)
     copy_table(fork.held, sim.held)
     copy_table(fork.used, sim.used)
     copy_table(fork.rank, sim.rank)

@@ -300,6 +300,8 @@ def _carry_labels(old: Sim, new: Sim) -> None:
     new["usage"][-2:] = old["usage"][-2:]  # jobs without a label, and all jobs
     users = min(old["user_running"].shape[1], new["user_running"].shape[1])
     new["user_running"][:, :users] = old["user_running"][:, :users]
+    known = min(len(old["user_state"]), len(new["user_state"]))
+    new["user_state"][:known] = old["user_state"][:known]
 
 
 def _of_jobs(old: Sim, name: str, place: IntArray) -> npt.NDArray[np.void]:

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import math
 
-from hpctwin.engine.compile.intrinsics import call_with_job, move_rows, scored_by
+from hpctwin.engine.compile.intrinsics import (
+    call_with_job,
+    move_rows,
+    scored_by,
+    scored_with,
+    update_state,
+)
 from hpctwin.engine.compile.jit import jit
 from hpctwin.engine.compile.policy_modules import JobView
-from hpctwin.engine.state.layout import NEVER, UNRACED, WAITING, ZERO, Arrays
+from hpctwin.engine.state.layout import BY_USER, NEVER, UNRACED, WAITING, ZERO, Arrays
 
 
 @jit
@@ -142,7 +148,35 @@ def score(order: int, j: int, sim: Arrays) -> float:
 @jit
 def score_at(order: int, j: int, now: int, factor: float, current: float, sim: Arrays) -> float:
     """Return a pending job's score at a time, with a fair-share factor and usage."""
-    return scored_by(order, now / 1000.0, seen(j, now, factor, current, sim))
+    view = seen(j, now, factor, current, sim)
+    if sim.rules.user_state > 0 and order == sim.hooks.order:
+        return scored_with(order, now / 1000.0, view, sim.user_state, state_row(j, sim))
+    return scored_by(order, now / 1000.0, view)
+
+
+@jit
+def state_row(j: int, sim: Arrays) -> int:
+    """Return the row of the ordering's state for a job's user or account."""
+    fact = sim.fact[j]
+    return 1 + (fact.user if sim.rules.user_state == BY_USER else fact.account)
+
+
+@jit
+def update_user(update: int, j: int, sim: Arrays) -> None:
+    """Let one of the ordering's functions change the state of a job's user or account."""
+    now = sim.clock.now
+    view = seen(j, now, 1.0, 0.0, sim)
+    update_state(update, now / 1000.0, view, sim.user_state, state_row(j, sim))
+
+
+def note_start(j: int, sim: Arrays) -> None:
+    """Update the state of the user of a job that starts."""
+    update_user(sim.hooks.started, j, sim)
+
+
+def note_end(j: int, sim: Arrays) -> None:
+    """Update the state of the user of a job that returns its nodes."""
+    update_user(sim.hooks.ended, j, sim)
 
 
 @jit

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hpctwin.engine.capacity.plan import active_from, plan_change
+from hpctwin.engine.compile.intrinsics import call_with_job
 from hpctwin.engine.compile.jit import Kernel, jit
 from hpctwin.engine.containers.heap import heap_push
 from hpctwin.engine.containers.node_sets import touch
@@ -117,6 +118,8 @@ def start_shared(j: int, sim: Arrays) -> None:
     if len(sim.held) > 0:
         hold(j, ONE, sim)
     account(j, sim.shape[job.kind].charge, sim)
+    if sim.hooks.note_start != 0:
+        call_with_job(sim.hooks.note_start, j, sim)
     sim.clock.ends = heap_push(sim.ends, sim.clock.ends, state.end + sim.rules.cleanup, j)
     run_insert(j, begin + job.expected, sim)
     start_in_sums(j, sim)

@@ -100,6 +100,9 @@ DEPTH_STATES = np.int64(3)
 _SETS: Any = np.arange(6)
 FREE_NODES, AWAKE_NODES, IDLE_NODES, IDLE_OVER, ASLEEP_OVER, ASLEEP_NODES = _SETS
 
+# By what label the state of an ordering is kept.
+BY_USER, BY_ACCOUNT = np.arange(1, 3)
+
 # Which of the nodes that are not active jobs may get.
 ALL_NODES, NOT_SWITCHING_OFF, ONLY_ACTIVE = np.arange(3)
 
@@ -362,6 +365,7 @@ class Rules:
     fairshare: Int  # 1: an ordering uses fairshare or usage
     chains: Int  # 1: the ordering uses the chain
     facts: Int  # 1: an ordering or placement uses `Known.fact`
+    user_state: Int  # BY_USER or BY_ACCOUNT: the ordering has state; 0: it has none
     in_order: Int  # 1: no job starts ahead of its turn
     outage_horizon: Int  # time up to which outages are known
     cleanup: Int  # time after a job's end until its nodes are free, ms
@@ -383,6 +387,10 @@ class Hooks:
 
     order: Int
     candidates: Int
+    started: Int  # the ordering's functions for jobs that start and end,
+    ended: Int
+    note_start: Int  # … and kernels that call them
+    note_end: Int
     place: Int
     advance: Int  # the event loop itself
     run_pass: Int  # 0: not compiled, as counting may always decide
@@ -461,6 +469,7 @@ class State:
     releases: Table[Event]  # heap; job -1 - j: job j begins. Empty without dependencies
     stock: Table[Stock]  # [P + C]
     user_running: Grid[Int]  # [Q, users]; [Q, 0] without limits
+    user_state: Grid[Real]  # [users or accounts + 1, numbers] the ordering's; unknown ones first
     held: Table[Held]  # [ceilings]
     used: Table[Used]  # [ceilings on past usage], which come first
     rank: Table[Real]  # [labels] fair-share factors; empty if fair shares are classic

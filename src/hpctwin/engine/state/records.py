@@ -211,10 +211,10 @@ class Fact:
     cores: Real
     gpus: Real
     memory_gb: Real
-    user: Real
-    account: Real
-    partition: Real
-    qos: Real
+    user: Int
+    account: Int
+    partition: Int
+    qos: Int
     partition_priority: Real
     qos_priority: Real
     priority: Real

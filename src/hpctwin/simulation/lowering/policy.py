@@ -27,6 +27,8 @@ from hpctwin.simulation.lowering.capacity import rules_of
 
 __all__ = ["Deciding", "circumstances"]
 
+_BY = {"user": layout.BY_USER, "account": layout.BY_ACCOUNT}
+
 MOST_KEPT = 64
 """Number of policies kept in the engine's form."""
 
@@ -126,7 +128,7 @@ class Deciding:
             return Decided(self._made())
         # Equal functions may have been compiled when a value they read was different, so the key
         # has their ids.
-        compiled = [id(score.compiled) for score in self.scores]
+        compiled = [id(one.compiled) for one in (*self.scores, *self.ordering.updates)]
         key = (self.policy, *compiled, id(self.cluster), *self._circumstances())
         kept = _KEPT.get(key)
         if kept is None:
@@ -155,7 +157,7 @@ class Deciding:
     def _made(self) -> dict[str, npt.NDArray[Any]]:
         from hpctwin.engine.operations.kernel import hooks
 
-        policy, order = self.policy, self.ordering.compiled
+        policy, order, state = self.policy, self.ordering.compiled, self.ordering.state
         candidates, place = policy.candidates, policy.placement.score
         shared = self.found.model.shared
         return {
@@ -166,6 +168,8 @@ class Deciding:
                 None if place is None else place.compiled,
                 self.found,
                 self.power,
+                started=state.started.compiled if state and state.started else None,
+                ended=state.ended.compiled if state and state.ended else None,
                 shared=SHARED_PLACEMENTS.find(policy.placement.shared_name) if shared else None,
                 races=self._has_race(),
                 lined=self._lined,
@@ -215,6 +219,7 @@ class Deciding:
             "fairshare": any(score.fairshare for score in self.scores),
             "chains": order.chain,
             "facts": any(score.facts for score in self.scores),
+            "user_state": 0 if order.state is None else _BY[order.state.by],
             "stepped": policy.backfill == OUTSIDE,
             "in_order": self.found.in_order,
             "outage_horizon": self.horizon,

@@ -97,6 +97,7 @@ def begin_at(
     pool = pool_of_nodes(simulation.cluster)
     cleanup_ms = to_ms(simulation.cluster.cleanup)
     warm_start.begin_at(simulation.state, now_ms, running, pool, away, leaving, powers, cleanup_ms)
+    simulation.begin_user_state()
 
 
 def go_otherwise(

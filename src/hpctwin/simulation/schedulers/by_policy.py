@@ -47,14 +47,16 @@ class PolicyScheduler:
         rows: Number of jobs for which memory is allocated at first.
 
     Raises:
-        PolicyError: The policy uses fair share, and past usage is not reported here.
+        PolicyError: The policy uses fair share or state of users, and past usage is not reported
+            here.
     """
 
     def __init__(self, policy: PolicyLike | None, nodes: int, *, rows: int = 1024) -> None:
         self.policy = make_policy(policy)
-        if self.policy.order.fairshare:
+        if self.policy.order.fairshare or self.policy.order.state is not None:
+            what = "fair shares" if self.policy.order.fairshare else "state of users"
             raise PolicyError(
-                f"policy {self.policy.name!r} uses fair shares, but an external scheduler "
+                f"policy {self.policy.name!r} uses {what}, but an external scheduler "
                 "has no record of past usage; use another policy"
             )
         self.cluster = Cluster.uniform(nodes=nodes)

@@ -296,6 +296,7 @@ class SimulationBase(EngineFeed):
             other._sim = self._sim.fork()
             draw_anew(other._sim, seed)
             choose_pass(other._sim, *other.passes())
+            other._sim.reshape(user_state=other._first_user_state())
             other._set_out()
             return other
         known = self._sim.known() if alike else None
@@ -388,6 +389,8 @@ class SimulationBase(EngineFeed):
         sim = new_sim(known, *self.passes(), seed=seed, depths=depths, waits=waits, like=like)
         if (found := circumstances(sim)) != self._circumstances:
             self._circumstances, self._policies = found, {}
+        if self.policy.order.state is not None:
+            sim.reshape(user_state=self._first_user_state())
         if begin_s is not None:
             from hpctwin.engine.operations.warm_start import hold_until
 
@@ -399,6 +402,31 @@ class SimulationBase(EngineFeed):
                 start_clock(sim, self._first_ms)
             come_back_at(sim, power_states.first_instant(power, sim))
         return sim
+
+    def _first_user_state(self) -> npt.NDArray[np.float64]:
+        """Return the state of the policy's ordering before the first job [labels + 1, numbers]."""
+        state = self.policy.order.state
+        if state is None:
+            return np.zeros((0, 0))
+        labels = getattr(self.workload, state.by).labels
+        return np.tile([value for _, value in state.first], (len(labels) + 1, 1))
+
+    def begin_user_state(self) -> None:
+        """Set the state of the policy's ordering as if only the running jobs had ever started."""
+        sim, state = self._sim, self.policy.order.state
+        sim.reshape(user_state=self._first_user_state())
+        rows = sim.running["job"]
+        if state is None or state.started is None or not len(rows):
+            return
+        from hpctwin.engine.operations.kernel import NOTE_START
+
+        self.compiled_policy()
+        clock, start = sim.clock, sim["state"]["start"]
+        now = clock.now
+        for row in rows[np.lexsort((sim["job"]["rank"][rows], start[rows]))].tolist():
+            clock.now = min(start[row], now)
+            NOTE_START(row, sim.bare_address)
+        clock.now = now
 
     def start_no_later(self, time_s: float) -> None:
         """Let nodes with power states begin at a time if the first job is submitted later.
@@ -439,13 +467,15 @@ class SimulationBase(EngineFeed):
                 f"placement {policy.placement.name!r} needs node tracking from the start; "
                 "make the simulation with track_nodes=True"
             )
-        self.policy = policy
+        before, self.policy = self.policy, policy
         self._decided = self._passes = None
         choose_pass(self._sim, *self.passes())
         if self.cluster.has_power:
             power_states.change_power(self._sim, self.cluster, policy.power)
         # The new policy decides at once, and the reservations of the old one are void.
         schedule_anew(self._sim)
+        if policy.order.state != before.order.state:
+            self.begin_user_state()
         if policy.order.changes:
             return  # such a queue is scored at each pass and never sorted
         self.compiled_policy()
