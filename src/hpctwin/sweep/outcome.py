@@ -38,7 +38,9 @@ __all__ = [
 ]
 
 _FLUSH_S, _FLUSH_ROWS = 5.0, 5000
-_TEXTS = ("key", "workload", "window", "cluster", "policy", "error", "rejection_reasons")
+_TEXTS = (
+    "key", "workload", "window", "walltimes", "cluster", "policy", "error", "rejection_reasons",
+)  # fmt: skip
 
 
 class Store:
@@ -199,7 +201,10 @@ def with_all_counts(rows: pl.DataFrame, names: Collection[str]) -> pl.DataFrame:
     return rows.with_columns(counts)
 
 
-VARIED = ("workload", "window", "load", "runtimes", "widths", "cluster", "seed", "policy")
+VARIED = (
+    "workload", "window", "load", "runtimes", "widths", "walltimes", "shift_s", "cluster",
+    "replicate", "seed", "policy",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -208,8 +213,9 @@ class SweepResult(Shown):
 
     Each row of ``table`` has these columns:
 
-    - the varied values: ``workload``, ``window``, ``load``, ``runtimes``, ``widths``, ``cluster``,
-      ``seed``, ``policy``, ``parameter_…``;
+    - the varied values: ``workload``, ``window``, ``load``, ``runtimes``, ``widths``,
+      ``walltimes``, ``shift_s``, ``cluster``, ``replicate``, ``seed``, ``policy``,
+      ``parameter_…``;
     - ``written``: the policy as the settings have it;
     - ``error``: the error of a failed point;
     - all metrics of the simulation (docs/reference/metrics.md), ``engine_s`` and ``seconds``.
