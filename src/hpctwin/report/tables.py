@@ -21,6 +21,7 @@ from hpctwin.report.columns import (
     best_labels,
     format_change,
     format_metric,
+    is_share,
     metric_name,
     shown_columns,
 )
@@ -213,16 +214,19 @@ def paired_table(differences: pl.DataFrame, *, width: int | None = None) -> Tabl
     table = Table(
         title=f"compared with {of}, paired on {pairs} workloads",
         title_justify="left", title_style="", caption_justify="left",
-        caption=f"{BEST_MARK} 0 is outside the interval: significant"
-        if shown["low"].count()
-        else f"intervals need {metrics.min_sample_size()} workloads or more",
+        caption="ratio: geometric mean; "
+        + (
+            f"{BEST_MARK} 0 is outside the interval: significant"
+            if shown["low"].count()
+            else f"intervals need {metrics.min_sample_size()} workloads or more"
+        ),
         box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True,
     )  # fmt: skip
     cells = [_paired_cells(known[row["metric"]], row) for row in shown.iter_rows(named=True)]
     taken = sum(_GAP + max((len(row[at]) for row in cells), default=0) for at in range(4))
     room = None if width is None else max(width - taken - _GAP, _LEAST)
     table.add_column("policy", overflow="fold", style="bold")
-    for title in ("figure", "difference", "share", "95 % interval"):
+    for title in ("figure", "difference", "95 % interval", "ratio"):
         table.add_column(title, justify="left" if title == "figure" else "right", overflow="fold")
     # A long name continues next to the following metrics.
     for name in dict.fromkeys(shown["policy"]):
@@ -235,16 +239,17 @@ def paired_table(differences: pl.DataFrame, *, width: int | None = None) -> Tabl
 
 
 def _paired_cells(column: Column, row: Mapping[str, Any]) -> list[Text]:
-    """Return metric, difference, share of the first policy's mean, and interval."""
+    """Return metric, difference, its interval, and the geometric mean of the pairs' ratios."""
     key, change, low, high = column.key, row["difference"], row["low"], row["high"]
-    share = "" if not row["before"] else f"{100 * change / row['before']:+,.1f} %".replace("-", "−")
+    no_ratio = row["ratio"] is None or is_share(key)
+    ratio = "" if no_ratio else f"{100 * (row['ratio'] - 1):+,.1f} %".replace("-", "−")
     surely = low is not None and not low <= 0 <= high
     style = "" if not surely else "green" if (change < 0) == (column.better == "low") else "red"
     return [
         Text(column.header.replace("bounded slowdown", "b. slowdown")),
         Text(format_change(key, change) + (BEST_MARK if surely else " "), style),
-        Text(share),
         Text("–" if low is None else f"{format_change(key, low)} … {format_change(key, high)}"),
+        Text(ratio),
     ]
 
 
@@ -306,7 +311,7 @@ def _change(column: Column, before: Any, after: Any) -> Text:
     """Return a difference with its sign; green if it is better, red if it is worse."""
     if before is None or after is None:
         return Text("–")
-    share = format_metric(column.key, 0.5).endswith("%")
+    share = is_share(column.key)
     if not share and not before:
         return Text("0" if not after else f"+{format_metric(column.key, after)}")
     change = 100 * (after - before) if share else 100 * (after / before - 1)

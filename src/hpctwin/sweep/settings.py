@@ -310,7 +310,10 @@ class SweepSettings(Worlds):
         labels = [source.label for source in self.workloads]
         for label in labels:
             if labels.count(label) > 1:
-                raise ValueError(f"two workloads have the name {label!r}; give each its own name:")
+                raise ValueError(
+                    f"two workloads have the name {label!r}; give each its own 'name', or list them in "
+                    "'traces' as replicates of one row"
+                )
         return self
 
 

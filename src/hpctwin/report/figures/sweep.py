@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hpctwin.metrics import METRICS
-from hpctwin.report.columns import format_metric, metric_name
+from hpctwin.report.columns import format_metric, format_paired, is_share, metric_name
 from hpctwin.report.figures.style import FADED, LINES, color, empty_note, new_figure, styled
 from hpctwin.report.tables import parts_that_fit
 
@@ -77,6 +77,9 @@ def sweep_table(compared: pl.DataFrame, *, width: int | None = None) -> Group:
     notes = ["mean [95 % interval]" if compared["low"].count() else "means"]
     if against:
         notes.append(f"below it the change from {against[0]}, paired by jobs")
+        notes.append("in percent: geometric mean of the ratios")
+        if any(map(is_share, metrics)):
+            notes.append("pts: percentage points")
     if compared["difference_low"].count():
         notes.append("* its interval excludes zero")
     tables[-1].caption = "; ".join(notes)
@@ -115,22 +118,15 @@ def _cell(row: dict[str, Any], between: str) -> Text:
             f"{between}[{format_metric(metric, row['low'])}, {format_metric(metric, row['high'])}]",
             "not bold",
         )
-    change = row["difference"]
-    if change is None or not mean - change:
+    if row["difference"] is None:
         return cell
-    before = mean - change
-    sure = row["difference_low"] is not None and (
-        row["difference_low"] > 0 or row["difference_high"] < 0
-    )
-    text = f"\n{change / before * 100:+.1f} %{'*' if sure else ''}"
-    if row["difference_low"] is not None:
-        ends = (row[name] / before * 100 for name in ("difference_low", "difference_high"))
-        text += between + "[{:+.1f}, {:+.1f}]".format(*ends)
+    text, sure = format_paired(metric, row, between)
     better = _BETTER.get(metric)
     style = "not bold"
     if sure and better is not None:
-        style = "not bold green" if (change < 0) == (better == "low") else "not bold red"
-    cell.append(text.replace("-", "−"), style)
+        fell = text.startswith("−")
+        style = "not bold green" if fell == (better == "low") else "not bold red"
+    cell.append(f"\n{text}", style)
     return cell
 
 
