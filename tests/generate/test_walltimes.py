@@ -77,7 +77,7 @@ def test_long_jobs_get_the_maximum_if_the_model_has_too_few_long_estimates() -> 
     found = with_walltimes(long, "tsafrir:4h")
     assert (found.walltime_ms >= long.runtime_ms).all()
     assert 20 < (found.walltime_ms[:45] == 4 * HOUR * 1000).sum() < 45
-    with pytest.raises(WorkloadError, match="45 jobs run longer than the maximum of 2 h; .*3 h"):
+    with pytest.raises(WorkloadError, match=r"45 jobs run longer than the maximum of 2 h; .*3 h"):
         with_walltimes(long, "tsafrir:2h")
 
 

@@ -153,7 +153,8 @@ def paired_change(
     of an interval is below −100 %. The ends do not depend on which policy comes first.
 
     Args:
-        before, after: Values, one of each for every pair [pairs].
+        before: Values before the change [pairs].
+        after: Values after it, of the same pairs [pairs].
         level: Level of the intervals, above 0 and below 1.
 
     Raises:

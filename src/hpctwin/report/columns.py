@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
-from hpctwin.metrics import METRICS, Summary
+from hpctwin.metrics import METRICS, TAU_S, Summary
 from hpctwin.model.text import format_duration
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "is_share",
     "metric_name",
     "shown_columns",
+    "tau_note",
 ]
 
 _SHARES = ("utilization", "availability", "loss", "share", "fraction", "delayed")
@@ -153,6 +154,21 @@ def format_paired(key: str, row: Mapping[str, Any], between: str = " ") -> tuple
 
 def _percent(change: float) -> str:
     return f"{100 * change:+,.1f} %".replace("-", "−")
+
+
+def tau_note(
+    metrics: Iterable[str], tau_s: float | None, words: str = "bounded slowdown with "
+) -> list[str]:
+    """Return a note on the threshold of bounded slowdowns, unless it is the default.
+
+    Args:
+        metrics: The metrics that are shown; without a bounded slowdown there is no note.
+        tau_s: The threshold, in seconds; None for the default.
+        words: Beginning of the note.
+    """
+    if tau_s in (None, TAU_S) or not any("bounded_slowdown" in name for name in metrics):
+        return []
+    return [f"{words}τ = {format_duration(tau_s)}"]
 
 
 def metric_name(key: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -24,6 +24,7 @@ from hpctwin.report.columns import (
     is_share,
     metric_name,
     shown_columns,
+    tau_note,
 )
 
 if TYPE_CHECKING:
@@ -142,8 +143,15 @@ def compare_table(
             marked = label in best[column.key]
             room = " " if best[column.key] else ""
             cells.append(Text(text + BEST_MARK, "bold green") if marked else Text(text + room))
-    caption = f"{BEST_MARK} best of its column" if any(best.values()) else None
+    notes = [f"{BEST_MARK} best of its column"] if any(best.values()) else []
+    notes += tau_note([one.key for one in columns], _tau_s(summaries.values()))
+    caption = "; ".join(notes) or None
     return _by_policy("policy", columns, rows, width, title=title, caption=caption)
+
+
+def _tau_s(summaries: Iterable[Summary]) -> float | None:
+    """Return the threshold of bounded slowdowns if it is not the default."""
+    return next((value for one in summaries if (value := one.get("tau_s")) is not None), None)
 
 
 def difference_table(summaries: Mapping[str, Summary], *, width: int | None = None) -> Group:
@@ -365,7 +373,8 @@ def answer_table(summary: Summary) -> Table:
             if summary.get(f"{part}_{key}") is not None
         ]
         if parts:
-            table.add_row(name, ", ".join(parts))
+            note = tau_note([key], summary.get("tau_s"), "")
+            table.add_row(name, ", ".join(parts + note))
     if "preemptions" in summary:
         vain = format_metric("preempted_node_s", summary["preempted_node_s"])
         jobs, times = summary["preempted_jobs"], summary["preemptions"]

@@ -136,7 +136,16 @@ def read_rows(folder: Path, keys: Iterable[str]) -> pl.DataFrame:
     return found.with_columns(point=pl.col("place").cast(pl.Int64)).drop("place")
 
 
-NOT_FIGURES = ("key", "point", "error", "seconds", "engine_s", "instants", "rejection_reasons")
+NOT_FIGURES = (
+    "key",
+    "point",
+    "error",
+    "seconds",
+    "engine_s",
+    "instants",
+    "rejection_reasons",
+    "tau_s",
+)
 """Numeric columns of rows that are neither varied nor metrics."""
 
 COUNTS = tuple(f"jobs_{state.label}" for state in State)

@@ -165,7 +165,7 @@ def plan_of(settings: SweepSettings, given: Mapping[str, Workload | Cluster] | N
         parse_policy(text)
     if settings.draw is not None:
         parts = _drawn(parts, settings.draw, settings.sample_seed)
-    run = settings.run.model_dump()
+    run = settings.run.options()
     return Plan(Inputs(reading.workloads, reading.clusters, run), parts)
 
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from hpctwin.errors import near
+from hpctwin.metrics import TAU_S
 from hpctwin.model.settings import Duration, Settings, read_yaml
 from hpctwin.model.text import parse_duration_s, parse_moment
 
@@ -174,10 +175,16 @@ class Run(Settings):
     Args:
         overrun: ``terminate`` ends a job at its walltime; ``continue`` does not.
         on_dependency_failure: What happens to a job whose afterok dependency failed.
+        tau: Threshold of bounded slowdowns: shorter runtimes count as this.
     """
 
     overrun: Literal["terminate", "continue"] = "terminate"
     on_dependency_failure: Literal["cancel", "hold"] = "cancel"
+    tau: Duration = Field(default=TAU_S, gt=0)
+
+    def options(self) -> dict[str, Any]:
+        """Return the options as arguments of `hpctwin.Simulation`."""
+        return {"tau_s": self.tau, **self.model_dump(exclude={"tau"})}
 
 
 def source_of(given: Any) -> Any:
