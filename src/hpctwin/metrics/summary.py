@@ -402,7 +402,11 @@ def summarize(
 
 
 def summarize_jobs(
-    jobs: JobSource, lost: pl.DataFrame, capacity: pl.DataFrame, nodes: int, tau_s: float
+    jobs: JobSource,
+    lost: pl.DataFrame,
+    capacity: pl.DataFrame,
+    nodes: int,
+    tau_s: float = TAU_S,
 ) -> Summary:
     """Return `summarize` for jobs in a table or in arrays.
 
