@@ -17,8 +17,8 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from hpctwin.metrics import METRICS
-from hpctwin.report.columns import format_metric, metric_name
+from hpctwin.metrics import METRICS, TAU_S
+from hpctwin.report.columns import format_metric, format_paired, is_share, metric_name, tau_note
 from hpctwin.report.figures.style import FADED, LINES, color, empty_note, new_figure, styled
 from hpctwin.report.tables import parts_that_fit
 
@@ -28,13 +28,14 @@ _GAP = 3
 _BETTER = {name: metric.better for name, metric in METRICS.items()}
 
 
-def sweep_table(compared: pl.DataFrame, *, width: int | None = None) -> Group:
+def sweep_table(compared: pl.DataFrame, *, width: int | None = None, tau_s: float = TAU_S) -> Group:
     """Return a row per policy and other varied values; metrics have their intervals.
 
     Args:
         compared: Table as of `hpctwin.sweep.SweepResult.compare`.
         width: Characters in a line. If they are too few, intervals are below their values, and the
             remaining metrics in a table below.
+        tau_s: Threshold of bounded slowdowns, in seconds.
 
     Returns:
         A table to print with `rich.print`; an asterisk marks a change whose interval excludes zero.
@@ -77,9 +78,12 @@ def sweep_table(compared: pl.DataFrame, *, width: int | None = None) -> Group:
     notes = ["mean [95 % interval]" if compared["low"].count() else "means"]
     if against:
         notes.append(f"below it the change from {against[0]}, paired by jobs")
+        notes.append("in percent: geometric mean of the ratios")
+        if any(map(is_share, metrics)):
+            notes.append("pts: percentage points")
     if compared["difference_low"].count():
         notes.append("* its interval excludes zero")
-    tables[-1].caption = "; ".join(notes)
+    tables[-1].caption = "; ".join([*notes, *tau_note(metrics, tau_s)])
     return Group(*tables)
 
 
@@ -115,32 +119,26 @@ def _cell(row: dict[str, Any], between: str) -> Text:
             f"{between}[{format_metric(metric, row['low'])}, {format_metric(metric, row['high'])}]",
             "not bold",
         )
-    change = row["difference"]
-    if change is None or not mean - change:
+    if row["difference"] is None:
         return cell
-    before = mean - change
-    sure = row["difference_low"] is not None and (
-        row["difference_low"] > 0 or row["difference_high"] < 0
-    )
-    text = f"\n{change / before * 100:+.1f} %{'*' if sure else ''}"
-    if row["difference_low"] is not None:
-        ends = (row[name] / before * 100 for name in ("difference_low", "difference_high"))
-        text += between + "[{:+.1f}, {:+.1f}]".format(*ends)
+    text, sure = format_paired(metric, row, between)
     better = _BETTER.get(metric)
     style = "not bold"
     if sure and better is not None:
-        style = "not bold green" if (change < 0) == (better == "low") else "not bold red"
-    cell.append(text.replace("-", "−"), style)
+        fell = text.startswith("−")
+        style = "not bold green" if fell == (better == "low") else "not bold red"
+    cell.append(f"\n{text}", style)
     return cell
 
 
 @styled
-def plot_sweep(compared: pl.DataFrame, *, title: str = "Sweep") -> Figure:
+def plot_sweep(compared: pl.DataFrame, *, title: str = "Sweep", tau_s: float = TAU_S) -> Figure:
     """Draw a panel per metric: over the first varied number, else a line for each policy.
 
     Args:
         compared: Table as of `hpctwin.sweep.SweepResult.compare`.
         title: Title of the figure.
+        tau_s: Threshold of bounded slowdowns, in seconds.
 
     Returns:
         The figure, with means and their intervals.
@@ -168,8 +166,9 @@ def plot_sweep(compared: pl.DataFrame, *, title: str = "Sweep") -> Figure:
         else:
             _dots(ax, of)
         better = _BETTER.get(metric)
+        words = [f"{metric_name(metric)}{name}", *tau_note([metric], tau_s, "")]
         ax.set_title(
-            f"{metric_name(metric)}{name}{f', {better}er is better' if better else ''}", fontsize=10
+            ", ".join([*words, *([f"{better}er is better"] if better else [])]), fontsize=10
         )
         if not name:
             axis = ax.yaxis if across else ax.xaxis

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
@@ -68,6 +69,7 @@ class Result(Shown):
         engine_s: Time spent in the engine, in seconds.
         instants: Number of event times processed.
         energy: Time and energy of nodes, jobs, users and accounts, if nodes have a power model.
+        tau_s: Threshold of bounded slowdowns, in seconds.
     """
 
     course: Course | JobTable
@@ -84,6 +86,7 @@ class Result(Shown):
     gpu_shares: pl.DataFrame | None = None
     capacity_cores: pl.DataFrame | None = None
     stretches: pl.DataFrame | None = None
+    tau_s: float = metrics.TAU_S
 
     @property
     def jobs(self) -> pl.DataFrame:
@@ -117,8 +120,18 @@ class Result(Shown):
         used = found.get("utilization")
         return {**waits, "utilization": "–" if used is None else f"{used:.1%}"}
 
-    def summary(self) -> dict[str, Any]:
-        """Return all metrics of the run in one flat dict; see docs/reference/metrics.md."""
+    def summary(self, *, tau_s: float | None = None) -> dict[str, Any]:
+        """Return all metrics of the run in one flat dict; see docs/reference/metrics.md.
+
+        Args:
+            tau_s: Threshold of bounded slowdowns, in seconds; default that of the simulation. It is
+                in the summary if it is not 10 s.
+
+        Raises:
+            ConfigError: The threshold is not above 0.
+        """
+        if tau_s is not None and tau_s != self.tau_s:
+            return dataclasses.replace(self, tau_s=tau_s).summary()
         why = {}
         if self.rejection_reasons:
             reasons = [f"{count:,} {clause}" for clause, count in self.rejection_reasons.items()]
@@ -162,7 +175,7 @@ class Result(Shown):
         """Counts of the run in nodes, or in cores if jobs share nodes."""
         if self.placements is None:
             parts = self.course, self.lost, self.capacity, self.stretches
-            return NodeCount(*parts, self.cluster.node_count)
+            return NodeCount(*parts, self.cluster.node_count, self.tau_s)
         assert self.capacity_cores is not None
         return CoreCount(
             self.workload,
@@ -172,6 +185,7 @@ class Result(Shown):
             self.capacity_cores,
             self.stretches,
             self.placements,
+            self.tau_s,
         )
 
     @kept
@@ -222,6 +236,7 @@ class Result(Shown):
             there_node_s=there * self.cluster.node_count,
             core_s=self._held_s("cores"),
             gpu_s=self._held_s("gpus"),
+            tau_s=self.tau_s,
         )
 
     def _held_s(self, what: Literal["cores", "gpus"]) -> npt.NDArray[np.float64] | None:
@@ -323,6 +338,7 @@ def make_result(simulation: SimulationBase) -> Result:
         instants=int(sim.clock.instants),
         energy=energy,
         stretches=stretches_of(workload, sim) if sized or suspends else None,
+        tau_s=simulation.tau_s,
         **held,
     )
 
