@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from hpctwin.guesses import unknown
+
 __all__ = ["lazy_names"]
 
 
@@ -23,7 +25,7 @@ def lazy_names(
 
     def get(name: str) -> Any:
         if name not in home:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            raise AttributeError(f"module {unknown(package, name, home)}")
         value = getattr(importlib.import_module(home[name]), name)
         # A function may share the name of its module or package, which an import would bind
         # instead.

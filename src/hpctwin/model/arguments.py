@@ -17,7 +17,7 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.errors import ArgumentError, in_brief
+from hpctwin.errors import ArgumentError, in_brief, near
 
 __all__ = ["check_arguments", "column"]
 
@@ -53,8 +53,13 @@ def check_arguments(*skipped: str) -> Callable[[Callable[P, R]], Callable[P, R]]
                 if name not in skipped and one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)
             }
 
+        open_ended = any(one.kind is one.VAR_KEYWORD for one in signature.parameters.values())
+
         @functools.wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+            for name in () if open_ended else kwargs.keys() - signature.parameters.keys():
+                hint = near(name, signature.parameters)
+                raise ArgumentError(f"argument {name!r} does not exist.{hint}")
             for name, value in signature.bind(*args, **kwargs).arguments.items():
                 hint = hints().get(name, Any)
                 if not _fits(value, hint):

@@ -28,6 +28,7 @@ from itertools import count
 from typing import Any
 
 from hpctwin.errors import ConfigError, FormatError, in_brief
+from hpctwin.guesses import Guessed
 
 __all__ = [
     "FIRST_UNIX_S",
@@ -243,7 +244,7 @@ def _bar(title: str, share: float, left_s: float | None) -> dict[str, str]:
     return {"text/html": f"{escape(title)} {bar} {share:.0%}{left}"}
 
 
-class Shown:
+class Shown(Guessed):
     """Base of objects with a short ``repr``, and a table in notebooks, from `shown`."""
 
     def shown(self) -> tuple[str, dict[str, str]]:

@@ -27,11 +27,12 @@ def simulate_streamed(
     out: Path | None,
     all: bool,
     json: bool,
+    latex: bool,
 ) -> int:
     """Simulate a trace that is read in parts, and show the results.
 
     Args:
-        trace, machine, policy, run, out, all, json: As of `simulate_command`.
+        trace, machine, policy, run, out, all, json, latex: As of `simulate_command`.
         others: Other options that were given.
 
     Raises:
@@ -66,7 +67,7 @@ def simulate_streamed(
     if json:
         print_json(summary | with_notes(result.notes))
     else:
-        screen().print(summary_table(summary) if all else answer_table(summary))
+        screen(latex=latex).print(summary_table(summary) if all else answer_table(summary))
     return int(summary.get("jobs_rejected", 0) == summary["jobs"])
 
 
