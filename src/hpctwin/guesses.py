@@ -254,6 +254,8 @@ class Guessed:
             return super().__new__(cls)
 
         def __getattr__(self, name: str) -> Any:
+            if name.startswith("_") and hasattr(super(), "__getattr__"):
+                return super().__getattr__(name)  # private attributes of pydantic's models
             if hasattr(type(self), name):
                 # A property failed with an AttributeError of its own.
                 return object.__getattribute__(self, name)
