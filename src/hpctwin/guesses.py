@@ -92,7 +92,7 @@ ATTRIBUTES: dict[str, dict[str, str]] = {
         **dict.fromkeys(("generate", "random", "synthetic"), "hpctwin.generate(model, …)"),
         **dict.fromkeys(("jobs", "df", "frame", "data", "table", "dataframe", "to_polars",
                          "to_dataframe", "to_df", "values"), _FRAME),
-        **dict.fromkeys(("columns", "dtypes", "schema", "group_by", "sort", "iter_rows", "select"),
+        **dict.fromkeys(("columns", "dtypes", "schema", "sort", "iter_rows", "select"),
                         f"{_FRAME}, a Polars frame with this name"),
         "describe": f"{_FRAME}.describe(), or hpctwin workload describe FILE",
         "groupby": f"{_FRAME}.group_by(…)",
@@ -183,11 +183,15 @@ ATTRIBUTES: dict[str, dict[str, str]] = {
                         "simulation.begin(job_ids)"),
         **dict.fromkeys(("process", "timeout", "event", "events"),
                         "jobs in a Workload: hpctwin.Workload.build(…)"),
+        "run(until)": "simulation.advance(until_s)",
         **dict.fromkeys(("queue", "peek", "waiting", "pending"), "simulation.result().jobs"),
         **dict.fromkeys(("terminated", "finished", "is_done"), "simulation.done"),
     },
 }  # fmt: skip
-"""Right expressions by attribute, by class or package; ``()`` is a call, ``[]`` an index."""
+"""Right expressions by attribute, by class or package.
+
+``()`` is a call of the class, ``[]`` an index, and ``run(until)`` an argument of a method.
+"""
 
 
 def other_names(name: str) -> tuple[str, ...]:
@@ -235,6 +239,8 @@ class GuessedType(type):
     if not TYPE_CHECKING:
 
         def __getattr__(cls, name: str) -> Any:
+            if name.startswith("_") and hasattr(super(), "__getattr__"):
+                return super().__getattr__(name)  # private attributes of pydantic's models
             raise _answer(cls, name)
 
 

@@ -10,7 +10,7 @@ import numbers
 import os
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.errors import ArgumentError, in_brief, near
+from hpctwin.guesses import ATTRIBUTES
 
 __all__ = ["check_arguments", "column"]
 
@@ -57,9 +58,8 @@ def check_arguments(*skipped: str) -> Callable[[Callable[P, R]], Callable[P, R]]
 
         @functools.wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:
-            for name in () if open_ended else kwargs.keys() - signature.parameters.keys():
-                hint = near(name, signature.parameters)
-                raise ArgumentError(f"argument {name!r} does not exist.{hint}")
+            if not open_ended and (unknown := kwargs.keys() - signature.parameters.keys()):
+                raise ArgumentError(_unknown_argument(function, min(unknown), signature.parameters))
             for name, value in signature.bind(*args, **kwargs).arguments.items():
                 hint = hints().get(name, Any)
                 if not _fits(value, hint):
@@ -69,6 +69,15 @@ def check_arguments(*skipped: str) -> Callable[[Callable[P, R]], Callable[P, R]]
         return checked
 
     return decorate
+
+
+def _unknown_argument(function: Callable[..., Any], name: str, known: Iterable[str]) -> str:
+    """Return the message for an argument that a function does not have."""
+    owner, _, method = function.__qualname__.rpartition(".")
+    if right := ATTRIBUTES.get(owner, {}).get(f"{method}({name})"):
+        return f"argument {name!r} does not exist; use {right}"
+    names = [one for one in known if one not in ("self", "cls")]
+    return f"argument {name!r} does not exist.{near(name, names)} Known: {', '.join(names)}"
 
 
 def column(name: str, values: object) -> FloatArray:

@@ -186,7 +186,8 @@ def progress_bar(title: str) -> Iterator[Callable[[float], None]]:
     from rich.console import Console
 
     console = Console(stderr=True)
-    if not console.is_terminal:
+    # Rich takes FORCE_COLOR, which Jupyter sets for commands, for a terminal.
+    if not console.file.isatty():
         yield lambda share: None
         return
     from rich.progress import Progress

@@ -114,12 +114,13 @@ _SIZES = {
 def format_alike(key: str, values: Sequence[float | int | str | None]) -> list[str]:
     """Return values of a metric with one unit and one number of decimals; ``–`` for None."""
     numbers = [abs(one) for one in values if isinstance(one, (int, float)) and math.isfinite(one)]
-    unit, factor, decimals = _unit(key), 1.0, 0
+    unit = _unit(key) if _unit(key) in _SIZES else ""
+    factor, decimals = 1.0, 0
     largest, smallest = max(numbers, default=0), min(filter(None, numbers), default=0)
     if format_metric(key, 0.5).endswith("%"):
         unit, factor, decimals = "%", 0.01, 1
     elif not all(isinstance(one, int) for one in values if one is not None):
-        for name, size in _SIZES.get(unit, {}).items():
+        for name, size in (_SIZES[unit] if unit else {}).items():
             if largest >= 1.5 * size:
                 unit, factor = name, size
                 break

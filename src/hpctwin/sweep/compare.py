@@ -62,8 +62,8 @@ A single policy may have more.
 """
 
 
-@spelled_out(RunOptions)
 @check_arguments("workload", "cluster")
+@spelled_out(RunOptions)
 def compare(
     workload: Workload | str | os.PathLike[str],
     cluster: Cluster | int | str | os.PathLike[str],

@@ -90,7 +90,7 @@ def _progress(title: str) -> Iterator[Callable[[int, int | None], None]]:
         TimeRemainingColumn(elapsed_when_finished=True),
         console=console,
         transient=True,
-        disable=not console.is_terminal,
+        disable=not console.file.isatty(),
     ) as bar:
         task = bar.add_task(title, total=None)
         yield lambda done, size: bar.update(task, completed=done, total=size)
