@@ -6,6 +6,7 @@ The names are those that users of pandas, Polars, xarray, SimPy, Gymnasium and B
 from __future__ import annotations
 
 import contextlib
+import importlib
 import inspect
 import re
 from typing import Any
@@ -163,7 +164,8 @@ def test_a_guess_works_or_is_answered_with_the_right_name(
 
 
 def test_each_answer_names_what_exists(known: dict[str, Any]) -> None:
-
+    for module in ("learn", "metrics.description", "report.accessor", "report.figures.sweep"):
+        importlib.import_module(f"hpctwin.{module}")
     owners = {**known, "Simulation": Simulation}
     for owner, answers in ATTRIBUTES.items():
         objects = {**owners, "result": known["swept" if owner == "SweepResult" else "result"]}

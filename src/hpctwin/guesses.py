@@ -46,7 +46,7 @@ OTHER_NAMES: dict[str, tuple[str, ...]] = {
     "machine": ("cluster",), "num_nodes": ("nodes", "cluster"), "n_nodes": ("nodes", "cluster"),
     "trace": ("workload",), "random_state": ("seed",), "rng": ("seed",), "until": ("until_s",),
     "workers": ("threads",), "num_workers": ("threads",), "verbose": ("progress",),
-    "tqdm": ("progress",), "threshold": ("threshold_s",), "tau": ("threshold_s", "tau_s"),
+    "tqdm": ("progress",), "threshold": ("threshold_s", "tau_s"), "tau": ("threshold_s", "tau_s"),
 }  # fmt: skip
 """Right names by names from papers and other tools; the first that is known is suggested."""
 
