@@ -42,6 +42,7 @@ IMPORTED = {
     "dask-jobqueue": "dask_jobqueue", "optuna": "optuna",
     "torch": "torch", "stable-baselines3": "stable_baselines3",
     "sb3-contrib": "sb3_contrib", "backports.zstd": "backports",
+    "pandas": "pandas", "pyarrow": "pyarrow",
 }  # fmt: skip
 """What the packages of the extras for users are imported as."""
 
@@ -256,6 +257,9 @@ def test_no_extra_is_there_that_no_code_uses_and_none_is_missing() -> None:
     # Imported by importlib, as its name depends on the version of Python.
     assert '"backports.zstd"' in (ROOT / "src/hpctwin/formats/common/files.py").read_text()
     used.add("backports")
+    # Polars imports it.
+    assert '"pyarrow"' in (ROOT / "src/hpctwin/model/frames.py").read_text()
+    used.add("pyarrow")
     assert {IMPORTED[package] for _, package in extras()} <= used
     core = {re.split(r"[<>=]", one)[0] for one in PROJECT["dependencies"]}
     # By fastapi, numba, scikit-learn; by a PBS server for its hooks.

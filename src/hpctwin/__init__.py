@@ -62,3 +62,5 @@ __getattr__, __dir__ = lazy_names(
 )
 
 attach("Result.plot", "hpctwin.report.accessor:Plots")
+attach("Comparison.plot", "hpctwin.report.accessor:ComparisonPlots")
+attach("Comparison._tables", "hpctwin.report.accessor:ComparisonTables")

@@ -8,6 +8,7 @@
     ├── WorkloadError (ValueError)        an invalid workload
     │   └── TraceError                    a file that cannot be read as a trace of its format
     ├── UnknownNameError (LookupError)    an unknown name of a policy, generator, …
+    │   └── UnknownKeyError (KeyError)    … of an item of a result
     ├── OutputError (OSError)             a file or folder that cannot be written
     ├── DownloadError (OSError)           a file that could not be fetched, or arrived damaged
     │   └── RefusedError                  … because the server refused the request
@@ -28,10 +29,11 @@ of the command: 2 if the call or its input is wrong, 1 if the work failed.
 
 from __future__ import annotations
 
-import difflib
 import errno
 import importlib
 from collections.abc import Iterable
+
+from hpctwin.guesses import near
 
 __all__ = [
     "ArgumentError",
@@ -50,6 +52,7 @@ __all__ = [
     "RefusedError",
     "SimulationError",
     "TraceError",
+    "UnknownKeyError",
     "UnknownNameError",
     "UnreachableError",
     "WorkloadError",
@@ -58,15 +61,6 @@ __all__ = [
     "near",
     "need",
 ]
-
-
-def near(name: str, known: Iterable[str]) -> str:
-    """Return a sentence that suggests the nearest known name; empty if no name is near."""
-    names = list(known)
-    # Swapped letters are the commonest slip, and difflib counts two of three of them as wrong.
-    found = [one for one in names if sorted(one) == sorted(name)]
-    found = found or difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    return f" Did you mean {found[0]!r}?" if found else ""
 
 
 _WRONG_PATH = {
@@ -183,6 +177,12 @@ class UnknownNameError(HpctwinError, LookupError):
         self.kind = kind
         self.name = name
         self.known = names
+
+
+class UnknownKeyError(UnknownNameError, KeyError):
+    """A result has no item of this name."""
+
+    __str__ = Exception.__str__  # a KeyError shows its message as a quoted text
 
 
 class OutputError(HpctwinError, OSError):

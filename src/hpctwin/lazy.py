@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
+
+from hpctwin.guesses import unknown
 
 __all__ = ["lazy_names"]
 
@@ -23,7 +25,9 @@ def lazy_names(
 
     def get(name: str) -> Any:
         if name not in home:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            if not name.startswith("_") and importlib.util.find_spec(f"{package}.{name}"):
+                raise AttributeError(f"module {package}.{name} is not imported; import it first")
+            raise AttributeError(f"module {unknown(package, name, home)}")
         value = getattr(importlib.import_module(home[name]), name)
         # A function may share the name of its module or package, which an import would bind
         # instead.

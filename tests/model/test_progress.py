@@ -93,7 +93,11 @@ def test_a_terminal_shows_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     os.close(ours)
 
 
-def test_nothing_is_printed_into_a_pipe(capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("color", ["", "1"])
+def test_nothing_is_printed_into_a_pipe(
+    color: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", color)  # Jupyter sets it for the commands of a cell
     jobs = generate("poisson", jobs=20, nodes=16, seed=1)
     assert len(simulate(jobs, 16, "fcfs+easy", progress=True).jobs) == 20
     assert "poisson" not in capfd.readouterr().err

@@ -27,6 +27,7 @@ __all__ = [
     "ClusterOptions",
     "ClustersOptions",
     "ConfigPath",
+    "Latex",
     "RunOptions",
     "Trace",
     "TraceOptions",
@@ -48,6 +49,11 @@ Trace = Annotated[Path, Parameter(allow_leading_hyphen=True, validator=_no_optio
 
 ConfigPath = Annotated[Path, Parameter(name=["--config", "-c"], env_var="HPCTWIN_CONFIG")]
 """The twin's YAML file."""
+
+Latex = Annotated[
+    bool, Parameter(group="Output", help="Print tables as LaTeX, for the package booktabs.")
+]
+"""Whether tables are printed as LaTeX."""
 
 By = Annotated[
     Literal["size", "walltime", "user", "account", "partition", "state"] | None,

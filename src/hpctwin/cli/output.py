@@ -115,10 +115,25 @@ def as_json(value: Any) -> str:
     return json.dumps(value, indent=2, default=str)
 
 
-def screen(*, stderr: bool = False, highlight: bool = True) -> Console:
-    """Return the console for tables: terminal width; no wrapping in a pipe or a file."""
+def screen(*, stderr: bool = False, highlight: bool = True, latex: bool = False) -> Console:
+    """Return the console for tables: terminal width; no wrapping in a pipe or a file.
+
+    Args:
+        stderr: Whether it prints on standard error.
+        highlight: Whether numbers are colored.
+        latex: Whether it prints tables as LaTeX, and other lines as its comments.
+    """
     from rich.console import Console
 
+    if latex:
+        from hpctwin.report.latex import as_latex
+
+        class LatexConsole(Console):
+            def print(self, *shown: Any, **_: Any) -> None:
+                for one in shown:
+                    print(as_latex(one))
+
+        return LatexConsole(width=100_000)
     console = Console(stderr=stderr, highlight=highlight)
     if not console.is_terminal:
         console.width = 100_000

@@ -6,13 +6,14 @@ import math
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from hpctwin.engine.summary.job_figures import COUNT_LEADING, LEADING_BITS, TAKE_LEADING
+from hpctwin.errors import UnknownKeyError
 from hpctwin.metrics.jobs import jain
 from hpctwin.metrics.level_sums import Held, OverTime, Span, add_up, sum_of_products
 from hpctwin.metrics.levels import floats
@@ -34,6 +35,7 @@ from hpctwin.model import MS_PER_S
 __all__ = [
     "ERROR",
     "Exact",
+    "NamedMetrics",
     "Quantiles",
     "RunningSummary",
     "Sketch",
@@ -176,6 +178,13 @@ Summary = dict[str, float | int | None]
 """Metric by name; None if a metric is not defined, never NaN."""
 
 IntArray = npt.NDArray[np.int64]
+
+
+class NamedMetrics(dict[str, Any]):
+    """Metrics of a run by name; the error for an unknown name has the nearest one."""
+
+    def __missing__(self, name: str) -> Any:
+        raise UnknownKeyError("metric", name, self)
 
 
 class _JobStatistics:

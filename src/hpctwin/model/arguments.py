@@ -10,14 +10,15 @@ import numbers
 import os
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.errors import ArgumentError, in_brief
+from hpctwin.errors import ArgumentError, in_brief, near
+from hpctwin.guesses import ATTRIBUTES
 
 __all__ = ["check_arguments", "column"]
 
@@ -53,8 +54,12 @@ def check_arguments(*skipped: str) -> Callable[[Callable[P, R]], Callable[P, R]]
                 if name not in skipped and one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)
             }
 
+        open_ended = any(one.kind is one.VAR_KEYWORD for one in signature.parameters.values())
+
         @functools.wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+            if not open_ended and (unknown := kwargs.keys() - signature.parameters.keys()):
+                raise ArgumentError(_unknown_argument(function, min(unknown), signature.parameters))
             for name, value in signature.bind(*args, **kwargs).arguments.items():
                 hint = hints().get(name, Any)
                 if not _fits(value, hint):
@@ -64,6 +69,15 @@ def check_arguments(*skipped: str) -> Callable[[Callable[P, R]], Callable[P, R]]
         return checked
 
     return decorate
+
+
+def _unknown_argument(function: Callable[..., Any], name: str, known: Iterable[str]) -> str:
+    """Return the message for an argument that a function does not have."""
+    owner, _, method = function.__qualname__.rpartition(".")
+    if right := ATTRIBUTES.get(owner, {}).get(f"{method}({name})"):
+        return f"argument {name!r} does not exist; use {right}"
+    names = [one for one in known if one not in ("self", "cls")]
+    return f"argument {name!r} does not exist.{near(name, names)} Known: {', '.join(names)}"
 
 
 def column(name: str, values: object) -> FloatArray:

@@ -28,6 +28,7 @@ from itertools import count
 from typing import Any
 
 from hpctwin.errors import ConfigError, FormatError, in_brief
+from hpctwin.guesses import Guessed
 
 __all__ = [
     "FIRST_UNIX_S",
@@ -185,7 +186,8 @@ def progress_bar(title: str) -> Iterator[Callable[[float], None]]:
     from rich.console import Console
 
     console = Console(stderr=True)
-    if not console.is_terminal:
+    # Rich takes FORCE_COLOR, which Jupyter sets for commands, for a terminal.
+    if not console.file.isatty():
         yield lambda share: None
         return
     from rich.progress import Progress
@@ -243,7 +245,7 @@ def _bar(title: str, share: float, left_s: float | None) -> dict[str, str]:
     return {"text/html": f"{escape(title)} {bar} {share:.0%}{left}"}
 
 
-class Shown:
+class Shown(Guessed):
     """Base of objects with a short ``repr``, and a table in notebooks, from `shown`."""
 
     def shown(self) -> tuple[str, dict[str, str]]:

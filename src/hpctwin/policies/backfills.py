@@ -103,7 +103,8 @@ def find_backfill(text: str) -> tuple[str, dict[str, Any]]:
         found, details = _own_pass(text), split_file(text)[2]
     else:
         found, _, details = text.partition(":")
-    return found, BACKFILLS.find(found).read(details)
+    entry = BACKFILLS.find(found)
+    return entry.name, entry.read(details)
 
 
 def _own_pass(text: str) -> str:

@@ -16,6 +16,7 @@ from hpctwin.engine.capacity_models import PARTICULAR_NODES, SHARED_NODES
 from hpctwin.engine.passes import PASSES, Pass
 from hpctwin.engine.state.layout import CONTIGUOUS
 from hpctwin.errors import ConfigError, UnknownNameError
+from hpctwin.guesses import other_names
 from hpctwin.model.arguments import check_arguments
 from hpctwin.model.settings import Settings, read_yaml
 from hpctwin.policies.backfills import BACKFILLS, CANDIDATES, engine_numbers, find_backfill
@@ -302,7 +303,8 @@ def _parsed(text: str) -> Policy:
     head = tail.partition("/")[0].partition(":")[0].strip()
     # "pbs:" is the prefix of PBS formulas, and the name of PBS's scheduler.
     of_pbs = rest.startswith("pbs:") and is_formula(rest)
-    if not plus and head in BACKFILLS and head not in ORDERINGS and not of_pbs:
+    backfill = any(one in BACKFILLS for one in (head, *other_names(head)))
+    if not plus and backfill and head not in ORDERINGS and not of_pbs:
         return made(backfill=rest)
     if not plus or not (head in BACKFILLS or order in ORDERINGS or is_file(tail)):
         return made(order=rest)

@@ -255,7 +255,7 @@ class Entry(Generic[T]):
 
 
 class Registry(Generic[T]):
-    """All entries of one kind.
+    """All entries of one kind. Names may be given in small or capital letters.
 
     Args:
         kind: Kind in messages: ``ordering``, ``backfill`` ….
@@ -280,22 +280,30 @@ class Registry(Generic[T]):
         return iter(sorted({*self._further(), *self._own}))
 
     def __contains__(self, name: object) -> bool:
-        return name in self._own or name in self._further()
+        known = self._as_named(name)
+        return known in self._own or known in self._further()
 
     def has_own(self, name: str) -> bool:
         """Return whether it was registered, and is not one of the further entries."""
-        return name in self._own
+        return self._as_named(name) in self._own
 
     def _further(self) -> Mapping[str, Entry[T]]:
         return {} if self._more is None else self._more()
 
+    def _as_named(self, name: Any) -> Any:
+        """Return a name as it was registered, such as ``fcfs`` for ``FCFS``."""
+        if not isinstance(name, str) or name == name.lower() or is_file(name):
+            return name
+        return next((one for one in self if one.lower() == name.lower()), name)
+
     def find(self, name: str) -> Entry[T]:
-        """Return the entry of a name.
+        """Return the entry of a name, in small or capital letters.
 
         Raises:
             UnknownNameError: There is none; the message has the nearest name and all names.
         """
-        found = self._own.get(name) or self._further().get(name)
+        known = self._as_named(name)
+        found = self._own.get(known) or self._further().get(known)
         if found is None:
             raise UnknownNameError(self.kind, name, list(self))
         return found

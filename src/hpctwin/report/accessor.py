@@ -1,4 +1,4 @@
-"""``result.plot`` and reports of whole results; imports matplotlib on first use."""
+"""Charts and tables of whole results; imports matplotlib on first use."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from rich import box
 from rich.table import Table
 
 from hpctwin.errors import SimulationError
+from hpctwin.guesses import Guessed
 from hpctwin.report.columns import format_metric, metric_name
 
 if TYPE_CHECKING:
@@ -17,23 +18,116 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from hpctwin.energy import Energy
-    from hpctwin.metrics import By
+    from hpctwin.metrics import By, Summary
     from hpctwin.report.pages.run import ReportedRun
     from hpctwin.simulation import Result
 
-__all__ = ["Plots", "breakdown_table", "report_results"]
+__all__ = ["ComparisonPlots", "ComparisonTables", "Plots", "breakdown_table", "report_results"]
 
 
-class Plots:
-    """Figures of one result, as `hpctwin report` and ``--plot`` draw them.
+class ComparisonPlots(Guessed):
+    """Charts of several results, by policy.
 
     ``start_s`` and ``end_s`` give a window, in seconds; the default is the whole simulation. The
     axes show dates if the workload has the date of time zero.
     """
 
+    def __init__(self, results: Mapping[str, Result]) -> None:
+        self._results = results
+        self._epoch_s = next(iter(results.values())).workload.start_epoch_s
+
+    if not TYPE_CHECKING:
+
+        def __call__(self, *_: object, **__: object) -> None:
+            """Name the charts."""
+            charts = ", ".join(f"plot.{name}()" for name in dir(self) if not name.startswith("_"))
+            raise TypeError(f"plot draws several charts; choose one: {charts}")
+
+    def wait_cdf(self, *, title: str = "Waiting times") -> Figure:
+        """Draw the cumulative distribution of waits."""
+        from hpctwin.report.figures.comparison import plot_wait_cdf
+
+        jobs = {name: result.jobs for name, result in self._results.items()}
+        return plot_wait_cdf(jobs, title=title)
+
+    def bars(self, *, title: str = "Comparison") -> Figure:
+        """Draw the main metrics as bars."""
+        from hpctwin.report.figures.comparison import plot_compare_bars
+
+        return plot_compare_bars(self._summaries(), title=title)
+
+    def radar(self, *, title: str = "Policies on several metrics (outer is better)") -> Figure:
+        """Draw a Kiviat diagram of the main metrics."""
+        from hpctwin.report.figures.comparison import plot_radar
+
+        return plot_radar(self._summaries(), title=title)
+
+    def utilization(
+        self, *, title: str | None = None, start_s: float | None = None, end_s: float | None = None
+    ) -> Figure:
+        """Draw the nodes in use over time."""
+        from hpctwin.report.figures.timeline import plot_utilization
+
+        return plot_utilization(
+            self._series(), title=title, start_s=start_s, end_s=end_s, start_epoch_s=self._epoch_s
+        )
+
+    def queue(
+        self, *, title: str = "Queue", start_s: float | None = None, end_s: float | None = None
+    ) -> Figure:
+        """Draw the pending jobs over time."""
+        from hpctwin.report.figures.timeline import plot_queue
+
+        return plot_queue(
+            self._series(), title=title, start_s=start_s, end_s=end_s, start_epoch_s=self._epoch_s
+        )
+
+    def wait_by_size(self, *, title: str = "Mean wait by job size") -> Figure:
+        """Draw the mean wait of narrow and wide jobs."""
+        from hpctwin.report.figures.comparison import plot_wait_by_size
+
+        entries = self._entries()
+        return plot_wait_by_size(
+            {one.label: one.sized for one in entries}, of=f"{entries[0].of}s", title=title
+        )
+
+    def wait_heat(self, *, title: str = "Mean wait by size and walltime") -> Figure:
+        """Draw the mean wait by size and walltime of jobs."""
+        from hpctwin.report.figures.workload import plot_wait_heat
+
+        entries = self._entries()
+        return plot_wait_heat(
+            {one.label: one.sized for one in entries}, of=f"{entries[0].of}s", title=title
+        )
+
+    def power(self, *, title: str | None = None) -> Figure:
+        """Draw the power of all nodes over time; needs a simulation with ``log=True``."""
+        from hpctwin.report.energy import plot_power
+
+        some = next(iter(self._results.values()))
+        title = title or f"Power drawn, {some.workload.name} under {', '.join(self._results)}"
+        return plot_power(
+            {name: _energy(result) for name, result in self._results.items()}, title=title
+        )
+
+    def _summaries(self) -> dict[str, Summary]:
+        return {name: result.summary() for name, result in self._results.items()}
+
+    def _series(self) -> dict[str, pl.DataFrame]:
+        return {name: result.series for name, result in self._results.items()}
+
+    def _entries(self) -> list[ReportedRun]:
+        from hpctwin.report.pages.run import ReportedRun
+
+        return [ReportedRun.of_result(name, result) for name, result in self._results.items()]
+
+
+class Plots(ComparisonPlots):
+    """Charts of one result, as `hpctwin report` and ``--plot`` draw them."""
+
     def __init__(self, result: Result) -> None:
+        super().__init__({result.policy: result})
         self._result = result
-        self._epoch_s = result.workload.start_epoch_s
         self._run = f"{result.workload.name} under {result.policy}"
 
     def gantt(
@@ -47,7 +141,7 @@ class Plots:
         """Draw jobs on nodes; with the true node numbers if the simulation tracked nodes."""
         from hpctwin.report.figures.gantt import plot_gantt
 
-        entry = self._entry()
+        (entry,) = self._entries()
         return plot_gantt(
             entry.jobs,
             entry.lanes,
@@ -61,48 +155,6 @@ class Plots:
             end_s=end_s,
             start_epoch_s=self._epoch_s,
         )
-
-    def utilization(
-        self, *, title: str | None = None, start_s: float | None = None, end_s: float | None = None
-    ) -> Figure:
-        """Draw the nodes in use over time."""
-        from hpctwin.report.figures.timeline import plot_utilization
-
-        series = {self._result.policy: self._result.series}
-        return plot_utilization(
-            series, title=title, start_s=start_s, end_s=end_s, start_epoch_s=self._epoch_s
-        )
-
-    def queue(
-        self, *, title: str = "Queue", start_s: float | None = None, end_s: float | None = None
-    ) -> Figure:
-        """Draw the pending jobs over time."""
-        from hpctwin.report.figures.timeline import plot_queue
-
-        series = {self._result.policy: self._result.series}
-        return plot_queue(
-            series, title=title, start_s=start_s, end_s=end_s, start_epoch_s=self._epoch_s
-        )
-
-    def wait_cdf(self, *, title: str = "Waiting times") -> Figure:
-        """Draw the cumulative distribution of waits."""
-        from hpctwin.report.figures.comparison import plot_wait_cdf
-
-        return plot_wait_cdf({self._result.policy: self._result.jobs}, title=title)
-
-    def wait_by_size(self, *, title: str = "Mean wait by job size") -> Figure:
-        """Draw the mean wait of narrow and wide jobs."""
-        from hpctwin.report.figures.comparison import plot_wait_by_size
-
-        entry = self._entry()
-        return plot_wait_by_size({entry.label: entry.sized}, of=f"{entry.of}s", title=title)
-
-    def wait_heat(self, *, title: str = "Mean wait by size and walltime") -> Figure:
-        """Draw the mean wait by size and walltime of jobs."""
-        from hpctwin.report.figures.workload import plot_wait_heat
-
-        entry = self._entry()
-        return plot_wait_heat({entry.label: entry.sized}, of=f"{entry.of}s", title=title)
 
     def workload(self, *, title: str | None = None) -> Figure:
         """Draw the jobs' arrivals, sizes and durations."""
@@ -142,15 +194,8 @@ class Plots:
 
         title = title or f"Node states, {self._run}"
         return plot_node_states(
-            self._energy(), title=title, start_s=start_s, end_s=end_s, nodes=nodes
+            _energy(self._result), title=title, start_s=start_s, end_s=end_s, nodes=nodes
         )
-
-    def power(self, *, title: str | None = None) -> Figure:
-        """Draw the power of all nodes over time; needs a simulation with ``log=True``."""
-        from hpctwin.report.energy import plot_power
-
-        title = title or f"Power drawn, {self._run}"
-        return plot_power({self._result.policy: self._energy()}, title=title)
 
     def cooling(self, cooled: pl.DataFrame, *, title: str | None = None) -> Figure:
         """Draw power, PUE and water temperatures from the result of ``energy.cooled``."""
@@ -159,19 +204,35 @@ class Plots:
         title = title or f"Cooling, {self._run}"
         return plot_cooling(cooled, title=title, start_epoch_s=self._epoch_s)
 
-    def _entry(self) -> ReportedRun:
-        from hpctwin.report.pages.run import ReportedRun
 
-        return ReportedRun.of_result(self._result.policy, self._result)
+def _energy(result: Result) -> Energy:
+    if result.energy is None:
+        raise SimulationError(
+            f"cluster {result.cluster.name!r} has no power model to plot; add "
+            "'modes' or 'components' to its node groups "
+            "(docs/how-to/power-price-and-carbon.md)"
+        )
+    return result.energy
 
-    def _energy(self) -> Energy:
-        if self._result.energy is None:
-            raise SimulationError(
-                f"cluster {self._result.cluster.name!r} has no power model to plot; add "
-                "'modes' or 'components' to its node groups "
-                "(docs/how-to/power-price-and-carbon.md)"
-            )
-        return self._result.energy
+
+class ComparisonTables:
+    """Main metrics of compared results, as HTML and as LaTeX."""
+
+    def __init__(self, results: Mapping[str, Result]) -> None:
+        self._summaries = {name: result.summary() for name, result in results.items()}
+
+    def html(self) -> str:
+        """Return an HTML table with a policy per row; the best values are marked."""
+        from hpctwin.report.pages.html import comparison_table
+
+        return comparison_table(self._summaries)
+
+    def latex(self) -> str:
+        """Return the table of `hpctwin compare --latex`."""
+        from hpctwin.report.latex import as_latex
+        from hpctwin.report.tables import compare_table
+
+        return as_latex(compare_table(self._summaries, alike=True))
 
 
 def report_results(

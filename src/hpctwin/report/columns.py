@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +18,7 @@ __all__ = [
     "Table",
     "best_labels",
     "column_of",
+    "format_alike",
     "format_change",
     "format_metric",
     "format_paired",
@@ -102,6 +104,39 @@ def format_metric(key: str, value: float | int | str | None) -> str:
     if "fairness" in key:
         return f"{value:.3f}"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+_SIZES = {
+    "s": {"d": 86400.0, "h": 3600.0, "min": 60.0},
+    "node-seconds": {"node-hours": 3600.0},
+    "J": {"MWh": 3.6e9, "kWh": 3.6e6},
+    "kg": {"t": 1000.0},
+}
+"""Sizes of larger units, the largest first."""
+
+
+def format_alike(key: str, values: Sequence[float | int | str | None]) -> list[str]:
+    """Return values of a metric with one unit and one number of decimals; ``–`` for None."""
+    numbers = [abs(one) for one in values if isinstance(one, (int, float)) and math.isfinite(one)]
+    unit = _unit(key) if _unit(key) in _SIZES else ""
+    factor, decimals = 1.0, 0
+    largest, smallest = max(numbers, default=0), min(filter(None, numbers), default=0)
+    if format_metric(key, 0.5).endswith("%"):
+        unit, factor, decimals = "%", 0.01, 1
+    elif not all(isinstance(one, int) for one in values if one is not None):
+        for name, size in (_SIZES[unit] if unit else {}).items():
+            if largest >= 1.5 * size:
+                unit, factor = name, size
+                break
+        # Three digits of the smallest value; more than two decimals only if all need them.
+        digits = [2 - math.floor(math.log10(one / factor)) for one in (smallest, largest) if one]
+        decimals = max(0, min(max(digits), max(2, min(digits)))) if digits else 0
+    return [
+        one if isinstance(one, str)
+        else "–" if one is None
+        else f"{one / factor:,.{decimals}f} {unit}".rstrip()
+        for one in values
+    ]  # fmt: skip
 
 
 def _unit(key: str) -> str:

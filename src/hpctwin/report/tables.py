@@ -19,6 +19,7 @@ from hpctwin.report.columns import (
     COLUMNS,
     Column,
     best_labels,
+    format_alike,
     format_change,
     format_metric,
     is_share,
@@ -117,7 +118,11 @@ BEST_MARK = "*"
 
 
 def compare_table(
-    summaries: Mapping[str, Summary], *, title: str | None = None, width: int | None = None
+    summaries: Mapping[str, Summary],
+    *,
+    title: str | None = None,
+    width: int | None = None,
+    alike: bool = False,
 ) -> Group:
     """Return policies as rows and main metrics as columns; the best values are marked.
 
@@ -128,6 +133,7 @@ def compare_table(
         width: Characters in a line. A longer policy name is wrapped at one of its signs ``+``,
             ``@``, ``~`` or ``/``; columns that do not fit are in a table below. No number is ever
             cut.
+        alike: Whether each column has one unit and one number of decimals.
 
     Returns:
         A table to print with `rich.print`. The mark is an asterisk, so that it is also visible
@@ -135,15 +141,18 @@ def compare_table(
     """
     columns = shown_columns(summaries.values())
     best = {column.key: best_labels(column, summaries) for column in columns}
-    rows: dict[str, list[Text]] = {}
-    for label, summary in summaries.items():
-        rows[label] = cells = []
-        for column in columns:
-            text = format_metric(column.key, summary.get(column.key))
+    rows: dict[str, list[Text]] = {label: [] for label in summaries}
+    for column in columns:
+        values = [summary.get(column.key) for summary in summaries.values()]
+        texts = [format_metric(column.key, value) for value in values]
+        if alike:
+            texts = format_alike(column.key, values)
+        room = " " if best[column.key] else ""
+        for (label, cells), text in zip(rows.items(), texts, strict=True):
             marked = label in best[column.key]
-            room = " " if best[column.key] else ""
             cells.append(Text(text + BEST_MARK, "bold green") if marked else Text(text + room))
-    notes = [f"{BEST_MARK} best of its column"] if any(best.values()) else []
+    mark = "bold:" if alike else BEST_MARK
+    notes = [f"{mark} best of its column"] if any(best.values()) else []
     notes += tau_note([one.key for one in columns], _tau_s(summaries.values()))
     caption = "; ".join(notes) or None
     return _by_policy("policy", columns, rows, width, title=title, caption=caption)

@@ -5,12 +5,14 @@ from types import ModuleType
 from typing import Any
 
 from hpctwin.sweep.compare import compare, fair_starts
+from hpctwin.sweep.comparison import Comparison
 from hpctwin.sweep.outcome import SweepResult
 from hpctwin.sweep.running import Progress, sweep
 from hpctwin.sweep.search import Found, SearchSettings, read_search, search
 from hpctwin.sweep.settings import SweepSettings, read_sweep
 
 __all__ = [
+    "Comparison",
     "Found",
     "Progress",
     "SearchSettings",

@@ -22,6 +22,7 @@ from hpctwin.simulation.refusals import check_together
 from hpctwin.simulation.running.advance import run_all
 from hpctwin.simulation.running.simulation import RunOptions, spelled_out
 from hpctwin.simulation.state.arguments import as_cluster, as_workload
+from hpctwin.sweep.comparison import Comparison
 
 __all__ = ["compare", "fair_starts"]
 
@@ -61,8 +62,8 @@ A single policy may have more.
 """
 
 
-@spelled_out(RunOptions)
 @check_arguments("workload", "cluster")
+@spelled_out(RunOptions)
 def compare(
     workload: Workload | str | os.PathLike[str],
     cluster: Cluster | int | str | os.PathLike[str],
@@ -72,7 +73,7 @@ def compare(
     progress: Callable[[str], None] | bool | None = None,
     part: Window | None = None,
     **options: Unpack[RunOptions],
-) -> dict[str, Result]:
+) -> Comparison:
     """Simulate a workload under several policies, in threads.
 
     Threads run in parallel because the engine holds no lock.
@@ -89,7 +90,8 @@ def compare(
         options: Further arguments of `Simulation`.
 
     Returns:
-        Results by the policy's name, in the given order; the metrics of their jobs are computed.
+        Results by the policy's name, in the given order, with ``summary()``, ``plot`` and
+        ``to_latex()``; the metrics of their jobs are computed.
 
     Raises:
         ConfigError: There is no policy, or one is given twice.
@@ -163,7 +165,7 @@ def compare(
     rounds = _rounds(longest_first, len(workload), threads)
     found = run_all(run, rounds, threads=threads, stop=stop)
     results = {result.policy: result for of_round in found for result in of_round}
-    return {name: results[name] for name in names}
+    return Comparison({name: results[name] for name in names})
 
 
 def _rounds(pool: Sequence[Policy], jobs: int, threads: int) -> list[Sequence[Policy]]:

@@ -11,20 +11,25 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from hpctwin.errors import ConfigError, HpctwinError, OutputError, UnknownNameError
+from hpctwin.guesses import GuessedType
 from hpctwin.metrics import mean_interval, paired_change
 from hpctwin.metrics.summary import RunningSummary
 from hpctwin.model import State
 from hpctwin.model.files import FileLock, cause, check_folder, write_atomically
+from hpctwin.model.frames import as_pandas
 from hpctwin.model.text import Shown
 from hpctwin.simulation import Simulation
 from hpctwin.sweep.bench import Row, workload_of
 from hpctwin.sweep.points import Plan, World
 from hpctwin.sweep.settings import SweepSettings
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = [
     "COUNTS",
@@ -225,7 +230,7 @@ _UNPAIRED: dict[str, Any] = {
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SweepResult(Shown):
+class SweepResult(Shown, metaclass=GuessedType):
     """The rows of a sweep.
 
     Each row of ``table`` has these columns:
@@ -251,6 +256,14 @@ class SweepResult(Shown):
         """See `Shown`."""
         facts = {"points": f"{len(self.table):,}", "failed": f"{len(self.failed):,}"}
         return f"{len(self.table):,} simulations", facts
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return ``table`` as a table of pandas.
+
+        Raises:
+            ConfigError: pandas is not installed.
+        """
+        return as_pandas(self.table)
 
     @property
     def failed(self) -> pl.DataFrame:

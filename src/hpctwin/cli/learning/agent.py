@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import App, Parameter
 
 from hpctwin.cli.option_values import AT_LEAST_1
-from hpctwin.cli.options import ClusterOptions, Trace, TraceOptions, named_values
+from hpctwin.cli.options import ClusterOptions, Latex, Trace, TraceOptions, named_values
 
 if TYPE_CHECKING:
     import polars as pl
@@ -152,6 +152,7 @@ def evaluate(
     reading: TraceOptions = TraceOptions(),  # noqa: B008
     machine: ClusterOptions = ClusterOptions(),  # noqa: B008
     json: bool = False,
+    latex: Latex = False,
 ) -> int:
     """Compare an agent with baselines that need no training, on the same parts of a trace.
 
@@ -192,7 +193,7 @@ def evaluate(
     if json:
         print_json(found.plain() | with_notes(notes))
         return 0
-    console = screen()
+    console = screen(latex=latex)
     console.print(_table(found.table(), found.metric, found.best_before))
     drawn = f"{count_text(episodes, 'episode')} of {count_text(jobs, 'job')}"
     console.print(f"{drawn}; more: above the agent, 95 % interval")

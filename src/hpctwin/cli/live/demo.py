@@ -41,7 +41,7 @@ def demo_command(
     from hpctwin.twin.settings.config import CoreSettings
 
     console = screen(stderr=json)
-    pace = speed or (str(WATCHABLE_SPEED) if console.is_terminal else "max")
+    pace = speed or (str(WATCHABLE_SPEED) if console.file.isatty() else "max")
     console.print(
         f"Emulated cluster of {NODES} nodes with 150 jobs in four phases, controlled by "
         "the twin "

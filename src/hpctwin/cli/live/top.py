@@ -221,7 +221,7 @@ def top_command(
 
     source = Source(journal or TwinConfig.from_yaml(config).journal.path)
     console = Console()
-    if once or not console.is_terminal:
+    if once or not console.file.isatty():
         console.print(render(seen(source)))
         return 0
     with (

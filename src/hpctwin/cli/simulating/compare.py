@@ -16,6 +16,7 @@ from hpctwin.cli.options import (
     POLICIES,
     By,
     ClusterOptions,
+    Latex,
     RunOptions,
     Trace,
     TraceOptions,
@@ -56,6 +57,7 @@ def compare_command(
     html: Annotated[Path | None, Parameter(group="Output")] = None,
     all: Annotated[bool, Parameter(group="Output")] = False,
     json: Annotated[bool, Parameter(group="Output")] = False,
+    latex: Latex = False,
 ) -> int:
     """Simulate one or more traces under several policies and compare the policies.
 
@@ -113,7 +115,7 @@ def compare_command(
     code = int(any(one.code for one in compared))
     if html is not None:
         report_results(html, compared[0].results)
-    console = screen()
+    console = screen(latex=latex)
     for each in compared if not json else ():
         for name, summary in each.summaries.items():
             label = f"{each.name}: {name}" if more else name
@@ -122,9 +124,9 @@ def compare_command(
             if by is not None:
                 console.print(breakdown_table(pl.DataFrame(each.classes[name]), by, label))
     if more:
-        _show_several(compared, plot, json)
+        _show_several(compared, plot, json, latex)
     else:
-        _show_one(compared[0], plot, json)
+        _show_one(compared[0], plot, json, latex)
     if html is not None and not json:
         console.print(f"report: {html}")
     return code
@@ -285,7 +287,7 @@ class _Asked:
         return _Compared(workload.name, results, told, classes, code, first.notes)
 
 
-def _show_one(compared: _Compared, plot: Path | None, json: bool) -> None:
+def _show_one(compared: _Compared, plot: Path | None, json: bool, latex: bool) -> None:
     from hpctwin.cli.output import print_json, screen
     from hpctwin.report import compare_table, difference_table, saved_table
 
@@ -295,8 +297,8 @@ def _show_one(compared: _Compared, plot: Path | None, json: bool) -> None:
     if json:
         print_json(compared.plain)
         return
-    console = screen()
-    console.print(compare_table(summaries, width=console.width))
+    console = screen(latex=latex)
+    console.print(compare_table(summaries, width=console.width, alike=latex))
     if len(summaries) > 1:
         console.print(difference_table(summaries, width=console.width))
         saved = saved_table(summaries, width=console.width)
@@ -304,7 +306,9 @@ def _show_one(compared: _Compared, plot: Path | None, json: bool) -> None:
             console.print(saved)
 
 
-def _show_several(compared: Sequence[_Compared], plot: Path | None, json: bool) -> None:
+def _show_several(
+    compared: Sequence[_Compared], plot: Path | None, json: bool, latex: bool
+) -> None:
     from hpctwin.cli.output import print_json, screen
     from hpctwin.metrics import mean_summaries, paired_differences
     from hpctwin.report import compare_table, paired_table, plot_differences
@@ -318,9 +322,10 @@ def _show_several(compared: Sequence[_Compared], plot: Path | None, json: bool) 
         told = [one.plain for one in compared]
         print_json({"runs": told, "differences": differences.to_dicts()})
         return
-    console = screen()
+    console = screen(latex=latex)
     title = f"means over {len(runs)} traces"
-    console.print(compare_table(mean_summaries(runs), title=title, width=console.width))
+    means = mean_summaries(runs)
+    console.print(compare_table(means, title=title, width=console.width, alike=latex))
     if len(runs[0]) > 1:
         console.print(paired_table(differences, width=console.width))
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import App, Parameter
 
 from hpctwin.cli.option_values import AT_LEAST_1
-from hpctwin.cli.options import By, ClustersOptions, Trace, TraceOptions
+from hpctwin.cli.options import By, ClustersOptions, Latex, Trace, TraceOptions
 from hpctwin.cli.settings_file import Init, write_settings
 
 if TYPE_CHECKING:
@@ -128,6 +128,7 @@ def simulate(
     out: Annotated[Path | None, Parameter(group="Output")] = None,
     plot: Annotated[Path | None, Parameter(group="Output")] = None,
     json: Json = False,
+    latex: Latex = False,
 ) -> int:
     """Simulate a trace in a facility under one strategy.
 
@@ -173,7 +174,7 @@ def simulate(
             summary["by"] = breakdown(result.jobs, by).to_dicts()
         print_json(summary | with_notes(notes))
         return 0
-    console = screen()
+    console = screen(latex=latex)
     _show({chosen.name: result}, console)
     if by is not None:
         from hpctwin.report.accessor import breakdown_table
@@ -207,6 +208,7 @@ def compare(
     out: Annotated[Path | None, Parameter(group="Output")] = None,
     plot: Annotated[Path | None, Parameter(group="Output")] = None,
     json: Json = False,
+    latex: Latex = False,
 ) -> int:
     """Simulate a trace in a facility under several strategies and compare them.
 
@@ -268,7 +270,7 @@ def compare(
     if json:
         print_json([result.summary() | with_notes(notes) for result in results.values()])
         return 0
-    _show(results, screen())
+    _show(results, screen(latex=latex))
     return 0
 
 

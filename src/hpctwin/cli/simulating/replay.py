@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from hpctwin.cli.options import ClusterOptions, Trace, TraceOptions, WindowOptions
+from hpctwin.cli.options import ClusterOptions, Latex, Trace, TraceOptions, WindowOptions
 
 __all__ = ["replay_command"]
 
@@ -22,6 +22,7 @@ def replay_command(
     conflicts: Annotated[Path | None, Parameter(group="Output")] = None,
     out: Annotated[Path | None, Parameter(group="Output")] = None,
     json: Annotated[bool, Parameter(group="Output")] = False,
+    latex: Latex = False,
 ) -> int:
     """Start every job at its recorded time, and report conflicts with the cluster.
 
@@ -57,7 +58,7 @@ def replay_command(
     if json:
         print_json(summary | with_notes(found.result.notes))
         return 0
-    console = screen()
+    console = screen(latex=latex)
     console.print(summary_table(figures))
     console.print(f"jobs without a recorded start: {found.without_start:,}")
     told = ", ".join(f"{count:,} × {kind}" for kind, count in by_kind.items()) or "none"

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
+from hpctwin.cli.options import Latex
+
 if TYPE_CHECKING:
     from hpctwin.report import ReportedRun
     from hpctwin.report.pages.decisions import Decided
@@ -18,6 +20,7 @@ def accounts_command(
     *files: Path,
     out: Annotated[Path | None, Parameter(group="Output")] = None,
     json: Annotated[bool, Parameter(group="Output")] = False,
+    latex: Latex = False,
 ) -> int:
     """Show use, cost and wait of each user or account, summed over several runs.
 
@@ -56,7 +59,7 @@ def accounts_command(
             "" if wait is None else format_duration(wait),
             "" if points is None or row["name"] == "all" else f"{points / 3600:,.0f}",
         ))  # fmt: skip
-    screen().print(plain_table((accounts.by, *heads), rows, numbers=slice(1, None)))
+    screen(latex=latex).print(plain_table((accounts.by, *heads), rows, numbers=slice(1, None)))
     if accounts.total["energy_j"] is not None:
         print(
             "points: Fugaku points, in node-hours that the mean account would have used in "

@@ -13,6 +13,7 @@ from hpctwin.cli.options import (
     BY_POLICY,
     By,
     ClusterOptions,
+    Latex,
     RunOptions,
     Trace,
     TraceOptions,
@@ -81,6 +82,7 @@ def simulate_command(
     explain: Annotated[tuple[str, ...], Parameter(group="Output")] = (),
     all: Annotated[bool, Parameter(group="Output")] = False,
     json: Annotated[bool, Parameter(group="Output")] = False,
+    latex: Latex = False,
 ) -> int:
     """Simulate a trace on a cluster under one policy, and show the results.
 
@@ -178,7 +180,7 @@ def simulate_command(
                 f"{trace} names the scheduler, platform and timeout to run; it accepts "
                 "only --out, --plot and --json"
             )
-        return _simulate_spars(trace, out=out, plot=plot, all=all, json=json)
+        return _simulate_spars(trace, out=out, plot=plot, all=all, json=json, latex=latex)
     if stream:
         from hpctwin.cli.simulating.stream import simulate_streamed
 
@@ -194,7 +196,7 @@ def simulate_command(
         }  # fmt: skip
         asked = [name for name, value in others.items() if value]
         return simulate_streamed(
-            trace, machine, chosen, run, others=asked, out=out, all=all, json=json
+            trace, machine, chosen, run, others=asked, out=out, all=all, json=json, latex=latex
         )
     workload, window = reading.part(trace, part, machine)
     if window is not None and fairness:
@@ -270,6 +272,7 @@ def simulate_command(
         plot=None if drawn else plot,
         all=all,
         json=json,
+        latex=latex,
         tables=tables,
         inputs=inputs,
     )
@@ -287,7 +290,7 @@ def _plot_cooling(result: Result, cooled: pl.DataFrame | None, plot: Path | None
 
 
 def _simulate_spars(
-    path: Path, *, out: Path | None, plot: Path | None, all: bool, json: bool
+    path: Path, *, out: Path | None, plot: Path | None, all: bool, json: bool, latex: bool
 ) -> int:
     """Run SPARS's ``simulator_config.yaml``; its CSV files go to the configured folder."""
     import sys
@@ -326,6 +329,7 @@ def _simulate_spars(
         plot=plot,
         all=all,
         json=json,
+        latex=latex,
         inputs=[path],
         notes=asked.notes,
     )
@@ -343,6 +347,7 @@ def _show(
     plot: Path | None,
     all: bool,
     json: bool,
+    latex: bool,
     tables: dict[str, pl.DataFrame] | None = None,
     inputs: Iterable[Path] = (),
     notes: Sequence[str] = (),
@@ -367,7 +372,7 @@ def _show(
         told = summary | with_notes([*result.notes, *notes])
         print_json(told if by is None else {**told, "by": breakdown_rows(result, by)})
         return
-    console = screen()
+    console = screen(latex=latex)
     console.print(summary_table(summary) if all else answer_table(summary))
     if by is not None:
         from hpctwin.report.accessor import breakdown_table

@@ -27,11 +27,12 @@ def simulate_streamed(
     out: Path | None,
     all: bool,
     json: bool,
+    latex: bool,
 ) -> int:
     """Simulate a trace that is read in parts, and show the results.
 
     Args:
-        trace, machine, policy, run, out, all, json: As of `simulate_command`.
+        trace, machine, policy, run, out, all, json, latex: As of `simulate_command`.
         others: Other options that were given.
 
     Raises:
@@ -66,7 +67,7 @@ def simulate_streamed(
     if json:
         print_json(summary | with_notes(result.notes))
     else:
-        screen().print(summary_table(summary) if all else answer_table(summary))
+        screen(latex=latex).print(summary_table(summary) if all else answer_table(summary))
     return int(summary.get("jobs_rejected", 0) == summary["jobs"])
 
 
@@ -89,7 +90,7 @@ def _progress(title: str) -> Iterator[Callable[[int, int | None], None]]:
         TimeRemainingColumn(elapsed_when_finished=True),
         console=console,
         transient=True,
-        disable=not console.is_terminal,
+        disable=not console.file.isatty(),
     ) as bar:
         task = bar.add_task(title, total=None)
         yield lambda done, size: bar.update(task, completed=done, total=size)

@@ -15,6 +15,7 @@ from hpctwin.cli.options import (
     BY_POLICY,
     POLICIES,
     ClustersOptions,
+    Latex,
     named_values,
     with_site_policy,
     within,
@@ -44,6 +45,7 @@ def sweep_command(
     plot: Annotated[Path | None, Parameter(group="Output")] = None,
     metric: Annotated[tuple[str, ...], Parameter(group="Output")] = (),
     json: Annotated[bool, Parameter(group="Output")] = False,
+    latex: Latex = False,
     workers: Annotated[int | None, Parameter(group="Run"), AT_LEAST_1] = None,
     processes: Annotated[bool, Parameter(group="Run")] = False,
     dask: Annotated[str | None, Parameter(group="Dask")] = None,
@@ -156,7 +158,7 @@ def sweep_command(
         told = {"failed": faults, "notes": result.notes, "compared": compared.to_dicts()}
         print_json({"points": len(result.table), **told})
     else:
-        console = screen()
+        console = screen(latex=latex)
         console.print(sweep_table(compared, width=console.width, tau_s=tau_s))
         console.print(f"{len(result.table):,} simulations in {folder}/points")
         for row in failed.head(5).iter_rows(named=True):

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
 from hpctwin.errors import ConfigError, near
+from hpctwin.guesses import GuessedType
 from hpctwin.model.arguments import check_arguments
 from hpctwin.model.cluster.limits import Account, Limit, check_accounts, check_limits
 from hpctwin.model.cluster.node_group import MOST_NODES, NodeGroup
@@ -215,7 +216,11 @@ class FairShare(Settings):
         return self
 
 
-class Cluster(Shown, Settings):
+class _ClusterType(GuessedType, type(Settings)):  # type: ignore[misc]
+    """Type of `Cluster`."""
+
+
+class Cluster(Shown, Settings, metaclass=_ClusterType):  # type: ignore[metaclass]
     """A cluster with one queue.
 
     Args:

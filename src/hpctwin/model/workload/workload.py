@@ -12,8 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.errors import ArgumentError, ConfigError, UnknownNameError, WorkloadError, in_brief
+from hpctwin.guesses import GuessedType
 from hpctwin.model.arguments import check_arguments, column
 from hpctwin.model.columns import PER_NODE, PREDICTED, UNKNOWN, Category, alike, every, ms_of
+from hpctwin.model.frames import as_pandas
 from hpctwin.model.requests.chunks import check_group_by, check_more_tasks, checked_chunks
 from hpctwin.model.requests.features import check_features
 from hpctwin.model.requests.resources import checked_consumables
@@ -30,6 +32,7 @@ from hpctwin.model.workload.jobs import (
 from hpctwin.model.workload.malleable import Malleable, checked_malleable
 
 if TYPE_CHECKING:
+    import pandas as pd
     import polars as pl
 
 __all__ = ["Workload"]
@@ -52,7 +55,7 @@ _OF_ALL = ("name", "start_epoch_s", "header", "nodes_hint", "notes")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Workload(Shown):
+class Workload(Shown, metaclass=GuessedType):
     """Jobs as columns, sorted by submit time, then id.
 
     `Workload.build` and the readers make it.
@@ -505,6 +508,14 @@ class Workload(Shown):
         from hpctwin.model.workload.frame import to_frame
 
         return to_frame(vars(self))
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return `to_frame` as a table of pandas.
+
+        Raises:
+            ConfigError: pandas is not installed.
+        """
+        return as_pandas(self.to_frame())
 
     @classmethod
     def from_frame(

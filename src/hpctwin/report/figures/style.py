@@ -6,6 +6,7 @@ Axes name nodes by their group, with their number.
 from __future__ import annotations
 
 import functools
+import io
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,7 @@ __all__ = [
     "PALETTE",
     "RC",
     "WIDTH_IN",
+    "Chart",
     "NodeTicks",
     "TimeScale",
     "check_figure",
@@ -188,9 +190,21 @@ _DURATIONS = (
 )
 
 
-def new_figure(height_in: float, width_in: float = WIDTH_IN, *, title: str | None = None) -> Figure:
+class Chart(Figure):
+    """A figure that a notebook shows as an image, also before ``%matplotlib inline``.
+
+    Afterwards the inline backend draws it in the formats that the user chose, and only once.
+    """
+
+    def _repr_png_(self) -> bytes:
+        buffer = io.BytesIO()
+        self.savefig(buffer, format="png")
+        return buffer.getvalue()
+
+
+def new_figure(height_in: float, width_in: float = WIDTH_IN, *, title: str | None = None) -> Chart:
     """Return a figure outside matplotlib's global state; its layout keeps labels apart."""
-    figure = Figure(figsize=(width_in, height_in), layout="constrained", facecolor="white")
+    figure = Chart(figsize=(width_in, height_in), layout="constrained", facecolor="white")
     if title is not None:
         figure.suptitle(title, x=0.01, ha="left")
     return figure

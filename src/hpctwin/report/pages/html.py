@@ -23,6 +23,7 @@ from hpctwin.report.pages.run import VERSIONS, ReportedRun
 
 __all__ = [
     "captioned",
+    "comparison_table",
     "image_tag",
     "rows_table",
     "section",
@@ -186,7 +187,7 @@ def _sections(
     tables: Mapping[str, Sequence[str]] | None = None,
 ) -> list[str]:
     summaries = {entry.label: entry.summary for entry in entries}
-    figures: dict[str, list[str]] = {"Results": _comparison(summaries)} if entries else {}
+    figures: dict[str, list[str]] = {"Results": [comparison_table(summaries)]} if entries else {}
     for one in drawn:
         figures.setdefault(one.section, []).append(captioned(one.figure, one.caption))
     for heading, content in (tables or {}).items():
@@ -273,7 +274,8 @@ def section(heading: str, *parts: Sequence[str]) -> str:
     return f"<section>\n<h2>{escape(heading)}</h2>\n{content}\n</section>"
 
 
-def _comparison(summaries: Mapping[str, Summary]) -> list[str]:
+def comparison_table(summaries: Mapping[str, Summary]) -> str:
+    """Return an HTML table with a policy per row; the best value of each column is marked."""
     columns = shown_columns(summaries.values())
     best = {column.key: best_labels(column, summaries) for column in columns}
     head = "".join(f'<th scope="col">{escape(column.header)}</th>' for column in columns)
@@ -289,7 +291,7 @@ def _comparison(summaries: Mapping[str, Summary]) -> list[str]:
         f'<div class="scroll"><table><thead><tr><th scope="col">policy</th>{head}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div>"
     )
-    return [table, '<p class="note">★ best of its column</p>'] if any(best.values()) else [table]
+    return f'{table}\n<p class="note">★ best of its column</p>' if any(best.values()) else table
 
 
 def _details(label: str, summary: Summary) -> str:

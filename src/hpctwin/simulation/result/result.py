@@ -16,10 +16,13 @@ from hpctwin.attributes import Attached, kept
 from hpctwin.engine.operations.transfer import are_suspended, started_ms
 from hpctwin.engine.state.sim import Sim
 from hpctwin.errors import ConfigError
+from hpctwin.guesses import ATTRIBUTES, GuessedType
 from hpctwin.metrics.sources import JobTable
+from hpctwin.metrics.summary import NamedMetrics
 from hpctwin.model import MS_PER_S, Cluster, Workload, format_duration
 from hpctwin.model.arguments import check_arguments
 from hpctwin.model.demand import assumptions
+from hpctwin.model.frames import as_pandas
 from hpctwin.model.text import Shown
 from hpctwin.simulation.result.counts import CoreCount, NodeCount, PreemptionSums, held_s
 from hpctwin.simulation.result.history import (
@@ -34,6 +37,8 @@ from hpctwin.simulation.result.history import (
 from hpctwin.simulation.state.base import SimulationBase
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from hpctwin.energy import Energy
     from hpctwin.metrics import Accounts, AccountsBy, By
     from hpctwin.simulation.lowering.outages import Outages
@@ -44,7 +49,7 @@ IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Result(Shown):
+class Result(Shown, metaclass=GuessedType):
     """The outcome of a simulation, or of the part of it that has run.
 
     Args:
@@ -97,6 +102,19 @@ class Result(Shown):
         """
         return self.course.table
 
+    def to_pandas(self) -> pd.DataFrame:
+        """Return `jobs` as a table of pandas.
+
+        Raises:
+            ConfigError: pandas is not installed.
+        """
+        return as_pandas(self.jobs)
+
+    if not TYPE_CHECKING:
+
+        def __getitem__(self, name: object) -> Any:
+            raise TypeError(f"Result has no item {name!r}; use {ATTRIBUTES['Result']['[]']}")
+
     def shown(self) -> tuple[str, dict[str, str]]:
         """Return title and lines of the summary; see `Shown`."""
         counts = sorted(self.course.source.counts().items(), key=lambda one: -one[1])
@@ -136,7 +154,7 @@ class Result(Shown):
         if self.rejection_reasons:
             reasons = [f"{count:,} {clause}" for clause, count in self.rejection_reasons.items()]
             why["rejection_reasons"] = "; ".join(reasons)
-        return {
+        found = {
             "workload": self.workload.name,
             "cluster": self.cluster.name,
             "nodes": self.cluster.node_count,
@@ -148,6 +166,7 @@ class Result(Shown):
             "engine_s": self.engine_s,
             "instants": self.instants,
         }
+        return NamedMetrics(found)
 
     def _preempted_figures(self) -> dict[str, Any]:
         """Return the metrics of `PreemptionSums`; none if no job may be preempted."""

@@ -117,6 +117,7 @@ class Simulation(SimulationBase):
         incompatible.
     """
 
+    @check_arguments("progress")
     def run(self, progress: Callable[[float], None] | None = None) -> Result:
         """Run to the end and return the result.
 
@@ -290,8 +291,8 @@ class Simulation(SimulationBase):
         return load(cls, Path(path), policy, sizing)
 
 
-@spelled_out(SimulationOptions)
 @check_arguments("workload", "cluster", "policy")
+@spelled_out(SimulationOptions)
 def simulate(
     workload: Workload | str | os.PathLike[str],
     cluster: Cluster | int | str | os.PathLike[str],

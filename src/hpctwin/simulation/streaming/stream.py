@@ -108,8 +108,8 @@ class StreamedResult:
         return pl.scan_parquet(parts / "*.parquet") if parts.is_dir() else None
 
 
-@spelled_out(SimulationOptions)
 @check_arguments("source", "cluster", "policy")
+@spelled_out(SimulationOptions)
 def simulate_stream(
     source: Source,
     cluster: Cluster | int | str | os.PathLike[str],
