@@ -12,7 +12,7 @@ from gymnasium.utils.env_checker import check_env
 
 from hpctwin import errors, generate
 from hpctwin.facility import Facility, FacilityCluster, Strategy, simulate_facility
-from hpctwin.learn import Episodes, Placement
+from hpctwin.learn import Episodes, PlacementEnv
 from tests.learn.test_many import NODES, machine
 
 WORKLOAD = generate("poisson", jobs=200, nodes=NODES, seed=5)
@@ -43,7 +43,7 @@ class Always(Strategy):
 def test_always_one_cluster_is_the_facility_without_the_environment_joule_for_joule(
     cluster: int,
 ) -> None:
-    environment = Placement(WORKLOAD, facility(), jobs=80)
+    environment = PlacementEnv(WORKLOAD, facility(), jobs=80)
     environment.reset(options={"first": 11})
     over = False
     while not over:
@@ -75,7 +75,7 @@ def test_gymnasiums_checker_has_nothing_to_say() -> None:
 
 def test_one_seed_gives_one_episode_and_a_wrong_cluster_is_reported() -> None:
     def played() -> list[Any]:
-        environment = Placement(Episodes.of(WORKLOAD, NODES, jobs=20), facility(), reward="wait")
+        environment = PlacementEnv(Episodes.of(WORKLOAD, NODES, jobs=20), facility(), reward="wait")
         seen, _ = environment.reset(seed=3)
         found, over = [seen.tobytes()], False
         while not over:
@@ -93,4 +93,4 @@ def test_one_seed_gives_one_episode_and_a_wrong_cluster_is_reported() -> None:
 
 def test_an_unknown_reward_is_reported() -> None:
     with pytest.raises(errors.UnknownNameError, match="turnaround"):
-        Placement(WORKLOAD, facility(), jobs=20, reward="turnround")
+        PlacementEnv(WORKLOAD, facility(), jobs=20, reward="turnround")

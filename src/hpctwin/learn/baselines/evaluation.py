@@ -38,8 +38,8 @@ from hpctwin.learn.baselines.chosen_policies import (
 )
 from hpctwin.learn.baselines.oracle import Oracle
 from hpctwin.learn.environments.episodes import Source
-from hpctwin.learn.environments.placement import Placement
-from hpctwin.learn.environments.policy_selection import PolicySelection
+from hpctwin.learn.environments.placement import PlacementEnv
+from hpctwin.learn.environments.policy_selection import PolicySelectionEnv
 from hpctwin.learn.training.training import environment_of
 from hpctwin.metrics import mean_interval
 from hpctwin.policies import parse_policy
@@ -265,10 +265,10 @@ def _oracles(metric: str, setting: Setting, source: Source, environment: Any) ->
 
     ``environment`` is that of an agent that chooses policies or clusters; otherwise None.
     """
-    if isinstance(environment, Placement):
+    if isinstance(environment, PlacementEnv):
         return [PlacementOracle(environment.facility)]
     known: list[Any] = [Oracle(metric, setting, source)]
-    if isinstance(environment, PolicySelection):
+    if isinstance(environment, PolicySelectionEnv):
         known.append(PolicyOracle(metric, environment))
     return known
 

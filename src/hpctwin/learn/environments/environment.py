@@ -12,16 +12,16 @@ from hpctwin.engine.agents.agent_record import CUT, ENDED, GOES_ON
 from hpctwin.learn.environments.episodes import Source, asked_for
 from hpctwin.learn.environments.task import Task
 from hpctwin.learn.environments.vector import ACTION, EARNED, OVER, SHARE, Batch
-from hpctwin.learn.environments.vector_base import FloatArray, Vector
+from hpctwin.learn.environments.vector_base import AgentVectorEnv, FloatArray
 from hpctwin.model import Workload
 from hpctwin.simulation import Simulation
 
-__all__ = ["Environment", "Environments"]
+__all__ = ["SimulationEnv", "SimulationVectorEnv"]
 
 BoolArray = npt.NDArray[np.bool_]
 
 
-class Environment(gymnasium.Env[FloatArray, Any]):
+class SimulationEnv(gymnasium.Env[FloatArray, Any]):
     """One simulation with an agent.
 
     Args:
@@ -90,9 +90,9 @@ class Environment(gymnasium.Env[FloatArray, Any]):
         """Return which choices are allowed, as maskable agents of sb3-contrib expect."""
         return self._mask.copy()
 
-    def many(self, count: int, threads: int | None = None) -> Environments:
-        """Return ``count`` environments like this one; see `Environments`."""
-        return Environments(self.task, self.episodes, count, self.max_steps, threads)
+    def many(self, count: int, threads: int | None = None) -> SimulationVectorEnv:
+        """Return ``count`` environments like this one; see `SimulationVectorEnv`."""
+        return SimulationVectorEnv(self.task, self.episodes, count, self.max_steps, threads)
 
     def close(self) -> None:
         """Release the batch."""
@@ -120,8 +120,8 @@ def choose(task: Task, places: Any, shares: Any, nodes: Any, rows: Any, actions:
         shares[rows] = np.asarray(actions)[..., 0]
 
 
-class Environments(Vector):
-    """Many simulations with agents, stepped in one compiled call; see `Vector`.
+class SimulationVectorEnv(AgentVectorEnv):
+    """Many simulations with agents, stepped in one compiled call; see `AgentVectorEnv`.
 
     Threads share the work. Observations are in memory that is overwritten in the step after the
     next; copy what you keep.

@@ -20,7 +20,7 @@ from hpctwin.engine.agents.agent_record import GOES_ON
 from hpctwin.engine.agents.delays import DELAY_FEATURES, OBSERVE_DELAYS
 from hpctwin.engine.agents.parallel_steps import JOB_FEATURES
 from hpctwin.errors import ConfigError
-from hpctwin.learn.environments.environment import Environment
+from hpctwin.learn.environments.environment import SimulationEnv
 from hpctwin.learn.environments.episodes import Source, episodes_of
 from hpctwin.learn.environments.task import Observation, Task, as_hook, by_name, watts_of
 from hpctwin.learn.environments.vector import ACTION, EARNED, OVER, Batch
@@ -154,7 +154,7 @@ def job_selection(
     backfilling: bool | str = False,
     order: str = "fcfs",
 ) -> Task:
-    """Make the task of `JobSelection`; arguments as for it.
+    """Make the task of `JobSelectionEnv`; arguments as for it.
 
     Raises:
         ConfigError: The window has no place, or the order changes.
@@ -284,7 +284,7 @@ def _why_not(window: int, simulation: Simulation, place: int) -> str:
     )
 
 
-class JobSelection(Environment):
+class JobSelectionEnv(SimulationEnv):
     """Choose which of the first jobs in the queue starts next.
 
     An action is a place in the window; place 0 has the job that was submitted first. `action_masks`
@@ -344,7 +344,7 @@ def backfilling(
     observation: str | Observation = "features",
     reward: Any = "bounded-slowdown",
 ) -> Task:
-    """Make the task of `Backfilling`; arguments and errors as for it."""
+    """Make the task of `BackfillingEnv`; arguments and errors as for it."""
     return job_task(
         source,
         order,
@@ -357,7 +357,7 @@ def backfilling(
     )
 
 
-class Backfilling(Environment):
+class BackfillingEnv(SimulationEnv):
     """Choose which job may pass the first job in order, which does not fit.
 
     An action is a place in the window, whose job starts now. The action after the last place starts

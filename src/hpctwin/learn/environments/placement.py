@@ -15,7 +15,7 @@ from hpctwin.errors import SimulationError
 from hpctwin.facility import Facility, FacilityResult, FacilitySimulation
 from hpctwin.learn.environments.episodes import Source, episodes_of, jobs_of_reset
 from hpctwin.learn.environments.task import by_name, served
-from hpctwin.learn.environments.vector_base import InTurn
+from hpctwin.learn.environments.vector_base import SequentialVectorEnv
 from hpctwin.model import MS_PER_S, Cluster, Workload
 
 __all__ = ["FEATURES", "REWARDS", "Placement", "largest_of"]
@@ -56,7 +56,7 @@ def largest_of(facility: Facility) -> Cluster:
     return max((one.cluster for one in facility.clusters), key=lambda one: one.node_count)
 
 
-class Placement(gymnasium.Env[FloatArray, np.int64]):
+class PlacementEnv(gymnasium.Env[FloatArray, np.int64]):
     """Choose the cluster that a job goes to, one job after the other.
 
     Only jobs that may go to two or more clusters need a choice; `action_masks` shows to which.
@@ -98,7 +98,7 @@ class Placement(gymnasium.Env[FloatArray, np.int64]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[FloatArray, dict[str, Any]]:
-        """Begin an episode; arguments as for `Environment.reset`."""
+        """Begin an episode; arguments as for `SimulationEnv.reset`."""
         super().reset(seed=seed)
         jobs = jobs_of_reset(self.episodes, self.np_random, seed, options)
         self.simulation = FacilitySimulation(self.facility, jobs, "round-robin", seed=self.seed)
@@ -132,12 +132,12 @@ class Placement(gymnasium.Env[FloatArray, np.int64]):
         """Return to which clusters the job may go [clusters]."""
         return np.isin(np.arange(len(self.facility.clusters)), self._options)
 
-    def many(self, count: int, threads: int | None = None) -> InTurn:
+    def many(self, count: int, threads: int | None = None) -> SequentialVectorEnv:
         """Return ``count`` environments like this one, stepped in turn.
 
         ``threads`` is ignored.
         """
-        return InTurn(self, count)
+        return SequentialVectorEnv(self, count)
 
     def _questions(self) -> Generator[tuple[int, list[int]], int, None]:
         """Yield each job that has several clusters to choose from; send the choice back."""

@@ -15,10 +15,10 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from hpctwin.errors import ConfigError
-from hpctwin.learn.environments.environment import Environment, Environments
+from hpctwin.learn.environments.environment import SimulationEnv, SimulationVectorEnv
 from hpctwin.learn.environments.episodes import Source, episodes_of, jobs_of_reset
 from hpctwin.learn.environments.task import served
-from hpctwin.learn.environments.vector_base import InTurn
+from hpctwin.learn.environments.vector_base import SequentialVectorEnv
 from hpctwin.model import MS_PER_S, Cluster, Workload
 from hpctwin.policies import make_policy
 from hpctwin.simulation import Simulation
@@ -27,18 +27,18 @@ __all__ = ["FEATURES", "PolicySelection", "many"]
 
 
 def many(
-    kind: type[Environment],
+    kind: type[SimulationEnv],
     workload: Any,
     cluster: Any = None,
     *,
     num_envs: int = 1,
     threads: int | None = None,
     **options: Any,
-) -> Environments:
+) -> SimulationVectorEnv:
     """Make many environments of one kind, stepped in one compiled call over threads.
 
     Args:
-        kind: Class such as `JobSelection`.
+        kind: Class such as `JobSelectionEnv`.
         workload: As for the class.
         cluster: As for the class.
         num_envs: Number of environments.
@@ -48,13 +48,13 @@ def many(
     Raises:
         ConfigError: The class is not compiled, or rejects its arguments.
     """
-    if not (isinstance(kind, type) and issubclass(kind, Environment)):
+    if not (isinstance(kind, type) and issubclass(kind, SimulationEnv)):
         raise ConfigError(
             f"{kind!r} does not support compiled episodes; use JobSelection, Backfilling "
             "or PowerManagement"
         )
     one = kind(workload, cluster, **options)
-    return Environments(one.task, one.episodes, num_envs, one.max_steps, threads)
+    return SimulationVectorEnv(one.task, one.episodes, num_envs, one.max_steps, threads)
 
 
 FloatArray = npt.NDArray[np.float32]
@@ -75,7 +75,7 @@ FEATURES = (
 _HOUR_S, _DAY_S = 3600.0, 86400.0
 
 
-class PolicySelection(gymnasium.Env[FloatArray, np.int64]):
+class PolicySelectionEnv(gymnasium.Env[FloatArray, np.int64]):
     """Choose the policy of the cluster for the next interval.
 
     The reward of a step is minus the job-hours waited in it, divided by the jobs of the episode.
@@ -119,7 +119,7 @@ class PolicySelection(gymnasium.Env[FloatArray, np.int64]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[FloatArray, dict[str, Any]]:
-        """Begin an episode; arguments as for `Environment.reset`."""
+        """Begin an episode; arguments as for `SimulationEnv.reset`."""
         super().reset(seed=seed)
         jobs = jobs_of_reset(self.episodes, self.np_random, seed, options)
         self.rules = 0
@@ -146,12 +146,12 @@ class PolicySelection(gymnasium.Env[FloatArray, np.int64]):
         """Return which policies can be chosen: all [policies]."""
         return np.ones(len(self.policies), np.bool_)
 
-    def many(self, count: int, threads: int | None = None) -> InTurn:
+    def many(self, count: int, threads: int | None = None) -> SequentialVectorEnv:
         """Return ``count`` environments like this one, stepped in turn.
 
         ``threads`` is ignored.
         """
-        return InTurn(self, count)
+        return SequentialVectorEnv(self, count)
 
     def _told(self) -> dict[str, Any]:
         result = self.simulation.result()

@@ -14,7 +14,7 @@ from gymnasium import spaces
 from hpctwin.engine.agents import power as hooks
 from hpctwin.engine.agents import power as rewards
 from hpctwin.errors import ConfigError
-from hpctwin.learn.environments.environment import Environment
+from hpctwin.learn.environments.environment import SimulationEnv
 from hpctwin.learn.environments.episodes import Source, episodes_of
 from hpctwin.learn.environments.task import Observation, Task, as_hook, by_name, watts_of
 from hpctwin.model import Cluster, Workload, to_ms
@@ -127,7 +127,7 @@ def power_management(
     alpha: float = 0.5,
     beta: float = 0.5,
 ) -> Task:
-    """Make the task of `PowerManagement`; arguments and errors as for it."""
+    """Make the task of `PowerManagementEnv`; arguments and errors as for it."""
     cluster, ruled = source.cluster, make_policy(policy)
     if not cluster.has_power or not cluster.depths:
         raise ConfigError(
@@ -208,7 +208,7 @@ def _sleepers(simulation: Simulation) -> Any:
     return found
 
 
-class PowerManagement(Environment):
+class PowerManagementEnv(SimulationEnv):
     """Choose how many nodes are on, or which.
 
     A step lasts to the next multiple of ``every_s``, or over the next event time. The first

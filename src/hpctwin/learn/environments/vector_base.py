@@ -19,12 +19,12 @@ from hpctwin.errors import ConfigError
 from hpctwin.learn.environments.episodes import Source
 from hpctwin.model import Workload
 
-__all__ = ["InTurn", "Vector"]
+__all__ = ["AgentVectorEnv", "SequentialVectorEnv"]
 
 FloatArray = npt.NDArray[np.float32]
 
 
-class Vector(VectorEnv[FloatArray, Any, Any]):
+class AgentVectorEnv(VectorEnv[FloatArray, Any, Any]):
     """Many environments, each with an agent.
 
     An ended episode is followed by another one in the same step (`AutoresetMode.SAME_STEP`). The
@@ -73,8 +73,8 @@ class Vector(VectorEnv[FloatArray, Any, Any]):
 BoolArray = npt.NDArray[np.bool_]
 
 
-class InTurn(Vector):
-    """Copies of one environment, stepped one after the other; see `Vector`.
+class SequentialVectorEnv(AgentVectorEnv):
+    """Copies of one environment, stepped one after the other; see `AgentVectorEnv`.
 
     Args:
         one: Environment to copy; it has ``action_masks``.

@@ -24,7 +24,7 @@ from hpctwin.errors import ConfigError
 from hpctwin.learn.training.trial import Best, Learnt
 
 if TYPE_CHECKING:
-    from hpctwin.learn.environments.sb3 import Sb3Environments
+    from hpctwin.learn.environments.sb3 import Sb3VecEnv
     from hpctwin.learn.training.trial import Plan, Trial
 
 __all__ = ["NAME", "VERSIONS", "fit"]
@@ -223,7 +223,7 @@ def keep(model: Any, best: Best, folder: Path | None) -> None:
 
 
 def fit(
-    many: Sb3Environments,
+    many: Sb3VecEnv,
     plan: Plan,
     *,
     by_row: bool,

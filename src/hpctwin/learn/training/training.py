@@ -15,12 +15,12 @@ from pydantic import TypeAdapter, ValidationError
 from hpctwin import __version__
 from hpctwin.errors import ConfigError, UnknownNameError
 from hpctwin.facility import Facility
-from hpctwin.learn.environments.environment import Environment
+from hpctwin.learn.environments.environment import SimulationEnv
 from hpctwin.learn.environments.episodes import Source
-from hpctwin.learn.environments.job_selection import Backfilling, JobSelection
-from hpctwin.learn.environments.placement import Placement
-from hpctwin.learn.environments.policy_selection import PolicySelection
-from hpctwin.learn.environments.power_management import PowerManagement, power_management
+from hpctwin.learn.environments.job_selection import BackfillingEnv, JobSelectionEnv
+from hpctwin.learn.environments.placement import PlacementEnv
+from hpctwin.learn.environments.policy_selection import PolicySelectionEnv
+from hpctwin.learn.environments.power_management import PowerManagementEnv, power_management
 from hpctwin.learn.training import evolution, sums
 from hpctwin.learn.training.trial import Learnt, Plan, Trial, first_in_order
 from hpctwin.model.settings import first_fault
@@ -30,7 +30,13 @@ __all__ = ["DEFAULTS", "KINDS", "check_facility", "check_options", "environment_
 
 KINDS: dict[str, Any] = {
     made.__name__: made
-    for made in (JobSelection, Backfilling, PowerManagement, PolicySelection, Placement)
+    for made in (
+        JobSelectionEnv,
+        BackfillingEnv,
+        PowerManagementEnv,
+        PolicySelectionEnv,
+        PlacementEnv,
+    )
 }
 """Environments for training, by name."""
 
@@ -178,13 +184,13 @@ def _by_gradients(
         ConfigError: Stable-Baselines3 is not installed, or as for `ppo.fit`.
     """
     try:
-        from hpctwin.learn.environments.sb3 import Sb3Environments
+        from hpctwin.learn.environments.sb3 import Sb3VecEnv
         from hpctwin.learn.training import ppo
     except ImportError as error:
         raise ConfigError(
             f"training needs {error.name}, which is not installed: pip install 'hpctwin[train]'"
         ) from error
-    many = Sb3Environments(one.many(plan.environments, plan.threads), seed=plan.seed)
+    many = Sb3VecEnv(one.many(plan.environments, plan.threads), seed=plan.seed)
     with closing(many), _tried(one, plan) as trial:
         imitated, shown = _shown(kind, one.episodes, plan, chosen) if plan.imitate else ("", None)
         learnt, steps = ppo.fit(
@@ -224,7 +230,7 @@ def _by_sums(
     progress: Callable[[float, float], None] | None,
 ) -> tuple[Learnt, int, dict[str, Any]]:
     """Return the same as `_by_gradients`, by `sums.fit`."""
-    if not isinstance(one, Environment):
+    if not isinstance(one, SimulationEnv):
         raise ConfigError(
             f"learner cma needs compiled episodes, which {kind} does not support; use ppo "
             "or evolution"
@@ -313,7 +319,7 @@ def _shown(
     earned: dict[str, float] = {}
     trials = {}
     for name in plan.imitate:
-        ordered = JobSelection(source, **{**chosen, "order": name})
+        ordered = JobSelectionEnv(source, **{**chosen, "order": name})
         trials[name] = Trial(ordered, max(plan.trials, 1))
         earned[name] = trials[name].play(first_in_order)
     best = max(earned, key=lambda name: earned[name])
