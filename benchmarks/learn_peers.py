@@ -12,9 +12,10 @@ environment runs two heuristics through each episode before it begins, and its s
 - SPARS: its Gymnasium environment as its runner makes it (``easy_normal``, under which nothing else switches
   nodes, a decision each 30 min; its reward on the CPU), on its platform-nasa-128; ours is
   ``PowerManagementEnv(preset="spars")`` on the same file. The share of nodes is drawn from 0.7 to 1.
-- RLScheduler: ``HPCEnv`` of HPCSimPickJobs.py, 256 jobs an episode; ours is ``JobSelectionEnv`` with its eight
-  numbers. Any of the jobs in the window. It asks for TensorFlow 1.14 and Gym of its time, of which its
-  environment uses a base class, two spaces and random numbers: it is given these, and runs under any Python.
+- RLScheduler: ``HPCEnv`` of HPCSimPickJobs.py, 256 jobs an episode; ours is ``JobSelectionEnv`` with
+  its eight numbers. Any of the jobs in the window. It asks for TensorFlow 1.14 and Gym of its time, of
+  which its environment uses a base class, two spaces and random numbers: it is given these, and runs
+  under any Python.
 """
 
 from __future__ import annotations

@@ -8,11 +8,11 @@ It needs the extra ``learn``. The agent chooses:
 - ``hpctwin/PolicySelection-v0``: which policy is used next; see `PolicySelectionEnv`.
 - ``hpctwin/Placement-v0``: which cluster a job goes to; see `PlacementEnv`.
 
-Many environments of the first three kinds are stepped in one compiled call: `many`, or
-``gymnasium.make_vec``.
+`many` and ``gymnasium.make_vec`` make many environments, which are stepped together.
 """
 
 from functools import partial
+from typing import Any
 
 from hpctwin.errors import ConfigError
 
@@ -27,30 +27,63 @@ from hpctwin.learn.environments.environment import SimulationEnv, SimulationVect
 from hpctwin.learn.environments.episodes import Curriculum, Episodes, Generated
 from hpctwin.learn.environments.job_selection import BackfillingEnv, JobSelectionEnv
 from hpctwin.learn.environments.placement import PlacementEnv
-from hpctwin.learn.environments.policy_selection import PolicySelectionEnv, many
+from hpctwin.learn.environments.policy_selection import PolicySelectionEnv
 from hpctwin.learn.environments.power_management import PowerManagementEnv
+from hpctwin.learn.environments.scheduling_env import SchedulingEnv
 from hpctwin.learn.environments.task import Observation
+from hpctwin.learn.environments.vector_base import AgentVectorEnv
 
 __all__ = [
-    "Backfilling",
+    "ENVIRONMENTS",
+    "BackfillingEnv",
     "Curriculum",
     "Episodes",
     "Generated",
-    "JobSelection",
+    "JobSelectionEnv",
     "Observation",
-    "Placement",
-    "PolicySelection",
-    "PowerManagement",
+    "PlacementEnv",
+    "PolicySelectionEnv",
+    "PowerManagementEnv",
+    "SchedulingEnv",
     "SimulationEnv",
     "SimulationVectorEnv",
     "many",
 ]
 
-for _made in (JobSelectionEnv, BackfillingEnv, PowerManagementEnv):
+ENVIRONMENTS: dict[str, Any] = {
+    "JobSelection": JobSelectionEnv,
+    "Backfilling": BackfillingEnv,
+    "PowerManagement": PowerManagementEnv,
+    "PolicySelection": PolicySelectionEnv,
+    "Placement": PlacementEnv,
+}
+"""Environments by name; the id is ``hpctwin/NAME-v0``."""
+
+
+def many(
+    kind: type[SchedulingEnv[Any]],
+    *given: Any,
+    num_envs: int = 1,
+    threads: int | None = None,
+    **options: Any,
+) -> AgentVectorEnv:
+    """Make many environments of one kind, stepped together.
+
+    Those of `SimulationEnv` are stepped in one compiled call over threads, the others in turn.
+
+    Args:
+        kind: Class such as `JobSelectionEnv`.
+        given: Positional arguments of the class.
+        num_envs: Number of environments.
+        threads: Number of threads; None for the number of cores.
+        options: Further arguments of the class.
+    """
+    return kind(*given, **options).many(num_envs, threads)
+
+
+for _name, _made in ENVIRONMENTS.items():
     register(
-        id=f"hpctwin/{_made.__name__}-v0",
+        id=f"hpctwin/{_name}-v0",
         entry_point=f"hpctwin.learn:{_made.__name__}",
         vector_entry_point=partial(many, _made),
     )
-register(id="hpctwin/PolicySelection-v0", entry_point="hpctwin.learn:PolicySelection")
-register(id="hpctwin/Placement-v0", entry_point="hpctwin.learn:Placement")

@@ -93,6 +93,7 @@ class Agent:
     wait: Real  # … mean wait, s,
     energy: Real  # … energy of all nodes, J
     strict: Int  # whether an unavailable choice is an error; else it has no effect
+    allow: Int  # hook: write the available choices, if ``observe`` does not; 0 for none
     invalid: Int  # number of choices since the last available one
 
 

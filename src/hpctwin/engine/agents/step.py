@@ -128,6 +128,8 @@ def step(address: int) -> int:
         sum_up(address, sim)
     call_with_job(agent.reward, address, sim)
     agent.since = sim.clock.now
+    if agent.allow != 0:
+        call_with_job(agent.allow, address, sim)
     call_with_job(agent.observe, address, sim)
     return STEPPED
 

@@ -6,7 +6,7 @@ uses them is compiled.
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import import_module
 from typing import Any
 
@@ -48,6 +48,10 @@ class Intrinsic:
     def __init__(self, name: str, *arguments: Any, module: str = "numba_types") -> None:
         self.where = module, name
         self.arguments = arguments
+
+    def __reduce__(self) -> Any:
+        """Pickle without what Numba made; it pickles what a cached function closes over."""
+        return partial(Intrinsic, module=self.where[0]), (self.where[1], *self.arguments)
 
     @cached_property
     def _defined(self) -> Any:

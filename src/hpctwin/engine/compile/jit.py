@@ -37,6 +37,10 @@ class Part:
         self._kind = kind
         update_wrapper(self, self.py_func)
 
+    def __reduce__(self) -> Any:
+        """Pickle without what Numba made; it pickles what a cached function closes over."""
+        return Part, (self.py_func, self._kind)
+
     def __call__(self, *given: Any) -> Any:
         """Call the function in Python."""
         return self.py_func(*given)

@@ -14,13 +14,13 @@ import polars as pl
 
 from hpctwin.errors import PolicyError
 from hpctwin.facility import Facility, parse_strategy, simulate_facility
+from hpctwin.learn import ENVIRONMENTS
 from hpctwin.learn.environments.episodes import Source
 from hpctwin.learn.environments.job_selection import PASSING
 from hpctwin.learn.environments.placement import REWARDS
 from hpctwin.learn.environments.task import by_name, served
 from hpctwin.learn.training.training import (
     DEFAULTS,
-    KINDS,
     check_facility,
     check_options,
     environment_of,
@@ -134,7 +134,9 @@ class Setting:
             check_options(kind, options)
             reward = options.get("reward", DEFAULTS[kind]["reward"])
             return cls(kind, earns=EARNED[by_name("reward", reward, REWARDS)[0]])
-        raise PolicyError(f"agents of {kind} have no baselines; supported: {', '.join(KINDS)}")
+        raise PolicyError(
+            f"agents of {kind} have no baselines; supported: {', '.join(ENVIRONMENTS)}"
+        )
 
     def static(self, machine: Machine) -> list[str]:
         """Return the untrained policies to compare; for a facility, strategies."""

@@ -9,7 +9,7 @@ import numpy as np
 from stable_baselines3.common.vec_env import VecEnv
 
 from hpctwin.learn.environments.environment import SimulationVectorEnv
-from hpctwin.learn.environments.vector_base import SequentialVectorEnv
+from hpctwin.learn.environments.vector_base import INVALID, SequentialVectorEnv
 
 __all__ = ["Sb3VecEnv"]
 
@@ -62,6 +62,8 @@ class Sb3VecEnv(VecEnv):
                 "TimeLimit.truncated": bool(cut[number]),
                 **told["final_info"][number],
             }
+        for number in np.flatnonzero(told.get(INVALID, ())).tolist():
+            infos[number][INVALID] = True
         return seen, earned.astype(np.float32), done, infos
 
     def close(self) -> None:

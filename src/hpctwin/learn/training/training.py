@@ -15,30 +15,17 @@ from pydantic import TypeAdapter, ValidationError
 from hpctwin import __version__
 from hpctwin.errors import ConfigError, UnknownNameError
 from hpctwin.facility import Facility
+from hpctwin.learn import ENVIRONMENTS
 from hpctwin.learn.environments.environment import SimulationEnv
 from hpctwin.learn.environments.episodes import Source
-from hpctwin.learn.environments.job_selection import BackfillingEnv, JobSelectionEnv
-from hpctwin.learn.environments.placement import PlacementEnv
-from hpctwin.learn.environments.policy_selection import PolicySelectionEnv
-from hpctwin.learn.environments.power_management import PowerManagementEnv, power_management
+from hpctwin.learn.environments.job_selection import JobSelectionEnv
+from hpctwin.learn.environments.power_management import power_management
 from hpctwin.learn.training import evolution, sums
 from hpctwin.learn.training.trial import Learnt, Plan, Trial, first_in_order
 from hpctwin.model.settings import first_fault
 from hpctwin.policies.agents import Network
 
-__all__ = ["DEFAULTS", "KINDS", "check_facility", "check_options", "environment_of", "train"]
-
-KINDS: dict[str, Any] = {
-    made.__name__: made
-    for made in (
-        JobSelectionEnv,
-        BackfillingEnv,
-        PowerManagementEnv,
-        PolicySelectionEnv,
-        PlacementEnv,
-    )
-}
-"""Environments for training, by name."""
+__all__ = ["DEFAULTS", "check_facility", "check_options", "environment_of", "train"]
 
 RELATIVE = "relative"
 DEFAULTS: dict[str, dict[str, Any]] = {
@@ -78,7 +65,7 @@ def train(
     """Train an agent.
 
     Args:
-        kind: Name in `KINDS`.
+        kind: Name in `ENVIRONMENTS`.
         source: Source of episodes.
         plan: Training plan.
         options: Options of the environment; see `DEFAULTS`.
@@ -94,8 +81,8 @@ def train(
         ConfigError: An option has the wrong type, Stable-Baselines3 is not installed, or the
             environment rejects its arguments.
     """
-    if kind not in KINDS:
-        raise UnknownNameError("environment", kind, list(KINDS))
+    if kind not in ENVIRONMENTS:
+        raise UnknownNameError("environment", kind, list(ENVIRONMENTS))
     check_options(kind, options or {})
     plan = Plan() if plan is None else plan
     chosen = {**DEFAULTS[kind], **(options or {})}
@@ -135,7 +122,7 @@ def environment_of(
     """Make an environment.
 
     Args:
-        kind: Name in `KINDS`.
+        kind: Name in `ENVIRONMENTS`.
         source: Source of episodes.
         options: Options of the environment.
         facility: Clusters, for Placement.
@@ -145,7 +132,7 @@ def environment_of(
             arguments.
     """
     check_facility(kind, facility)
-    return KINDS[kind](source, *(() if facility is None else (facility,)), **options)
+    return ENVIRONMENTS[kind](source, *(() if facility is None else (facility,)), **options)
 
 
 def check_facility(kind: str, facility: Facility | None) -> None:
@@ -275,7 +262,7 @@ def check_options(kind: str, options: Mapping[str, Any]) -> None:
         UnknownNameError: It has no such option.
         ConfigError: An option has the wrong type.
     """
-    makers = [KINDS[kind], *([power_management] if kind == "PowerManagement" else [])]
+    makers = [ENVIRONMENTS[kind], *([power_management] if kind == "PowerManagement" else [])]
     known = {
         one.name: one.annotation
         for made in makers
