@@ -40,6 +40,7 @@ from hpctwin.learn.baselines.oracle import Oracle
 from hpctwin.learn.environments.episodes import Source
 from hpctwin.learn.environments.placement import PlacementEnv
 from hpctwin.learn.environments.policy_selection import PolicySelectionEnv
+from hpctwin.learn.training.custom import options_of
 from hpctwin.learn.training.training import environment_of
 from hpctwin.metrics import mean_interval
 from hpctwin.policies import parse_policy
@@ -150,6 +151,7 @@ def evaluate(
     without: Collection[Without] = (),
     progress: Callable[[float], None] | None = None,
     facility: Facility | None = None,
+    observation: str | None = None,
 ) -> Evaluation:
     """Run an agent and its baselines (docs/how-to/train-agents.md) on the same episodes.
 
@@ -163,6 +165,8 @@ def evaluate(
         without: Baselines of `WITHOUT` to omit.
         progress: Function called with the share of work done.
         facility: Clusters, for an agent of Placement.
+        observation: ``FILE.py:NAME`` of the agent's custom observation, if the file is elsewhere
+            than in training.
 
     Raises:
         PolicyError: The agent has no baselines, or a policy is invalid.
@@ -175,7 +179,7 @@ def evaluate(
     network = Network.load(path)
     setting = Setting.of(network)
     metric = metric or setting.earns
-    own, run_own = baselines.agent(path, source, facility)
+    own, run_own = baselines.agent(path, source, facility, observation)
     machine = source.cluster if facility is None else facility
     _check_metric(metric, machine)
     static = {text: of_rule(text, machine) for text in setting.static(machine)}
@@ -186,7 +190,7 @@ def evaluate(
     environment = None
     if setting.pool or facility is not None:
         environment = environment_of(
-            setting.kind, source, network.card.get("options", {}), facility
+            setting.kind, source, options_of(network.card, observation), facility
         )
         runners.append((BY_CHANCE, "random", by_chance(environment)))
     best_before = ""

@@ -347,6 +347,7 @@ class JobSelectionEnv(SimulationEnv):
         )
         super().__init__(task, source, max_steps, invalid_action, render_mode)
         self.window = window
+        self.options = {"window": window, "backfilling": backfilling}
 
 
 def backfilling(

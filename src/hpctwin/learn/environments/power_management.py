@@ -271,3 +271,4 @@ class PowerManagementEnv(SimulationEnv):
             options = {**by_name("preset", preset, PRESETS), **options}
         task = power_management(source, **options)
         super().__init__(task, source, max_steps, invalid_action, render_mode)
+        self.options = {"every_s": 1800.0} | options

@@ -182,7 +182,8 @@ def earned_by(function: Callable[..., Any], *given: Any) -> float:
         PolicyError: It is not a finite number.
     """
     found: Any = function(*given)
-    if isinstance(found, bool) or not np.isscalar(found) or not np.isfinite(found):
+    numbers = (int, float, np.integer, np.floating)
+    if isinstance(found, bool) or not isinstance(found, numbers) or not np.isfinite(found):
         name = getattr(function, "__name__", "reward")
         raise PolicyError(f"reward {name!r} returned {found!r}; it must be a finite number")
     return float(found)

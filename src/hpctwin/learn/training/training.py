@@ -21,6 +21,7 @@ from hpctwin.learn.environments.episodes import Source
 from hpctwin.learn.environments.job_selection import JobSelectionEnv
 from hpctwin.learn.environments.power_management import power_management
 from hpctwin.learn.training import evolution, sums
+from hpctwin.learn.training.custom import check_custom, custom_parts
 from hpctwin.learn.training.trial import Learnt, Plan, Trial, first_in_order
 from hpctwin.model.settings import first_fault
 from hpctwin.policies.agents import Network
@@ -68,7 +69,8 @@ def train(
         kind: Name in `ENVIRONMENTS`.
         source: Source of episodes.
         plan: Training plan.
-        options: Options of the environment; see `DEFAULTS`.
+        options: Options of the environment; see `DEFAULTS`. A custom reward or observation is
+            ``FILE.py:NAME`` or an object; it is checked before training.
         progress: Function called with the share of steps done and the mean of recent rewards.
         about: Further entries of the model card, such as the trace.
         facility: Clusters, for Placement only.
@@ -80,6 +82,7 @@ def train(
         UnknownNameError: There is no such environment, or it has no such option.
         ConfigError: An option has the wrong type, Stable-Baselines3 is not installed, or the
             environment rejects its arguments.
+        PolicyError: A custom reward or observation does not work.
     """
     if kind not in ENVIRONMENTS:
         raise UnknownNameError("environment", kind, list(ENVIRONMENTS))
@@ -89,28 +92,26 @@ def train(
     if chosen.get("reward") == RELATIVE and "reward" not in (options or {}):
         chosen["reward"] = BY_TRYING.get(plan.learner, RELATIVE)
     one = environment_of(kind, source, chosen, facility)
+    custom = custom_parts(chosen)
+    check_custom(one, custom)
+    # Before training, so that a value that a card cannot hold is found before it.
+    card = _plain({
+        "environment": kind,
+        "options": chosen | {part: origin["name"] for part, origin in custom.items()},
+        **({"custom": custom} if custom else {}),
+        **_machine(source, facility),
+        "jobs": source.jobs,
+        **(about or {}),
+    })  # fmt: skip
     by_row = len(one.observation_space.shape) == 2
     learn = {"ppo": _by_gradients, "evolution": _by_evolution, "cma": _by_sums}[plan.learner]
     learnt, steps, made = learn(kind, one, plan, chosen, by_row, progress)
-    card = {
-        "environment": kind,
-        "options": chosen,
-        **_machine(source, facility),
-        "jobs": source.jobs,
-        "trained": {
-            "steps": steps,
-            "seed": plan.seed,
-            "environments": plan.environments,
-            **made,
-            "versions": {
-                "hpctwin": __version__,
-                "python": platform.python_version(),
-                **made["versions"],
-            },
-        },
-        **(about or {}),
-    }
-    network = Network(tuple(learnt.layers), by_row, _plain(card), learnt.rowless)
+    versions = {"hpctwin": __version__, "python": platform.python_version(), **made["versions"]}
+    card["trained"] = _plain({
+        "steps": steps, "seed": plan.seed, "environments": plan.environments, **made,
+        "versions": versions,
+    })  # fmt: skip
+    network = Network(tuple(learnt.layers), by_row, card, learnt.rowless)
     seen = np.zeros(one.observation_space.shape, np.float32)
     network.card["us_per_decision"] = round(_seconds(lambda: network.scores(seen)) * 1e6, 1)
     return network
