@@ -24,6 +24,7 @@ from hpctwin.learn import (
     PolicySelectionEnv,
     PowerManagementEnv,
 )
+from hpctwin.learn.baselines import chosen_policies
 from hpctwin.learn.training.policy_files import policy_from_model
 from hpctwin.learn.training.training import train
 from hpctwin.learn.training.trial import Plan
@@ -80,9 +81,10 @@ def test_an_own_reward_trains_and_is_recorded(mine: Path, kind: str, learner: An
 
 
 def test_an_own_observation_knows_which_places_have_jobs(mine: Path) -> None:
+    busy = source(jobs=100, load=(1.5, 1.5))
     for kind in (JobSelectionEnv, BackfillingEnv):
-        own = kind(source(), window=8, observation="mine.py:queue", invalid_action="raise")
-        like = kind(source(), window=8)
+        own = kind(busy, window=8, observation="mine.py:queue", invalid_action="raise")
+        like = kind(busy, window=8)
         rng = np.random.default_rng(1)
         seen, _ = own.reset(seed=1)
         like.reset(seed=1)
@@ -122,9 +124,7 @@ def test_other_environments_train_with_own_parts(mine: Path) -> None:
         return float(((end > since_s) & (end <= simulation.now_s)).sum())
 
     hour = Observation(lambda one: [one.simulation.now_s % 86400 / 86400], lambda n, nodes: (1,))
-    made = train(
-        "PolicySelection", source(), SHORT, options={"reward": ended, "observation": hour}
-    )
+    made = train("PolicySelection", source(), SHORT, options={"reward": ended, "observation": hour})
     assert made.layers[0][0].shape[1] == 1
     place = Facility(
         name="two",
@@ -139,7 +139,10 @@ def test_other_environments_train_with_own_parts(mine: Path) -> None:
         source(),
         SHORT,
         facility=place,
-        options={"reward": lambda result: -float(result.jobs["wait_s"].max()), "observation": queues},
+        options={
+            "reward": lambda result: -float(result.jobs["wait_s"].max()),
+            "observation": queues,
+        },
     )
     assert made.layers[0][0].shape[1] == 1
 
@@ -190,12 +193,10 @@ def one_number(function: Callable[..., None]) -> Observation:
 def test_a_custom_part_that_does_not_work_is_reported_before_training(
     mine: Path, options: dict[str, Any], told: str
 ) -> None:
-    with pytest.raises((errors.ConfigError, errors.PolicyError, errors.UnknownNameError), match=told):
+    with pytest.raises(
+        (errors.ConfigError, errors.PolicyError, errors.UnknownNameError), match=told
+    ):
         train("JobSelection", source(), SHORT, options={"window": 8, **options})
-
-
-def later_nan(agent: int, sim: Any) -> None:
-    agent_at(agent).earned = np.nan if agent_at(agent).steps > 18 else 0.0
 
 
 @pytest.mark.parametrize("learner", ["ppo", "evolution"])
@@ -234,6 +235,25 @@ def test_an_error_or_an_interrupt_loses_nothing(
     assert made.card["trained"]["steps"] >= 4096
 
 
+def later_nan(agent: int, sim: Any) -> None:
+    # The check before training ends earlier.
+    agent_at(agent).earned = np.nan if sim.clock.now > 200 * 3_600_000 else 0.0
+
+
+@pytest.mark.parametrize("learner", ["ppo", "evolution"])
+def test_a_reward_that_is_not_finite_later_ends_training_with_a_checkpoint(
+    tmp_path: Path, learner: Any
+) -> None:
+    long = Episodes.of(generate("poisson", jobs=800, nodes=NODES, seed=1), NODES, jobs=800)
+    plan = Plan(
+        200_000, environments=32, horizon=32, threads=1, trials=0, checkpoints=tmp_path,
+        learner=learner, layers=() if learner == "evolution" else (32, 16),
+    )  # fmt: skip
+    with pytest.raises(errors.PolicyError, match="not a finite number"):
+        train("JobSelection", long, plan, options={"window": 8, "reward": later_nan})
+    assert list(tmp_path.glob("last.zip" if learner == "ppo" else "evolution.npz"))
+
+
 def test_a_card_that_cannot_be_written_is_reported_before_training() -> None:
     shares: list[float] = []
     with pytest.raises(errors.ConfigError, match="plain values"):
@@ -254,8 +274,9 @@ def command(*words: str, code: int = 0) -> None:
 
 
 def test_the_commands_take_own_parts_and_notice_changes(
-    mine: Path, capsys: pytest.CaptureFixture[str]
+    mine: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(chosen_policies, "TRIALS", 4)
     command("workload", "generate", "poisson", "t.swf", "jobs=200", "nodes=16", "load=0.9")
     common = ["t.swf", "-n", "16", "--jobs", "20"]
     command(
@@ -365,9 +386,9 @@ def test_a_power_model_becomes_a_policy_file(
     ],
 )
 def test_choices_that_no_policy_makes_are_reported(environment: Any) -> None:
-    with pytest.raises(errors.ConfigError, match="part of a policy|fixed times"):
+    with pytest.raises(errors.ConfigError, match=r"part of a policy|fixed times"):
         policy_from_model(shortest, environment())
-    with pytest.raises(errors.ConfigError, match="must have predict"):
+    with pytest.raises(errors.ConfigError, match=r"must have predict"):
         policy_from_model(5, JobSelectionEnv())
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from inspect import signature
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -11,9 +14,18 @@ from gymnasium.utils.env_checker import check_env
 
 from hpctwin import errors
 from hpctwin.engine.agents.agent_record import MAX_INVALID
-from hpctwin.learn import ENVIRONMENTS, BackfillingEnv, JobSelectionEnv
+from hpctwin.learn import (
+    ENVIRONMENTS,
+    BackfillingEnv,
+    JobSelectionEnv,
+    PlacementEnv,
+    PowerManagementEnv,
+)
 from hpctwin.learn.environments.job_selection import OBSERVATIONS
-from hpctwin.learn.environments.power_management import PRESETS
+from hpctwin.learn.environments.placement import EXAMPLE_FACILITY
+from hpctwin.learn.environments.power_management import PRESETS, power_management
+
+ROOT = Path(__file__).parent.parent.parent
 
 NAMES = tuple(ENVIRONMENTS)
 MADE = [
@@ -28,6 +40,41 @@ IDS = [f"{name}-{'-'.join(map(str, options.values()))}" for name, options in MAD
 
 def new(name: str, **options: Any) -> Any:
     return gymnasium.make(f"hpctwin/{name}-v0", **options)
+
+
+def documented(name: str) -> dict[str, str]:
+    """Return the table of an environment in the reference."""
+    page = (ROOT / "docs/reference/environments.md").read_text()
+    table = page.split(f"| `hpctwin/{name}-v0` | |\n")[1].split("\n\n")[0]
+    rows = (re.split(r"(?<!\\)\|", line)[1:3] for line in table.splitlines()[1:])
+    return {key.strip(): text.strip() for key, text in rows}
+
+
+def arguments(kind: Any) -> str:
+    """Return the arguments of an environment with their defaults."""
+    makers = [kind, *([power_management] if kind is PowerManagementEnv else [])]
+    given = {
+        one.name: one.default
+        for made in makers
+        for one in signature(made).parameters.values()
+        if one.kind is not one.VAR_KEYWORD and one.name != "source"
+    }
+    if kind is PlacementEnv:
+        assert given["facility"] is EXAMPLE_FACILITY
+        given["facility"] = "EXAMPLE_FACILITY"
+    shown = {name: str(one) if name == "facility" else repr(one) for name, one in given.items()}
+    return ", ".join(sorted(f"{name}={one}" for name, one in shown.items())).replace("'", '"')
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_reference_has_spaces_and_defaults_of_each_environment(name: str) -> None:
+    environment, rows = new(name).unwrapped, documented(name)
+    assert rows["Action space"] == f"`{environment.action_space}`"
+    assert rows["Observation space"] == f"`{environment.observation_space}`"
+    shown = re.split(r", (?=\w+=)", rows["Arguments"].strip("`"))
+    assert ", ".join(sorted(shown)) == arguments(ENVIRONMENTS[name])
+    for what in ("Action", "Observation", "Reward", "Invalid actions"):
+        assert rows[what]
 
 
 def not_available(environment: Any) -> int | None:

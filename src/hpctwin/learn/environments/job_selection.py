@@ -232,7 +232,7 @@ def job_task(
                 "sjf",
                 backfill,
                 window=window,
-                observation=observation,
+                observation="job",  # any: only the rewards count
                 reward="slowdown",
                 hooks=hooks,
                 nobody=nobody,

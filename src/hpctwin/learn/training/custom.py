@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from gymnasium import spaces
 
-from hpctwin.engine.agents.step import look
 from hpctwin.engine.compile.intrinsics import described
 from hpctwin.errors import ConfigError, PolicyError
 from hpctwin.learn.environments.environment import SimulationEnv
@@ -102,16 +102,16 @@ def check_custom(one: Any, custom: Mapping[str, Mapping[str, str]]) -> None:
             f"observation {custom['observation']['name']} has {shape[0]} rows, but there are {rows} "
             "choices; with two dimensions each row belongs to a choice, so use another shape"
         )
-    rng = np.random.default_rng(0)
     choices.seed(0)
+    rng = np.random.default_rng(0)
+    seen = _Guarded(one, custom) if isinstance(one, SimulationEnv) else None
     one.reset(seed=0)
     for number in range(STEPS):
-        if isinstance(one, SimulationEnv):
-            if "observation" in custom:
-                _check_seen(one, custom["observation"]["name"])
+        if seen is not None:
+            seen.check()
             one.batch.real[0, EARNED] = np.nan
         action = choices.sample()
-        if hasattr(choices, "n") and len(shape) and one.action_masks().shape == (choices.n,):
+        if isinstance(choices, spaces.Discrete) and one.action_masks().size == choices.n:
             action = rng.choice(np.flatnonzero(one.action_masks()))
         _, earned, ended, cut, _ = one.step(action)
         if not np.isfinite(earned):
@@ -122,40 +122,61 @@ def check_custom(one: Any, custom: Mapping[str, Mapping[str, str]]) -> None:
             )
         if ended or cut:
             one.reset()
+    if seen is not None:
+        seen.release()
 
 
-def _check_seen(one: SimulationEnv, name: str) -> None:
-    """Check each number of the present observation, and that nothing else is written.
+class _Guarded:
+    """The observation of an environment with a margin, in which wrong places are noticed.
 
-    Raises:
-        PolicyError: A number is missing, not finite or out of range, or has no place.
+    Args:
+        one: The environment, before its first reset.
+        custom: Custom parts.
     """
-    space = one.observation_space
-    size = int(np.prod(space.shape))
-    row = np.full(2 * MARGIN + size, np.nan, np.float32)
-    inner = row[MARGIN : MARGIN + size]
-    agents = one.batch.agents[:1].copy()
-    place = described(inner[None])
-    agents["seen"] = place.ctypes.data
-    look(agents.ctypes.data)
-    written = np.flatnonzero(~np.isnan(row)) - MARGIN
-    outside = written[(written < 0) | (written >= size)]
-    if len(outside):
-        raise PolicyError(
-            f"observation {name} writes number {outside[0]}, but its shape {space.shape} has "
-            f"numbers 0 to {size - 1}"
-        )
-    missing = np.flatnonzero(~np.isfinite(inner))
-    if len(missing):
-        raise PolicyError(
-            f"observation {name}: number {missing[0]} of {size} is not written or not finite; "
-            "the function must write each number each time"
-        )
-    low, high = space.low.reshape(-1), space.high.reshape(-1)
-    wrong = np.flatnonzero((inner < low) | (inner > high))
-    if len(wrong):
-        at = wrong[0]
-        raise PolicyError(
-            f"observation {name}: number {at} is {inner[at]:g}, but its range is {low[at]:g} to "
-            f"{high[at]:g}; set low and high of the Observation, or scale the number"
-        )
+
+    def __init__(self, one: SimulationEnv, custom: Mapping[str, Mapping[str, str]]) -> None:
+        self.name = custom.get("observation", {}).get("name")
+        self.agents, self.space = one.batch.agents, one.observation_space
+        size = int(np.prod(self.space.shape))
+        self.row = np.full(2 * MARGIN + size, np.nan, np.float32)
+        self.inner = self.row[MARGIN : MARGIN + size]
+        self.place = described(self.inner[None])
+        self.before = self.agents["seen"].copy()
+        if self.name is not None:
+            self.agents["seen"] = self.place.ctypes.data
+
+    def release(self) -> None:
+        """Let the environment write where it did before."""
+        self.agents["seen"] = self.before
+
+    def check(self) -> None:
+        """Check each number of the last observation, and that nothing else was written.
+
+        Raises:
+            PolicyError: A number is missing, not finite or out of range, or has no place.
+        """
+        if self.name is None:
+            return
+        told, inner, shape = f"observation {self.name}", self.inner, self.space.shape
+        written = np.flatnonzero(~np.isnan(self.row)) - MARGIN
+        outside = written[(written < 0) | (written >= inner.size)]
+        if len(outside):
+            raise PolicyError(
+                f"{told} writes number {outside[0]}, but its shape {shape} has numbers 0 to "
+                f"{inner.size - 1}"
+            )
+        missing = np.flatnonzero(~np.isfinite(inner))
+        if len(missing):
+            raise PolicyError(
+                f"{told}: number {missing[0]} of {inner.size} is not written or not finite; the "
+                "function must write each number each time"
+            )
+        low, high = self.space.low.reshape(-1), self.space.high.reshape(-1)
+        wrong = np.flatnonzero((inner < low) | (inner > high))
+        if len(wrong):
+            at = wrong[0]
+            raise PolicyError(
+                f"{told}: number {at} is {inner[at]:g}, but its range is {low[at]:g} to "
+                f"{high[at]:g}; set low and high of the Observation, or scale the number"
+            )
+        self.row.fill(np.nan)
