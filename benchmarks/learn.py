@@ -22,7 +22,13 @@ import numba
 import numpy as np
 
 from hpctwin import Cluster, generate
-from hpctwin.learn import Backfilling, JobSelection, PolicySelection, PowerManagement, many
+from hpctwin.learn import (
+    BackfillingEnv,
+    JobSelectionEnv,
+    PolicySelectionEnv,
+    PowerManagementEnv,
+    many,
+)
 from hpctwin.model import Mode, NodeGroup, Sleep, Transition
 
 NODES, TOGETHER = 128, 64
@@ -123,29 +129,29 @@ def main() -> None:
         return
     on = np.ones(1, np.float32)
     rows = {
-        "one JobSelection": alone(JobSelection(workload, NODES), 0, rounds, 30 * steps),
+        "one JobSelection": alone(JobSelectionEnv(workload, NODES), 0, rounds, 30 * steps),
         "one PowerManagement, 1 min": alone(
-            PowerManagement(workload, machine(), every_s=60.0), on, rounds, 30 * steps
+            PowerManagementEnv(workload, machine(), every_s=60.0), on, rounds, 30 * steps
         ),
-        "one PolicySelection": alone(PolicySelection(workload, NODES), 0, rounds, steps),
-        "many JobSelection": together(JobSelection, NODES, rounds, steps),
+        "one PolicySelection": alone(PolicySelectionEnv(workload, NODES), 0, rounds, steps),
+        "many JobSelection": together(JobSelectionEnv, NODES, rounds, steps),
         "many JobSelection, backfilling": together(
-            JobSelection, NODES, rounds, steps, backfilling=True
+            JobSelectionEnv, NODES, rounds, steps, backfilling=True
         ),
         "many JobSelection, RLScheduler's eight": together(
-            JobSelection, NODES, rounds, steps, observation="rlscheduler"
+            JobSelectionEnv, NODES, rounds, steps, observation="rlscheduler"
         ),
-        "many Backfilling": together(Backfilling, NODES, rounds, steps),
+        "many Backfilling": together(BackfillingEnv, NODES, rounds, steps),
         "many PowerManagement, 1 min": together(
-            PowerManagement, machine(), rounds, steps, every_s=60.0
+            PowerManagementEnv, machine(), rounds, steps, every_s=60.0
         ),
         "many PowerManagement, 1 min, for 30": together(
-            PowerManagement, machine(), rounds, steps, every_s=60.0, held=30
+            PowerManagementEnv, machine(), rounds, steps, every_s=60.0, held=30
         ),
         "many PowerManagement, instants": together(
-            PowerManagement, machine(), rounds, steps, every_s=None
+            PowerManagementEnv, machine(), rounds, steps, every_s=None
         ),
-        "many PowerManagement, 30 min": together(PowerManagement, machine(), rounds, steps),
+        "many PowerManagement, 30 min": together(PowerManagementEnv, machine(), rounds, steps),
     }
     show(rows, asked.json)
 
@@ -157,11 +163,11 @@ def by_the_wall_clock(rounds: int, steps: int) -> dict[str, float]:
     for threads in (1, cores):
         rows[f"a plain loop, {threads} threads"] = turns(threads, rounds)
     for name, kind, cluster, options in (
-        ("JobSelection", JobSelection, NODES, {}),
-        ("PowerManagement, 1 min", PowerManagement, machine(), {"every_s": 60.0}),
+        ("JobSelection", JobSelectionEnv, NODES, {}),
+        ("PowerManagement, 1 min", PowerManagementEnv, machine(), {"every_s": 60.0}),
         (
             "PowerManagement, 1 min, for 30",
-            PowerManagement,
+            PowerManagementEnv,
             machine(),
             {"every_s": 60.0, "held": 30},
         ),

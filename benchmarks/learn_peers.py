@@ -11,10 +11,11 @@ environment runs two heuristics through each episode before it begins, and its s
 
 - SPARS: its Gymnasium environment as its runner makes it (``easy_normal``, under which nothing else switches
   nodes, a decision each 30 min; its reward on the CPU), on its platform-nasa-128; ours is
-  ``PowerManagement(preset="spars")`` on the same file. The share of nodes is drawn from 0.7 to 1.
-- RLScheduler: ``HPCEnv`` of HPCSimPickJobs.py, 256 jobs an episode; ours is ``JobSelection`` with its eight
-  numbers. Any of the jobs in the window. It asks for TensorFlow 1.14 and Gym of its time, of which its
-  environment uses a base class, two spaces and random numbers: it is given these, and runs under any Python.
+  ``PowerManagementEnv(preset="spars")`` on the same file. The share of nodes is drawn from 0.7 to 1.
+- RLScheduler: ``HPCEnv`` of HPCSimPickJobs.py, 256 jobs an episode; ours is ``JobSelectionEnv`` with
+  its eight numbers. Any of the jobs in the window. It asks for TensorFlow 1.14 and Gym of its time, of
+  which its environment uses a base class, two spaces and random numbers: it is given these, and runs
+  under any Python.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ import numpy as np
 from hpctwin import Workload, generate
 from hpctwin.formats import write_workload
 from hpctwin.formats.clusters import read_cluster
-from hpctwin.learn import JobSelection, PowerManagement, many
+from hpctwin.learn import JobSelectionEnv, PowerManagementEnv, many
 
 NODES, TOGETHER = 128, 64
 
@@ -161,9 +162,11 @@ def beside_spars(asked: argparse.Namespace, jobs: Workload, seed: int) -> dict[s
 
     return {
         "SPARS": peer,
-        "one PowerManagement": alone(PowerManagement(jobs, **ours), share, 5 * asked.steps, seed),
+        "one PowerManagement": alone(
+            PowerManagementEnv(jobs, **ours), share, 5 * asked.steps, seed
+        ),
         "many PowerManagement": together(
-            many(PowerManagement, jobs, num_envs=TOGETHER, threads=1, **ours),
+            many(PowerManagementEnv, jobs, num_envs=TOGETHER, threads=1, **ours),
             share,
             100 * asked.steps,
             seed,
@@ -191,9 +194,9 @@ def beside_rlscheduler(asked: argparse.Namespace, jobs: Workload, seed: int) -> 
     return {
         "RLScheduler": whole,
         "RLScheduler, steps alone": within,
-        "one JobSelection": alone(JobSelection(jobs, **ours), any_place, 5 * asked.steps, seed),
+        "one JobSelection": alone(JobSelectionEnv(jobs, **ours), any_place, 5 * asked.steps, seed),
         "many JobSelection": together(
-            many(JobSelection, jobs, num_envs=TOGETHER, threads=1, **ours),
+            many(JobSelectionEnv, jobs, num_envs=TOGETHER, threads=1, **ours),
             any_place,
             200 * asked.steps,
             seed,

@@ -10,10 +10,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from hpctwin import generate
-from hpctwin.learn import Episodes, JobSelection
+from hpctwin.learn import Episodes, JobSelectionEnv
 
 trace = generate("poisson", jobs=1000, nodes=64, load=0.95, seed=1)
-env = JobSelection(Episodes.of(trace, 64, jobs=64), window=32)
+env = JobSelectionEnv(Episodes.of(trace, 64, jobs=64), window=32)
 rng = np.random.default_rng(1)
 rules = {
     "first": lambda seen, mask: int(np.argmax(mask)),

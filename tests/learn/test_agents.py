@@ -18,7 +18,7 @@ from hpctwin import compare, errors, generate, simulate
 from hpctwin.cli import main
 from hpctwin.engine.agents.parallel_steps import seen_of_job
 from hpctwin.engine.compile.policy_modules import JobView
-from hpctwin.learn import Environments, Episodes, JobSelection, PowerManagement
+from hpctwin.learn import Episodes, JobSelectionEnv, PowerManagementEnv, SimulationVectorEnv
 from hpctwin.learn.baselines import chosen_policies
 from hpctwin.learn.baselines.evaluation import HINDSIGHT, evaluate
 from hpctwin.learn.training.training import train
@@ -52,7 +52,7 @@ def selecting(path: Path, seed: int = 0) -> Network:
     return made
 
 
-def played(environment: JobSelection, choose: Any) -> float:
+def played(environment: JobSelectionEnv, choose: Any) -> float:
     seen, _ = environment.reset(options={"first": environment.episodes.latest})  # type: ignore[attr-defined]
     over = False
     while not over:
@@ -67,7 +67,7 @@ def test_a_short_training_improves_over_a_random_agent_on_jobs_it_has_not_seen()
         Episodes.of(workload, 128, jobs=64, last=1000),
         Plan(steps=16_384, environments=32, horizon=64, threads=1),
     )
-    held_out = JobSelection(Episodes.of(workload, 128, jobs=400), observation="job", window=64)
+    held_out = JobSelectionEnv(Episodes.of(workload, 128, jobs=400), observation="job", window=64)
     rng = np.random.default_rng(1)
     by_chance = [
         played(held_out, lambda seen, mask: int(rng.choice(np.flatnonzero(mask)))) for _ in range(3)
@@ -126,7 +126,7 @@ def test_an_agent_that_imitates_chooses_as_the_best_of_the_orderings_does() -> N
     plan = Plan(64, environments=2, horizon=32, threads=1, imitate=("ljf", "sjf"), rate=1e-9)
     made = train("JobSelection", source, plan, options=options)
     assert made.card["trained"]["imitated"] == "sjf"
-    held_out = JobSelection(
+    held_out = JobSelectionEnv(
         Episodes.of(workload, 128, jobs=200), observation="job", window=200, order="sjf"
     )
 
@@ -249,7 +249,7 @@ def test_an_agent_is_a_power_policy_that_does_as_in_its_environment_joule_for_jo
     # So that all jobs can run: at least half of the nodes, and always one more level.
     agent.layers[-1][1][5:] += 4.0
     agent.save(path)
-    environment = PowerManagement(WORKLOAD, machine(), jobs=60, **options)
+    environment = PowerManagementEnv(WORKLOAD, machine(), jobs=60, **options)
     jobs = environment.episodes.beginning_at(20 * seed)
     jobs = jobs.take(jobs.nodes <= NODES // 2)
     seen, _ = environment.reset(options={"jobs": jobs})
@@ -275,7 +275,7 @@ def test_an_agent_that_scores_levels_is_a_power_policy_joule_for_joule(
     weights[:2] = 1.0, -1.0  # so that it is sometimes a level between
     agent.layers[0][0][:] = weights
     agent.save(path)
-    environment = PowerManagement(WORKLOAD, machine(), jobs=60, **options)
+    environment = PowerManagementEnv(WORKLOAD, machine(), jobs=60, **options)
     seen, _ = environment.reset(options={"first": 20 * seed})
     over, chosen = False, set()
     while not over:
@@ -289,10 +289,10 @@ def test_an_agent_that_scores_levels_is_a_power_policy_joule_for_joule(
 
 def test_sb3_gets_masks_for_each_and_last_observations() -> None:
     # PyTorch, which takes seconds to import, is imported only where this test runs.
-    from hpctwin.learn.environments.sb3 import Sb3Environments
+    from hpctwin.learn.environments.sb3 import Sb3VecEnv
 
-    one = JobSelection(WORKLOAD, NODES, jobs=10, window=8)
-    many = Sb3Environments(Environments(one.task, one.episodes, 3, threads=1), seed=1)
+    one = JobSelectionEnv(WORKLOAD, NODES, jobs=10, window=8)
+    many = Sb3VecEnv(SimulationVectorEnv(one.task, one.episodes, 3, threads=1), seed=1)
     many.reset()
     done = np.zeros(3, bool)
     while not done.any():

@@ -14,7 +14,7 @@ from hpctwin import Cluster, errors, generate, simulate
 from hpctwin.cli import main
 from hpctwin.facility import Facility, FacilityCluster, parse_strategy, simulate_facility
 from hpctwin.formats import write_workload
-from hpctwin.learn import Episodes, Placement, PolicySelection
+from hpctwin.learn import Episodes, PlacementEnv, PolicySelectionEnv
 from hpctwin.learn.baselines import chosen_policies
 from hpctwin.learn.baselines.baselines import SCHEDTWIN, schedtwin
 from hpctwin.learn.baselines.chosen_policies import CHOSEN, TRUE_TIMES
@@ -140,7 +140,7 @@ def test_schedtwins_choices_made_in_the_environment_give_its_row(first: int) -> 
     jobs = AFTER.beginning_at(first)
     found, chosen = twin_row(jobs, AFTER.cluster)
     at = dict(chosen)
-    environment = PolicySelection(AFTER, policies=POOL, every_s=EVERY_S)
+    environment = PolicySelectionEnv(AFTER, policies=POOL, every_s=EVERY_S)
     environment.reset(options={"jobs": jobs})
     place, over, number = 0, False, 0
     while not over:
@@ -154,7 +154,7 @@ def test_schedtwins_choices_made_in_the_environment_give_its_row(first: int) -> 
     )
 
 
-def what_if(environment: PolicySelection, number: int) -> dict[str, float]:
+def what_if(environment: PolicySelectionEnv, number: int) -> dict[str, float]:
     """The waiting jobs under a policy if nobody came any more: without mirror and emulated cluster."""
     simulation = environment.simulation
     waiting = simulation.state["queue"][: simulation.state.clock.queued].copy()
@@ -172,7 +172,7 @@ def test_schedtwins_row_equals_forking_the_environment_and_taking_the_best(
 ) -> None:
     jobs = exact(AFTER.beginning_at(first))
     found, _ = twin_row(jobs, AFTER.cluster)
-    environment = PolicySelection(AFTER, policies=POOL, every_s=EVERY_S)
+    environment = PolicySelectionEnv(AFTER, policies=POOL, every_s=EVERY_S)
     environment.reset(options={"jobs": jobs})
     place, over = 0, False
     names = [one.name for one in environment.policies]
@@ -295,11 +295,11 @@ def test_a_short_training_places_better_than_chance_on_jobs_held_out(tmp_path: P
     assert means[found.agent] < 0.8 * means["random"]
 
 
-@pytest.mark.parametrize("kind", [PolicySelection, Placement])
+@pytest.mark.parametrize("kind", [PolicySelectionEnv, PlacementEnv])
 def test_many_in_turn_are_the_single_ones(kind: Any) -> None:
     def made() -> Any:
         source = Episodes.of(WORKLOAD, NODES, jobs=12)
-        return kind(source, facility()) if kind is Placement else kind(source)
+        return kind(source, facility()) if kind is PlacementEnv else kind(source)
 
     many = made().many(3)
     seen, _ = many.reset(seed=5)

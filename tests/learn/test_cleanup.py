@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hpctwin import Cluster, generate, simulate
-from hpctwin.learn import Backfilling, Episodes, JobSelection, PolicySelection, many
+from hpctwin.learn import BackfillingEnv, Episodes, JobSelectionEnv, PolicySelectionEnv, many
 from hpctwin.learn.baselines.oracle import why_not_ahead
 from hpctwin.metrics import with_job_metrics
 from hpctwin.model import NodeGroup
@@ -31,11 +31,11 @@ def always(environment: Any, choose: Any) -> tuple[Any, dict[str, Any]]:
 @pytest.mark.parametrize(
     ("kind", "options", "choose", "policy"),
     [
-        (JobSelection, {}, lambda _: 0, "fcfs+none"),
-        (JobSelection, {"backfilling": True}, lambda _: 0, "fcfs+easy"),
-        (Backfilling, {"window": 16}, lambda _: 16, "fcfs+none"),
-        (Backfilling, {"window": 16}, lambda one: int(one.action_masks().argmax()), "fcfs+easy"),
-        (PolicySelection, {"policies": ["sjf+easy"]}, lambda _: 0, "sjf+easy"),
+        (JobSelectionEnv, {}, lambda _: 0, "fcfs+none"),
+        (JobSelectionEnv, {"backfilling": True}, lambda _: 0, "fcfs+easy"),
+        (BackfillingEnv, {"window": 16}, lambda _: 16, "fcfs+none"),
+        (BackfillingEnv, {"window": 16}, lambda one: int(one.action_masks().argmax()), "fcfs+easy"),
+        (PolicySelectionEnv, {"policies": ["sjf+easy"]}, lambda _: 0, "sjf+easy"),
     ],
 )
 def test_a_constant_choice_is_the_engine_where_nodes_are_cleaned_up(
@@ -55,13 +55,13 @@ def test_a_constant_choice_is_the_engine_where_nodes_are_cleaned_up(
 
 
 def test_many_begin_with_clean_nodes_again_and_again() -> None:
-    vector = many(JobSelection, WORKLOAD, CLEANED, num_envs=4, jobs=20, threads=1)
+    vector = many(JobSelectionEnv, WORKLOAD, CLEANED, num_envs=4, jobs=20, threads=1)
     vector.reset(seed=3)
     slowdowns: list[float] = []
     while len(slowdowns) < 40:
         *_, told = vector.step(np.zeros(4, np.int64))
         slowdowns += [one["mean_bounded_slowdown"] for one in told.get("final_info", ()) if one]
-    alone = JobSelection(WORKLOAD, CLEANED, jobs=20)
+    alone = JobSelectionEnv(WORKLOAD, CLEANED, jobs=20)
     episodes = Episodes.of(WORKLOAD, CLEANED, jobs=20)
     rng = np.random.default_rng(3)
     for found in slowdowns[:4]:
@@ -78,7 +78,7 @@ def test_a_job_passing_as_in_rlscheduler_is_cleaned_up_before_the_selected_job_c
 ):
     honest = WORKLOAD.replace(walltime_ms=WORKLOAD.runtime_ms)
     episodes = Episodes.of(honest, CLEANED, jobs=150)
-    environment = JobSelection(episodes, backfilling="rlscheduler")
+    environment = JobSelectionEnv(episodes, backfilling="rlscheduler")
     jobs, _ = always(environment, lambda _: 0)
     selected_first = simulate(episodes.beginning_at(30), CLEANED, "fcfs+none").jobs
     # Plans hold, so nobody is later for who passed.

@@ -71,9 +71,9 @@ def test_a_short_training_beats_fcfs_and_random_on_held_out_jobs() -> None:
         "JobSelection", TRAINED, plan(40_000), options={"observation": "job", "window": 32}
     )
     assert network.card["trained"]["with"] == "cross-entropy method"
-    from hpctwin.learn import JobSelection
+    from hpctwin.learn import JobSelectionEnv
 
-    held_out = JobSelection(Episodes.of(WORKLOAD, NODES, jobs=300, first=600), window=32)
+    held_out = JobSelectionEnv(Episodes.of(WORKLOAD, NODES, jobs=300, first=600), window=32)
     rng = np.random.default_rng(0)
     choosers: dict[str, Any] = {
         "first": lambda seen, mask: 0,
@@ -86,7 +86,7 @@ def test_a_short_training_beats_fcfs_and_random_on_held_out_jobs() -> None:
         while not over:
             seen, _, over, _, told = held_out.step(choose(seen, held_out.action_masks()))
         found[name] = told["mean_bounded_slowdown"]
-    own = JobSelection(
+    own = JobSelectionEnv(
         Episodes.of(WORKLOAD, NODES, jobs=300, first=600), window=32, observation="job"
     )
     seen, _ = own.reset(options={"first": 600})

@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
 from hpctwin import errors, generate
 from hpctwin.facility import Facility, FacilityCluster, Strategy, simulate_facility
-from hpctwin.learn import Episodes, Placement
+from hpctwin.learn import Episodes, PlacementEnv
 from tests.learn.test_many import NODES, machine
 
 WORKLOAD = generate("poisson", jobs=200, nodes=NODES, seed=5)
@@ -43,7 +42,7 @@ class Always(Strategy):
 def test_always_one_cluster_is_the_facility_without_the_environment_joule_for_joule(
     cluster: int,
 ) -> None:
-    environment = Placement(WORKLOAD, facility(), jobs=80)
+    environment = PlacementEnv(WORKLOAD, facility(), jobs=80)
     environment.reset(options={"first": 11})
     over = False
     while not over:
@@ -65,17 +64,22 @@ def test_always_one_cluster_is_the_facility_without_the_environment_joule_for_jo
     assert reward == -told["mean_bounded_slowdown"]
 
 
-def test_gymnasiums_checker_has_nothing_to_say() -> None:
-    two = Facility(name="two", clusters=facility().clusters[:2])
-    check_env(
-        gymnasium.make("hpctwin/Placement-v0", workload=WORKLOAD, facility=two, jobs=20).unwrapped,
-        skip_render_check=True,
-    )
+def test_a_cluster_that_a_job_may_not_go_to_is_flagged_and_the_same_job_asked_again() -> None:
+    environment = PlacementEnv(WORKLOAD, facility(), jobs=20)
+    seen, _ = environment.reset(seed=3)
+    while environment.action_masks().all():
+        seen, *_ = environment.step(np.int64(0))
+    again, reward, ended, cut, info = environment.step(np.int64(2))
+    assert np.array_equal(again, seen)
+    assert (reward, ended, cut, info) == (0.0, False, False, {"invalid_action": True})
+    check_env(environment, skip_render_check=True)
 
 
 def test_one_seed_gives_one_episode_and_a_wrong_cluster_is_reported() -> None:
     def played() -> list[Any]:
-        environment = Placement(Episodes.of(WORKLOAD, NODES, jobs=20), facility(), reward="wait")
+        environment = PlacementEnv(
+            Episodes.of(WORKLOAD, NODES, jobs=20), facility(), reward="wait", invalid_action="raise"
+        )
         seen, _ = environment.reset(seed=3)
         found, over = [seen.tobytes()], False
         while not over:
@@ -93,4 +97,4 @@ def test_one_seed_gives_one_episode_and_a_wrong_cluster_is_reported() -> None:
 
 def test_an_unknown_reward_is_reported() -> None:
     with pytest.raises(errors.UnknownNameError, match="turnaround"):
-        Placement(WORKLOAD, facility(), jobs=20, reward="turnround")
+        PlacementEnv(WORKLOAD, facility(), jobs=20, reward="turnround")

@@ -12,13 +12,13 @@ from gymnasium.utils.env_checker import check_env
 from hpctwin import Cluster, Workload, generate, simulate
 from hpctwin.facility import Facility, FacilityCluster, simulate_facility
 from hpctwin.learn import (
-    Backfilling,
-    Environment,
+    BackfillingEnv,
     Episodes,
-    JobSelection,
-    Placement,
-    PolicySelection,
-    PowerManagement,
+    JobSelectionEnv,
+    PlacementEnv,
+    PolicySelectionEnv,
+    PowerManagementEnv,
+    SimulationEnv,
     many,
 )
 from hpctwin.learn.baselines.baselines import POOL, schedtwin
@@ -90,13 +90,13 @@ def all_on(environment: Any) -> Any:
 
 
 CONSTANT = [
-    (JobSelection, {}, first_place, "fcfs+none"),
-    (JobSelection, {"backfilling": True}, first_place, "fcfs+easy"),
-    (Backfilling, {}, nobody, "fcfs+none"),
-    (Backfilling, {}, first_that_may, "fcfs+easy"),
-    (Backfilling, {"order": "sjf"}, first_that_may, "sjf+easy"),
-    (PowerManagement, {"every_s": 600.0}, all_on, "fcfs+easy"),
-    (PolicySelection, {"policies": ["sjf+easy"]}, first_place, "sjf+easy"),
+    (JobSelectionEnv, {}, first_place, "fcfs+none"),
+    (JobSelectionEnv, {"backfilling": True}, first_place, "fcfs+easy"),
+    (BackfillingEnv, {}, nobody, "fcfs+none"),
+    (BackfillingEnv, {}, first_that_may, "fcfs+easy"),
+    (BackfillingEnv, {"order": "sjf"}, first_that_may, "sjf+easy"),
+    (PowerManagementEnv, {"every_s": 600.0}, all_on, "fcfs+easy"),
+    (PolicySelectionEnv, {"policies": ["sjf+easy"]}, first_place, "sjf+easy"),
 ]
 
 
@@ -107,7 +107,7 @@ def test_a_constant_choice_is_the_engine_joule_for_joule(
     check(kind, options, choose, policy, machine())
 
 
-@pytest.mark.parametrize("kind", [JobSelection, Backfilling, PowerManagement])
+@pytest.mark.parametrize("kind", [JobSelectionEnv, BackfillingEnv, PowerManagementEnv])
 def test_where_nodes_fail_it_is_the_engine_too(kind: Any) -> None:
     outages = tuple(Outage(node=n, start=4000.0 * n, duration=3000.0) for n in (1, 4, 6))
     failing = machine(failures=Failures(outages=outages, on_failure="requeue"))
@@ -152,7 +152,7 @@ def test_always_one_cluster_is_the_facility_without_the_environment(cluster: int
         FacilityCluster(name="far", machine=machine(), policy="sjf+easy"),
     )
     both = Facility(name="both", clusters=sites)
-    environment = Placement(WORKLOAD, both, jobs=100)
+    environment = PlacementEnv(WORKLOAD, both, jobs=100)
     environment.reset(options={"first": FIRST})
     over = False
     while not over:
@@ -164,13 +164,13 @@ def test_always_one_cluster_is_the_facility_without_the_environment(cluster: int
         assert environment.result.jobs[column].to_list() == own.jobs[column].to_list()
 
 
-KINDS: dict[str, tuple[type[Environment], dict[str, Any]]] = {
-    "features": (JobSelection, {"window": 16}),
-    "job": (JobSelection, {"window": 16, "observation": "job", "reward": "relative"}),
-    "delays": (JobSelection, {"observation": "delays", "backfilling": True}),
-    "rlscheduler": (JobSelection, {"observation": "rlscheduler", "backfilling": "rlscheduler"}),
-    "backfilling": (Backfilling, {"window": 16}),
-    "backfilling, not strict": (Backfilling, {"observation": "delays", "strict": False}),
+KINDS: dict[str, tuple[type[SimulationEnv], dict[str, Any]]] = {
+    "features": (JobSelectionEnv, {"window": 16}),
+    "job": (JobSelectionEnv, {"window": 16, "observation": "job", "reward": "relative"}),
+    "delays": (JobSelectionEnv, {"observation": "delays", "backfilling": True}),
+    "rlscheduler": (JobSelectionEnv, {"observation": "rlscheduler", "backfilling": "rlscheduler"}),
+    "backfilling": (BackfillingEnv, {"window": 16}),
+    "backfilling, not strict": (BackfillingEnv, {"observation": "delays", "strict": False}),
 }
 
 
@@ -178,7 +178,7 @@ KINDS: dict[str, tuple[type[Environment], dict[str, Any]]] = {
 def test_gymnasiums_checker_has_nothing_to_say(name: str) -> None:
     kind, options = KINDS[name]
     environment = kind(WORKLOAD, machine(), **{**options, "jobs": 20, "window": 1})
-    if isinstance(environment, Backfilling):
+    if isinstance(environment, BackfillingEnv):
         environment.action_space = type(environment.action_space)(1, start=1)
     check_env(environment, skip_render_check=True)
 
@@ -207,7 +207,7 @@ def test_many_are_as_each_alone(name: str) -> None:
 
 def test_a_job_that_seems_to_fit_starts_at_once() -> None:
     """A job that does not fit is waited for; what is seen of delays says so before."""
-    environment = JobSelection(WORKLOAD, machine(), jobs=150, observation="delays")
+    environment = JobSelectionEnv(WORKLOAD, machine(), jobs=150, observation="delays")
     seen, _ = environment.reset(options={"first": FIRST})
     rng, over, told = np.random.default_rng(1), False, {True: 0, False: 0}
     while not over:
@@ -224,7 +224,7 @@ def test_a_job_that_seems_to_fit_starts_at_once() -> None:
 
 def test_a_job_passing_as_in_rlscheduler_does_not_delay_the_selected_job() -> None:
     honest = WORKLOAD.replace(walltime_ms=WORKLOAD.runtime_ms)
-    environment = JobSelection(honest, machine(), jobs=150, backfilling="rlscheduler")
+    environment = JobSelectionEnv(honest, machine(), jobs=150, backfilling="rlscheduler")
     environment.reset(options={"first": FIRST})
     over = False
     while not over:
@@ -235,7 +235,7 @@ def test_a_job_passing_as_in_rlscheduler_does_not_delay_the_selected_job() -> No
 
 
 def test_a_truncated_episode_reports_what_was_drawn_until_then() -> None:
-    environment = PowerManagement(WORKLOAD, machine(), jobs=60, every_s=600.0, max_steps=30)
+    environment = PowerManagementEnv(WORKLOAD, machine(), jobs=60, every_s=600.0, max_steps=30)
     environment.reset(options={"first": FIRST})
     cut, told = False, {}
     while not cut:
@@ -251,7 +251,9 @@ def test_an_episode_without_shared_nodes_is_seen_as_such() -> None:
     for observation in ("features", "delays", "rlscheduler"):
         found = []
         for jobs in (WORKLOAD, alone):
-            environment = JobSelection(jobs, machine(), jobs=30, observation=observation, window=8)
+            environment = JobSelectionEnv(
+                jobs, machine(), jobs=30, observation=observation, window=8
+            )
             environment.reset(options={"jobs": alone.take(np.arange(30))})
             seen, over = [], False
             while not over:

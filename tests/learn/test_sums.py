@@ -13,7 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpctwin import errors, generate
-from hpctwin.learn import Backfilling, Environment, Episodes, JobSelection, PowerManagement
+from hpctwin.learn import (
+    BackfillingEnv,
+    Episodes,
+    JobSelectionEnv,
+    PowerManagementEnv,
+    SimulationEnv,
+)
 from hpctwin.learn.environments.power_management import LEVEL
 from hpctwin.learn.training import sums
 from hpctwin.learn.training.sums import ORDERINGS, Adaptation, ordering_as_sum
@@ -49,7 +55,7 @@ def test_adaptation_finds_the_bottom_of_a_long_narrow_valley(seed: int) -> None:
 
 
 def played(
-    environment: Environment, weights: npt.NDArray[np.float64], first: int
+    environment: SimulationEnv, weights: npt.NDArray[np.float64], first: int
 ) -> tuple[float, int]:
     """What weights earn, step by step."""
     seen, _ = environment.reset(options={"first": first})
@@ -63,10 +69,10 @@ def played(
 
 
 MADE: dict[str, tuple[Any, dict[str, Any]]] = {
-    "features": (JobSelection, {"observation": "features", "window": 8}),
-    "delays": (JobSelection, {**DELAYS, "reward": "slowdown", "backfilling": True}),
-    "rlscheduler": (JobSelection, {**DELAYS, "backfilling": "rlscheduler"}),
-    "backfilling": (Backfilling, {"observation": "features", "window": 8, "reward": "wait"}),
+    "features": (JobSelectionEnv, {"observation": "features", "window": 8}),
+    "delays": (JobSelectionEnv, {**DELAYS, "reward": "slowdown", "backfilling": True}),
+    "rlscheduler": (JobSelectionEnv, {**DELAYS, "backfilling": "rlscheduler"}),
+    "backfilling": (BackfillingEnv, {"observation": "features", "window": 8, "reward": "wait"}),
 }
 
 
@@ -95,7 +101,7 @@ POWER = {
 @settings(max_examples=15, deadline=None)
 @given(st.integers(0, 2**31), st.integers(0, 840))
 def test_levels_of_nodes_are_played_natively_as_step_by_step(seed: int, first: int) -> None:
-    environment = PowerManagement(Episodes.of(WORKLOAD, machine(), jobs=60), **POWER)
+    environment = PowerManagementEnv(Episodes.of(WORKLOAD, machine(), jobs=60), **POWER)
     weights = np.random.default_rng(seed).standard_normal(len(LEVEL))
     expected, steps = played(environment, weights, first)
     environment.reset(options={"first": first})
@@ -105,7 +111,7 @@ def test_levels_of_nodes_are_played_natively_as_step_by_step(seed: int, first: i
 
 def test_what_is_seen_of_levels_are_the_shares_times_how_high_each_is() -> None:
     by_level, plain = (
-        PowerManagement(
+        PowerManagementEnv(
             Episodes.of(WORKLOAD, machine(), jobs=60), **{**POWER, "observation": observation}
         )
         for observation in ("levels", "shares")
@@ -127,7 +133,7 @@ def test_a_short_training_switches_nodes_better_on_jobs_held_out_than_any_level(
     network = train("PowerManagement", source, asked, options={**POWER, "beta": 0.5})
     assert network.card["trained"]["compared"]["kept"]
     held_out = Episodes.of(WORKLOAD, machine(), jobs=100)
-    environment = PowerManagement(held_out, **{**POWER, "beta": 0.5})
+    environment = PowerManagementEnv(held_out, **{**POWER, "beta": 0.5})
     rng = np.random.default_rng(0)
     own, any_ = [], []
     for first in (500, 600, 700, 800):
@@ -152,7 +158,7 @@ RULES: dict[str, Any] = {
 @pytest.mark.parametrize("name", ORDERINGS)
 @pytest.mark.parametrize("first", [0, 333, 700])
 def test_what_training_begins_with_chooses_as_the_ordering_does(name: str, first: int) -> None:
-    environment = JobSelection(Episodes.of(WORKLOAD, NODES, jobs=100), **DELAYS)
+    environment = JobSelectionEnv(Episodes.of(WORKLOAD, NODES, jobs=100), **DELAYS)
     weights = ordering_as_sum(name, "delays", NODES)
     seen, _ = environment.reset(options={"first": first})
     over = False
@@ -166,7 +172,9 @@ def test_what_training_begins_with_chooses_as_the_ordering_does(name: str, first
 
 
 def test_delays_have_their_stated_values() -> None:
-    environment = JobSelection(Episodes.of(WORKLOAD, NODES, jobs=150), **DELAYS, backfilling=True)
+    environment = JobSelectionEnv(
+        Episodes.of(WORKLOAD, NODES, jobs=150), **DELAYS, backfilling=True
+    )
     rng = np.random.default_rng(2)
     seen, _ = environment.reset(options={"first": 200})
     over, waited = False, 0
@@ -205,7 +213,7 @@ BUSY = generate("poisson", jobs=900, nodes=NODES, seed=4, load=1.4)
 
 
 def slowdown(weights: Any, first: int) -> float:
-    environment = JobSelection(Episodes.of(BUSY, NODES, jobs=200), **DELAYS)
+    environment = JobSelectionEnv(Episodes.of(BUSY, NODES, jobs=200), **DELAYS)
     return -played(environment, np.asarray(weights, np.float64), first)[0]
 
 
@@ -224,7 +232,7 @@ def test_a_short_training_is_better_on_jobs_held_out_than_what_it_began_with_and
     for first in (500, 600, 700):
         own.append(slowdown(learnt[0], first))
         shortest.append(slowdown(ordering_as_sum("sjf", "delays", NODES), first))
-        environment = JobSelection(Episodes.of(BUSY, NODES, jobs=200), **DELAYS)
+        environment = JobSelectionEnv(Episodes.of(BUSY, NODES, jobs=200), **DELAYS)
         environment.reset(options={"first": first})
         over = False
         while not over:

@@ -11,7 +11,7 @@ from numba import config
 
 from hpctwin import Cluster, generate, simulate
 from hpctwin.engine.agents.agent_record import agent_at, put_seen
-from hpctwin.learn import Environments, Episodes, JobSelection, Observation, many
+from hpctwin.learn import Episodes, JobSelectionEnv, Observation, SimulationVectorEnv, many
 from hpctwin.learn.environments import vector as batch
 from hpctwin.learn.environments.episodes import windows_of
 from hpctwin.model import Category, Dependencies, Failures, Limit, Workload
@@ -23,7 +23,7 @@ def with_users(jobs: Workload) -> Workload:
     return jobs.replace(user=users, account=users)
 
 
-def played(vector: Environments, steps: int) -> list[Any]:
+def played(vector: SimulationVectorEnv, steps: int) -> list[Any]:
     """All that is seen, earned and told."""
     rng = np.random.default_rng(4)
     seen, _ = vector.reset(seed=8)
@@ -117,18 +117,18 @@ def after_others(jobs: Workload) -> Workload:
 def test_where_episodes_differ_in_more_than_rows_each_is_made(
     what: str, jobs: Workload, cluster: Cluster
 ) -> None:
-    environment = JobSelection(jobs, cluster, jobs=12)
+    environment = JobSelectionEnv(jobs, cluster, jobs=12)
     assert windows_of(environment.task, environment.episodes) is None, what
 
 
 def test_episodes_whose_jobs_vary_are_made() -> None:
-    varied = JobSelection(Episodes.of(WORKLOAD, NODES, jobs=12, load=(0.5, 0.6)))
+    varied = JobSelectionEnv(Episodes.of(WORKLOAD, NODES, jobs=12, load=(0.5, 0.6)))
     assert windows_of(varied.task, varied.episodes) is None
 
 
 def test_it_does_not_matter_how_many_threads_step_nor_whether_they_sleep_meanwhile() -> None:
     def run(threads: int, rest_s: float) -> list[Any]:
-        vector = many(JobSelection, WORKLOAD, NODES, jobs=12, num_envs=37, threads=threads)
+        vector = many(JobSelectionEnv, WORKLOAD, NODES, jobs=12, num_envs=37, threads=threads)
         step = vector.step
 
         def rested(actions: Any) -> Any:
@@ -151,7 +151,7 @@ def test_an_error_in_another_thread_is_reported_and_the_others_continue() -> Non
 
     seen = Observation(beyond_later, lambda window, nodes: (3,))
     jobs = generate("poisson", jobs=60, nodes=NODES, seed=3)
-    vector = many(JobSelection, jobs, NODES, jobs=10, num_envs=32, threads=3, observation=seen)
+    vector = many(JobSelectionEnv, jobs, NODES, jobs=10, num_envs=32, threads=3, observation=seen)
     vector.reset(seed=1)
     for step in range(20):
         actions = np.zeros(32, np.int64)

@@ -10,7 +10,7 @@ import pytest
 
 from hpctwin import simulate
 from hpctwin.cli import main
-from hpctwin.learn import Episodes, PowerManagement
+from hpctwin.learn import Episodes, PowerManagementEnv
 from hpctwin.learn.training.trial import Plan
 from hpctwin.policies.agents import Network
 from hpctwin_papers.spars import nasa_agents as experiment
@@ -67,7 +67,7 @@ def test_a_lead_is_over_the_least_energy_and_the_least_wait_of_timeouts(
     options = {**experiment.OPTIONS, "alpha": 0.5, "beta": 0.5}
     card = {"environment": "PowerManagement", "options": options}
     leads = experiment.lead(Network(((weights, np.zeros(1, np.float32)),), True, card))
-    environment = PowerManagement(Episodes.of(some[0], schedulers.MACHINE, jobs=361), **options)
+    environment = PowerManagementEnv(Episodes.of(some[0], schedulers.MACHINE, jobs=361), **options)
     own = []
     for jobs in some:
         environment.reset(options={"jobs": jobs})

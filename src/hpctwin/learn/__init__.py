@@ -2,17 +2,17 @@
 
 It needs the extra ``learn``. The agent chooses:
 
-- ``hpctwin/JobSelection-v0``: which pending job starts next; see `JobSelection`.
-- ``hpctwin/Backfilling-v0``: which job may pass the first in order; see `Backfilling`.
-- ``hpctwin/PowerManagement-v0``: which nodes are on; see `PowerManagement`.
-- ``hpctwin/PolicySelection-v0``: which policy is used next; see `PolicySelection`.
-- ``hpctwin/Placement-v0``: which cluster a job goes to; see `Placement`.
+- ``hpctwin/JobSelection-v0``: which pending job starts next; see `JobSelectionEnv`.
+- ``hpctwin/Backfilling-v0``: which job may pass the first in order; see `BackfillingEnv`.
+- ``hpctwin/PowerManagement-v0``: which nodes are on; see `PowerManagementEnv`.
+- ``hpctwin/PolicySelection-v0``: which policy is used next; see `PolicySelectionEnv`.
+- ``hpctwin/Placement-v0``: which cluster a job goes to; see `PlacementEnv`.
 
-Many environments of the first three kinds are stepped in one compiled call: `many`, or
-``gymnasium.make_vec``.
+`many` and ``gymnasium.make_vec`` make many environments, which are stepped together.
 """
 
 from functools import partial
+from typing import Any
 
 from hpctwin.errors import ConfigError
 
@@ -23,34 +23,67 @@ except ImportError as error:
         "hpctwin.learn needs gymnasium, which is not installed: pip install 'hpctwin[learn]'"
     ) from error
 
-from hpctwin.learn.environments.environment import Environment, Environments
+from hpctwin.learn.environments.environment import SimulationEnv, SimulationVectorEnv
 from hpctwin.learn.environments.episodes import Curriculum, Episodes, Generated
-from hpctwin.learn.environments.job_selection import Backfilling, JobSelection
-from hpctwin.learn.environments.placement import Placement
-from hpctwin.learn.environments.policy_selection import PolicySelection, many
-from hpctwin.learn.environments.power_management import PowerManagement
+from hpctwin.learn.environments.job_selection import BackfillingEnv, JobSelectionEnv
+from hpctwin.learn.environments.placement import PlacementEnv
+from hpctwin.learn.environments.policy_selection import PolicySelectionEnv
+from hpctwin.learn.environments.power_management import PowerManagementEnv
+from hpctwin.learn.environments.scheduling_env import SchedulingEnv
 from hpctwin.learn.environments.task import Observation
+from hpctwin.learn.environments.vector_base import AgentVectorEnv
 
 __all__ = [
-    "Backfilling",
+    "ENVIRONMENTS",
+    "BackfillingEnv",
     "Curriculum",
-    "Environment",
-    "Environments",
     "Episodes",
     "Generated",
-    "JobSelection",
+    "JobSelectionEnv",
     "Observation",
-    "Placement",
-    "PolicySelection",
-    "PowerManagement",
+    "PlacementEnv",
+    "PolicySelectionEnv",
+    "PowerManagementEnv",
+    "SchedulingEnv",
+    "SimulationEnv",
+    "SimulationVectorEnv",
     "many",
 ]
 
-for _made in (JobSelection, Backfilling, PowerManagement):
+ENVIRONMENTS: dict[str, Any] = {
+    "JobSelection": JobSelectionEnv,
+    "Backfilling": BackfillingEnv,
+    "PowerManagement": PowerManagementEnv,
+    "PolicySelection": PolicySelectionEnv,
+    "Placement": PlacementEnv,
+}
+"""Environments by name; the id is ``hpctwin/NAME-v0``."""
+
+
+def many(
+    kind: type[SchedulingEnv[Any]],
+    *given: Any,
+    num_envs: int = 1,
+    threads: int | None = None,
+    **options: Any,
+) -> AgentVectorEnv:
+    """Make many environments of one kind, stepped together.
+
+    Those of `SimulationEnv` are stepped in one compiled call over threads, the others in turn.
+
+    Args:
+        kind: Class such as `JobSelectionEnv`.
+        given: Positional arguments of the class.
+        num_envs: Number of environments.
+        threads: Number of threads; None for the number of cores.
+        options: Further arguments of the class.
+    """
+    return kind(*given, **options).many(num_envs, threads)
+
+
+for _name, _made in ENVIRONMENTS.items():
     register(
-        id=f"hpctwin/{_made.__name__}-v0",
+        id=f"hpctwin/{_name}-v0",
         entry_point=f"hpctwin.learn:{_made.__name__}",
         vector_entry_point=partial(many, _made),
     )
-register(id="hpctwin/PolicySelection-v0", entry_point="hpctwin.learn:PolicySelection")
-register(id="hpctwin/Placement-v0", entry_point="hpctwin.learn:Placement")

@@ -6,8 +6,9 @@ safetensors. Its library checks neither that layers fit together nor that number
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -17,19 +18,28 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.engine.agents import power as hooks
-from hpctwin.engine.agents.agent_record import AGENT
+from hpctwin.engine.agents.agent_record import AGENT, hook
 from hpctwin.engine.agents.step import look
 from hpctwin.engine.compile.intrinsics import described
 from hpctwin.engine.state import layout
 from hpctwin.errors import PolicyError
 from hpctwin.model import MS_PER_S
 from hpctwin.model.files import cause, write_atomically
+from hpctwin.policies.registry import is_file, load_function, split_file
 from hpctwin.policies.score import Ordering, ordering
 
 if TYPE_CHECKING:
     from hpctwin.engine.compile.policy_modules import JobView
 
-__all__ = ["AgentControl", "Network", "agent_control", "agent_ordering", "read_agent"]
+__all__ = [
+    "AgentControl",
+    "Network",
+    "agent_control",
+    "agent_ordering",
+    "custom_part",
+    "hash_of_file",
+    "read_agent",
+]
 
 FloatArray = npt.NDArray[np.float32]
 CARD = "hpctwin"
@@ -164,6 +174,45 @@ ORDERS = "JobSelection"
 SEEN = "job"
 
 
+def hash_of_file(text: str) -> str:
+    """Return the SHA-256 of the file of ``FILE.py:NAME``.
+
+    Raises:
+        PolicyError: The file cannot be read.
+    """
+    path = Path(split_file(text)[0])
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise PolicyError(f"{path}: {cause(error)}") from error
+
+
+def custom_part(card: Mapping[str, Any], part: str, instead: str | None = None) -> str:
+    """Return ``FILE.py:NAME`` of a custom part that an agent was trained with.
+
+    Args:
+        card: Card of the agent.
+        part: ``observation`` or ``action``.
+        instead: Its name if the file is elsewhere now.
+
+    Raises:
+        PolicyError: The file does not exist, has changed since, or is not named.
+    """
+    name, trained = card["custom"][part]["name"], card["custom"][part]["sha256"]
+    used = instead or str(name)
+    if not is_file(used):
+        raise PolicyError(
+            f"agent was trained with {part} {name}, which is in no file; name it as FILE.py:NAME "
+            "in training"
+        )
+    if hash_of_file(used) != trained:
+        raise PolicyError(
+            f"{split_file(used)[0]} has changed since the agent was trained with {part} {name} "
+            f"(SHA-256 {trained[:12]}…); restore it, or train the agent again"
+        )
+    return used
+
+
 def read_agent(text: str, kind: str) -> Network:
     """Return the network of an agent that was trained in an environment of one kind.
 
@@ -199,7 +248,9 @@ def _ordering(text: str, changed: int) -> Ordering:
     seen = network.card.get("options", {}).get("observation")
     if seen != SEEN or len(network.layers) != 3:
         raise PolicyError(
-            f"{text} sees {seen!r}, which orderings do not have; train it with observation {SEEN!r}"
+            f"{text} sees {seen!r}, which orderings do not have; train it with observation "
+            f"{SEEN!r} and two hidden layers, or let such an agent imitate it "
+            "(docs/how-to/train-agents.md)"
         )
     arrays = [np.array(one, np.float64) for layer in network.layers for one in layer]
     for array in arrays:
@@ -230,11 +281,20 @@ def _scored(w1: Any, b1: Any, w2: Any, b2: Any, w3: Any, b3: Any) -> Any:
     return score
 
 
-SEEN_BY_CONTROL: dict[str, tuple[Any, Callable[[int], tuple[int, ...]]]] = {
-    "shares": (hooks.OBSERVE_SHARES, lambda levels: (hooks.SHARES,)),
-    "spars": (hooks.OBSERVE_SPARS, lambda levels: (hooks.SPARS,)),
-    "levels": (hooks.OBSERVE_LEVELS, lambda levels: (levels, hooks.LEVEL)),
+SEEN_BY_CONTROL: dict[str, tuple[Any, Callable[[int, int], tuple[int, ...]]]] = {
+    "shares": (hooks.OBSERVE_SHARES, lambda levels, nodes: (hooks.SHARES,)),
+    "spars": (hooks.OBSERVE_SPARS, lambda levels, nodes: (hooks.SPARS,)),
+    "levels": (hooks.OBSERVE_LEVELS, lambda levels, nodes: (levels, hooks.LEVEL)),
 }
+
+
+def _custom_observation(card: Mapping[str, Any]) -> tuple[Any, Callable[[int, int], Any]]:
+    """Return the hook and the shape of a custom observation."""
+    name = custom_part(card, "observation")
+    found = load_function(name, object, "observation")[1]
+    if found.amounts is not None:
+        raise PolicyError(f"observation {name} has amounts, which power policies do not have")
+    return hook(found.function), found.shape
 
 
 def agent_control(text: str) -> AgentControl:
@@ -263,7 +323,9 @@ class AgentControl:
     def __init__(self, name: str, network: Network) -> None:
         options = network.card.get("options", {})
         seen, every_s = options.get("observation", "shares"), options.get("every_s", 1800.0)
-        if seen not in SEEN_BY_CONTROL or not every_s or options.get("levels", 0) < 2:
+        custom = is_file(str(seen))
+        known = custom or seen in SEEN_BY_CONTROL
+        if not known or not every_s or (options.get("levels") or 0) < 2:
             raise PolicyError(
                 f"{name} must choose a share of nodes at fixed times; train it with "
                 "every_s and levels"
@@ -272,12 +334,12 @@ class AgentControl:
         self.network, self.every_s = network, float(every_s)
         self.action = options.get("action", "share")
         self.levels = int(options["levels"])
-        self.hook, shape = SEEN_BY_CONTROL[seen]
-        self.seen = np.zeros(shape(self.levels), np.float32)
+        self.shape: Callable[[int, int], tuple[int, ...]]
+        self.hook, self.shape = SEEN_BY_CONTROL.get(seen) or _custom_observation(network.card)
         self.agent = np.zeros(1, AGENT)
         self.agent["window"] = self.levels
-        self.described = described(self.seen[None])
-        self.agent["seen"] = self.described.ctypes.data
+        self.agent["observe"] = self.hook.address
+        self.seen = np.zeros(0, np.float32)
 
     def __call__(self, view: Any) -> Any:
         """Return the nodes to switch now; see `hpctwin.energy.PowerView`."""
@@ -287,7 +349,11 @@ class AgentControl:
         if not view.due:
             return view.orders(next_call_s=due_s)
         sim = view.sim
-        self.agent["sim"], self.agent["observe"] = sim.address, self.hook.address
+        if self.seen.size == 0:
+            self.seen = np.zeros(self.shape(self.levels, len(sim["node"])), np.float32)
+            self.described = described(self.seen[None])
+            self.agent["seen"] = self.described.ctypes.data
+        self.agent["sim"] = sim.address
         look(self.agent.ctypes.data)
         level = int(np.argmax(self.network.scores(self.seen)))
         on, off = self.switched(sim, view.can_sleep, level / (self.levels - 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -39,6 +40,8 @@ def train(
     first: int = 0,
     last: int | None = None,
     seed: int = 0,
+    reward: str | None = None,
+    observation: str | None = None,
     option: Annotated[tuple[str, ...], Parameter(name="--option")] = (),
     learner: Literal["ppo", "evolution", "cma"] = "ppo",
     environments: Count | None = None,
@@ -66,6 +69,9 @@ def train(
         first: First job of the episodes.
         last: End of the episodes, before this job; default the end of the trace.
         seed: Seed of episodes, initial weights and choices.
+        reward: Name of a reward, or a function in a file, FILE.py:NAME; default by environment.
+        observation: Name of an observation, or an Observation in a file, FILE.py:NAME; default by
+            environment.
         option: Setting of the environment, as in backfilling=true, every_s=600 or
             policies=[fcfs+easy,sjf+easy]. Repeatable.
         learner: Learning method. ppo uses gradients and PyTorch. evolution and cma search the weights
@@ -115,9 +121,16 @@ def train(
             earned.append(lately)
             show(share)
 
-        network = train_agent(
-            kind, episodes, plan, options=_options(option), progress=progress, about=about, facility=place
-        )  # fmt: skip
+        parts = {"reward": reward, "observation": observation}
+        options = _options(option) | {name: one for name, one in parts.items() if one is not None}
+        try:
+            network = train_agent(
+                kind, episodes, plan, options=options, progress=progress, about=about, facility=place
+            )  # fmt: skip
+        except BaseException as error:
+            for note in getattr(error, "__notes__", ()):
+                print(f"hpctwin: {note}", file=sys.stderr)
+            raise
     network.save(target)
     told = ""
     if len(episodes.workload) - (episodes.last or 0) >= jobs:
@@ -149,6 +162,7 @@ def evaluate(
     last: int | None = None,
     seed: int = 0,
     facility: Path | None = None,
+    observation: str | None = None,
     reading: TraceOptions = TraceOptions(),  # noqa: B008
     machine: ClusterOptions = ClusterOptions(),  # noqa: B008
     json: bool = False,
@@ -177,6 +191,7 @@ def evaluate(
         last: End of the episodes, before this job; default the end of the trace.
         seed: Seed of the selected episodes.
         facility: The facility's YAML file, for an agent of Placement.
+        observation: The agent's custom observation, FILE.py:NAME; default where it was in training.
         json: Print the comparison as JSON.
     """
     from hpctwin.cli.output import print_json, screen, with_notes
@@ -188,7 +203,7 @@ def evaluate(
     with progress_bar(f"{agent} on {source.workload.name}") as progress:
         found = evaluate_agent(
             agent, source, episodes=episodes, seed=seed, policies=policy, metric=metric,
-            without=without, progress=progress, facility=place,
+            without=without, progress=progress, facility=place, observation=observation,
         )  # fmt: skip
     if json:
         print_json(found.plain() | with_notes(notes))

@@ -19,6 +19,7 @@ __all__ = [
     "CUT",
     "ENDED",
     "GOES_ON",
+    "MAX_INVALID",
     "NOT_ALLOWED",
     "ON_THE_WAY",
     "OUTCOME",
@@ -91,6 +92,9 @@ class Agent:
     slowdown: Real  # at the end: mean bounded slowdown of the jobs that ran,
     wait: Real  # … mean wait, s,
     energy: Real  # … energy of all nodes, J
+    strict: Int  # whether an unavailable choice is an error; else it has no effect
+    allow: Int  # hook: write the available choices, if ``observe`` does not; 0 for none
+    invalid: Int  # number of choices since the last available one
 
 
 class Chosen:
@@ -121,6 +125,8 @@ NOT_ALLOWED = np.int64(7)
 
 The step has done nothing.
 """
+MAX_INVALID = np.int64(1000)
+"""Number of unavailable choices in sequence after which an episode is truncated."""
 
 agent_at, chosen_at, outcome_at = record_at(Agent), record_at(Chosen), record_at(Outcome)
 _seen_at, _bytes_at = numbers_at(np.dtype("f4")), numbers_at(np.dtype("i1"))

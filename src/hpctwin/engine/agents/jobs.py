@@ -38,6 +38,7 @@ from hpctwin.engine.state.layout import DONE, NEED_ROOM, NEVER, ONE, STEPPED, WA
 
 __all__ = [
     "ADMIT",
+    "ALLOW_PLACES",
     "OBSERVE_FEATURES",
     "OBSERVE_JOB",
     "OBSERVE_RLSCHEDULER",
@@ -289,6 +290,11 @@ def empty_rows(there: int, columns: int, address: int) -> None:
         put_seen(agent_at(address).seen, k, 0.0)
 
 
+def allow_places(address: int, sim: Arrays) -> None:
+    """Write which choices are available, for a custom observation."""
+    rows_to_empty(mask_places(address, sim), address)
+
+
 def observe_features(address: int, sim: Arrays) -> None:
     """Write the observation `learn.environments.job_selection.FEATURES`."""
     there = mask_places(address, sim)
@@ -394,7 +400,7 @@ def observe_job(address: int, sim: Arrays) -> None:
     empty_rows(there, JOB_FEATURES, address)
 
 
-OBSERVE_JOB = hook(observe_job)
+ALLOW_PLACES, OBSERVE_JOB = hook(allow_places), hook(observe_job)
 OBSERVE_FEATURES, OBSERVE_RLSCHEDULER = hook(observe_features), hook(observe_rlscheduler)
 
 

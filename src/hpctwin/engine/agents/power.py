@@ -45,6 +45,7 @@ from hpctwin.engine.state.layout import (
 )
 
 __all__ = [
+    "ALLOW_NODES",
     "OBSERVE_LEVELS",
     "OBSERVE_NODES",
     "OBSERVE_SHARES",
@@ -443,6 +444,23 @@ def observe_levels(address: int, sim: Arrays) -> None:
             put_seen(out, row + k, height * seen_at(out, last + k))
 
 
+@jit
+def mask_node(node: int, address: int, sim: Arrays) -> None:
+    """Write whether a node can be off, and whether it can be on."""
+    mask = agent_at(address).mask
+    own = sim.node[node]
+    off = own.power == IDLE and may_sleep(sim.pool_of[node], address)
+    decides = own.job < 0 and own.down == 0 and (off or own.power == ASLEEP)
+    put_mask(mask, 2 * node, ONE if decides or own.power > COMPUTING else ZERO)
+    put_mask(mask, 2 * node + 1, ONE if decides or own.power <= COMPUTING else ZERO)
+
+
+def allow_nodes(address: int, sim: Arrays) -> None:
+    """Write which choices are available, for a custom observation."""
+    for node in range(len(sim.node)):
+        mask_node(node, address, sim)
+
+
 def observe_nodes(address: int, sim: Arrays) -> None:
     """Observe each node's state and the time in it, after `observe_shares`."""
     agent = agent_at(address)
@@ -460,12 +478,9 @@ def observe_nodes(address: int, sim: Arrays) -> None:
         put_seen(out, row + 5, spell / (spell + HOUR_MS))
         put_seen(out, row + 6, left / (left + HOUR_MS) if own.power > COMPUTING else 0.0)
         put_seen(out, row + 7, 1.0 if free else 0.0)
-        off = own.power == IDLE and may_sleep(sim.pool_of[node], address)
-        # The two choices: the node is off, and the node is on.
-        decides = free and (off or own.power == ASLEEP)
-        put_mask(agent.mask, 2 * node, ONE if decides or own.power > COMPUTING else ZERO)
-        put_mask(agent.mask, 2 * node + 1, ONE if decides or own.power <= COMPUTING else ZERO)
+        mask_node(node, address, sim)
 
 
 OBSERVE_SPARS, OBSERVE_SHARES = hook(observe_spars), hook(observe_shares)
+ALLOW_NODES = hook(allow_nodes)
 OBSERVE_LEVELS, OBSERVE_NODES = hook(observe_levels), hook(observe_nodes)

@@ -8,6 +8,7 @@ from hpctwin.engine.agents.agent_record import (
     CHOOSING,
     CUT,
     GOES_ON,
+    MAX_INVALID,
     NOT_ALLOWED,
     ON_THE_WAY,
     agent_at,
@@ -96,26 +97,39 @@ def sum_up(address: int, sim: Arrays) -> None:
 
 @jit
 def step(address: int) -> int:
-    """Execute the choice, and run until the next decision; see `Agent.code`."""
+    """Execute the choice, and run until the next decision; see `Agent.code`.
+
+    With a choice that is not available, nothing happens and no time passes.
+    """
     agent = agent_at(address)
     sim = sim_at(agent.sim)
     if agent.stage == CHOOSING:
         agent.code = STEPPED
         call_with_job(agent.act, address, sim)
-        if agent.code == NOT_ALLOWED:
-            return NOT_ALLOWED
         agent.stage = ON_THE_WAY
-    call_with_job(agent.go, address, sim)
-    if agent.code != STEPPED:
-        return agent.code
+        if agent.code != NOT_ALLOWED:
+            agent.invalid = 0
+        elif sim.clock.queued > 0:  # an episode without decisions has no available choice
+            agent.stage = CHOOSING
+            if agent.strict != 0:
+                return NOT_ALLOWED
+            agent.invalid += 1
+    if agent.stage == ON_THE_WAY:
+        call_with_job(agent.go, address, sim)
+        if agent.code != STEPPED:
+            return agent.code
+    agent.code = STEPPED
     agent.stage = CHOOSING
     agent.steps += 1
-    if agent.over == GOES_ON and agent.limit > 0 and agent.steps >= agent.limit:
+    limited = agent.limit > 0 and agent.steps >= agent.limit
+    if agent.over == GOES_ON and (limited or agent.invalid >= MAX_INVALID):
         agent.over = CUT
     if agent.over != GOES_ON:
         sum_up(address, sim)
     call_with_job(agent.reward, address, sim)
     agent.since = sim.clock.now
+    if agent.allow != 0:
+        call_with_job(agent.allow, address, sim)
     call_with_job(agent.observe, address, sim)
     return STEPPED
 

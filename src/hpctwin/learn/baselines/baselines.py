@@ -14,13 +14,14 @@ import polars as pl
 
 from hpctwin.errors import PolicyError
 from hpctwin.facility import Facility, parse_strategy, simulate_facility
+from hpctwin.learn import ENVIRONMENTS
 from hpctwin.learn.environments.episodes import Source
 from hpctwin.learn.environments.job_selection import PASSING
 from hpctwin.learn.environments.placement import REWARDS
 from hpctwin.learn.environments.task import by_name, served
+from hpctwin.learn.training.custom import options_of
 from hpctwin.learn.training.training import (
     DEFAULTS,
-    KINDS,
     check_facility,
     check_options,
     environment_of,
@@ -112,7 +113,12 @@ class Setting:
     @classmethod
     def of(cls, network: Network) -> Setting:
         """Return the setting of an agent, from its card."""
-        kind, options = str(network.card.get("environment")), network.card.get("options", {})
+        kind, custom = str(network.card.get("environment")), network.card.get("custom", {})
+        options = {
+            name: value
+            for name, value in network.card.get("options", {}).items()
+            if name not in custom
+        }
         if kind == "JobSelection":
             passing = PASSING[str(options.get("backfilling", False)).lower()]
             return cls(kind, "fcfs", "easy" if passing else "none")
@@ -134,7 +140,9 @@ class Setting:
             check_options(kind, options)
             reward = options.get("reward", DEFAULTS[kind]["reward"])
             return cls(kind, earns=EARNED[by_name("reward", reward, REWARDS)[0]])
-        raise PolicyError(f"agents of {kind} have no baselines; supported: {', '.join(KINDS)}")
+        raise PolicyError(
+            f"agents of {kind} have no baselines; supported: {', '.join(ENVIRONMENTS)}"
+        )
 
     def static(self, machine: Machine) -> list[str]:
         """Return the untrained policies to compare; for a facility, strategies."""
@@ -168,7 +176,12 @@ def policy_of(path: str | Path) -> Policy:
     raise PolicyError(f"{path} is an agent of {own.kind}, which cannot be part of a policy")
 
 
-def agent(path: str | Path, source: Source, facility: Facility | None = None) -> tuple[str, Runner]:
+def agent(
+    path: str | Path,
+    source: Source,
+    facility: Facility | None = None,
+    observation: str | None = None,
+) -> tuple[str, Runner]:
     """Return an agent's name in tables, and its runner.
 
     An agent that can be a policy runs as one; others run in their environment.
@@ -177,6 +190,7 @@ def agent(path: str | Path, source: Source, facility: Facility | None = None) ->
         path: File of the agent.
         source: Source of episodes.
         facility: Clusters, for an agent of Placement.
+        observation: As for `options_of`.
 
     Raises:
         PolicyError: The file is no agent, or the agent has no baselines or scores a different
@@ -189,7 +203,7 @@ def agent(path: str | Path, source: Source, facility: Facility | None = None) ->
     try:
         policy = policy_of(path)
     except PolicyError:
-        environment = environment_of(kind, source, network.card.get("options", {}), facility)
+        environment = environment_of(kind, source, options_of(network.card, observation), facility)
         _check_fits(path, network, environment)
         return str(path), played(environment, scored_highest(network))
     return policy.name, of_policy(policy, source.cluster)

@@ -13,7 +13,7 @@ from hpctwin.errors import ConfigError
 from hpctwin.facility import Facility
 from hpctwin.learn.baselines.baselines import Choose, of_strategy, played
 from hpctwin.learn.environments.episodes import Episodes, Source
-from hpctwin.learn.environments.policy_selection import PolicySelection
+from hpctwin.learn.environments.policy_selection import PolicySelectionEnv
 from hpctwin.metrics import TAU_S
 from hpctwin.model import MS_PER_S, Cluster, Workload
 from hpctwin.simulation import Simulation
@@ -45,7 +45,7 @@ class PolicyOracle:
         environment: Environment of the agent.
     """
 
-    def __init__(self, metric: str, environment: PolicySelection) -> None:
+    def __init__(self, metric: str, environment: PolicySelectionEnv) -> None:
         energy = {CHOSEN: "they are chosen by waits only"}
         self.omitted: dict[str, str] = energy if metric == "energy_j" else {}
         self._run = played(environment, best_for_the_rest(metric))

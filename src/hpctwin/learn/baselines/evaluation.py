@@ -38,8 +38,9 @@ from hpctwin.learn.baselines.chosen_policies import (
 )
 from hpctwin.learn.baselines.oracle import Oracle
 from hpctwin.learn.environments.episodes import Source
-from hpctwin.learn.environments.placement import Placement
-from hpctwin.learn.environments.policy_selection import PolicySelection
+from hpctwin.learn.environments.placement import PlacementEnv
+from hpctwin.learn.environments.policy_selection import PolicySelectionEnv
+from hpctwin.learn.training.custom import options_of
 from hpctwin.learn.training.training import environment_of
 from hpctwin.metrics import mean_interval
 from hpctwin.policies import parse_policy
@@ -150,6 +151,7 @@ def evaluate(
     without: Collection[Without] = (),
     progress: Callable[[float], None] | None = None,
     facility: Facility | None = None,
+    observation: str | None = None,
 ) -> Evaluation:
     """Run an agent and its baselines (docs/how-to/train-agents.md) on the same episodes.
 
@@ -163,6 +165,8 @@ def evaluate(
         without: Baselines of `WITHOUT` to omit.
         progress: Function called with the share of work done.
         facility: Clusters, for an agent of Placement.
+        observation: ``FILE.py:NAME`` of the agent's custom observation, if the file is elsewhere
+            than in training.
 
     Raises:
         PolicyError: The agent has no baselines, or a policy is invalid.
@@ -175,7 +179,7 @@ def evaluate(
     network = Network.load(path)
     setting = Setting.of(network)
     metric = metric or setting.earns
-    own, run_own = baselines.agent(path, source, facility)
+    own, run_own = baselines.agent(path, source, facility, observation)
     machine = source.cluster if facility is None else facility
     _check_metric(metric, machine)
     static = {text: of_rule(text, machine) for text in setting.static(machine)}
@@ -186,7 +190,7 @@ def evaluate(
     environment = None
     if setting.pool or facility is not None:
         environment = environment_of(
-            setting.kind, source, network.card.get("options", {}), facility
+            setting.kind, source, options_of(network.card, observation), facility
         )
         runners.append((BY_CHANCE, "random", by_chance(environment)))
     best_before = ""
@@ -265,10 +269,10 @@ def _oracles(metric: str, setting: Setting, source: Source, environment: Any) ->
 
     ``environment`` is that of an agent that chooses policies or clusters; otherwise None.
     """
-    if isinstance(environment, Placement):
+    if isinstance(environment, PlacementEnv):
         return [PlacementOracle(environment.facility)]
     known: list[Any] = [Oracle(metric, setting, source)]
-    if isinstance(environment, PolicySelection):
+    if isinstance(environment, PolicySelectionEnv):
         known.append(PolicyOracle(metric, environment))
     return known
 

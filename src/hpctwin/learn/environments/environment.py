@@ -2,45 +2,60 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import gymnasium
 import numpy as np
 import numpy.typing as npt
 
 from hpctwin.engine.agents.agent_record import CUT, ENDED, GOES_ON
+from hpctwin.errors import SimulationError
 from hpctwin.learn.environments.episodes import Source, asked_for
+from hpctwin.learn.environments.scheduling_env import InvalidAction, SchedulingEnv
 from hpctwin.learn.environments.task import Task
-from hpctwin.learn.environments.vector import ACTION, EARNED, OVER, SHARE, Batch
-from hpctwin.learn.environments.vector_base import FloatArray, Vector
+from hpctwin.learn.environments.vector import ACTION, EARNED, OVER, SHARE, UNAVAILABLE, Batch
+from hpctwin.learn.environments.vector_base import INVALID, AgentVectorEnv, FloatArray
 from hpctwin.model import Workload
 from hpctwin.simulation import Simulation
 
-__all__ = ["Environment", "Environments"]
+__all__ = ["SimulationEnv", "SimulationVectorEnv"]
 
 BoolArray = npt.NDArray[np.bool_]
 
 
-class Environment(gymnasium.Env[FloatArray, Any]):
+class SimulationEnv(SchedulingEnv[Any]):
     """One simulation with an agent.
 
     Args:
         task: Decisions, observations and rewards.
         source: Source of episodes.
         max_steps: Number of steps after which an episode is truncated; None for no limit.
+        invalid_action: Treatment of actions that are not available; see `InvalidAction`.
+        render_mode: As for `SchedulingEnv`.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": []}  # type: ignore[misc]
-
-    def __init__(self, task: Task, source: Source, max_steps: int | None = None) -> None:
+    def __init__(
+        self,
+        task: Task,
+        source: Source,
+        max_steps: int | None = None,
+        invalid_action: InvalidAction = "ignore",
+        render_mode: str | None = None,
+    ) -> None:
+        super().__init__(render_mode, invalid_action)
         self.task, self.episodes, self.max_steps = task, source, max_steps
         self.observation_space: Any = task.observation_space
         self.action_space = task.action_space
-        self.batch = Batch(task, source, limit=max_steps)
+        strict = invalid_action == "raise"
+        self.batch = Batch(task, source, limit=max_steps, strict=strict)
         self._seen: FloatArray = self.batch.seen[self.batch.side, 0]
         self._mask: BoolArray = self.batch.masks[self.batch.side, 0]
         batch = self.batch
         self._chosen = batch.whole[:, ACTION], batch.real[:, SHARE], batch.nodes
+
+    def clusters(self) -> dict[str, Simulation]:
+        """Return the simulation by the name of its cluster."""
+        return {self.episodes.cluster.name: self.simulation}
 
     @property
     def simulation(self) -> Simulation:
@@ -62,22 +77,32 @@ class Environment(gymnasium.Env[FloatArray, Any]):
             self.episodes.restart()
         self.batch.rng = self.np_random
         self.batch.begin(0, asked_for(self.episodes, options))
+        self.begun = True
         return self._seen.copy(), {}
 
     def step(self, action: Any) -> tuple[FloatArray, float, bool, bool, dict[str, Any]]:
         """Apply an action, and advance to the next decision.
 
+        An action that is not available has no effect, and ``info["invalid_action"]`` is True.
+
         Args:
             action: Element of the action space.
 
         Raises:
-            SimulationError: The action is not allowed.
+            SimulationError: The action is not in the action space; or it is not available, and
+                ``invalid_action`` is ``raise``.
         """
         batch = self.batch
         choose(self.task, *self._chosen, 0, action)
+        invalid = bool(unavailable(self.task, self._mask, action))
+        if invalid and self.invalid_action == "raise":
+            raise SimulationError(self.task.why_not(self.simulation, 0))
         batch.step_alone()
         over = batch.whole[0, OVER]
         told = {} if over == GOES_ON else batch.told(0)
+        if invalid or batch.whole[0, UNAVAILABLE]:
+            batch.check_range([0])
+            told[INVALID] = True
         return (
             self._seen.copy(),
             float(batch.real[0, EARNED] * batch.scales[0]),
@@ -90,9 +115,11 @@ class Environment(gymnasium.Env[FloatArray, Any]):
         """Return which choices are allowed, as maskable agents of sb3-contrib expect."""
         return self._mask.copy()
 
-    def many(self, count: int, threads: int | None = None) -> Environments:
-        """Return ``count`` environments like this one; see `Environments`."""
-        return Environments(self.task, self.episodes, count, self.max_steps, threads)
+    def many(self, count: int, threads: int | None = None) -> SimulationVectorEnv:
+        """Return ``count`` environments like this one; see `SimulationVectorEnv`."""
+        return SimulationVectorEnv(
+            self.task, self.episodes, count, self.max_steps, threads, self.invalid_action
+        )
 
     def close(self) -> None:
         """Release the batch."""
@@ -120,8 +147,25 @@ def choose(task: Task, places: Any, shares: Any, nodes: Any, rows: Any, actions:
         shares[rows] = np.asarray(actions)[..., 0]
 
 
-class Environments(Vector):
-    """Many simulations with agents, stepped in one compiled call; see `Vector`.
+def unavailable(task: Task, masks: Any, actions: Any) -> Any:
+    """Return whether a part of an action is not available [agents].
+
+    Actions with one part are checked by the engine, and False is returned.
+
+    Args:
+        task: Decisions of the task.
+        masks: Available choices before the action [agents, choices].
+        actions: The actions.
+    """
+    if task.chosen != "nodes":
+        return False
+    off_on = masks.reshape(*masks.shape[:-1], -1, 2)
+    there = np.where(np.asarray(actions, np.bool_), off_on[..., 1], off_on[..., 0])
+    return ~there.all(axis=-1)
+
+
+class SimulationVectorEnv(AgentVectorEnv):
+    """Many simulations with agents, stepped in one compiled call; see `AgentVectorEnv`.
 
     Threads share the work. Observations are in memory that is overwritten in the step after the
     next; copy what you keep.
@@ -132,6 +176,7 @@ class Environments(Vector):
         num_envs: Number of environments.
         max_steps: Largest number of steps of an episode; None for no limit.
         threads: Number of threads; None for the number of cores.
+        invalid_action: Treatment of actions that are not available; see `InvalidAction`.
     """
 
     def __init__(
@@ -141,10 +186,15 @@ class Environments(Vector):
         num_envs: int,
         max_steps: int | None = None,
         threads: int | None = None,
+        invalid_action: InvalidAction = "ignore",
     ) -> None:
         super().__init__(task.observation_space, task.action_space, source, num_envs)
         self.task = task
-        self.batch = batch = Batch(task, source, num_envs, threads=threads, limit=max_steps)
+        self.strict = invalid_action == "raise"
+        self.batch = batch = Batch(
+            task, source, num_envs, threads=threads, limit=max_steps, strict=self.strict
+        )
+        self._unavailable = batch.whole[:, UNAVAILABLE]
         self._chosen = batch.choices["action"], batch.choices["share"], batch.nodes
         self._over, self._earned = batch.outcomes["over"], batch.outcomes["earned"]
 
@@ -161,32 +211,44 @@ class Environments(Vector):
             actions: One action for each [num_envs, …].
 
         Raises:
-            SimulationError: An action is not allowed.
+            SimulationError: An action is not in the action space; or it is not available, and
+                ``invalid_action`` is ``raise``.
         """
         batch = self.batch
         choose(self.task, *self._chosen, slice(None), actions)
+        invalid = unavailable(self.task, self.action_masks(), actions)
+        if self.strict and np.any(invalid):
+            raise SimulationError(self.task.why_not(batch.simulation(int(np.argmax(invalid))), 0))
         noted = batch.step()
         earned = self._earned * batch.scales
+        infos = {}
+        if self.task.masked:
+            invalid = invalid | (self._unavailable > 0)
+            if invalid.any():
+                batch.check_range(np.flatnonzero(invalid).tolist())
+                infos = {INVALID: invalid, f"_{INVALID}": invalid}
         if not noted:
             never = np.zeros((2, self.num_envs), np.bool_)
-            return self.seen, earned, never[0], never[1], self._infos()
+            return self.seen, earned, never[0], never[1], infos | self._infos()
         ended, cut = self._over == ENDED, self._over == CUT
         done = ended | cut
-        infos = self._begin_again(done) if done.any() else {}
-        infos.update(self._infos())
-        return self.seen, earned, ended, cut, infos
+        if done.any():
+            infos |= self._begin_again(done, invalid)
+        return self.seen, earned, ended, cut, infos | self._infos()
 
     def begin(self, number: int, jobs: Workload) -> None:
         """Begin an episode of given jobs in one environment."""
         self.batch.begin(number, jobs)
 
-    def _begin_again(self, done: BoolArray) -> dict[str, Any]:
+    def _begin_again(self, done: BoolArray, invalid: Any) -> dict[str, Any]:
         batch = self.batch
         seen = np.full(self.num_envs, None, object)
         told = np.full(self.num_envs, None, object)
         for number in np.flatnonzero(done).tolist():
             seen[number] = self.seen[number].copy()
             told[number] = batch.told(number)
+            if np.ndim(invalid) and invalid[number]:
+                told[number][INVALID] = True
             batch.begin(number)
         return {"final_obs": seen, "_final_obs": done, "final_info": told, "_final_info": done}
 

@@ -25,6 +25,7 @@ from hpctwin.simulation.running.window import from_its_first_job
 from hpctwin.simulation.state.arguments import as_cluster, as_workload
 
 __all__ = [
+    "EXAMPLE_CLUSTER",
     "Curriculum",
     "Drawn",
     "Episodes",
@@ -36,6 +37,12 @@ __all__ = [
     "jobs_of_reset",
     "windows_of",
 ]
+
+
+EXAMPLE_CLUSTER = Cluster.uniform(
+    64, active_w=190, idle_w=90, sleep_w=9, off_s=60, off_w=90, on_s=300, on_w=150
+)
+"""Cluster of environments that are made without arguments: 64 nodes, which can sleep."""
 
 
 class Drawn(NamedTuple):
@@ -320,7 +327,7 @@ def jobs_of_reset(
 
 def episodes_of(
     name: str,
-    workload: Workload | Source | str | os.PathLike[str],
+    workload: Workload | Source | str | os.PathLike[str] | None,
     cluster: Cluster | int | str | os.PathLike[str] | None,
     jobs: int,
 ) -> Source:
@@ -328,8 +335,9 @@ def episodes_of(
 
     Args:
         name: Name of the environment, for messages.
-        workload: Episodes, the jobs, or the path of a trace.
-        cluster: The cluster; not with episodes.
+        workload: Episodes, the jobs, or the path of a trace; None for generated jobs.
+        cluster: The cluster; not with episodes. None for `EXAMPLE_CLUSTER` if the workload is None
+            too.
         jobs: Number of jobs in an episode.
 
     Raises:
@@ -337,6 +345,8 @@ def episodes_of(
     """
     if isinstance(workload, (Episodes, Generated, Curriculum)):
         return workload
+    if workload is None:
+        return Generated(EXAMPLE_CLUSTER if cluster is None else as_cluster(cluster), jobs=jobs)
     if cluster is None:
         raise ConfigError(f"{name} needs a cluster in addition to the workload, such as 256 nodes")
     return Episodes.of(workload, cluster, jobs=jobs)  # type: ignore[arg-type]

@@ -18,11 +18,20 @@ from gymnasium import spaces
 from hpctwin.engine.agents import jobs as hooks
 from hpctwin.engine.agents.agent_record import GOES_ON
 from hpctwin.engine.agents.delays import DELAY_FEATURES, OBSERVE_DELAYS
+from hpctwin.engine.agents.jobs import ALLOW_PLACES
 from hpctwin.engine.agents.parallel_steps import JOB_FEATURES
 from hpctwin.errors import ConfigError
-from hpctwin.learn.environments.environment import Environment
+from hpctwin.learn.environments.environment import SimulationEnv
 from hpctwin.learn.environments.episodes import Source, episodes_of
-from hpctwin.learn.environments.task import Observation, Task, as_hook, by_name, watts_of
+from hpctwin.learn.environments.scheduling_env import InvalidAction
+from hpctwin.learn.environments.task import (
+    Observation,
+    Task,
+    as_hook,
+    by_name,
+    observation_of,
+    watts_of,
+)
 from hpctwin.learn.environments.vector import ACTION, EARNED, OVER, Batch
 from hpctwin.model import Cluster, Workload
 from hpctwin.policies import find_ordering, make_policy
@@ -34,8 +43,8 @@ __all__ = [
     "OBSERVATIONS",
     "PASSING",
     "REWARDS",
-    "Backfilling",
-    "JobSelection",
+    "BackfillingEnv",
+    "JobSelectionEnv",
     "backfilling",
     "job_selection",
 ]
@@ -154,7 +163,7 @@ def job_selection(
     backfilling: bool | str = False,
     order: str = "fcfs",
 ) -> Task:
-    """Make the task of `JobSelection`; arguments as for it.
+    """Make the task of `JobSelectionEnv`; arguments as for it.
 
     Raises:
         ConfigError: The window has no place, or the order changes.
@@ -205,7 +214,7 @@ def job_task(
             "between places; use a fixed one, such as fcfs or sjf"
         )
     jobs = source.all_jobs()
-    seen = by_name("observation", observation, OBSERVATIONS)
+    seen = observation_of(observation, OBSERVATIONS)
     earned = by_name("reward", reward, REWARDS)
     cluster, policy = source.cluster, make_policy(order, backfill)
 
@@ -223,7 +232,7 @@ def job_task(
                 "sjf",
                 backfill,
                 window=window,
-                observation=observation,
+                observation="job",  # any: only the rewards count
                 reward="slowdown",
                 hooks=hooks,
                 nobody=nobody,
@@ -245,6 +254,7 @@ def job_task(
         facts=None if seen.amounts is None else seen.amounts(jobs, cluster),
         why_not=partial(_why_not, window),
         scale=shortest,
+        allow=None if seen in OBSERVATIONS.values() else ALLOW_PLACES,
     )
 
 
@@ -284,17 +294,17 @@ def _why_not(window: int, simulation: Simulation, place: int) -> str:
     )
 
 
-class JobSelection(Environment):
+class JobSelectionEnv(SimulationEnv):
     """Choose which of the first jobs in the queue starts next.
 
     An action is a place in the window; place 0 has the job that was submitted first. `action_masks`
-    shows which places have a job. Choosing an empty place is an error. The step ends at the next
+    shows which places have a job. The step ends at the next
     choice: the job has started, and another one is pending.
 
     Args:
-        workload: The jobs, the path of a trace, or episodes.
+        workload: The jobs, the path of a trace, or episodes; None for generated jobs.
         cluster: The cluster, a number of equal nodes, or the path of a cluster file; not with
-            episodes.
+            episodes. If both are omitted, it has 64 nodes.
         jobs: Number of jobs in an episode.
         window: Number of places.
         observation: Name in `OBSERVATIONS`, or a custom `Observation`.
@@ -303,6 +313,8 @@ class JobSelection(Environment):
             name in `PASSING`.
         order: Order of the window and of passing jobs, which must not change while jobs wait.
         max_steps: Largest number of steps of an episode; None for no limit.
+        invalid_action: Treatment of places without a job that may start: ``ignore`` or ``raise``.
+        render_mode: ``ansi`` or ``rgb_array``; None for no rendering.
 
     Raises:
         ConfigError: There are too few jobs, the window has no place, or the order changes.
@@ -311,7 +323,7 @@ class JobSelection(Environment):
 
     def __init__(
         self,
-        workload: Workload | Source | str | os.PathLike[str],
+        workload: Workload | Source | str | os.PathLike[str] | None = None,
         cluster: Cluster | int | str | os.PathLike[str] | None = None,
         *,
         jobs: int = 256,
@@ -321,6 +333,8 @@ class JobSelection(Environment):
         backfilling: bool | str = False,
         order: str = "fcfs",
         max_steps: int | None = None,
+        invalid_action: InvalidAction = "ignore",
+        render_mode: str | None = None,
     ) -> None:
         source = episodes_of("JobSelection", workload, cluster, jobs)
         task = job_selection(
@@ -331,8 +345,9 @@ class JobSelection(Environment):
             backfilling=backfilling,
             order=order,
         )
-        super().__init__(task, source, max_steps)
+        super().__init__(task, source, max_steps, invalid_action, render_mode)
         self.window = window
+        self.options = {"window": window, "backfilling": backfilling}
 
 
 def backfilling(
@@ -344,7 +359,7 @@ def backfilling(
     observation: str | Observation = "features",
     reward: Any = "bounded-slowdown",
 ) -> Task:
-    """Make the task of `Backfilling`; arguments and errors as for it."""
+    """Make the task of `BackfillingEnv`; arguments and errors as for it."""
     return job_task(
         source,
         order,
@@ -357,7 +372,7 @@ def backfilling(
     )
 
 
-class Backfilling(Environment):
+class BackfillingEnv(SimulationEnv):
     """Choose which job may pass the first job in order, which does not fit.
 
     An action is a place in the window, whose job starts now. The action after the last place starts
@@ -365,9 +380,9 @@ class Backfilling(Environment):
     is no backfilling. Always starting the first allowed job is EASY.
 
     Args:
-        workload: The jobs, the path of a trace, or episodes.
+        workload: The jobs, the path of a trace, or episodes; None for generated jobs.
         cluster: The cluster, a number of equal nodes, or the path of a cluster file; not with
-            episodes.
+            episodes. If both are omitted, it has 64 nodes.
         jobs: Number of jobs in an episode.
         order: Order of the queue, which must not change while jobs wait.
         strict: Whether only jobs may pass that do not delay the first job beyond its reservation.
@@ -375,6 +390,8 @@ class Backfilling(Environment):
         observation: Name in `job_selection.OBSERVATIONS`, or a custom `Observation`.
         reward: Name in `job_selection.REWARDS`, or a custom function.
         max_steps: Largest number of steps of an episode; None for no limit.
+        invalid_action: Treatment of places without a job that may start: ``ignore`` or ``raise``.
+        render_mode: ``ansi`` or ``rgb_array``; None for no rendering.
 
     Raises:
         ConfigError: There are too few jobs, the window has no place, or the order changes.
@@ -383,7 +400,7 @@ class Backfilling(Environment):
 
     def __init__(
         self,
-        workload: Workload | Source | str | os.PathLike[str],
+        workload: Workload | Source | str | os.PathLike[str] | None = None,
         cluster: Cluster | int | str | os.PathLike[str] | None = None,
         *,
         jobs: int = 256,
@@ -393,6 +410,8 @@ class Backfilling(Environment):
         observation: str | Observation = "features",
         reward: Any = "bounded-slowdown",
         max_steps: int | None = None,
+        invalid_action: InvalidAction = "ignore",
+        render_mode: str | None = None,
     ) -> None:
         source = episodes_of("Backfilling", workload, cluster, jobs)
         task = backfilling(
@@ -403,5 +422,5 @@ class Backfilling(Environment):
             observation=observation,
             reward=reward,
         )
-        super().__init__(task, source, max_steps)
+        super().__init__(task, source, max_steps, invalid_action, render_mode)
         self.window = window

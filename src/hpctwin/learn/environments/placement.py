@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator
-from typing import Any, ClassVar
+from functools import partial
+from typing import Any
 
-import gymnasium
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
+from hpctwin.engine.agents.agent_record import MAX_INVALID
 from hpctwin.errors import SimulationError
-from hpctwin.facility import Facility, FacilityResult, FacilitySimulation
+from hpctwin.facility import Facility, FacilityCluster, FacilityResult, FacilitySimulation
 from hpctwin.learn.environments.episodes import Source, episodes_of, jobs_of_reset
-from hpctwin.learn.environments.task import by_name, served
-from hpctwin.learn.environments.vector_base import InTurn
+from hpctwin.learn.environments.scheduling_env import InvalidAction, SchedulingEnv
+from hpctwin.learn.environments.task import (
+    Observation,
+    by_name,
+    earned_by,
+    observation_of,
+    observed,
+    served,
+)
+from hpctwin.learn.environments.vector_base import INVALID, SequentialVectorEnv
 from hpctwin.model import MS_PER_S, Cluster, Workload
+from hpctwin.simulation import Simulation
 
-__all__ = ["FEATURES", "REWARDS", "Placement", "largest_of"]
+__all__ = ["EXAMPLE_FACILITY", "FEATURES", "OBSERVATIONS", "REWARDS", "PlacementEnv", "largest_of"]
 
 FloatArray = npt.NDArray[np.float32]
 
@@ -48,6 +58,23 @@ The reward comes at the end: minus the mean over the jobs that ran, with times i
 """
 
 
+OBSERVATIONS = {
+    "features": Observation(
+        lambda environment: environment.features(), lambda window, nodes: (window, len(FEATURES))
+    )
+}
+"""Observations by name."""
+
+EXAMPLE_FACILITY = Facility(
+    name="hall",
+    clusters=(
+        FacilityCluster(name="old", nodes=96, factor=1.5),
+        FacilityCluster(name="new", nodes=64),
+    ),
+)
+"""Facility of environments that are made without arguments."""
+
+
 def largest_of(facility: Facility) -> Cluster:
     """Return the cluster with the most nodes.
 
@@ -56,52 +83,69 @@ def largest_of(facility: Facility) -> Cluster:
     return max((one.cluster for one in facility.clusters), key=lambda one: one.node_count)
 
 
-class Placement(gymnasium.Env[FloatArray, np.int64]):
+class PlacementEnv(SchedulingEnv[np.int64]):
     """Choose the cluster that a job goes to, one job after the other.
 
     Only jobs that may go to two or more clusters need a choice; `action_masks` shows to which.
 
     Args:
-        workload: The jobs, the path of a trace, or episodes.
-        facility: The clusters, or the path of their file.
+        workload: The jobs, the path of a trace, or episodes; None for generated jobs.
+        facility: The clusters, or the path of their file; by default two clusters, of 96 and 64
+            nodes.
         jobs: Number of jobs in an episode.
-        reward: Name in `REWARDS`.
+        observation: Name in `OBSERVATIONS`, or a custom `Observation`.
+        reward: Name in `REWARDS`, or a custom function ``(result) -> float`` of the
+            `FacilityResult`, called at the end.
         seed: Seed of random numbers in the facility.
+        invalid_action: Treatment of clusters that the job may not go to: ``ignore`` or ``raise``.
+        render_mode: ``ansi`` or ``rgb_array``; None for no rendering.
 
     Raises:
         ConfigError: There are too few jobs.
         UnknownNameError: No reward has that name.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": []}  # type: ignore[misc]
-
     def __init__(
         self,
-        workload: Workload | Source | str | os.PathLike[str],
-        facility: Facility | str | os.PathLike[str],
+        workload: Workload | Source | str | os.PathLike[str] | None = None,
+        facility: Facility | str | os.PathLike[str] = EXAMPLE_FACILITY,
         *,
         jobs: int = 256,
-        reward: str = "bounded-slowdown",
+        observation: str | Observation = "features",
+        reward: Any = "bounded-slowdown",
         seed: int = 0,
+        invalid_action: InvalidAction = "ignore",
+        render_mode: str | None = None,
     ) -> None:
+        super().__init__(render_mode, invalid_action)
         self.facility = (
             facility if isinstance(facility, Facility) else Facility.from_yaml(os.fspath(facility))
         )
         self.episodes = episodes_of("Placement", workload, largest_of(self.facility), jobs)
-        self.column, self.unit = by_name("reward", reward, REWARDS)
+        self.reward = by_name("reward", reward, REWARDS)
         self.seed = seed
         clusters = len(self.facility.clusters)
-        self.observation_space = spaces.Box(0.0, 1.0, (clusters, len(FEATURES)), np.float32)
+        seen = observation_of(observation, OBSERVATIONS)
+        known = seen in OBSERVATIONS.values()
+        self.observe: Any = seen.function if known else partial(observed, seen.function)
+        self.observation_space: Any = seen.space(clusters, self.episodes.cluster.node_count)
         self.action_space = spaces.Discrete(clusters)
-        self._row, self._options = -1, [0]
+        self._row, self._options, self._invalid = -1, [0], 0
+
+    def clusters(self) -> dict[str, Simulation]:
+        """Return the simulation of each cluster by name."""
+        each = (cluster.simulation for cluster in self.simulation.state.clusters)
+        return dict(zip(self.facility.names, each, strict=True))
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[FloatArray, dict[str, Any]]:
-        """Begin an episode; arguments as for `Environment.reset`."""
+        """Begin an episode; arguments as for `SimulationEnv.reset`."""
         super().reset(seed=seed)
         jobs = jobs_of_reset(self.episodes, self.np_random, seed, options)
         self.simulation = FacilitySimulation(self.facility, jobs, "round-robin", seed=self.seed)
+        self._invalid = 0
+        self.begun = True
         self.result: FacilityResult | None = None
         self._asked = self._questions()
         self._next(None)
@@ -114,30 +158,38 @@ class Placement(gymnasium.Env[FloatArray, np.int64]):
             action: Number of the cluster.
 
         Raises:
-            SimulationError: The job may not go there.
+            SimulationError: There is no such cluster; or the job may not go there, and
+                ``invalid_action`` is ``raise``.
         """
         choice = int(action)
         if self._row >= 0 and choice not in self._options:
-            raise SimulationError(
-                f"job may not go to cluster {choice}; choose one that action_masks() allows"
-            )
+            if self.invalid_action == "raise" or not self.action_space.contains(choice):
+                raise SimulationError(
+                    f"job may not go to cluster {choice}; choose one that action_masks() allows"
+                )
+            self._invalid += 1
+            return self._seen(), 0.0, False, bool(self._invalid >= MAX_INVALID), {INVALID: True}
+        self._invalid = 0
         over = self._next(choice)
         if not over:
             return self._seen(), 0.0, False, False, {}
         self.result = self.simulation.result()
         told = served(self.result.jobs)
-        return self._seen(), -float(told[f"mean_{self.column}"]) / self.unit, True, False, told
+        if callable(self.reward):
+            return self._seen(), earned_by(self.reward, self.result), True, False, told
+        column, unit = self.reward
+        return self._seen(), -float(told[f"mean_{column}"]) / unit, True, False, told
 
     def action_masks(self) -> npt.NDArray[np.bool_]:
         """Return to which clusters the job may go [clusters]."""
         return np.isin(np.arange(len(self.facility.clusters)), self._options)
 
-    def many(self, count: int, threads: int | None = None) -> InTurn:
+    def many(self, count: int, threads: int | None = None) -> SequentialVectorEnv:
         """Return ``count`` environments like this one, stepped in turn.
 
         ``threads`` is ignored.
         """
-        return InTurn(self, count)
+        return SequentialVectorEnv(self, count)
 
     def _questions(self) -> Generator[tuple[int, list[int]], int, None]:
         """Yield each job that has several clusters to choose from; send the choice back."""
@@ -170,12 +222,23 @@ class Placement(gymnasium.Env[FloatArray, np.int64]):
         return
         yield
 
+    @property
+    def job(self) -> int:
+        """Row of the job to place; -1 at the end."""
+        return self._row
+
     def _seen(self) -> FloatArray:
+        if self._row >= 0:
+            self.simulation.state.advance_all()
+        seen: FloatArray = self.observe(self)
+        return seen
+
+    def features(self) -> FloatArray:
+        """Return `FEATURES` of each cluster; zeros at the end."""
         seen = np.zeros((len(self.facility.clusters), len(FEATURES)), np.float32)
         row, state = self._row, self.simulation.state
         if row < 0:
             return seen
-        state.advance_all()
         for number in range(len(state.clusters)):
             queued = state.queued(number)
             work_s = state.load(number, row)

@@ -1,60 +1,33 @@
-"""Environment for policy selection: the agent makes SchedTwin's choice.
-
-Many environments of one kind, stepped in one compiled call.
-"""
+"""Environment for policy selection: the agent makes SchedTwin's choice."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
-import gymnasium
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from hpctwin.errors import ConfigError
-from hpctwin.learn.environments.environment import Environment, Environments
+from hpctwin.errors import ConfigError, SimulationError
 from hpctwin.learn.environments.episodes import Source, episodes_of, jobs_of_reset
-from hpctwin.learn.environments.task import served
-from hpctwin.learn.environments.vector_base import InTurn
+from hpctwin.learn.environments.scheduling_env import InvalidAction, SchedulingEnv
+from hpctwin.learn.environments.task import (
+    Observation,
+    by_name,
+    earned_by,
+    observation_of,
+    observed,
+    served,
+)
+from hpctwin.learn.environments.vector_base import SequentialVectorEnv
 from hpctwin.model import MS_PER_S, Cluster, Workload
 from hpctwin.policies import make_policy
 from hpctwin.simulation import Simulation
 
-__all__ = ["FEATURES", "PolicySelection", "many"]
-
-
-def many(
-    kind: type[Environment],
-    workload: Any,
-    cluster: Any = None,
-    *,
-    num_envs: int = 1,
-    threads: int | None = None,
-    **options: Any,
-) -> Environments:
-    """Make many environments of one kind, stepped in one compiled call over threads.
-
-    Args:
-        kind: Class such as `JobSelection`.
-        workload: As for the class.
-        cluster: As for the class.
-        num_envs: Number of environments.
-        threads: Number of threads; None for the number of cores.
-        options: Further arguments of the class.
-
-    Raises:
-        ConfigError: The class is not compiled, or rejects its arguments.
-    """
-    if not (isinstance(kind, type) and issubclass(kind, Environment)):
-        raise ConfigError(
-            f"{kind!r} does not support compiled episodes; use JobSelection, Backfilling "
-            "or PowerManagement"
-        )
-    one = kind(workload, cluster, **options)
-    return Environments(one.task, one.episodes, num_envs, one.max_steps, threads)
+__all__ = ["FEATURES", "OBSERVATIONS", "PolicySelectionEnv"]
 
 
 FloatArray = npt.NDArray[np.float32]
@@ -74,36 +47,51 @@ FEATURES = (
 
 _HOUR_S, _DAY_S = 3600.0, 86400.0
 
+OBSERVATIONS = {
+    "features": Observation(
+        lambda environment: environment.features(), lambda window, nodes: (len(FEATURES),)
+    )
+}
+"""Observations by name."""
 
-class PolicySelection(gymnasium.Env[FloatArray, np.int64]):
+
+class PolicySelectionEnv(SchedulingEnv[np.int64]):
     """Choose the policy of the cluster for the next interval.
 
     The reward of a step is minus the job-hours waited in it, divided by the jobs of the episode.
     The rewards of an episode sum to minus the mean wait in hours.
 
     Args:
-        workload: The jobs, the path of a trace, or episodes.
+        workload: The jobs, the path of a trace, or episodes; None for generated jobs.
         cluster: The cluster, a number of equal nodes, or the path of a cluster file; not with
-            episodes.
+            episodes. If both are omitted, it has 64 nodes.
         policies: Policies to choose from, in the order of actions.
         jobs: Number of jobs in an episode.
         every_s: How long a choice holds, in seconds.
+        observation: Name in `OBSERVATIONS`, or a custom `Observation`.
+        reward: ``wait``, or a custom function ``(simulation, since_s) -> float``, called after each
+            step, which began at ``since_s``.
+        invalid_action: As for all environments; here each policy is always available.
+        render_mode: ``ansi`` or ``rgb_array``; None for no rendering.
 
     Raises:
         ConfigError: There are too few jobs or policies, or ``every_s`` is not above 0.
     """
 
-    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012
-
     def __init__(
         self,
-        workload: Workload | Source | str | os.PathLike[str],
+        workload: Workload | Source | str | os.PathLike[str] | None = None,
         cluster: Cluster | int | str | os.PathLike[str] | None = None,
         *,
         policies: Sequence[str] = ("fcfs+easy", "sjf+easy", "wfp+easy"),
         jobs: int = 256,
         every_s: float = 600.0,
+        observation: str | Observation = "features",
+        reward: Any = "wait",
+        invalid_action: InvalidAction = "ignore",
+        render_mode: str | None = None,
     ) -> None:
+        super().__init__(render_mode, invalid_action)
         self.episodes = episodes_of("PolicySelection", workload, cluster, jobs)
         if not policies:
             raise ConfigError(
@@ -113,18 +101,29 @@ class PolicySelection(gymnasium.Env[FloatArray, np.int64]):
             raise ConfigError(f"a choice holds for {every_s:g} s; it must be above 0")
         self.policies = tuple(make_policy(policy) for policy in policies)
         self.every_s = every_s
-        self.observation_space = spaces.Box(0.0, 1.0, (len(FEATURES),), np.float32)
+        self.reward = by_name("reward", reward, {"wait": None})
+        seen = observation_of(observation, OBSERVATIONS)
+        known = seen in OBSERVATIONS.values()
+        self.observe: Any = seen.function if known else partial(observed, seen.function)
+        self.observation_space: Any = seen.space(
+            len(self.policies), self.episodes.cluster.node_count
+        )
         self.action_space = spaces.Discrete(len(self.policies))
+
+    def clusters(self) -> dict[str, Simulation]:
+        """Return the simulation by the name of its cluster."""
+        return {self.episodes.cluster.name: self.simulation}
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[FloatArray, dict[str, Any]]:
-        """Begin an episode; arguments as for `Environment.reset`."""
+        """Begin an episode; arguments as for `SimulationEnv.reset`."""
         super().reset(seed=seed)
         jobs = jobs_of_reset(self.episodes, self.np_random, seed, options)
         self.rules = 0
         self.simulation = Simulation(jobs, self.episodes.cluster, self.policies[0])
         self._until_s, self._waited_s = 0.0, 0.0
+        self.begun = True
         return self._seen(), {}
 
     def step(self, action: np.int64) -> tuple[FloatArray, float, bool, bool, dict[str, Any]]:
@@ -132,26 +131,35 @@ class PolicySelection(gymnasium.Env[FloatArray, np.int64]):
 
         Args:
             action: Index of the policy.
+
+        Raises:
+            SimulationError: There is no such policy.
         """
+        if not self.action_space.contains(int(action)):
+            raise SimulationError(
+                f"action is {action}; it must be 0 to {len(self.policies) - 1}, the index of a policy"
+            )
         if int(action) != self.rules:
             self.rules = int(action)
             self.simulation = self.simulation.fork(self.policies[self.rules])
-        self._until_s += self.every_s
+        since_s, self._until_s = self._until_s, self._until_s + self.every_s
         over = self.simulation.advance(self._until_s) == "done"
         before, self._waited_s = self._waited_s, self._waited()
         earned = -(self._waited_s - before) / _HOUR_S / self.episodes.jobs
+        if self.reward is not None:
+            earned = earned_by(self.reward, self.simulation, since_s)
         return self._seen(), earned, over, False, self._told() if over else {}
 
     def action_masks(self) -> npt.NDArray[np.bool_]:
         """Return which policies can be chosen: all [policies]."""
         return np.ones(len(self.policies), np.bool_)
 
-    def many(self, count: int, threads: int | None = None) -> InTurn:
+    def many(self, count: int, threads: int | None = None) -> SequentialVectorEnv:
         """Return ``count`` environments like this one, stepped in turn.
 
         ``threads`` is ignored.
         """
-        return InTurn(self, count)
+        return SequentialVectorEnv(self, count)
 
     def _told(self) -> dict[str, Any]:
         result = self.simulation.result()
@@ -168,6 +176,11 @@ class PolicySelection(gymnasium.Env[FloatArray, np.int64]):
         return float(waited)
 
     def _seen(self) -> FloatArray:
+        seen: FloatArray = self.observe(self)
+        return seen
+
+    def features(self) -> FloatArray:
+        """Return `FEATURES`."""
         simulation = self.simulation
         workload, clock = simulation.workload, simulation.state.clock
         total = self.episodes.cluster.node_count

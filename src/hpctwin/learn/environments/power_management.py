@@ -14,15 +14,23 @@ from gymnasium import spaces
 from hpctwin.engine.agents import power as hooks
 from hpctwin.engine.agents import power as rewards
 from hpctwin.errors import ConfigError
-from hpctwin.learn.environments.environment import Environment
+from hpctwin.learn.environments.environment import SimulationEnv
 from hpctwin.learn.environments.episodes import Source, episodes_of
-from hpctwin.learn.environments.task import Observation, Task, as_hook, by_name, watts_of
+from hpctwin.learn.environments.scheduling_env import InvalidAction
+from hpctwin.learn.environments.task import (
+    Observation,
+    Task,
+    as_hook,
+    by_name,
+    observation_of,
+    watts_of,
+)
 from hpctwin.model import Cluster, Workload, to_ms
 from hpctwin.policies import make_policy
 from hpctwin.simulation import Simulation
 
 __all__ = [
-    "ACTIONS", "LEVEL", "NODE", "OBSERVATIONS", "PRESETS", "REWARDS", "SHARES", "PowerManagement",
+    "ACTIONS", "LEVEL", "NODE", "OBSERVATIONS", "PRESETS", "REWARDS", "SHARES", "PowerManagementEnv",
     "power_management",
 ]  # fmt: skip
 
@@ -127,7 +135,7 @@ def power_management(
     alpha: float = 0.5,
     beta: float = 0.5,
 ) -> Task:
-    """Make the task of `PowerManagement`; arguments and errors as for it."""
+    """Make the task of `PowerManagementEnv`; arguments and errors as for it."""
     cluster, ruled = source.cluster, make_policy(policy)
     if not cluster.has_power or not cluster.depths:
         raise ConfigError(
@@ -146,7 +154,7 @@ def power_management(
     if levels is not None and levels < 2:
         raise ConfigError(f"levels is {levels}; it must be 2 or more")
     act = by_name("action", action, ACTIONS)
-    seen = by_name("observation", observation, OBSERVATIONS)
+    seen = observation_of(observation, OBSERVATIONS)
     earned = by_name("reward", reward, REWARDS)
     nodes = cluster.node_count
     by_node = act is hooks.SWITCH_EACH
@@ -187,6 +195,10 @@ def power_management(
         },
         watts=watts_of(first),
         facts=_sleepers(first),
+        why_not=lambda simulation, choice: (
+            "some nodes cannot be switched as chosen; choose what action_masks() allows"
+        ),
+        allow=hooks.ALLOW_NODES if by_node and seen not in OBSERVATIONS.values() else None,
     )
 
 
@@ -208,7 +220,7 @@ def _sleepers(simulation: Simulation) -> Any:
     return found
 
 
-class PowerManagement(Environment):
+class PowerManagementEnv(SimulationEnv):
     """Choose how many nodes are on, or which.
 
     A step lasts to the next multiple of ``every_s``, or over the next event time. The first
@@ -217,8 +229,9 @@ class PowerManagement(Environment):
     woken first. If jobs wait for ten days without other events, the episode is truncated.
 
     Args:
-        workload: The jobs, the path of a trace, or episodes.
-        cluster: The cluster, or the path of its file; not with episodes.
+        workload: The jobs, the path of a trace, or episodes; None for generated jobs.
+        cluster: The cluster, or the path of its file; not with episodes. If both are omitted, it
+            has 64 nodes that can sleep.
         jobs: Number of jobs in an episode.
         preset: Name in `PRESETS`, for action, observation and reward together.
         policy: Policy that starts jobs; its power policy is ``orders``, or one that switches nodes
@@ -231,6 +244,9 @@ class PowerManagement(Environment):
         alpha: Weight of waste.
         beta: Weight of waits.
         max_steps: Largest number of steps of an episode; None for no limit.
+        invalid_action: Treatment of nodes that cannot be switched as chosen, if ``action`` is
+            ``nodes``: ``ignore`` or ``raise``. The other nodes are switched.
+        render_mode: ``ansi`` or ``rgb_array``; None for no rendering.
 
     Raises:
         ConfigError: There are too few jobs, the cluster has no power or sleep states, or the parts
@@ -240,15 +256,19 @@ class PowerManagement(Environment):
 
     def __init__(
         self,
-        workload: Workload | Source | str | os.PathLike[str],
+        workload: Workload | Source | str | os.PathLike[str] | None = None,
         cluster: Cluster | int | str | os.PathLike[str] | None = None,
         *,
         jobs: int = 256,
         preset: str | None = None,
         max_steps: int | None = None,
+        invalid_action: InvalidAction = "ignore",
+        render_mode: str | None = None,
         **options: Any,
     ) -> None:
         source = episodes_of("PowerManagement", workload, cluster, jobs)
         if preset is not None:
             options = {**by_name("preset", preset, PRESETS), **options}
-        super().__init__(power_management(source, **options), source, max_steps)
+        task = power_management(source, **options)
+        super().__init__(task, source, max_steps, invalid_action, render_mode)
+        self.options = {"every_s": 1800.0} | options

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from stable_baselines3.common.vec_env import VecEnv
 
-from hpctwin.learn.environments.environment import Environments
-from hpctwin.learn.environments.vector_base import InTurn
+from hpctwin.learn.environments.environment import SimulationVectorEnv
+from hpctwin.learn.environments.vector_base import INVALID, SequentialVectorEnv
 
-__all__ = ["Sb3Environments"]
+__all__ = ["Sb3VecEnv"]
 
 
-class Sb3Environments(VecEnv):
-    """`Environments` as a ``VecEnv``.
+class Sb3VecEnv(VecEnv):
+    """`SimulationVectorEnv` as a ``VecEnv``.
 
     Observations are not copied; they are valid until the step after the next.
 
@@ -24,7 +24,9 @@ class Sb3Environments(VecEnv):
         seed: Seed of all random numbers.
     """
 
-    def __init__(self, environments: Environments | InTurn, seed: int | None = None) -> None:
+    def __init__(
+        self, environments: SimulationVectorEnv | SequentialVectorEnv, seed: int | None = None
+    ) -> None:
         self.environments = environments
         self._first_seed = seed
         self._chosen: Any = None
@@ -60,6 +62,8 @@ class Sb3Environments(VecEnv):
                 "TimeLimit.truncated": bool(cut[number]),
                 **told["final_info"][number],
             }
+        for number in np.flatnonzero(told.get(INVALID, ())).tolist():
+            infos[number][INVALID] = True
         return seen, earned.astype(np.float32), done, infos
 
     def close(self) -> None:

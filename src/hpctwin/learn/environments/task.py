@@ -14,15 +14,28 @@ import numpy.typing as npt
 import polars as pl
 from gymnasium import spaces
 
-from hpctwin.errors import ConfigError, UnknownNameError
+from hpctwin.errors import ConfigError, PolicyError, UnknownNameError
 from hpctwin.metrics import with_job_metrics
 from hpctwin.model import Cluster, Workload
+from hpctwin.policies.registry import is_file, load_function
 from hpctwin.simulation import Simulation
 
 if TYPE_CHECKING:
     from hpctwin.engine.compile.jit import Kernel
 
-__all__ = ["Hook", "Observation", "Task", "as_hook", "by_name", "served", "watts_of"]
+__all__ = [
+    "Hook",
+    "Observation",
+    "Task",
+    "as_hook",
+    "by_name",
+    "earned_by",
+    "is_custom",
+    "observation_of",
+    "observed",
+    "served",
+    "watts_of",
+]
 
 
 def served(jobs: pl.DataFrame) -> dict[str, Any]:
@@ -50,16 +63,20 @@ class Observation:
     """Observation of an agent.
 
     Args:
-        function: writes it, by ``put_seen(agent_at(agent).seen, place, number)`` of
-            `hpctwin.engine.agents.agent_record`; and which choices there are, by ``put_mask``.
-        shape: of it, given the places of the window and the nodes of the machine.
-        low: no number is below.
-        high: … or above.
-        facts: whether it reads ``sim.fact``.
-        amounts: numbers it finds in ``agent_at(agent).facts``, of all jobs and the machine.
+        function: Function that writes each number, by
+            ``put_seen(agent_at(agent).seen, place, number)`` of
+            `hpctwin.engine.agents.agent_record`. For PolicySelection and Placement: function of the
+            environment that returns the numbers.
+        shape: Function that returns the shape, from the places of the window (clusters, policies)
+            and the nodes of the cluster.
+        low: Minimum of the numbers.
+        high: Maximum of the numbers.
+        facts: Whether the function reads ``sim.fact``.
+        amounts: Function that returns numbers for ``agent_at(agent).facts``, from all jobs and the
+            cluster.
     """
 
-    function: Hook | Kernel
+    function: Callable[..., Any] | Kernel
     shape: Callable[[int, int], tuple[int, ...]]
     low: float = 0.0
     high: float = 1.0
@@ -88,6 +105,7 @@ class Task:
         facts: Numbers that the hooks read; None for none.
         why_not: Function that returns why a choice is rejected.
         scale: Function that returns the factor of an episode's rewards; None for 1.
+        allow: Hook that writes the available choices, for observations that do not; None for none.
         nodes: Number of nodes of the cluster.
     """
 
@@ -104,19 +122,71 @@ class Task:
     facts: npt.NDArray[np.float64] | None = None
     why_not: Callable[[Simulation, int], str] = lambda simulation, choice: ""
     scale: Callable[[Workload], float] | None = None
+    allow: Kernel | None = None
 
 
 def by_name(kind: str, what: Any, known: Mapping[str, Any]) -> Any:
-    """Return the entry with a name, or the argument itself if it is no name.
+    """Return the entry with a name, what ``FILE.py:NAME`` names, or the argument itself.
 
     Raises:
         UnknownNameError: No entry has that name.
+        PolicyError: The file does not exist, or fails on import.
     """
     if not isinstance(what, str):
         return what
+    if is_file(what):
+        return load_function(what, Observation, kind, default=kind)[1]
     if what not in known:
         raise UnknownNameError(kind, what, list(known))
     return known[what]
+
+
+def observation_of(what: Any, known: Mapping[str, Observation]) -> Observation:
+    """Return an observation by its name, or a custom one.
+
+    Raises:
+        UnknownNameError, PolicyError: As for `by_name`.
+        ConfigError: It is not an `Observation`.
+    """
+    found = by_name("observation", what, known)
+    if not isinstance(found, Observation):
+        raise ConfigError(
+            f"observation is {what!r}; it must be a name or an Observation(function, shape)"
+        )
+    return found
+
+
+def is_custom(what: Any) -> bool:
+    """Return whether a reward, observation or action is a custom one, not a name."""
+    return not isinstance(what, str) or is_file(what)
+
+
+def observed(function: Callable[[Any], Any], environment: Any) -> FloatArray:
+    """Return what a custom function observes of an environment that is not compiled.
+
+    Raises:
+        PolicyError: It has another shape than its space, or is outside of it.
+    """
+    space = environment.observation_space
+    found = np.asarray(function(environment), np.float32)
+    if not space.contains(found):
+        name = getattr(function, "__name__", "observation")
+        raise PolicyError(f"observation {name!r} returned {found}, which is not in {space}")
+    return found
+
+
+def earned_by(function: Callable[..., Any], *given: Any) -> float:
+    """Return the reward of a custom function, for an environment that is not compiled.
+
+    Raises:
+        PolicyError: It is not a finite number.
+    """
+    found: Any = function(*given)
+    numbers = (int, float, np.integer, np.floating)
+    if isinstance(found, bool) or not isinstance(found, numbers) or not np.isfinite(found):
+        name = getattr(function, "__name__", "reward")
+        raise PolicyError(f"reward {name!r} returned {found!r}; it must be a finite number")
+    return float(found)
 
 
 def as_hook(what: Any, kind: str) -> Any:

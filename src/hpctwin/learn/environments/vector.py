@@ -154,7 +154,7 @@ See `windows_of`.
 _FIELDS = {name: place for place, name in enumerate(AGENT.names or ())}
 SIM, OVER, ACTION = (_FIELDS[name] for name in ("sim", "over", "action"))
 SHARE, EARNED, TOTAL = (_FIELDS[name] for name in ("share", "earned", "total"))
-STEPS = _FIELDS["steps"]
+STEPS, UNAVAILABLE = _FIELDS["steps"], _FIELDS["invalid"]
 PLACES = slice(_FIELDS["seen"], _FIELDS["mask_next"] + 1)
 
 
@@ -172,6 +172,7 @@ class Batch:
         threads: Number of threads; None for the number of cores.
         limit: Largest number of steps of an episode; None for no limit.
         seed: Seed of random numbers.
+        strict: Whether a choice that is not available is an error.
 
     Raises:
         ConfigError: A number is out of range.
@@ -186,6 +187,7 @@ class Batch:
         threads: int | None = 1,
         limit: int | None = None,
         seed: int | None = None,
+        strict: bool = False,
     ) -> None:
         threads = (os.cpu_count() or 1) if threads is None else threads
         for name, value in (("count", count), ("threads", threads), ("time limit", limit)):
@@ -210,19 +212,28 @@ class Batch:
         self._jobs_of: dict[int, Callable[[], Workload]] = {}
         self.scales = np.ones(count)
         self._descriptors: list[Any] = []
-        prepare([step_one, *(KERNELS if count > 1 else ()), *task.hooks])
+        prepare(
+            [
+                step_one,
+                *(KERNELS if count > 1 else ()),
+                *task.hooks,
+                *([task.allow] if task.allow else []),
+            ]
+        )
         self._step_one = step_one.call
         self._base, self._size = self.agents.ctypes.data, AGENT.itemsize
         self._workers = min(threads, count)
         self._threads: Threads | None = None
-        self._fill_in(limit or 0)
+        self._fill_in(limit or 0, strict)
 
-    def _fill_in(self, limit: int) -> None:
+    def _fill_in(self, limit: int, strict: bool) -> None:
         """Fill in the fields that stay the same in all records."""
         task, agents = self.task, self.agents
         for name, kernel in zip(("act", "go", "observe", "reward"), task.hooks, strict=True):
             agents[name] = kernel.address
-        agents["limit"], agents["width"] = limit, task.width
+        if task.allow is not None:
+            agents["allow"] = task.allow.address
+        agents["limit"], agents["width"], agents["strict"] = limit, task.width, strict
         for name, value in task.numbers.items():
             agents[name] = value
         for name, array in (("watts", task.watts), ("facts", task.facts)):
@@ -413,6 +424,20 @@ class Batch:
                 raise PolicyError(f"{what} returned a value that is not a number")
             self.whole[number, SIM] = simulation.state.address
             code = self._step_one(self._address(number))
+
+    def check_range(self, numbers: list[int]) -> None:
+        """Check that choices which were not available are in the action space.
+
+        Args:
+            numbers: Numbers of the simulations.
+
+        Raises:
+            SimulationError: A choice is not.
+        """
+        for number in numbers:
+            choice = int(self.whole[number, ACTION])
+            if not 0 <= choice < self.task.width:
+                raise SimulationError(self.task.why_not(self._simulations[number], choice))
 
     def told(self, number: int) -> dict[str, Any]:
         """Return the results of an ended episode: metrics of its jobs, and its energy."""

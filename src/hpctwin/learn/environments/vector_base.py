@@ -19,12 +19,15 @@ from hpctwin.errors import ConfigError
 from hpctwin.learn.environments.episodes import Source
 from hpctwin.model import Workload
 
-__all__ = ["InTurn", "Vector"]
+__all__ = ["INVALID", "AgentVectorEnv", "SequentialVectorEnv"]
 
 FloatArray = npt.NDArray[np.float32]
 
+INVALID = "invalid_action"
+"""Key in infos: whether an action was not available, and had no effect."""
 
-class Vector(VectorEnv[FloatArray, Any, Any]):
+
+class AgentVectorEnv(VectorEnv[FloatArray, Any, Any]):
     """Many environments, each with an agent.
 
     An ended episode is followed by another one in the same step (`AutoresetMode.SAME_STEP`). The
@@ -73,8 +76,8 @@ class Vector(VectorEnv[FloatArray, Any, Any]):
 BoolArray = npt.NDArray[np.bool_]
 
 
-class InTurn(Vector):
-    """Copies of one environment, stepped one after the other; see `Vector`.
+class SequentialVectorEnv(AgentVectorEnv):
+    """Copies of one environment, stepped one after the other; see `AgentVectorEnv`.
 
     Args:
         one: Environment to copy; it has ``action_masks``.
@@ -106,23 +109,27 @@ class InTurn(Vector):
             actions: One action for each [num_envs].
 
         Raises:
-            SimulationError: An action is not allowed.
+            SimulationError: As for a step of the environment.
         """
         # New arrays, so that the last observations and masks stay valid.
         self.seen, self._masks = self.seen.copy(), self._masks.copy()
         earned = np.zeros(self.num_envs)
         ended, cut = np.zeros((2, self.num_envs), np.bool_)
         last, told = np.full((2, self.num_envs), None, object)
+        invalid = np.zeros(self.num_envs, np.bool_)
         for number, environment in enumerate(self._each):
             seen, earned[number], ended[number], cut[number], info = environment.step(
                 actions[number]
             )
+            invalid[number] = INVALID in info
             if ended[number] or cut[number]:
                 last[number], told[number] = seen, info
                 self._begin(number)
             else:
                 self._note(number, seen)
         infos: dict[str, Any] = {"action_mask": self._masks}
+        if invalid.any():
+            infos |= {INVALID: invalid, f"_{INVALID}": invalid}
         done = ended | cut
         if done.any():
             infos |= {"final_obs": last, "_final_obs": done}

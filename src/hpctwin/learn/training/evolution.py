@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from hpctwin.errors import ConfigError
-from hpctwin.learn.training.trial import Best, Learnt
+from hpctwin.errors import ConfigError, PolicyError
+from hpctwin.learn.training.trial import Best, Learnt, kept_on_error
 from hpctwin.model.files import write_atomically
 
 if TYPE_CHECKING:
@@ -144,6 +144,8 @@ class _Search:
         away = rng.standard_normal((self.candidates // 2, self.shape.count))
         drawn = self.mean + self.spread * np.concatenate([away, -away])
         earned = self._play(drawn.astype(np.float32), episodes)
+        if not np.isfinite(earned).all():
+            raise PolicyError("a reward is not a finite number; check the reward function")
         chosen = drawn[_merit(earned).argsort()[::-1][: len(self.weights)]]
         # The spread is measured around the previous mean, so that it grows in the direction of
         # movement.
@@ -236,15 +238,16 @@ def fit(
         if last is not None and last.is_file():
             search.restore(last, best)
         tried = search.steps
-        while search.steps < plan.steps:
-            earned = search.go_on()
-            if progress is not None:
-                progress(min(search.steps / plan.steps, 1.0), earned)
-            if search.steps - tried >= plan.steps / TRIES or search.steps >= plan.steps:
-                tried = search.steps
-                search.offer(best, trial)
-                if last is not None:
-                    search.keep(last, best)
+        with kept_on_error(plan.checkpoints, lambda folder: search.keep(folder / LAST, best)):
+            while search.steps < plan.steps:
+                earned = search.go_on()
+                if progress is not None:
+                    progress(min(search.steps / plan.steps, 1.0), earned)
+                if search.steps - tried >= plan.steps / TRIES or search.steps >= plan.steps:
+                    tried = search.steps
+                    search.offer(best, trial)
+                    if last is not None:
+                        search.keep(last, best)
     finally:
         search.many.close()
     return best.learnt or search.shape.learnt(search.mean), search.steps

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
@@ -20,11 +21,11 @@ from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.vec_env import VecNormalize
 from torch import nn
 
-from hpctwin.errors import ConfigError
-from hpctwin.learn.training.trial import Best, Learnt
+from hpctwin.errors import ConfigError, PolicyError
+from hpctwin.learn.training.trial import Best, Learnt, kept_on_error
 
 if TYPE_CHECKING:
-    from hpctwin.learn.environments.sb3 import Sb3Environments
+    from hpctwin.learn.environments.sb3 import Sb3VecEnv
     from hpctwin.learn.training.trial import Plan, Trial
 
 __all__ = ["NAME", "VERSIONS", "fit"]
@@ -66,6 +67,15 @@ class Networks(nn.Module):
         self.rowless = nn.Parameter(torch.zeros(choices - shape[0] if by_row else 0))
         self.critic = _stack((2 * inputs if by_row else inputs, 64, 64))
         self.latent_dim_pi, self.latent_dim_vf = choices, 64
+
+    def learnt(self) -> Learnt:
+        """Return the network that chooses."""
+        layers = [
+            (one.weight.detach().numpy().copy(), one.bias.detach().numpy().copy())
+            for one in self.actor
+            if isinstance(one, nn.Linear)
+        ]
+        return Learnt(layers, self.rowless.detach().numpy().copy())
 
     def forward(self, seen: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the scores, and the features of the value estimate."""
@@ -153,6 +163,8 @@ class _Watch(BaseCallback):
 
     def _on_step(self) -> bool:
         earned = self.locals["env"].get_original_reward()
+        if not np.isfinite(earned).all():
+            raise PolicyError("a reward is not a finite number; check the reward function")
         self._sums = earned.copy() if self._sums is None else self._sums + earned
         for number in np.flatnonzero(self.locals["dones"]).tolist():
             self.earned.append(float(self._sums[number]))
@@ -169,18 +181,14 @@ class _Watch(BaseCallback):
             self.try_it()
         if self.num_timesteps - self.kept >= self.plan.every:
             self.kept = self.num_timesteps
-            keep(self.model, self.best, self.plan.checkpoints)
+            if self.plan.checkpoints is not None:
+                keep(self.model, self.best, self.plan.checkpoints)
 
 
 def learnt_of(model: Any) -> Learnt:
     """Return the network that chooses."""
-    networks = model.policy.mlp_extractor
-    layers = [
-        (one.weight.detach().numpy().copy(), one.bias.detach().numpy().copy())
-        for one in networks.actor
-        if isinstance(one, nn.Linear)
-    ]
-    return Learnt(layers, networks.rowless.detach().numpy().copy())
+    networks: Networks = model.policy.mlp_extractor
+    return networks.learnt()
 
 
 def imitate(model: Any, shown: tuple[Any, Any]) -> None:
@@ -190,40 +198,70 @@ def imitate(model: Any, shown: tuple[Any, Any]) -> None:
         model: Model to train.
         shown: Observations [n, …], and allowed choices [n, choices].
     """
-    seen, masks = (torch.as_tensor(one) for one in shown)
-    networks = model.policy.mlp_extractor
+    seen, masks = shown
+    fit_choices(model.policy.mlp_extractor, seen, masks, np.zeros(len(seen), np.int64), IMITATIONS)
+
+
+def fit_choices(networks: Networks, seen: Any, masks: Any, chosen: Any, passes: int) -> None:
+    """Adapt the network that chooses to given choices.
+
+    Args:
+        networks: Networks to train.
+        seen: Observations [n, …].
+        masks: Allowed choices [n, choices].
+        chosen: Choices [n].
+        passes: Number of passes over the choices.
+    """
+    seen, masks, chosen = (torch.as_tensor(one) for one in (seen, masks, chosen))
     optimizer = torch.optim.Adam(networks.actor.parameters(), lr=3e-3)
-    for _ in range(IMITATIONS):
+    for _ in range(passes):
         for part in torch.randperm(len(seen)).split(256):
             scores = networks.forward_actor(seen[part].flatten(1))
             scores = scores.masked_fill(~masks[part], -1e8)
-            loss = nn.functional.cross_entropy(scores, torch.zeros(len(part), dtype=torch.long))
+            loss = nn.functional.cross_entropy(scores, chosen[part])
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
 
 
-def keep(model: Any, best: Best, folder: Path | None) -> None:
+def imitated(
+    seen: Any,
+    masks: Any,
+    chosen: Any,
+    layers: tuple[int, ...],
+    passes: int,
+    *,
+    by_row: bool,
+    seed: int,
+) -> Learnt:
+    """Return a network that learned given choices; arguments as for `Networks`, `fit_choices`."""
+    torch.manual_seed(seed)
+    torch.set_num_threads(1)
+    networks = Networks(seen.shape[1:], masks.shape[1], layers, by_row)
+    fit_choices(networks, seen, masks, chosen, passes)
+    return networks.learnt()
+
+
+def keep(model: Any, best: Best, folder: Path) -> None:
     """Write the state of training."""
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-        aside = folder / f"new-{LAST}"
-        model.save(aside)
-        running = model.get_env()
-        np.savez(
-            folder / f"new-{RETURNS}",
-            mean=running.ret_rms.mean,
-            var=running.ret_rms.var,
-            count=running.ret_rms.count,
-            **best.arrays(),
-        )
-        # Both files are written in full before either replaces the old one.
-        (folder / f"new-{RETURNS}").replace(folder / RETURNS)
-        aside.replace(folder / LAST)
+    folder.mkdir(parents=True, exist_ok=True)
+    aside = folder / f"new-{LAST}"
+    model.save(aside)
+    running = model.get_env()
+    np.savez(
+        folder / f"new-{RETURNS}",
+        mean=running.ret_rms.mean,
+        var=running.ret_rms.var,
+        count=running.ret_rms.count,
+        **best.arrays(),
+    )
+    # Both files are written in full before either replaces the old one.
+    (folder / f"new-{RETURNS}").replace(folder / RETURNS)
+    aside.replace(folder / LAST)
 
 
 def fit(
-    many: Sb3Environments,
+    many: Sb3VecEnv,
     plan: Plan,
     *,
     by_row: bool,
@@ -291,7 +329,9 @@ def fit(
     left = plan.steps - model.num_timesteps
     if left > 0:
         watch = _Watch(plan, best, trial, progress)
-        model.learn(left, watch, reset_num_timesteps=False)
-        watch.try_it()
-        keep(model, best, plan.checkpoints)
+        with kept_on_error(plan.checkpoints, partial(keep, model, best)):
+            model.learn(left, watch, reset_num_timesteps=False)
+            watch.try_it()
+        if plan.checkpoints is not None:
+            keep(model, best, plan.checkpoints)
     return best.learnt or learnt_of(model), int(model.num_timesteps)

@@ -15,24 +15,18 @@ from pydantic import TypeAdapter, ValidationError
 from hpctwin import __version__
 from hpctwin.errors import ConfigError, UnknownNameError
 from hpctwin.facility import Facility
-from hpctwin.learn.environments.environment import Environment
+from hpctwin.learn import ENVIRONMENTS
+from hpctwin.learn.environments.environment import SimulationEnv
 from hpctwin.learn.environments.episodes import Source
-from hpctwin.learn.environments.job_selection import Backfilling, JobSelection
-from hpctwin.learn.environments.placement import Placement
-from hpctwin.learn.environments.policy_selection import PolicySelection
-from hpctwin.learn.environments.power_management import PowerManagement, power_management
+from hpctwin.learn.environments.job_selection import JobSelectionEnv
+from hpctwin.learn.environments.power_management import power_management
 from hpctwin.learn.training import evolution, sums
+from hpctwin.learn.training.custom import check_custom, custom_parts
 from hpctwin.learn.training.trial import Learnt, Plan, Trial, first_in_order
 from hpctwin.model.settings import first_fault
 from hpctwin.policies.agents import Network
 
-__all__ = ["DEFAULTS", "KINDS", "check_facility", "check_options", "environment_of", "train"]
-
-KINDS: dict[str, Any] = {
-    made.__name__: made
-    for made in (JobSelection, Backfilling, PowerManagement, PolicySelection, Placement)
-}
-"""Environments for training, by name."""
+__all__ = ["DEFAULTS", "check_facility", "check_options", "environment_of", "train"]
 
 RELATIVE = "relative"
 DEFAULTS: dict[str, dict[str, Any]] = {
@@ -72,10 +66,11 @@ def train(
     """Train an agent.
 
     Args:
-        kind: Name in `KINDS`.
+        kind: Name in `ENVIRONMENTS`.
         source: Source of episodes.
         plan: Training plan.
-        options: Options of the environment; see `DEFAULTS`.
+        options: Options of the environment; see `DEFAULTS`. A custom reward or observation is
+            ``FILE.py:NAME`` or an object; it is checked before training.
         progress: Function called with the share of steps done and the mean of recent rewards.
         about: Further entries of the model card, such as the trace.
         facility: Clusters, for Placement only.
@@ -87,37 +82,36 @@ def train(
         UnknownNameError: There is no such environment, or it has no such option.
         ConfigError: An option has the wrong type, Stable-Baselines3 is not installed, or the
             environment rejects its arguments.
+        PolicyError: A custom reward or observation does not work.
     """
-    if kind not in KINDS:
-        raise UnknownNameError("environment", kind, list(KINDS))
+    if kind not in ENVIRONMENTS:
+        raise UnknownNameError("environment", kind, list(ENVIRONMENTS))
     check_options(kind, options or {})
     plan = Plan() if plan is None else plan
     chosen = {**DEFAULTS[kind], **(options or {})}
     if chosen.get("reward") == RELATIVE and "reward" not in (options or {}):
         chosen["reward"] = BY_TRYING.get(plan.learner, RELATIVE)
     one = environment_of(kind, source, chosen, facility)
+    custom = custom_parts(chosen)
+    check_custom(one, custom)
+    # Before training, so that a value that a card cannot hold is found before it.
+    card = _plain({
+        "environment": kind,
+        "options": chosen | {part: origin["name"] for part, origin in custom.items()},
+        **({"custom": custom} if custom else {}),
+        **_machine(source, facility),
+        "jobs": source.jobs,
+        **(about or {}),
+    })  # fmt: skip
     by_row = len(one.observation_space.shape) == 2
     learn = {"ppo": _by_gradients, "evolution": _by_evolution, "cma": _by_sums}[plan.learner]
     learnt, steps, made = learn(kind, one, plan, chosen, by_row, progress)
-    card = {
-        "environment": kind,
-        "options": chosen,
-        **_machine(source, facility),
-        "jobs": source.jobs,
-        "trained": {
-            "steps": steps,
-            "seed": plan.seed,
-            "environments": plan.environments,
-            **made,
-            "versions": {
-                "hpctwin": __version__,
-                "python": platform.python_version(),
-                **made["versions"],
-            },
-        },
-        **(about or {}),
-    }
-    network = Network(tuple(learnt.layers), by_row, _plain(card), learnt.rowless)
+    versions = {"hpctwin": __version__, "python": platform.python_version(), **made["versions"]}
+    card["trained"] = _plain({
+        "steps": steps, "seed": plan.seed, "environments": plan.environments, **made,
+        "versions": versions,
+    })  # fmt: skip
+    network = Network(tuple(learnt.layers), by_row, card, learnt.rowless)
     seen = np.zeros(one.observation_space.shape, np.float32)
     network.card["us_per_decision"] = round(_seconds(lambda: network.scores(seen)) * 1e6, 1)
     return network
@@ -129,7 +123,7 @@ def environment_of(
     """Make an environment.
 
     Args:
-        kind: Name in `KINDS`.
+        kind: Name in `ENVIRONMENTS`.
         source: Source of episodes.
         options: Options of the environment.
         facility: Clusters, for Placement.
@@ -139,7 +133,7 @@ def environment_of(
             arguments.
     """
     check_facility(kind, facility)
-    return KINDS[kind](source, *(() if facility is None else (facility,)), **options)
+    return ENVIRONMENTS[kind](source, *(() if facility is None else (facility,)), **options)
 
 
 def check_facility(kind: str, facility: Facility | None) -> None:
@@ -178,13 +172,13 @@ def _by_gradients(
         ConfigError: Stable-Baselines3 is not installed, or as for `ppo.fit`.
     """
     try:
-        from hpctwin.learn.environments.sb3 import Sb3Environments
+        from hpctwin.learn.environments.sb3 import Sb3VecEnv
         from hpctwin.learn.training import ppo
     except ImportError as error:
         raise ConfigError(
             f"training needs {error.name}, which is not installed: pip install 'hpctwin[train]'"
         ) from error
-    many = Sb3Environments(one.many(plan.environments, plan.threads), seed=plan.seed)
+    many = Sb3VecEnv(one.many(plan.environments, plan.threads), seed=plan.seed)
     with closing(many), _tried(one, plan) as trial:
         imitated, shown = _shown(kind, one.episodes, plan, chosen) if plan.imitate else ("", None)
         learnt, steps = ppo.fit(
@@ -224,7 +218,7 @@ def _by_sums(
     progress: Callable[[float, float], None] | None,
 ) -> tuple[Learnt, int, dict[str, Any]]:
     """Return the same as `_by_gradients`, by `sums.fit`."""
-    if not isinstance(one, Environment):
+    if not isinstance(one, SimulationEnv):
         raise ConfigError(
             f"learner cma needs compiled episodes, which {kind} does not support; use ppo "
             "or evolution"
@@ -269,7 +263,7 @@ def check_options(kind: str, options: Mapping[str, Any]) -> None:
         UnknownNameError: It has no such option.
         ConfigError: An option has the wrong type.
     """
-    makers = [KINDS[kind], *([power_management] if kind == "PowerManagement" else [])]
+    makers = [ENVIRONMENTS[kind], *([power_management] if kind == "PowerManagement" else [])]
     known = {
         one.name: one.annotation
         for made in makers
@@ -313,7 +307,7 @@ def _shown(
     earned: dict[str, float] = {}
     trials = {}
     for name in plan.imitate:
-        ordered = JobSelection(source, **{**chosen, "order": name})
+        ordered = JobSelectionEnv(source, **{**chosen, "order": name})
         trials[name] = Trial(ordered, max(plan.trials, 1))
         earned[name] = trials[name].play(first_in_order)
     best = max(earned, key=lambda name: earned[name])

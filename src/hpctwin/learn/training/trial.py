@@ -6,7 +6,9 @@ A trial keeps the best network so far.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -16,7 +18,7 @@ import numpy.typing as npt
 
 from hpctwin.learn.environments.episodes import Curriculum
 
-__all__ = ["Best", "Learner", "Learnt", "Plan", "Trial"]
+__all__ = ["Best", "Learner", "Learnt", "Plan", "Trial", "kept_on_error"]
 
 Learner = Literal["ppo", "evolution", "cma"]
 """Learning methods.
@@ -115,6 +117,23 @@ class Best:
         flat = [kept[f"layer{number}"] for number in range(sum("layer" in name for name in kept))]
         if flat:
             self.learnt = Learnt(list(zip(flat[::2], flat[1::2], strict=True)), kept["rowless"])
+
+
+@contextmanager
+def kept_on_error(folder: Path | None, keep: Callable[[Path], None]) -> Iterator[None]:
+    """Write the state of training if an error, or an interrupt, ends this block.
+
+    Args:
+        folder: Folder of checkpoints; None for a new folder among the temporary ones.
+        keep: Function that writes the state to a folder.
+    """
+    try:
+        yield
+    except BaseException as error:
+        folder = folder or Path(tempfile.mkdtemp(prefix="hpctwin-training-"))
+        keep(folder)
+        error.add_note(f"training so far is in {folder}; give it as checkpoints to continue")
+        raise
 
 
 SEED = 7919

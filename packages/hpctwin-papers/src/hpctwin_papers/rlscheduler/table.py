@@ -49,7 +49,7 @@ MIXED = {"Lublin-1": True, "Lublin-2": True, "HPC2N": False}
 Few jobs of Lublin's model remain outside the tested ones, and they hardly depend on earlier jobs.
 """
 BACKFILLING: dict[bool, bool | str] = {False: False, True: "rlscheduler"}
-"""Option ``backfilling`` of `JobSelection`, by whether jobs may be backfilled."""
+"""Option ``backfilling`` of `JobSelectionEnv`, by whether jobs may be backfilled."""
 
 IMITATED = ("sjf", "smallest-area")
 
@@ -164,11 +164,11 @@ def served(
             begin; returns the selected place.
         observation: Kind of observation.
     """
-    from hpctwin.learn import Episodes, JobSelection
+    from hpctwin.learn import Episodes, JobSelectionEnv
 
     own = case(trace)
     episodes = Episodes.of(own.workload, own.nodes, jobs=JOBS)
-    environment = JobSelection(
+    environment = JobSelectionEnv(
         episodes, window=JOBS, observation=observation, backfilling=BACKFILLING[passing]
     )
     found = []
