@@ -25,9 +25,9 @@ _SCALARS: dict[str, Any] = {
     "bool": ctypes.c_bool,
     "Sim": ctypes.c_void_p,
 }
-_VIEWS: dict[str, list[Any]] = {
-    name: [ctypes.c_int64 if kind is int else ctypes.c_double for kind in hints.values()]
-    for name, hints in (("Job", get_type_hints(JobView)), ("Node", get_type_hints(NodeView)))
+_VIEWS: dict[str, list[type[int | float]]] = {
+    "Job": list(get_type_hints(JobView).values()),
+    "Node": list(get_type_hints(NodeView).values()),
 }
 
 
@@ -50,14 +50,14 @@ class Call:
         self._result = _SCALARS.get(result, ctypes.c_void_p)
         kinds = given.split(", ")
         self._arrays = {at: _array(kind) for at, kind in enumerate(kinds) if kind.endswith("]")}
-        self._arrays |= {at: tuple for at, kind in enumerate(kinds) if kind in _VIEWS}
+        self._arrays |= {at: _view(kind) for at, kind in enumerate(kinds) if kind in _VIEWS}
         pointer, number = ctypes.c_void_p, ctypes.c_int64
         types: list[Any] = [pointer, pointer]
         for at, kind in enumerate(kinds):
             shape = [number] * (2 * kind.count(",") + 2)
             array = [pointer, pointer, number, number, pointer, *shape]
             if kind in _VIEWS:
-                types += _VIEWS[kind]
+                types += [number if one is int else ctypes.c_double for one in _VIEWS[kind]]
             elif at in self._arrays:
                 types += array
             else:
@@ -86,6 +86,12 @@ class Call:
         for at, one in enumerate(arguments):
             words += self._arrays[at](one) if at in self._arrays else (one,)
         return words
+
+
+def _view(kind: str) -> Callable[[Any], tuple[Any, ...]]:
+    """Return a function that returns the words by which a job or node is passed."""
+    types = _VIEWS[kind]
+    return lambda view: tuple(made(one) for made, one in zip(types, view, strict=True))
 
 
 def _array(kind: str) -> Callable[[Any], tuple[Any, ...]]:
