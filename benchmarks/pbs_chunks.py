@@ -221,7 +221,7 @@ def twin(folder: Path, by: str, policy: str) -> Iterator[None]:
     settings = {
         "manager": {
             "kind": "pbs", "folder": bin_folder, "heartbeat": str(heartbeat), "min_poll_interval": "1s",
-            "timeout": "60s", "news": {"spool": str(spool)},
+            "timeout": "60s", "events": {"spool": str(spool)},
         },
         "core": {"pool": [policy], "futures": 0, "retry_after": "10s"},
         "act": {"mode": "act", "by": by},

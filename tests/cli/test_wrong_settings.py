@@ -31,7 +31,7 @@ kinds:
 TWIN = """manager:
   kind: slurm
   cluster: theta
-  news: {spool: /tmp/spool}
+  events: {spool: /tmp/spool}
 core:
   pool: [wfp+easy]
   objective:
@@ -132,7 +132,7 @@ COMMANDS = {
         (TWIN, "mode: observe", "mode: look", ["line 10, act.mode: 'look' is unknown. Known: observe, "
          "advise, approve, act"]),
         (TWIN, "[wfp+easy]", "wfp+easy", ["line 6, core.pool: it must be a list, not 'wfp+easy'"]),
-        (TWIN, "manager:\n  kind: slurm\n  cluster: theta\n  news: {spool: /tmp/spool}\n", "",
+        (TWIN, "manager:\n  kind: slurm\n  cluster: theta\n  events: {spool: /tmp/spool}\n", "",
          ["twin.yaml, manager: it is missing"]),
         (TWIN, RESYNC, METER.replace("csv", "csvv", 1), ["line 11, meter: kind 'csvv' is unknown. Did "
          "you mean 'csv'? Known: csv, jsonl, prometheus"]),

@@ -58,7 +58,7 @@ def test_calibrate_reports_errors_and_writes_forecasts(tmp_path: Path, capsys) -
     table = _table(tmp_path / "m.csv")
     with pytest.raises(SystemExit) as ended:
         main(
-            ["calibrate", str(tmp_path / "m.csv"), "--ahead", "30m", "--rolling", "3h", "--json",
+            ["calibrate", str(tmp_path / "m.csv"), "--horizon", "30m", "--rolling", "3h", "--json",
              "--out", str(tmp_path / "f.parquet"), "--plot", str(tmp_path / "f.png")]
         )  # fmt: skip
     assert ended.value.code == 0
@@ -77,7 +77,7 @@ def test_nothing_is_fitted_to_what_was_not_measured(tmp_path: Path, capsys) -> N
     gap = pl.when(pl.int_range(pl.len()).is_between(300, 799)).then(None).otherwise("power_w")
     _table(tmp_path / "m.csv").with_columns(power_w=gap).write_parquet(path)
     with pytest.raises(SystemExit) as ended:
-        main(["calibrate", str(path), "--ahead", "30m", "--rolling", "2h", "--json",
+        main(["calibrate", str(path), "--horizon", "30m", "--rolling", "2h", "--json",
               "--plot", str(tmp_path / "f.png")])  # fmt: skip
     assert ended.value.code == 0
     rows = {row["model"]: row for row in json.loads(capsys.readouterr().out)}
@@ -107,7 +107,7 @@ def test_nothing_is_fitted_to_what_was_not_measured(tmp_path: Path, capsys) -> N
             2,
             "--refit-every is 10s; it must be at least the 30 s between samples",
         ),
-        (lambda t: t, ["--past", "long"], 2, "'long' is not a duration"),
+        (lambda t: t, ["--window", "long"], 2, "'long' is not a duration"),
     ],
 )
 def test_unusable_calibration_data_is_reported(

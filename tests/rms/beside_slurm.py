@@ -110,7 +110,7 @@ class Beside:
             "timeout": 5, "heartbeat": str(self.heartbeat), **more.pop("manager", {}),
         }  # fmt: skip
         if (slurm.folder / "rule.lua").exists():
-            manager["news"] = {"spool": str(slurm.folder / "news.jsonl")}
+            manager["events"] = {"spool": str(slurm.folder / "news.jsonl")}
         self.config.write_text(
             yaml.safe_dump(
                 {

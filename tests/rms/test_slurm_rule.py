@@ -27,7 +27,7 @@ def test_the_rule_and_the_manager_have_the_first_lease_of_the_twins_settings(
     path = tmp_path / "twin.yaml"
     path.write_text(
         "manager:\n  kind: slurm\n  first_lease: 90s\n  heartbeat: /run/twin/alive\n"
-        "  news: {spool: /var/spool/twin/news.jsonl}\n"
+        "  events: {spool: /var/spool/twin/news.jsonl}\n"
     )
     text = said(capsys, "-c", path)
     assert "\nlocal LEASE_S = 90 " in text

@@ -12,7 +12,7 @@ import pytest
 from hpctwin.errors import ConfigError
 from hpctwin.rms.polling import spool as spool_module
 from hpctwin.rms.polling.spool import Spool, checked_path
-from hpctwin.rms.settings import NewsSettings
+from hpctwin.rms.settings import HookEventSettings
 from hpctwin.twin.service.service import open_lines
 
 
@@ -109,7 +109,7 @@ def test_the_place_can_be_kept_where_the_reader_may_write(
 
 def test_a_twin_keeps_its_position_in_the_event_feed_next_to_its_journal(tmp_path: Path) -> None:
     (tmp_path / "news").mkdir()
-    settings = NewsSettings(spool=tmp_path / "news" / "events.jsonl")
+    settings = HookEventSettings(spool=tmp_path / "news" / "events.jsonl")
     lines = open_lines(settings, tmp_path / "j.sqlite")
     append(tmp_path / "news" / "events.jsonl", "one\n")
     assert lines.read(0.0) == ["one"]

@@ -184,10 +184,10 @@ def test_prometheus_is_queried_and_its_answer_is_reported(
         ({"kind": "mqtt"}, "kind 'mqtt' is unknown. Known: csv, jsonl, prometheus"),
         ({"kind": "csv"}, "path: it is missing"),
         ({"kind": "csv", "path": "a", "unit": "kw"}, "'kw' is unknown. Did you mean 'kW'"),
-        ({"kind": "csv", "path": "a", "least_w": 5, "most_w": 5}, "least_w must be less"),
+        ({"kind": "csv", "path": "a", "min_w": 5, "max_w": 5}, "min_w must be less"),
         (
-            {"kind": "csv", "path": "a", "ahead": "10s"},
-            "step, ahead and past must be in increasing order",
+            {"kind": "csv", "path": "a", "horizon": "10s"},
+            "step, horizon and window must be in increasing order",
         ),
         ({"kind": "csv", "path": "a", "step": "1s"}, "use longer steps"),
         ({"kind": "prometheus", "url": "host:1", "query": "w"}, "must start with http"),
@@ -257,7 +257,7 @@ def lead(
 def csv_meter(tmp_path: Path) -> tuple[CsvMeter, Path]:
     path = tmp_path / "m.csv"
     append(path, "time_s,power_w\n")
-    return CsvMeter(kind="csv", path=path, step="30s", ahead="20m", past="2h"), path
+    return CsvMeter(kind="csv", path=path, step="30s", horizon="20m", window="2h"), path
 
 
 def test_the_twin_calibrates_on_its_meter_and_continues_after_a_restart(

@@ -35,7 +35,7 @@ def test_a_password_in_a_url_reaches_redis_and_nothing_that_is_written(
 ) -> None:
     config = TwinConfig.of(
         {
-            "manager": {"kind": "slurm", "news": {"url": url}},
+            "manager": {"kind": "slurm", "events": {"url": url}},
             "bus": {"kind": "redis", "url": url},
         }
     )

@@ -233,7 +233,7 @@ def test_python_of_a_live_facility_is_rejected_before_it_runs(tmp_path: Path) ->
 
 def test_paths_in_the_settings_are_relative_to_their_file(settings: Path) -> None:
     settings.write_text(
-        "manager: {kind: slurm, heartbeat: alive, conf: /etc/slurm.conf, news: {spool: news}}\n"
+        "manager: {kind: slurm, heartbeat: alive, conf: /etc/slurm.conf, events: {spool: news}}\n"
         "act: {kill_switch: stop}\njournal: {path: j.sqlite}\n"
     )
     config = TwinConfig.from_yaml(settings)
@@ -243,5 +243,5 @@ def test_paths_in_the_settings_are_relative_to_their_file(settings: Path) -> Non
     assert config.manager.kind == "slurm"
     assert config.manager.heartbeat == here / "alive"
     assert config.manager.conf == Path("/etc/slurm.conf")
-    assert config.manager.news is not None
-    assert config.manager.news.spool == here / "news"
+    assert config.manager.events is not None
+    assert config.manager.events.spool == here / "news"

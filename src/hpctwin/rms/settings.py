@@ -27,8 +27,8 @@ from hpctwin.rms.manager import ResourceManager, Way
 
 __all__ = [
     "Finding",
+    "HookEventSettings",
     "ManagerSettings",
-    "NewsSettings",
     "PolledSettings",
     "Probe",
     "RedisUrl",
@@ -196,7 +196,7 @@ class ManagerSettings(Settings):
         return 30.0
 
 
-class NewsSettings(Settings):
+class HookEventSettings(Settings):
     """Place where hooks of the resource manager write events, so that changes are known at once.
 
     Args:
@@ -208,7 +208,7 @@ class NewsSettings(Settings):
 
     spool: Path | None = None
     url: RedisUrl | None = Field(default=None, repr=False)
-    stream: str = "hpctwin:news"
+    stream: str = "hpctwin:hooks"
     password_env: str | None = None
 
     @model_validator(mode="after")
@@ -228,7 +228,7 @@ class PolledSettings(ManagerSettings):
         min_poll_interval: Minimum pause if a change is known to have happened. The pause grows with the
             duration of a poll: polling takes at most a tenth of the time.
         heartbeat: File that is renewed while the twin is in control, for hooks to check.
-        news: Source of the hooks' news.
+        events: Source of the events that hooks write.
     """
 
     ways: ClassVar[tuple[Way, ...]] = ("lease", "priority")
@@ -240,7 +240,7 @@ class PolledSettings(ManagerSettings):
     poll_interval: Duration = Field(default=60.0, gt=0)
     min_poll_interval: Duration = Field(default=1.0, gt=0)
     heartbeat: Path | None = None
-    news: NewsSettings | None = None
+    events: HookEventSettings | None = None
 
     @property
     def sign_of_life(self) -> Path | None:

@@ -71,30 +71,30 @@ class MeterSettings(Settings):
     Args:
         unit: Unit of the readings. With a unit of energy (``J``, ``kWh``, …) the meter counts
             energy, and power is computed from the counts.
-        least_w, most_w: Bounds of the power that the cluster can draw, in W. By default 1 % and
+        min_w, max_w: Bounds of the power that the cluster can draw, in W. By default 1 % and
             1,000 % of the power in full use, from the cluster's description.
         step: Length of the steps over which utilization and power are averaged.
-        ahead: Lead time of the power forecast.
-        past: Length of the past that the regression lines are fitted to.
+        horizon: Lead time of the power forecast.
+        window: Length of the past that the regression lines are fitted to.
         stale_after: Time without readings after which the meter counts as silent.
     """
 
     unit: Literal["W", "kW", "MW", "uJ", "J", "kJ", "MJ", "Wh", "kWh", "MWh"] = "W"
-    least_w: float | None = Field(default=None, ge=0)
-    most_w: float | None = Field(default=None, gt=0)
+    min_w: float | None = Field(default=None, ge=0)
+    max_w: float | None = Field(default=None, gt=0)
     step: Duration = Field(default=30.0, ge=1, le=3600)
-    ahead: Duration = Field(default=3600.0, gt=0, le=86_400)
-    past: Duration = Field(default=172_800.0, gt=0, le=30 * 86_400)
+    horizon: Duration = Field(default=3600.0, gt=0, le=86_400)
+    window: Duration = Field(default=172_800.0, gt=0, le=30 * 86_400)
     stale_after: Duration = Field(default=300.0, gt=0)
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
-        if None not in (self.least_w, self.most_w) and not (self.least_w or 0) < (self.most_w or 0):
-            raise ValueError("least_w must be less than most_w")
-        if not self.step <= self.ahead <= self.past:
-            raise ValueError("step, ahead and past must be in increasing order")
-        if self.past > 20_000 * self.step:
-            raise ValueError("past has more than 20,000 steps; use longer steps")
+        if None not in (self.min_w, self.max_w) and not (self.min_w or 0) < (self.max_w or 0):
+            raise ValueError("min_w must be less than max_w")
+        if not self.step <= self.horizon <= self.window:
+            raise ValueError("step, horizon and window must be in increasing order")
+        if self.window > 20_000 * self.step:
+            raise ValueError("window has more than 20,000 steps; use longer steps")
         return self
 
     @property

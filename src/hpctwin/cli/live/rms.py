@@ -61,7 +61,7 @@ def forward(
     *,
     url: str | None = None,
     url_file: Path | None = None,
-    stream_name: str = "hpctwin:news",
+    stream_name: str = "hpctwin:hooks",
     password_env: str | None = None,
     place: Path | None = None,
     log: LogOptions = LogOptions(),  # noqa: B008
@@ -75,7 +75,7 @@ def forward(
         url: Redis URL, rediss:// for TLS; default HPCTWIN_REDIS_URL, else redis://localhost:6379/0.
             A URL with a password is refused, because all users can see the command line.
         url_file: File with the URL, readable only by its owner.
-        stream_name: Name of the stream, as under manager.news in the twin's configuration.
+        stream_name: Name of the stream, as under manager.events in the twin's configuration.
         password_env: Environment variable with the password.
         place: File for the position up to which the spool was sent, suffix .place; default next to
             the spool.
@@ -234,7 +234,7 @@ def rule(
         free_user: Name or number of a user, such as the twin's, that may end leases of its own
             jobs; root always may.
         heartbeat: File of manager.heartbeat, as a path on the controller's host.
-        spool: File of manager.news; each submission is appended to it.
+        spool: File of manager.events; each submission is appended to it.
         lease: Duration of a first lease, as manager.first_lease (20s); the twin takes a longer one
             for the user's own request.
     """
@@ -250,7 +250,7 @@ def rule(
         if not isinstance(found, SlurmSettings):
             raise ConfigError(f"{config}: manager: kind is {found.kind}; it must be slurm")
         settings = found
-    noted = settings.news.spool if settings.news is not None else None
+    noted = settings.events.spool if settings.events is not None else None
     given = Rule(
         partitions=partition,
         users=free_user,

@@ -20,8 +20,8 @@ def calibrate_command(
     power_column: str = "power_w",
     time_column: str = "time_s",
     use_column: tuple[str, ...] = (),
-    ahead: str = "1h",
-    past: str = "48h",
+    horizon: str = "1h",
+    window: str = "48h",
     refit_every: str = "10m",
     residual: str = "10m",
     rolling: str = "1d",
@@ -41,8 +41,8 @@ def calibrate_command(
         power_column: Column of measured power, in W.
         time_column: Column of times, in s.
         use_column: Column of use; default all others. Repeatable.
-        ahead: Time from a forecast to the predicted sample.
-        past: Length of the past for a fit.
+        horizon: Time from a forecast to the predicted sample.
+        window: Length of the past for a fit.
         refit_every: Time between two fits.
         residual: Length of the past whose mean error corrects the fitted line.
         rolling: Length of the periods of the rolling errors.
@@ -62,25 +62,29 @@ def calibrate_command(
     table, step_s = _read(measured, time_column, power_column, use_column)
     samples = {}
     for name, text in {
-        "ahead": ahead, "past": past, "refit-every": refit_every, "residual": residual, "rolling": rolling,
-    }.items():  # fmt: skip
+        "horizon": horizon,
+        "window": window,
+        "refit-every": refit_every,
+        "residual": residual,
+        "rolling": rolling,
+    }.items():
         samples[name] = round(parse_duration_s(text) / step_s)
         if samples[name] < 1:
             raise ConfigError(
                 f"--{name} is {text}; it must be at least the {step_s:g} s between samples"
             )
-    first = 2 * samples["ahead"]
+    first = 2 * samples["horizon"]
     if len(table) <= first:
         raise ConfigError(
-            f"{measured} covers {len(table) * step_s:g} s; a forecast {ahead} ahead needs "
+            f"{measured} covers {len(table) * step_s:g} s; a forecast {horizon} ahead needs "
             f"more than {first * step_s:g} s"
         )
     watts = table[power_column].fill_null(float("nan")).to_numpy()
     found = calibrate(
         table.drop(time_column, power_column).to_numpy(),
         watts,
-        ahead=samples["ahead"],
-        window=samples["past"],
+        ahead=samples["horizon"],
+        window=samples["window"],
         every=samples["refit-every"],
         residual=samples["residual"],
     )

@@ -47,11 +47,11 @@ class Sieve:
     A jump that lasts for ten minutes is a new level.
 
     Args:
-        least_w, most_w: Smallest and largest power of the cluster, in W.
+        min_w, max_w: Smallest and largest power of the cluster, in W.
     """
 
-    def __init__(self, least_w: float = 0.0, most_w: float = math.inf) -> None:
-        self.least_w, self.most_w = least_w, most_w
+    def __init__(self, min_w: float = 0.0, max_w: float = math.inf) -> None:
+        self.min_w, self.max_w = min_w, max_w
         self.omitted: Counter[str] = Counter()
         self.fault: str | None = None
         """Error of the last reading; None if it was valid."""
@@ -89,7 +89,7 @@ class Sieve:
             times = power_w / median(self._last)
             if max(times, 1 / times) >= _UNIT:
                 return f"{'1,000' if times > 1 else '1/1,000'} of the previous value: another unit"
-        if not self.least_w <= power_w <= self.most_w:
+        if not self.min_w <= power_w <= self.max_w:
             return "outside the possible power draw of the cluster"
         if self._last and max(times, 1 / times) > _JUMP:
             self._jumped_s = time_s if self._jumped_s is None else self._jumped_s

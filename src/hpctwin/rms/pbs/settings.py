@@ -224,7 +224,7 @@ class PbsSettings(PolledSettings):
         server: Name of the server, if it is not the default.
         conf: Value of ``PBS_CONF_FILE``, if it is not the default.
         heartbeat: File that shows that the twin is in control; the hook gives leases only then.
-        news: Source of the events that the hook of `hpctwin rms pbs install` writes.
+        events: Source of the events that the hook of `hpctwin rms pbs install` writes.
     """
 
     ways: ClassVar[tuple[Way, ...]] = ("lease", "start", "priority")

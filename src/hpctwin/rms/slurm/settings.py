@@ -235,7 +235,7 @@ class SlurmSettings(PolledSettings):
         heartbeat: File that the submit rule reads; it is renewed while the twin is in control.
         first_lease: Length of the lease that the submit rule gives; `hpctwin rms slurm rule -c`
             uses it.
-        news: Source of the events that `hpctwin rms slurm events` writes.
+        events: Source of the events that `hpctwin rms slurm events` writes.
         power: Nodes that sleep; if omitted, all nodes that Slurm has switched off count as on. The
             first entry that names a node applies.
     """

@@ -154,7 +154,7 @@ def _what_if_lines(said: dict[str, Any]) -> list[str]:
 
 def _meter_lines(meter: dict[str, Any]) -> list[str]:
     """Return lines about a meter, from `Metering.status`."""
-    ahead, errors = format_duration(round(meter["ahead_s"])), meter["error_pct"]
+    ahead, errors = format_duration(round(meter["horizon_s"])), meter["error_pct"]
     said = []
     if meter["power_w"] is not None:
         said.append(f"Measured power {meter['power_w'] / 1000:,.1f} kW")

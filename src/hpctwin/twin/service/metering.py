@@ -115,7 +115,7 @@ class Metering:
         self._errors = metered.errors_pct()
         began = time.monotonic()
         if began >= self._due_expected and not blind:
-            expected = use_expected(core, now_s, self.settings.ahead, is_active)
+            expected = use_expected(core, now_s, self.settings.horizon, is_active)
             self._expected_w = metered.expect([expected.get(name, 0.0) for name in use])
             now = time.monotonic()
             self._due_expected = now + SPARING * (now - began)
@@ -145,10 +145,10 @@ class Metering:
         if self._metered is None or self._metered.columns != columns:
             asked = self.settings
             full = full_w(core.mirror.machine)
-            self._sieve.least_w = asked.least_w or (full or 0) / 100
-            self._sieve.most_w = asked.most_w or (10 * full if full else math.inf)
+            self._sieve.min_w = asked.min_w or (full or 0) / 100
+            self._sieve.max_w = asked.max_w or (10 * full if full else math.inf)
             self._metered = Metered(
-                columns, step_s=asked.step, ahead_s=asked.ahead, past_s=asked.past
+                columns, step_s=asked.step, ahead_s=asked.horizon, past_s=asked.window
             )
             if self.kept.exists():
                 self._metered.restore(pl.read_parquet(self.kept))
@@ -180,7 +180,7 @@ class Metering:
             "power_w": last[1] if last and not silent else None,
             "age_s": now_s - last[0] if last else None,
             "expected_w": None if silent else self._expected_w,
-            "ahead_s": self.settings.ahead,
+            "horizon_s": self.settings.horizon,
             "error_pct": self._errors,
             "omitted": dict(omitted),
             "fault": fault,

@@ -19,7 +19,7 @@ from hpctwin.rms.polling.poller import Poller, polled
 from hpctwin.rms.polling.redis_stream import RedisLines
 from hpctwin.rms.polling.spool import Lines, Spool
 from hpctwin.rms.records.records import Snapshot
-from hpctwin.rms.settings import ManagerSettings, NewsSettings, PolledSettings
+from hpctwin.rms.settings import HookEventSettings, ManagerSettings, PolledSettings
 from hpctwin.twin.core.core import Core
 from hpctwin.twin.following.bus import Bus, LocalBus, Recorder
 from hpctwin.twin.journal.journal import Journal
@@ -60,7 +60,7 @@ def open_manager(settings: ManagerSettings, *, longest_lease_s: float = 600.0) -
     return settings.open(longest_lease_s=longest_lease_s)
 
 
-def open_lines(settings: NewsSettings, journal: Path) -> Lines:
+def open_lines(settings: HookEventSettings, journal: Path) -> Lines:
     """Open the feed of events that hooks push.
 
     Args:
@@ -238,14 +238,14 @@ def open_bus(
             "derive its settings from PolledSettings, or add `subscribe`"
         )
     hooked = manager if isinstance(manager, Hooked) else None
-    if source.news is not None and hooked is None:
-        raise ConfigError(f"manager.news: kind {source.kind} has no hooks that write events")
+    if source.events is not None and hooked is None:
+        raise ConfigError(f"manager.events: kind {source.kind} has no hooks that write events")
     poller = Poller(
         manager,
         local.publish,
         every_s=source.poll_interval if every_s is None else min(every_s, source.poll_interval),
         floor_s=source.min_poll_interval,
-        lines=None if source.news is None else open_lines(source.news, config.journal.path),
+        lines=None if source.events is None else open_lines(source.events, config.journal.path),
         translate=None if hooked is None else hooked.translator(),
         drifting=source.drifting,
         clock=time.time if hooked is None else hooked.now_s,

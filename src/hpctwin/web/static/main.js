@@ -61,7 +61,7 @@ function metered(meter) {
   const error = meter.error_pct["expected use"] ?? meter.error_pct.ensemble;
   return [
     ["measured power", meter.power_w === null ? "–" : amount(meter.power_w, "W")],
-    ...(meter.expected_w === null ? [] : [[`forecast in ${span(meter.ahead_s)}`, amount(meter.expected_w, "W")]]),
+    ...(meter.expected_w === null ? [] : [[`forecast in ${span(meter.horizon_s)}`, amount(meter.expected_w, "W")]]),
     ...(error === undefined ? [] : [["mean forecast error", `${number(error)} %`]]),
   ];
 }

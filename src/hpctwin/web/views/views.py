@@ -73,8 +73,8 @@ class MeterView(View):
 
     power_w: float | None = Field(description="Last reading; null while the meter is silent.")
     age_s: float | None = Field(description="Age of the last reading, in seconds.")
-    expected_w: float | None = Field(description="Forecast power draw in `ahead_s`.")
-    ahead_s: float
+    expected_w: float | None = Field(description="Forecast power draw in `horizon_s`.")
+    horizon_s: float
     error_pct: dict[str, float] = Field(
         description="Mean absolute percentage error of power forecasts over the last day, by model."
     )
