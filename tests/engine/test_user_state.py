@@ -88,7 +88,7 @@ def compared(workload: Workload, cluster: Cluster, by: str, backfill: str, **opt
 
 
 @pytest.mark.parametrize("backfill", BACKFILLS)
-@pytest.mark.parametrize("by", ("user", "account"))
+@pytest.mark.parametrize("by", ["user", "account"])
 @settings(max_examples=examples(60))
 @given(data=st.data())
 def test_equals_plain_objects(by: str, backfill: str, data: st.DataObject) -> None:
@@ -98,7 +98,7 @@ def test_equals_plain_objects(by: str, backfill: str, data: st.DataObject) -> No
     compared(workload, cluster, by, backfill, overrun=overrun)
 
 
-@pytest.mark.parametrize("backfill", ("none", "easy", "conservative"))
+@pytest.mark.parametrize("backfill", ["none", "easy", "conservative"])
 @settings(max_examples=examples(60))
 @given(data=st.data())
 def test_equals_plain_objects_on_shared_nodes(backfill: str, data: st.DataObject) -> None:
@@ -154,9 +154,7 @@ def test_a_stream_gives_the_same_starts(tmp_path: Any) -> None:
     whole = simulate(workload, 16, policy).jobs["start_s"].to_list()
     parts = (workload[at : at + 50] for at in range(0, len(workload), 50))
     streamed = simulate_stream(parts, 16, policy, out=tmp_path / "s", batch=50)
-    assert streamed.jobs.collect().sort("job_id")["start_ms"].to_list() == [
-        round(1000 * start) for start in whole
-    ]
+    assert streamed.jobs.collect().sort("job_id")["start_s"].to_list() == whole
 
 
 def test_fcfs_by_its_own_state_is_round_robin_by_hand() -> None:
@@ -225,7 +223,6 @@ class Empty:
             "by is 'group'; it must be user or account",
         ),
         ({"state": Empty, "started": none}, "a class with fields such as"),
-        ({"state": {"nodes": 1}, "started": none}, "a class with fields such as"),
         ({"state": Text, "started": none}, "nodes of its state begins as 'one'"),
         ({"state": User, "started": reads_share}, "reads fairshare, which only ordering"),
         ({"state": User, "started": unknown}, "a user has no field 'runing'; it has nodes, used"),
