@@ -144,6 +144,45 @@ def test_policies_are_listed_and_checked(capsys: pytest.CaptureFixture[str]) -> 
     assert "sjf: fine" in capsys.readouterr().out
 
 
+BACKFILL = """
+from hpctwin.engine.passes import Pass, capacity
+
+
+def in_order(sim):
+    capacity.begin_pass(sim)
+    size = capacity.order_jobs(sim)
+    for i in range(size):
+        if not capacity.start(capacity.job_at(i, size, sim), sim):
+            return
+
+
+PASS = Pass(in_order)
+"""
+
+
+def test_a_check_reports_every_part_of_a_policy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text(BACKFILL)
+    assert run("policy", "check", f"fcfs+{mine}@best-fit~psus:20m") == 0
+    order, backfill, placement, power = capsys.readouterr().out.splitlines()
+    assert order.startswith("ordering fcfs: fine")
+    assert backfill.startswith(
+        f"backfill {mine}:PASS: fine; exclusive and shared nodes, preemption; compiled in"
+    )
+    assert placement == "placement best-fit: fine; exclusive and shared nodes"
+    assert power == "power psus:20m: fine; needs a cluster with power states"
+    assert run("policy", "check", "fcfs+easy/sjf", "--json") == 0
+    said = json.loads(capsys.readouterr().out)["says"]
+    assert [text.split()[0] for text in said] == [
+        "ordering", "candidates", "backfill", "placement", "power",
+    ]  # fmt: skip
+    mine.write_text(BACKFILL.replace("return\n", "return capacity.no_such(sim)\n"))
+    assert run("policy", "check", f"fcfs+{mine}") == 2
+    assert "mine.py, line 10" in capsys.readouterr().err
+
+
 POWERED = """
 nodes:
   - name: a

@@ -200,6 +200,35 @@ def test_simulate_reports_what_cooling_took(
     assert "warm: cannot be read as CSV" in capsys.readouterr().err
 
 
+def test_a_replay_reports_the_cooling_and_costs_of_the_same_simulation(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = tmp_path / "t.csv"
+    trace.write_text("submit_s,start_s,runtime_s,nodes\n0,0,7200,9472\n")
+    options = ["-M", "frontier", "--weather", "15", "--price", "0.2", "--carbon", "300", "--json"]
+    told = {}
+    for command in ("simulate", "replay"):
+        out = tmp_path / command
+        with pytest.raises(SystemExit) as ended:
+            main([command, str(trace), *options, "--out", str(out)])
+        assert ended.value.code == 0
+        summary = json.loads(capsys.readouterr().out)
+        told[command] = summary["cooling_energy_j"], summary["pue"], summary["emissions_kg"]
+        assert len(pl.read_parquet(out / "cooling.parquet")) == 120
+        stored = json.loads((out / "summary.json").read_text())
+        assert stored["pue"] == summary["pue"]
+    assert told["replay"] == pytest.approx(told["simulate"])
+    for more, message in (
+        (["-M", "lassen", "--weather", "15"], "cluster 'lassen' has no cooling model"),
+        (["-M", "frontier", "--cooling-fmu", "x.yaml"], "the weather is missing; add --weather"),
+        (["-n", "9472", "--weather", "15"], "--weather: the cluster has no power model"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main(["replay", str(trace), *more])
+        assert ended.value.code == 2
+        assert message in capsys.readouterr().err
+
+
 def test_saturated_air_is_psychrolib_s() -> None:
     psychrolib = _psychrolib()
     at, enthalpy, water = _saturated()

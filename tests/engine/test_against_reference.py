@@ -111,7 +111,7 @@ def as_reference(order: Ordering | None) -> Any:
     if order is None:
         return None
     return lambda now, job: order.compiled(
-        now, JobView(*(float(getattr(job, name)) for name in JobView._fields))
+        now, JobView(*(getattr(job, name) for name in JobView._fields))
     )
 
 

@@ -111,7 +111,7 @@ def test_every_job_gets_the_nodes_that_the_plain_reference_gives_it(
         candidate_order=as_reference(chosen.candidates),
         place=lambda now, job, node: score.compiled(
             now,
-            JobView(*(float(getattr(job, name)) for name in JobView._fields)),
+            JobView(*(getattr(job, name) for name in JobView._fields)),
             NodeView(*(getattr(node, name) for name in NodeView._fields)),
         ),
         depth=chosen.setting("depth") or 0,

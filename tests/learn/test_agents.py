@@ -214,7 +214,7 @@ def test_as_an_ordering_an_agent_scores_jobs_as_its_network_does(
     if not path.exists():
         selecting(path, seed)
     seen = np.array([1.0, *seen_of_job.py_func(wait, walltime, nodes, 500.0)])
-    fields = dict.fromkeys(JobView._fields, 0.0)
+    fields = dict.fromkeys(JobView._fields, 0)
     job = JobView(
         **{
             **fields,

@@ -322,3 +322,23 @@ def test_the_same_simulation_twice_gives_the_same_with_a_custom_helper() -> None
 
 
 WEIGHT = 0.5
+
+
+def test_read_only_arrays_are_indexed_by_labels_without_a_cast() -> None:
+    workload = Workload.build(
+        submit_s=[0, 0, 0], runtime_s=[10] * 3, nodes=[1] * 3, user=["c", "b", "a"]
+    )
+    weights = np.array([2.0, 3.0, 1.0])  # of a, b and c
+    weights.flags.writeable = False
+
+    def lightest(now: float, job: Any) -> float:
+        return weights[job.user]
+
+    assert simulate(workload, 1, ordering(lightest)).jobs["start_s"].to_list() == [0, 20, 10]
+    assert "stays sorted" in check_ordering(ordering(lightest))
+
+    def by_size(now: float, job: Any) -> float:
+        return weights[job.nodes]
+
+    with pytest.raises(PolicyError, match=r"an index is not a whole number: write int\(…\)"):
+        _ = ordering(by_size).compiled

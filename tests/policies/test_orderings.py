@@ -23,7 +23,8 @@ from hpctwin.policies.check import check_ordering
 
 
 def job(**fields: float) -> JobView:
-    usual = dict.fromkeys(JobView._fields, 0.0) | {
+    codes = dict.fromkeys(("user", "account", "partition", "qos"), 0)
+    usual = dict.fromkeys(JobView._fields, 0.0) | codes | {
         "submit": 100.0, "eligible": 110.0, "wait": 900.0, "walltime": 3600.0, "expected": 1800.0,
         "nodes": 16.0, "fairshare": 0.25, "machine_nodes": 64.0, "priority": 5.0,
         "predicted_runtime": 1200.0, "partition_priority": 0.5, "qos_priority": 1.0,

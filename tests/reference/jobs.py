@@ -35,10 +35,10 @@ class JobView:
     cores: float
     gpus: float
     memory_gb: float
-    user: float
-    account: float
-    partition: float
-    qos: float
+    user: int
+    account: int
+    partition: int
+    qos: int
     partition_priority: float
     qos_priority: float
     priority: float
@@ -275,10 +275,10 @@ def jobs_of(workload: Workload, machine: Machine, expected_ms: Sequence[int] | N
                     cores=asked["cores"][row],
                     gpus=asked["gpus"][row],
                     memory_gb=asked["memory_gb"][row],
-                    user=float(workload.user.codes[row]),
-                    account=float(workload.account.codes[row]),
-                    partition=float(workload.partition.codes[row]),
-                    qos=float(workload.qos.codes[row]),
+                    user=int(workload.user.codes[row]),
+                    account=int(workload.account.codes[row]),
+                    partition=int(workload.partition.codes[row]),
+                    qos=int(workload.qos.codes[row]),
                     partition_priority=_relative(
                         partition.priority, [p.priority for p in cluster.partitions]
                     ),

@@ -174,6 +174,23 @@ def test_wrong_folders_are_named_without_a_traceback(
     assert not (tmp_path / "x").exists()
 
 
+def test_files_that_need_no_nodes_are_written_without_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from hpctwin.report.pages.run import write_run
+
+    workload = generate("poisson", jobs=9, nodes=4, seed=3)
+    write_run(simulate(workload, Cluster.uniform(nodes=4), policy="fcfs+easy"), tmp_path, {})
+    files = {name: tmp_path / name for name in ("perfetto", "evalys", "openmetrics")}
+    asked = [word for name, path in files.items() for word in (f"--{name}", path)]
+    assert export(tmp_path, *asked) == 2
+    told = capsys.readouterr()
+    assert "evalys: 9 jobs, without nodes, because nodes were only counted" in told.out
+    assert "--perfetto: not written" in told.err
+    assert {name for name, path in files.items() if path.exists()} == {"evalys", "openmetrics"}
+    assert pl.read_csv(files["evalys"])["allocated_resources"].null_count() == 9
+
+
 def test_results_of_another_run_in_the_folder_are_not_taken_for_this_runs(
     run: Any, tmp_path: Path
 ) -> None:

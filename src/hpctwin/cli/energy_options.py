@@ -20,45 +20,30 @@ if TYPE_CHECKING:
     from hpctwin.model import Cluster, Workload
     from hpctwin.simulation import Result, Window
 
-__all__ = ["EnergyOptions"]
+__all__ = ["CostOptions", "EnergyOptions"]
 
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class EnergyOptions:
-    """Power states, power caps and energy costs."""
+class CostOptions:
+    """Energy costs and cooling."""
 
-    power: Annotated[str | None, Parameter(group="Energy", completer=complete_part("power"))] = None
-    """Power policy, such as psus:20m or psas-ipm:20m,keep=4, or a function in a file,
-    my.py:my_control."""
-    power_cap: Annotated[str | None, Parameter(group="Energy")] = None
-    """Maximum power draw of all nodes: 20kW, or by time of day 20kW,22:00-06:00=30kW."""
-    lower_modes: Annotated[bool, Parameter(group="Energy")] = False
-    """Lower DVFS modes to fit under the cap."""
     price: Annotated[str | None, Parameter(group="Energy")] = None
     """Electricity price per kWh, such as 0.25, or a CSV file; default the cluster's."""
     carbon: Annotated[str | None, Parameter(group="Energy")] = None
     """Grams of CO2 per kWh, such as 380, or a CSV file; default the cluster's."""
-    max_delay: Annotated[str | None, Parameter(group="Energy")] = None
-    """Defer each job by up to this, such as 12h, to cheaper energy, or without price to lower
-    carbon."""
-    forecast: Annotated[str, Parameter(group="Energy")] = "past"
-    """Price forecast for --max-delay: the past price, a mean error such as 5%, or oracle."""
     weather: Annotated[str | None, Parameter(group="Energy")] = None
     """Wet-bulb temperature in °C, or a CSV file of weather; adds cooling to the summary."""
     cooling_fmu: Annotated[Path | None, Parameter(group="Energy")] = None
     """YAML file of an FMU of the plant (docs/reference/systems.md); default the cluster's cooling."""
-    spars_out: Annotated[Path | None, Parameter(group="Energy")] = None
-    """Write SPARS's CSV files to this folder."""
 
-    def machine(self, cluster: Cluster) -> Cluster:
-        """Return the cluster with the given cap.
+    def check(self, cluster: Cluster) -> None:
+        """Check that the cluster has what the given options need.
 
         Raises:
-            ConfigError: A given option needs the nodes' power model, and the cluster has none.
+            ConfigError: A given option needs the nodes' power model or a cooling model, and the cluster
+                has none.
         """
-        from hpctwin.model import PowerCap
-
         if not cluster.has_power:
             for option in dataclasses.fields(self):
                 if option.name != "power" and getattr(self, option.name) != option.default:
@@ -74,14 +59,6 @@ class EnergyOptions:
                 f"--weather: cluster {cluster.name!r} has no cooling model; add 'cooling' "
                 "to its file (docs/reference/systems.md)"
             )
-        cap = cluster.cap
-        if self.power_cap is not None:
-            cap = PowerCap.parse(self.power_cap)
-        if self.lower_modes and cap is None:
-            raise ConfigError("--lower-modes: the power cap is missing; add --power-cap")
-        if cap is not None and self.lower_modes:
-            cap = dataclasses.replace(cap, lower_modes=True)
-        return cluster if cap == cluster.cap else cluster.model_copy(update={"cap": cap})
 
     def series(
         self, workload: Workload, cluster: Cluster
@@ -151,6 +128,45 @@ class EnergyOptions:
             costing = cost_changes(result.energy, series)
             tables |= {} if costing is None else {"costs": costing}
         return summary, tables
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class EnergyOptions(CostOptions):
+    """Power states, power caps and energy costs."""
+
+    power: Annotated[str | None, Parameter(group="Energy", completer=complete_part("power"))] = None
+    """Power policy, such as psus:20m or psas-ipm:20m,keep=4, or a function in a file,
+    my.py:my_control."""
+    power_cap: Annotated[str | None, Parameter(group="Energy")] = None
+    """Maximum power draw of all nodes: 20kW, or by time of day 20kW,22:00-06:00=30kW."""
+    lower_modes: Annotated[bool, Parameter(group="Energy")] = False
+    """Lower DVFS modes to fit under the cap."""
+    max_delay: Annotated[str | None, Parameter(group="Energy")] = None
+    """Defer each job by up to this, such as 12h, to cheaper energy, or without price to lower
+    carbon."""
+    forecast: Annotated[str, Parameter(group="Energy")] = "past"
+    """Price forecast for --max-delay: the past price, a mean error such as 5%, or oracle."""
+    spars_out: Annotated[Path | None, Parameter(group="Energy")] = None
+    """Write SPARS's CSV files to this folder."""
+
+    def machine(self, cluster: Cluster) -> Cluster:
+        """Return the cluster with the given cap.
+
+        Raises:
+            ConfigError: A given option needs the nodes' power model, and the cluster has none.
+        """
+        from hpctwin.model import PowerCap
+
+        self.check(cluster)
+        cap = cluster.cap
+        if self.power_cap is not None:
+            cap = PowerCap.parse(self.power_cap)
+        if self.lower_modes and cap is None:
+            raise ConfigError("--lower-modes: the power cap is missing; add --power-cap")
+        if cap is not None and self.lower_modes:
+            cap = dataclasses.replace(cap, lower_modes=True)
+        return cluster if cap == cluster.cap else cluster.model_copy(update={"cap": cap})
 
     def begins(self, workload: Workload, series: dict[str, Series]) -> Any:
         """Return the earliest start of each job; None if jobs may not be deferred."""

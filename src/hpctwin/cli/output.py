@@ -29,6 +29,7 @@ __all__ = [
     "note_of",
     "note_reading",
     "note_rejected",
+    "note_walltimes",
     "note_without_effect",
     "plain_table",
     "print_json",
@@ -272,6 +273,14 @@ def note_rejected(result: Result) -> int:
             file=sys.stderr,
         )
     return int(rejected == jobs)
+
+
+def note_walltimes(result: Result) -> None:
+    """Report on standard error that walltimes ended many jobs, if they did."""
+    from hpctwin.simulation.result.result import walltime_notes
+
+    for note in walltime_notes(result.figures):
+        print(f"{result.workload.name}: {note}", file=sys.stderr)
 
 
 def note_doomed(simulation: Simulation) -> None:

@@ -4,7 +4,7 @@ from hpctwin.facility.config import Facility, FacilityCluster, Kind, Origin, Sta
 from hpctwin.facility.result import FacilityResult
 from hpctwin.facility.simulate import FacilitySimulation, compare_strategies, simulate_facility
 from hpctwin.facility.strategies import STRATEGIES, parse_strategy
-from hpctwin.facility.strategy import Strategy
+from hpctwin.facility.strategy import Strategy, View
 
 __all__ = [
     "STRATEGIES",
@@ -16,6 +16,7 @@ __all__ = [
     "Origin",
     "Staging",
     "Strategy",
+    "View",
     "compare_strategies",
     "parse_strategy",
     "simulate_facility",

@@ -118,6 +118,12 @@ class Category:
     def __len__(self) -> int:
         return len(self.codes)
 
+    def with_labels(self, labels: Sequence[str]) -> Category:
+        """Return the same column with its labels in another order, or with more of them."""
+        place = {label: code for code, label in enumerate(labels)}
+        codes = [*(place[label] for label in self.labels), UNKNOWN]
+        return Category(np.array(codes, np.int32)[self.codes], tuple(labels))
+
     @classmethod
     def _of_dense(cls, numbers: npt.NDArray[np.int64], low: int, high: int) -> Category:
         """Collect whole numbers in a narrow range, with a table of all possible ones."""

@@ -231,7 +231,7 @@ def make_policy(
             made = dataclasses.replace(made, settings=chosen, candidates=other)
     if made.candidates is not None and made.candidates.state is not None:
         raise ConfigError(
-            f"candidates: ordering {made.candidates.name!r} has state of its own, which only the "
+            f"candidates: ordering {made.candidates.name!r} has state, which only the "
             "ordering of all jobs may have; omit candidates, or use one without state"
         )
     if made.backfill == "pushdown" and (made.order.changes or made.order.chain):

@@ -254,7 +254,7 @@ class Ordering(Score):
             fast, see `hpctwin.engine.queue.priority_tournament`.
         times_only: Whether scores depend only on times and the fair share of a job.
         alone: Cheaper ordering with the same result if all jobs have one user (and account).
-        state: What it keeps of each user or account; it then gets these numbers as an argument.
+        state: Numbers that it keeps of each user or account, and gets as an argument; None for none.
     """
 
     changes: bool

@@ -240,7 +240,7 @@ class _Asked:
         """Simulate a trace under all policies."""
         import numpy as np
 
-        from hpctwin.cli.output import note_classes, note_rejected
+        from hpctwin.cli.output import note_classes, note_rejected, note_walltimes
         from hpctwin.cli.plugins import option_from
         from hpctwin.cli.simulating.run_options import planned_s
         from hpctwin.cli.simulating.simulate import breakdown_rows
@@ -284,6 +284,7 @@ class _Asked:
         classes = {name: breakdown_rows(one, by) for name, one in results.items() if by}
         first = next(iter(results.values()))
         code = note_rejected(first)
+        note_walltimes(first)
         return _Compared(workload.name, results, told, classes, code, first.notes)
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from hpctwin.cli.energy_options import CostOptions
 from hpctwin.cli.options import ClusterOptions, Latex, Trace, TraceOptions, WindowOptions
 
 __all__ = ["replay_command"]
@@ -19,6 +20,7 @@ def replay_command(
     reading: TraceOptions = TraceOptions(),  # noqa: B008
     part: WindowOptions = WindowOptions(),  # noqa: B008
     machine: ClusterOptions = ClusterOptions(),  # noqa: B008
+    costs: CostOptions = CostOptions(),  # noqa: B008
     conflicts: Annotated[Path | None, Parameter(group="Output")] = None,
     out: Annotated[Path | None, Parameter(group="Output")] = None,
     json: Annotated[bool, Parameter(group="Output")] = False,
@@ -41,15 +43,17 @@ def replay_command(
     check_outputs(trace, folders=[out], files=[conflicts])
     workload, window = reading.part(trace, part, machine)
     cluster = machine.make(workload, trace, reading.timezone)
+    costs.check(cluster)
+    series, notes = costs.series(workload, cluster)
     span = {} if window is None else {"from_s": window.begin_s, "until_s": window.end_s}
     found = replay(workload, cluster, **span)
     by_kind = dict(found.conflicts["what"].value_counts().sort("what").iter_rows())
     if conflicts is not None:
         with write_atomically(conflicts) as file:
             found.conflicts.write_csv(file)
+    figures, tables = costs.summed(found.result, series, notes, window)
     if out is not None:
-        write_run(found.result, out, {}, inputs=[trace])
-    figures = found.result.summary() if window is None else window.summary(found.result)
+        write_run(found.result, out, {}, figures, tables=tables, inputs=[trace])
     summary = {
         **figures,
         "without_recorded_start": found.without_start,

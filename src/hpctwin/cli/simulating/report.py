@@ -78,6 +78,8 @@ def export_command(
 ) -> int:
     """Write a finished run in the formats of other programs.
 
+    If a file cannot be written, the others are written and the reason is reported.
+
     Args:
         run: Folder written by `hpctwin simulate --out`.
         perfetto: Write a file for Perfetto's viewer, ui.perfetto.dev: a track per node, a slice per
@@ -98,23 +100,24 @@ def export_command(
     check_outputs(files=[perfetto, evalys, openmetrics])
     found = read_run(run)
     held = found.node_map if found.placements is None else found.placements
+    if evalys is not None:
+        with write_atomically(evalys) as file:
+            count = write_evalys(file, found.jobs, held)
+        unplaced = "" if held is not None else ", without nodes, because nodes were only counted"
+        print(f"{evalys}: {count_text(count, 'job')}{unplaced}")
+    if openmetrics is not None:
+        with write_atomically(openmetrics) as file:
+            count = write_openmetrics(file, found.series)
+        print(f"{openmetrics}: {count_text(count, 'sample')}")
     if perfetto is not None:
         if held is None:
             raise ConfigError(
-                f"{run}: the nodes of its jobs are unknown, because nodes were only "
+                f"--perfetto: not written; {run}: the nodes of its jobs are unknown, because nodes were only "
                 "counted; simulate again with a placement, such as --placement contiguous"
             )
         with write_atomically(perfetto) as file:
             count = write_perfetto(file, slices_of(held), found.series)
         print(f"{perfetto}: {count_text(count, 'slice')}")
-    if evalys is not None:
-        with write_atomically(evalys) as file:
-            count = write_evalys(file, found.jobs, held)
-        print(f"{evalys}: {count_text(count, 'job')}")
-    if openmetrics is not None:
-        with write_atomically(openmetrics) as file:
-            count = write_openmetrics(file, found.series)
-        print(f"{openmetrics}: {count_text(count, 'sample')}")
     return 0
 
 

@@ -141,6 +141,7 @@ def simulate_command(
         note_classes,
         note_doomed,
         note_rejected,
+        note_walltimes,
     )  # fmt: skip
     from hpctwin.cli.plugins import option_from
     from hpctwin.cli.simulating.run_options import (
@@ -250,6 +251,7 @@ def simulate_command(
                 progress = writing(simulation, out, every_s, run.as_dict(), inputs, progress)
             result = simulation.finish(progress) if window is None else window.run(simulation)
     code = note_rejected(result)
+    note_walltimes(result)
     if accounts is not None:
         result.accounts(accounts_by).write(accounts)
     del simulation  # frees its memory for the next steps

@@ -17,7 +17,14 @@ from hpctwin.engine.placement.job_nodes import (
     release_nodes,
 )
 from hpctwin.engine.queue.limits import at_limit, count_submitted, hold
-from hpctwin.engine.queue.order import decayed, enqueue, note_back, tidy_queue
+from hpctwin.engine.queue.order import (
+    decayed,
+    enqueue,
+    note_back,
+    note_end,
+    note_start,
+    tidy_queue,
+)
 from hpctwin.engine.state.layout import (
     AFTER,
     AFTEROK,
@@ -128,8 +135,6 @@ def start_taken(j: int, sim: Arrays) -> None:
     if len(sim.held) > 0:
         hold(j, ONE, sim)
     account(j, job.nodes, sim)
-    if sim.hooks.note_start != 0:
-        call_with_job(sim.hooks.note_start, j, sim)
     if len(sim.node) > 0:
         note_segments(j, sim)
     sim.clock.ends = heap_push(sim.ends, sim.clock.ends, state.end + sim.rules.cleanup, j)
@@ -152,6 +157,17 @@ def note_given(j: int, sim: Arrays) -> None:
 
 
 START = Kernel(start_taken, "void(int64, Sim)")
+
+_start = jit(start_taken)
+
+
+def start_noted(j: int, sim: Arrays) -> None:
+    """Do the same as `start_taken`, and update the ordering's state."""
+    _start(j, sim)
+    note_start(j, sim)
+
+
+START_NOTED = Kernel(start_noted, "void(int64, Sim)")
 
 
 @jit
@@ -214,6 +230,26 @@ def start_now(j: int, sim: Arrays) -> None:
 
 
 @jit
+def return_nodes(j: int, sim: Arrays) -> None:
+    """Return the whole nodes of a running job."""
+    load_take(j, sim)
+    for p in range(sim.rules.pools):
+        sim.stock[p].free += sim.take[p]
+    account(j, -sim.job[j].nodes, sim)
+    if len(sim.node) > 0:
+        release_nodes(j, sim)
+
+
+def return_noted(j: int, sim: Arrays) -> None:
+    """Do the same as `return_nodes`, and update the ordering's state."""
+    return_nodes(j, sim)
+    note_end(j, sim)
+
+
+RETURN_NOTED = Kernel(return_noted, "void(int64, Sim)")
+
+
+@jit
 def give_back(j: int, sim: Arrays) -> None:
     """Return the nodes and resources of a running job."""
     pools = sim.rules.pools
@@ -223,14 +259,7 @@ def give_back(j: int, sim: Arrays) -> None:
     if sim.hooks.gave_back != 0:
         call_with_job(sim.hooks.gave_back, j, sim)
     else:
-        load_take(j, sim)
-        for p in range(pools):
-            sim.stock[p].free += sim.take[p]
-        account(j, -job.nodes, sim)
-        if len(sim.node) > 0:
-            release_nodes(j, sim)
-    if sim.hooks.note_end != 0:
-        call_with_job(sim.hooks.note_end, j, sim)
+        return_nodes(j, sim)
     for c in range(sim.asks.width):
         sim.stock[pools + c].free += sim.asks[j, c]
     if sim.user_running.width > 0:

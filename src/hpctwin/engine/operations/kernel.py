@@ -24,7 +24,7 @@ from hpctwin.engine.placement.node_selection import PLACING
 from hpctwin.engine.placement.ranking import PLACE_BY_SCORE
 from hpctwin.engine.power import switching_plan
 from hpctwin.engine.powers import POWER_PASSES, PowerPass
-from hpctwin.engine.queue.order import note_end, note_start
+from hpctwin.engine.queue.order import note_end, note_start, score_with_state
 from hpctwin.engine.shared.placements import SHARED_PLACEMENTS
 from hpctwin.engine.state.sim import single
 
@@ -47,6 +47,9 @@ def tournament(found: Pass) -> Kernel:
     """Return the pass that replaces another if the queue is long."""
     return (found.kernel("raced") if found.model.shared else None) or race
 
+
+SCORE = Kernel(score_with_state, "void(int64, Sim)", unrolled=False)
+"""Score a job by an ordering with state."""
 
 NOTE_START = Kernel(note_start, "void(int64, Sim)", unrolled=False)
 """Update the ordering's state for a job that starts."""
@@ -97,11 +100,13 @@ def hooks(
     needed += [lines] if lined else []
     needed += [PLACE_BY_SCORE] if place is not None else []
     needed += [placing] if placing is not None else []
-    needed += [NOTE_START] if started is not None else []
-    needed += [NOTE_END] if ended is not None else []
+    if stateful := started is not None or ended is not None:
+        needed += [SCORE, NOTE_START, NOTE_END, transitions.START_NOTED, transitions.RETURN_NOTED]
     prepare([*kernels_of(found, power, shared, planned=planned, counted=counted), *needed])
     by_counting, reserved = _counted(found, counted), _reserved(found, power)
     leaving, later = found.model.kernel("GAVE_BACK"), found.model.kernel("FITS_LATER")
+    start = transitions.START if started is None else transitions.START_NOTED
+    returning = None if ended is None else transitions.RETURN_NOTED
     before, after = 0, 0
     if power is not None:
         before, after = switching_plan.BEFORE.address, _after(power, shared).address
@@ -110,6 +115,7 @@ def hooks(
         (
             ("order", order.address),
             ("candidates", candidates.address),
+            ("score", SCORE.address if stateful else 0),
             ("started", 0 if started is None else started.address),
             ("ended", 0 if ended is None else ended.address),
             ("note_start", 0 if started is None else NOTE_START.address),
@@ -120,7 +126,7 @@ def hooks(
             ("run_race", tournament(found).address if races else 0),
             ("run_lined", lines.address if lined else 0),
             ("run_counted", _address(by_counting)),
-            ("start", 0 if leaving is not None else transitions.START.address),
+            ("start", 0 if leaving is not None else start.address),
             ("place_nodes", _address(placing)),
             ("place_by_score", 0 if place is None else PLACE_BY_SCORE.address),
             ("build_plan", plan.BUILD_PLAN.address if _plans(power, planned) else 0),
@@ -128,7 +134,7 @@ def hooks(
             ("entered", _address(found.kernel("entered"))),
             ("left", _address(found.kernel("left"))),
             ("reserved", _address(reserved)),
-            ("gave_back", _address(leaving)),
+            ("gave_back", _address(leaving or returning)),
             ("choose", _address(shared)),
             ("fits_later", _address(later)),
             ("wake", _address(found.model.kernel("WAKE"))),
@@ -154,7 +160,7 @@ def all_kernels() -> list[Kernel]:
     from hpctwin.engine.summary import job_figures
 
     found = [race, lines, PLACE_BY_SCORE, *PLACING]
-    found += [NOTE_START, NOTE_END]
+    found += [SCORE, NOTE_START, NOTE_END, transitions.START_NOTED, transitions.RETURN_NOTED]
     found += [reorder, switching_plan.give_orders, number_table.READ_LINES]
     found += [
         resizing.STOP,

@@ -136,22 +136,36 @@ def seen(j: int, now: int, factor: float, current: float, sim: Arrays) -> JobVie
 @jit
 def score(order: int, j: int, sim: Arrays) -> float:
     """Return the present score of a pending job under an ordering."""
-    factor = 1.0
-    current = 0.0
-    if sim.rules.fairshare == 1:
-        fair = sim.fair[sim.job[j].share]
-        factor = fair.factor
-        current = fair.current
+    if sim.hooks.score != 0 and order == sim.hooks.order:
+        call_with_job(sim.hooks.score, j, sim)
+        return sim.state[j].key
+    factor, current = fair_share(j, sim)
     return score_at(order, j, sim.clock.now, factor, current, sim)
+
+
+@jit
+def fair_share(j: int, sim: Arrays) -> tuple[float, float]:
+    """Return factor and usage of a job's fair-share label; 1 and 0 if no ordering uses them."""
+    if sim.rules.fairshare == 0:
+        return 1.0, 0.0
+    fair = sim.fair[sim.job[j].share]
+    return fair.factor, fair.current
+
+
+def score_with_state(j: int, sim: Arrays) -> None:
+    """Set a job's key to its present score under an ordering with state."""
+    now = sim.clock.now
+    factor, current = fair_share(j, sim)
+    view = seen(j, now, factor, current, sim)
+    sim.state[j].key = scored_with(
+        sim.hooks.order, now / 1000.0, view, sim.user_state, state_row(j, sim)
+    )
 
 
 @jit
 def score_at(order: int, j: int, now: int, factor: float, current: float, sim: Arrays) -> float:
     """Return a pending job's score at a time, with a fair-share factor and usage."""
-    view = seen(j, now, factor, current, sim)
-    if sim.rules.user_state > 0 and order == sim.hooks.order:
-        return scored_with(order, now / 1000.0, view, sim.user_state, state_row(j, sim))
-    return scored_by(order, now / 1000.0, view)
+    return scored_by(order, now / 1000.0, seen(j, now, factor, current, sim))
 
 
 @jit
@@ -169,11 +183,13 @@ def update_user(update: int, j: int, sim: Arrays) -> None:
     update_state(update, now / 1000.0, view, sim.user_state, state_row(j, sim))
 
 
+@jit
 def note_start(j: int, sim: Arrays) -> None:
     """Update the state of the user of a job that starts."""
     update_user(sim.hooks.started, j, sim)
 
 
+@jit
 def note_end(j: int, sim: Arrays) -> None:
     """Update the state of the user of a job that returns its nodes."""
     update_user(sim.hooks.ended, j, sim)

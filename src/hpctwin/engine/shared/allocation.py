@@ -165,6 +165,8 @@ def gave_back(j: int, sim: Arrays) -> None:
         row = sim.part[row].next
     sim.state[j].first_node = -1
     account(j, -sim.shape[sim.job[j].kind].charge, sim)
+    if sim.hooks.note_end != 0:
+        call_with_job(sim.hooks.note_end, j, sim)
 
 
 GAVE_BACK = Kernel(gave_back, "void(int64, Sim)")

@@ -387,9 +387,10 @@ class Hooks:
 
     order: Int
     candidates: Int
+    score: Int  # scores a job if the ordering has state
     started: Int  # the ordering's functions for jobs that start and end,
     ended: Int
-    note_start: Int  # … and kernels that call them
+    note_start: Int  # … and kernels that call them on shared nodes
     note_end: Int
     place: Int
     advance: Int  # the event loop itself
@@ -405,7 +406,7 @@ class Hooks:
     entered: Int
     left: Int
     reserved: Int
-    gave_back: Int
+    gave_back: Int  # returns the nodes of a job: on shared nodes, or if the ordering has state
     choose: Int  # chooses shared nodes for a job
     fits_later: Int  # whether a job fits on shared nodes if others leave
     wake: Int  # resumes suspended jobs before a pass

@@ -91,6 +91,7 @@ if TYPE_CHECKING:
     from hpctwin.model.requests.requests import Request
 
 __all__ = [
+    "LABEL_COLUMNS",
     "NOT_THERE",
     "USE_STEP",
     "as_frame",
@@ -104,7 +105,7 @@ __all__ = [
 USE_STEP = "_step_s"
 """Suffix of a column of steps, after the name of the column of usage."""
 
-_LABELS = ("user", "account", "partition", "qos", "features", "more_tasks", "group_by")
+LABEL_COLUMNS = ("user", "account", "partition", "qos", "features", "more_tasks", "group_by")
 _EDGE = re.compile(r"(after(?:any|ok)?|think):([^+;]+)(?:\+(\d+(?:\.\d+)?))?")
 _MINUTE_S = 60.0
 
@@ -126,7 +127,7 @@ def to_frame(workload: Mapping[str, Any]) -> pl.DataFrame:
         "walltime_s": workload["walltime_ms"] / MS_PER_S,
         "nodes": workload["nodes"],
     }
-    for name in _LABELS:
+    for name in LABEL_COLUMNS:
         category: Category = workload[name]
         if category.labels:
             columns[name] = category.to_series(name)
@@ -217,7 +218,7 @@ def columns_of(frame: pl.DataFrame, counts: Counts | None = None) -> dict[str, A
             )
     ids = frame["job_id"].to_numpy() if "job_id" in frame.columns else None
     labels: dict[str, Any] = {
-        name: Category.of(frame[name]) for name in _LABELS if name in frame.columns
+        name: Category.of(frame[name]) for name in LABEL_COLUMNS if name in frame.columns
     }
     row_ids = np.arange(1, len(frame) + 1) if ids is None else ids
     return {

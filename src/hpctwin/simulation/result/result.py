@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
@@ -46,6 +47,25 @@ if TYPE_CHECKING:
 __all__ = ["Result", "lost_so_far", "make_result", "no_lost"]
 
 IntArray = npt.NDArray[np.int64]
+
+
+MANY = 0.05
+"""Share of jobs ended by their walltime from which a note says so."""
+
+
+def walltime_notes(figures: Mapping[str, Any]) -> list[str]:
+    """Return a sentence on jobs that their walltime ended, if these are many.
+
+    Args:
+        figures: Metrics of jobs.
+    """
+    ended, jobs = figures.get("jobs_walltime", 0), figures["jobs"]
+    if not ended or ended < MANY * jobs:
+        return []
+    return [
+        f"{ended:,} of {jobs:,} jobs ({ended / jobs:.0%}) ran into their walltime, which ended them; "
+        'with --overrun continue (in Python overrun="continue") they run as long as in the trace'
+    ]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -179,7 +199,7 @@ class Result(Shown, metaclass=GuessedType):
     @property
     def notes(self) -> tuple[str, ...]:
         """Sentences on what was changed, omitted, assumed or not used."""
-        return tuple(assumptions(self.workload, self.cluster))
+        return (*assumptions(self.workload, self.cluster), *walltime_notes(self.figures))
 
     @kept
     def rejection_reasons(self) -> dict[str, int]:

@@ -7,6 +7,7 @@ import json
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,6 +22,7 @@ from hpctwin.engine.state.layout import STATE
 from hpctwin.errors import HpctwinError, SimulationError
 from hpctwin.model import Cluster, Workload, write_atomically
 from hpctwin.model.files import other_format
+from hpctwin.model.workload.frame import LABEL_COLUMNS
 from hpctwin.policies import Policy, parse_policy
 from hpctwin.simulation.lowering.power_states import Outside
 from hpctwin.simulation.state.base import SimulationBase
@@ -53,6 +55,7 @@ def save(simulation: SimulationBase, path: Path) -> None:
         "track_nodes": simulation.tracked,
         "cluster": simulation.cluster.model_dump(mode="json"),
         "workload": simulation.workload.name,
+        "labels": {name: getattr(simulation.workload, name).labels for name in LABEL_COLUMNS},
         "outages": [
             [int(n) for n in row] for row in zip(*simulation.outages_so_far(), strict=True)
         ],
@@ -102,6 +105,9 @@ def load(cls: type[S], path: Path, policy: Policy | None, sizing: SizingHook | N
     with _as_it_is_now(path, version):
         frame = pl.read_parquet(io.BytesIO(arrays["workload"].tobytes()))
         workload = Workload.from_frame(frame, name=about["workload"])
+        # Fair shares and other state of users are found by the codes of the labels.
+        same = {k: getattr(workload, k).with_labels(v) for k, v in about["labels"].items()}
+        workload = replace(workload, **same)
         cluster = Cluster.model_validate(about["cluster"])
         state = {name: arrays[f"sim_{name}"] for name in STATE}
         node, start, end = np.array(about["outages"], np.int64).reshape(-1, 3).T

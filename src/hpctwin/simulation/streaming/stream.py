@@ -37,6 +37,7 @@ from hpctwin.simulation.lowering.preemption import is_interrupted
 from hpctwin.simulation.lowering.rejected_jobs import why_rejected
 from hpctwin.simulation.lowering.share_tree import shares
 from hpctwin.simulation.refusals import check_streamed
+from hpctwin.simulation.result.result import walltime_notes
 from hpctwin.simulation.running.simulation import Simulation, SimulationOptions, spelled_out
 from hpctwin.simulation.state.arguments import as_cluster
 from hpctwin.simulation.streaming.dependencies import Past, Waits
@@ -202,6 +203,7 @@ class _Stream:
         self.sums = (CoreSums if self.shares else NodeSums)(cluster, self.simulation.tau_s)
         self.why: Counter[str] = Counter()
         self.done = 0
+        self.complete = False
 
     def run(self, progress: Callable[[int, int | None], None] | None) -> StreamedResult:
         self.parts.begin()
@@ -330,6 +332,7 @@ class _Stream:
 
     def _finish(self) -> None:
         self._hand_out(np.ones(self.simulation.state.jobs, bool), np.inf)
+        self.complete = True
         self.parts.finish()
         with write_atomically(self.parts.folder / "summary.json") as file:
             summary = self._figures() | ({"notes": notes} if (notes := self._notes()) else {})
@@ -352,7 +355,11 @@ class _Stream:
 
     def _notes(self) -> tuple[str, ...]:
         """Return what is assumed or not used of the jobs so far."""
-        return (*self.feed.notes.sentences(), *self.mismatches.sentences())
+        return (
+            *self.feed.notes.sentences(),
+            *self.mismatches.sentences(),
+            *(walltime_notes(self._figures()) if self.complete else ()),
+        )
 
     def _note(self, standing: str, error: BaseException | None = None) -> None:
         """Record the progress of the stream in a file."""
