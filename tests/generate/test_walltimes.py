@@ -21,6 +21,11 @@ def accuracy(model: str, seed: int = 0) -> np.ndarray:
     return found.walltime_ms / found.runtime_ms
 
 
+@pytest.mark.parametrize("model", ["exact", "uniform:1:2", "tsafrir"])
+def test_a_workload_without_jobs_stays_as_it_is(model: str) -> None:
+    assert len(with_walltimes(JOBS[:0], model)) == 0
+
+
 def test_recorded_exact_and_constant_walltimes() -> None:
     assert with_walltimes(JOBS, "recorded") is JOBS
     assert (accuracy("exact") == 1).all()

@@ -128,7 +128,7 @@ def test_walltimes_and_arrivals_vary_with_the_seed_and_are_the_same_for_all_poli
         jobs = generate("poisson", jobs=60, nodes=16, seed=row["seed"])
         rng = np.random.default_rng([row["seed"], 1])
         jobs = with_walltimes(jobs, row["walltimes"], rng)
-        jobs = shift_arrivals(jobs, row["shift_s"], row["seed"])
+        jobs = shift_arrivals(jobs, row["shift_s"], np.random.default_rng([row["seed"], 2]))
         found = simulate(jobs, 16, row["policy"], seed=row["seed"]).summary()
         assert row["mean_wait_s"] == found["mean_wait_s"]
     keys = {point.key for point in plan_of(read_sweep(tmp_path / "sweep.yaml"))}

@@ -97,7 +97,9 @@ def check_users(workload: Workload) -> None:
         )
 
 
-def shift_arrivals(workload: Workload, max_shift_s: float, seed: int = 0) -> Workload:
+def shift_arrivals(
+    workload: Workload, max_shift_s: float, seed: int | np.random.Generator = 0
+) -> Workload:
     """Move each submission by a random time, uniform up to a maximum in both directions.
 
     No submission moves to before the first one. Dependencies are kept.
@@ -109,7 +111,7 @@ def shift_arrivals(workload: Workload, max_shift_s: float, seed: int = 0) -> Wor
     Args:
         workload: The jobs.
         max_shift_s: Maximum shift, in seconds.
-        seed: Seed of the shifts.
+        seed: Seed of the shifts, or a random number generator.
     """
     if not len(workload):
         return workload

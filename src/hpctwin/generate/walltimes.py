@@ -55,7 +55,7 @@ def with_walltimes(workload: Workload, model: str, seed: int | np.random.Generat
         True
     """
     draw = _drawing(model)
-    if draw is None:
+    if draw is None or not len(workload):
         return workload
     walltime_ms = np.ceil(draw(workload, np.random.default_rng(seed))).astype(np.int64)
     return workload.replace(walltime_ms=np.maximum(walltime_ms, 1))
