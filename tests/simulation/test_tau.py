@@ -19,7 +19,6 @@ from hpctwin.metrics import with_job_metrics
 from hpctwin.report import answer_table, compare_table, plot_compare_bars
 from hpctwin.report.accessor import report_results
 from hpctwin.simulation.running.window import window
-from hpctwin.twin.what_if.objective import Objective, Outlook
 from tests.cli.test_cli import run
 
 JOBS = Workload.build(
@@ -137,11 +136,3 @@ def test_commands_take_the_threshold(tmp_path: Path, capsys: pytest.CaptureFixtu
     )
     assert rows.table["mean_bounded_slowdown"].to_list() == [mean]
     assert "tau_s" not in rows.metrics
-
-
-def test_the_twins_objective_has_it() -> None:
-    zero = np.zeros(1)
-    outlook = Outlook(zero, zero + 30, zero + 60, zero + 1, 0.0, 4, float, 0.0, tau_s=60)
-    assert Objective({"mean_bounded_slowdown": 1.0}).measure(outlook) == {
-        "mean_bounded_slowdown": 1.0
-    }
