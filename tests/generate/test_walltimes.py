@@ -9,7 +9,8 @@ import pytest
 
 from hpctwin import HpctwinError, Workload, generate
 from hpctwin.errors import ConfigError, PolicyError, UnknownNameError, WorkloadError
-from hpctwin.generate.walltimes import check_walltimes, tsafrir_estimates, with_walltimes
+from hpctwin.generate.user_estimates import user_estimates
+from hpctwin.generate.walltimes import check_walltimes, with_walltimes
 
 JOBS = generate("lublin", jobs=2000, nodes=64, seed=3)
 HOUR = 3600
@@ -19,6 +20,17 @@ def accuracy(model: str, seed: int = 0) -> np.ndarray:
     found = with_walltimes(JOBS, model, seed)
     assert (found.runtime_ms == JOBS.runtime_ms).all()
     return found.walltime_ms / found.runtime_ms
+
+
+@pytest.mark.parametrize("model", ["factor:1e30", "lognormal:2:1e6"])
+def test_a_walltime_that_is_no_duration_is_reported(model: str) -> None:
+    with pytest.raises(ConfigError, match="a walltime is longer than"):
+        with_walltimes(JOBS, model)
+
+
+@pytest.mark.parametrize("model", ["exact", "uniform:1:2", "tsafrir"])
+def test_a_workload_without_jobs_stays_as_it_is(model: str) -> None:
+    assert len(with_walltimes(JOBS[:0], model)) == 0
 
 
 def test_recorded_exact_and_constant_walltimes() -> None:
@@ -41,7 +53,7 @@ def test_random_factors_have_their_distribution_and_a_seed() -> None:
 def test_estimates_of_the_model_have_the_properties_of_the_paper() -> None:
     """Distinct values, the share of the twenty most popular, and the maximum as the first."""
     for jobs, distinct in ((1000, 35), (10_000, 90), (70_000, 340)):
-        found = tsafrir_estimates(jobs, 18 * HOUR, np.random.default_rng(1))
+        found = user_estimates(jobs, 18 * HOUR, np.random.default_rng(1))
         assert len(found) == jobs
         times, counts = np.unique(found, return_counts=True)
         assert times.max() == 18 * HOUR == times[counts.argmax()]
@@ -58,7 +70,7 @@ def test_estimates_of_the_model_have_the_properties_of_the_paper() -> None:
 @pytest.mark.parametrize("jobs", [1, 2, 7, 30, 199, 500])
 @pytest.mark.parametrize("hours", [1, 1.37, 4, 1000])
 def test_the_model_has_an_estimate_for_each_of_any_number_of_jobs(jobs: int, hours: float) -> None:
-    found = tsafrir_estimates(jobs, hours * HOUR, np.random.default_rng(jobs))
+    found = user_estimates(jobs, hours * HOUR, np.random.default_rng(jobs))
     assert len(found) == jobs
     assert ((found > 0) & (found <= hours * HOUR)).all()
 
@@ -67,7 +79,7 @@ def test_jobs_get_the_estimates_of_the_model_none_below_its_runtime() -> None:
     found = with_walltimes(JOBS, "tsafrir:200h", seed=2)
     assert (found.walltime_ms >= JOBS.runtime_ms).all()
     assert found.walltime_ms.max() == 200 * HOUR * 1000
-    expected = tsafrir_estimates(len(JOBS), 200 * HOUR, np.random.default_rng(2)) * 1000
+    expected = user_estimates(len(JOBS), 200 * HOUR, np.random.default_rng(2)) * 1000
     assert np.sort(found.walltime_ms)[::-1].tolist() == expected.tolist()
 
 

@@ -16,9 +16,9 @@ from hpctwin import Cluster, Simulation, Workload, generate, simulate, simulate_
 from hpctwin.errors import ConfigError
 from hpctwin.formats import write_workload
 from hpctwin.metrics import with_job_metrics
-from hpctwin.report import answer_table, compare_table
+from hpctwin.report import answer_table, compare_table, plot_compare_bars
+from hpctwin.report.accessor import report_results
 from hpctwin.simulation.running.window import window
-from hpctwin.twin.what_if.objective import Objective, Outlook
 from tests.cli.test_cli import run
 
 JOBS = Workload.build(
@@ -101,6 +101,18 @@ def test_printed_tables_say_the_threshold_unless_it_is_10_s() -> None:
     assert "τ" not in printed(answer_table(plain)) + printed(compare_table({"a": plain}))
     assert "τ = 60 s" in printed(answer_table(other))
     assert "bounded slowdown with τ = 60 s" in printed(compare_table({"a": other}))
+    for summary, count in ((plain, 0), (other, 1)):
+        titles = [
+            ax.get_title("left") for ax in plot_compare_bars({"a": summary, "b": summary}).axes
+        ]
+        assert sum("τ = 60 s" in title for title in titles) == count
+
+
+def test_reports_say_the_threshold(tmp_path: Path) -> None:
+    for tau_s in (10, 60):
+        results = {"a": simulate(JOBS, 4, "fcfs+none", tau_s=tau_s)}
+        page = report_results(tmp_path / f"{tau_s}.html", results).read_text()
+        assert ("bounded slowdown with τ = 60 s" in page) == (tau_s == 60)
 
 
 def test_commands_take_the_threshold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -124,11 +136,3 @@ def test_commands_take_the_threshold(tmp_path: Path, capsys: pytest.CaptureFixtu
     )
     assert rows.table["mean_bounded_slowdown"].to_list() == [mean]
     assert "tau_s" not in rows.metrics
-
-
-def test_the_twins_objective_has_it() -> None:
-    zero = np.zeros(1)
-    outlook = Outlook(zero, zero + 30, zero + 60, zero + 1, 0.0, 4, float, 0.0, tau_s=60)
-    assert Objective({"mean_bounded_slowdown": 1.0}).measure(outlook) == {
-        "mean_bounded_slowdown": 1.0
-    }

@@ -128,7 +128,7 @@ def test_walltimes_and_arrivals_vary_with_the_seed_and_are_the_same_for_all_poli
         jobs = generate("poisson", jobs=60, nodes=16, seed=row["seed"])
         rng = np.random.default_rng([row["seed"], 1])
         jobs = with_walltimes(jobs, row["walltimes"], rng)
-        jobs = shift_arrivals(jobs, row["shift_s"], row["seed"])
+        jobs = shift_arrivals(jobs, row["shift_s"], np.random.default_rng([row["seed"], 2]))
         found = simulate(jobs, 16, row["policy"], seed=row["seed"]).summary()
         assert row["mean_wait_s"] == found["mean_wait_s"]
     keys = {point.key for point in plan_of(read_sweep(tmp_path / "sweep.yaml"))}
@@ -350,7 +350,9 @@ def test_two_sweeps_do_not_write_into_one_folder(tmp_path: Path) -> None:
         ("workloads: [{generate: poisson, trace: a.swf}]\npolicies: [fcfs]",
          "give one of trace: PATH, traces: [PATH, …] and generate: NAME"),
         ("workloads: [{generate: poisson, resample: users}]\npolicies: [fcfs]", "resample works only"),
-        ("workloads: [{trace: a.swf, resample: user}]\npolicies: [fcfs]", "'user'"),
+        ("workloads: [{trace: nobody.parquet, resample: users}]\nclusters: [8]\npolicies: [fcfs]",
+         "each job needs a user"),
+        ("workloads: [{trace: a.swf, resample: user}]\npolicies: [fcfs]", "it must be users, or a length"),
         ("workloads: [{traces: [a.swf]}]\npolicies: [fcfs]", "a.swf"),
         ("workloads: [{generate: poisson}]\npolicies: [fcfs]\nwalltimes: [exat]", "Did you mean 'exact'?"),
         ("workloads: [{generate: poisson}]\npolicies: [fcfs]\nwalltimes: ['uniform:2']", "uniform:LOW:HIGH"),
@@ -364,6 +366,7 @@ def test_two_sweeps_do_not_write_into_one_folder(tmp_path: Path) -> None:
 def test_wrong_settings_are_reported_in_one_line(tmp_path: Path, text: str, said: str) -> None:
     file = tmp_path / "sweep.yaml"
     file.write_text(text)
+    write_workload(generate("lublin", jobs=9, nodes=8), tmp_path / "nobody.parquet")
     with pytest.raises(HpctwinError) as caught:
         plan_of(read_sweep(file))
     assert said in str(caught.value)

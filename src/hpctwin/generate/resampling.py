@@ -12,7 +12,7 @@ from hpctwin.model import MS_PER_S, Category, Dependencies, Workload
 from hpctwin.model.columns import UNKNOWN
 from hpctwin.model.text import to_ms
 
-__all__ = ["resample_pieces", "resample_users", "shift_arrivals"]
+__all__ = ["check_users", "resample_pieces", "resample_users", "shift_arrivals"]
 
 IntArray = npt.NDArray[np.int64]
 
@@ -61,13 +61,9 @@ def resample_users(workload: Workload, seed: int = 0) -> Workload:
     Raises:
         WorkloadError: The users are unknown, or there is only one.
     """
+    check_users(workload)
     found, codes = np.unique(workload.user.codes, return_inverse=True)
     users = len(found)
-    if users < 2 or found[0] < 0:
-        raise WorkloadError(
-            f"{workload.name}: users cannot be resampled; each job needs a user, and there must "
-            "be two users or more"
-        )
     rng = np.random.default_rng(seed)
     since = workload.submit_ms - workload.submit_ms[0]
     step = _WEEK_MS if since[-1] >= 2 * _WEEK_MS else _DAY_MS
@@ -88,7 +84,22 @@ def resample_users(workload: Workload, seed: int = 0) -> Workload:
     return copied.replace(user=Category(copy[order].astype(np.int32), labels))
 
 
-def shift_arrivals(workload: Workload, max_shift_s: float, seed: int = 0) -> Workload:
+def check_users(workload: Workload) -> None:
+    """Check that `resample_users` can draw users.
+
+    Raises:
+        WorkloadError: The users are unknown, or there is only one.
+    """
+    if workload.user.codes.min(initial=0) < 0 or len(np.unique(workload.user.codes)) < 2:
+        raise WorkloadError(
+            f"{workload.name}: users cannot be resampled; each job needs a user, and there must "
+            "be two users or more"
+        )
+
+
+def shift_arrivals(
+    workload: Workload, max_shift_s: float, seed: int | np.random.Generator = 0
+) -> Workload:
     """Move each submission by a random time, uniform up to a maximum in both directions.
 
     No submission moves to before the first one. Dependencies are kept.
@@ -100,7 +111,7 @@ def shift_arrivals(workload: Workload, max_shift_s: float, seed: int = 0) -> Wor
     Args:
         workload: The jobs.
         max_shift_s: Maximum shift, in seconds.
-        seed: Seed of the shifts.
+        seed: Seed of the shifts, or a random number generator.
     """
     if not len(workload):
         return workload

@@ -26,6 +26,7 @@ __all__ = [
     "metric_name",
     "shown_columns",
     "tau_note",
+    "tau_of",
 ]
 
 _SHARES = ("utilization", "availability", "loss", "share", "fraction", "delayed")
@@ -189,6 +190,11 @@ def format_paired(key: str, row: Mapping[str, Any], between: str = " ") -> tuple
 
 def _percent(change: float) -> str:
     return f"{100 * change:+,.1f} %".replace("-", "−")
+
+
+def tau_of(summaries: Iterable[Summary]) -> float | None:
+    """Return the threshold of bounded slowdowns, in seconds; None if it is the default."""
+    return next((value for one in summaries if (value := one.get("tau_s")) is not None), None)
 
 
 def tau_note(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -26,6 +26,7 @@ from hpctwin.report.columns import (
     metric_name,
     shown_columns,
     tau_note,
+    tau_of,
 )
 
 if TYPE_CHECKING:
@@ -153,14 +154,9 @@ def compare_table(
             cells.append(Text(text + BEST_MARK, "bold green") if marked else Text(text + room))
     mark = "bold:" if alike else BEST_MARK
     notes = [f"{mark} best of its column"] if any(best.values()) else []
-    notes += tau_note([one.key for one in columns], _tau_s(summaries.values()))
+    notes += tau_note([one.key for one in columns], tau_of(summaries.values()))
     caption = "; ".join(notes) or None
     return _by_policy("policy", columns, rows, width, title=title, caption=caption)
-
-
-def _tau_s(summaries: Iterable[Summary]) -> float | None:
-    """Return the threshold of bounded slowdowns if it is not the default."""
-    return next((value for one in summaries if (value := one.get("tau_s")) is not None), None)
 
 
 def difference_table(summaries: Mapping[str, Summary], *, width: int | None = None) -> Group:

@@ -182,10 +182,11 @@ def workload_of(world: World, inputs: Inputs) -> tuple[Workload, Cluster]:
         )
     if world.widths != 1:
         jobs = jobs.replace(nodes=_times(jobs.nodes, world.widths, up=True))
-    # The same draws for all models, loads and widths of a seed.
+    # Draws are the same for all models, loads and widths of a seed, and independent of the jobs'.
     jobs = with_walltimes(jobs, world.walltimes, np.random.default_rng([world.seed, 1]))
     if world.shift_s:
-        jobs = shift_arrivals(jobs, world.shift_s, world.seed)
+        rng = np.random.default_rng([world.seed, 2])
+        jobs = shift_arrivals(jobs, world.shift_s, rng)
     if world.load is not None:
         jobs = jobs.scale(world.load, cluster.node_count)
     return jobs, cluster

@@ -20,6 +20,7 @@ from pydantic import BaseModel
 import hpctwin
 from hpctwin.errors import ConfigError
 from hpctwin.generate import find_generator
+from hpctwin.generate.resampling import check_users
 from hpctwin.generate.walltimes import check_walltimes
 from hpctwin.model import Cluster, Workload
 from hpctwin.model.text import count_text
@@ -281,7 +282,7 @@ class _Reading:
     def workload(self, source: Source, path: str) -> str:
         from hpctwin.formats import SwfRules, read_workload
 
-        asked = f"{path} {source.options}"
+        asked = f"{path} {source.options} {source.resample}"
         if asked not in self._read:
             made = self.given.get(path)
             if not isinstance(made, Workload):
@@ -293,6 +294,8 @@ class _Reading:
                         f"{source.label}: {error}; options for reading a trace: {known}"
                     ) from error
                 made = read_workload(path, rules=rules)
+            if source.resample == "users":
+                check_users(made)
             address = _digest_of(dataclasses.replace(made, name="", notes=None, header=()))  # type: ignore[arg-type]
             self.workloads[address] = made
             self._read[asked] = address

@@ -68,8 +68,12 @@ Scalar = bool | int | float | str
 def _resampling(given: Any) -> Any:
     if given is None or given == "users":
         return given
-    if not (length_s := parse_duration_s(given)) > 0:
-        raise ValueError(f"it must be users, or a length above 0 such as 7d, not {given}")
+    try:
+        length_s = parse_duration_s(given)
+    except ValueError:
+        length_s = 0.0
+    if not length_s > 0:
+        raise ValueError(f"it must be users, or a length above 0 such as 7d, not {given!r}")
     return length_s
 
 

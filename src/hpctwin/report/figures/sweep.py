@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hpctwin.metrics import METRICS, TAU_S
+from hpctwin.model.text import format_duration
 from hpctwin.report.columns import format_metric, format_paired, is_share, metric_name, tau_note
 from hpctwin.report.figures.style import FADED, LINES, color, empty_note, new_figure, styled
 from hpctwin.report.tables import parts_that_fit
@@ -51,10 +52,7 @@ def sweep_table(compared: pl.DataFrame, *, width: int | None = None, tau_s: floa
     figures: list[dict[str, dict[str, Any]]] = []
     for about, rows in compared.group_by([*shown, "policy"], maintain_order=True):
         by_metric = {row["metric"]: row for row in rows.iter_rows(named=True)}
-        labels = [
-            "–" if one is None else f"{one:g}" if isinstance(one, float) else str(one)
-            for one in about
-        ]
+        labels = [_value(*one) for one in zip([*shown, "policy"], about, strict=True)]
         named.append([*labels, f"{max(row['runs'] for row in by_metric.values()):,}"])
         figures.append(by_metric)
     left = sum(_GAP + max(map(len, texts)) for texts in zip(heads, *named, strict=True))
@@ -285,8 +283,13 @@ def _labels(compared: pl.DataFrame, across: str | None) -> pl.Series:
     others = [n for n in _varied(compared) if n != across and not _of_policy(compared, n)]
 
     def words(row: dict[str, Any]) -> str:
-        more = [f"{_called(name)} {row[name]}" if compared[name].dtype.is_numeric() else f"{row[name]}"
-                for name in others if row[name] is not None]  # fmt: skip
+        more = [
+            f"{_called(name)} {_value(name, row[name])}"
+            if compared[name].dtype.is_numeric()
+            else f"{row[name]}"
+            for name in others
+            if row[name] is not None
+        ]
         return ", ".join([str(row[own]), *more])
 
     return pl.Series("label", [words(row) for row in compared.iter_rows(named=True)], pl.String)
@@ -304,4 +307,11 @@ def _of_policy(compared: pl.DataFrame, name: str) -> bool:
 
 
 def _called(name: str) -> str:
-    return name.removeprefix("parameter_")
+    return name.removeprefix("parameter_").removesuffix("_s")
+
+
+def _value(name: str, value: Any) -> str:
+    """Return a varied value as text; durations with their unit."""
+    if isinstance(value, float):
+        return format_duration(value) if name.endswith("_s") else f"{value:g}"
+    return "–" if value is None else str(value)
