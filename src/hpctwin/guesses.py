@@ -263,6 +263,6 @@ class Guessed:
             if name.startswith("_") and hasattr(super(), "__getattr__"):
                 return super().__getattr__(name)  # private attributes of pydantic's models
             if hasattr(type(self), name):
-                # A property failed with an AttributeError of its own.
+                # A property raised an AttributeError: raise it again.
                 return object.__getattribute__(self, name)
             raise _answer(type(self), name)

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from hpctwin.errors import SimulationError
 from hpctwin.guesses import Guessed
-from hpctwin.report.columns import format_metric, metric_name
+from hpctwin.report.columns import format_alike, format_metric, metric_name
 
 if TYPE_CHECKING:
     import polars as pl
@@ -260,12 +260,23 @@ def report_results(
     )
 
 
-def breakdown_table(found: pl.DataFrame, by: By, label: str = "") -> Table:
-    """Return a labeled table of `hpctwin.metrics.jobs`, by class of jobs."""
+def breakdown_table(found: pl.DataFrame, by: By, label: str = "", *, alike: bool = False) -> Table:
+    """Return a labeled table of `hpctwin.metrics.jobs`, by class of jobs.
+
+    With `alike`, each column has one unit and one number of decimals.
+    """
     table = Table(box=box.SIMPLE_HEAD, title=f"{label} by {by}".strip())
     for column in found.columns:
         heading = by if column == "bin" else metric_name(column)
         table.add_column(heading, justify="left" if column == "bin" else "right", overflow="fold")
-    for row in found.iter_rows(named=True):
-        table.add_row(*(str(v) if k == "bin" else format_metric(k, v) for k, v in row.items()))
+    for row in zip(*(_texts(column, alike) for column in found), strict=True):
+        table.add_row(*row)
     return table
+
+
+def _texts(column: pl.Series, alike: bool) -> list[str]:
+    if column.name == "bin":
+        return [str(value) for value in column]
+    if alike:
+        return format_alike(column.name, column.to_list())
+    return [format_metric(column.name, value) for value in column]
