@@ -75,6 +75,7 @@ GUESSES = [
     ("result.summary()['bsld']", "mean_bounded_slowdown"),
     ("result.summary()['avebsld']", "mean_bounded_slowdown"),
     ("result.summary()['mean_waiting_time']", "mean_wait_s"),
+    ("result.summary(threshold_s=60)", "tau_s"),
     ("comparison.df", "summary()"),
     ("comparison['fcfs']", "fcfs+easy"),
     ("comparison['FCFS+EASY']", "fcfs+easy"),

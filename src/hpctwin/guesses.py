@@ -46,7 +46,8 @@ OTHER_NAMES: dict[str, tuple[str, ...]] = {
     "machine": ("cluster",), "num_nodes": ("nodes", "cluster"), "n_nodes": ("nodes", "cluster"),
     "trace": ("workload",), "random_state": ("seed",), "rng": ("seed",), "until": ("until_s",),
     "workers": ("threads",), "num_workers": ("threads",), "verbose": ("progress",),
-    "tqdm": ("progress",), "threshold": ("threshold_s", "tau_s"), "tau": ("threshold_s", "tau_s"),
+    "tqdm": ("progress",), "threshold": ("tau_s",), "threshold_s": ("tau_s",),
+    "tau": ("tau_s",),
 }  # fmt: skip
 """Right names by names from papers and other tools; the first that is known is suggested."""
 
@@ -144,6 +145,8 @@ ATTRIBUTES: dict[str, dict[str, str]] = {
         **dict.fromkeys(("queue", "queue_length", "timeline", "log", "events"), "result.series"),
         **dict.fromkeys(("group_by", "groupby"), "result.breakdown('user')"),
         "to_latex": "hpctwin.compare(…).to_latex()",
+        **dict.fromkeys(("summary(threshold_s)", "summary(threshold)", "summary(tau)"),
+                        "result.summary(tau_s=…)"),
     },
     "Comparison": {
         **dict.fromkeys(("df", "frame", "to_frame", "table", "metrics", "summaries", "results",

@@ -135,6 +135,7 @@ class Result(Shown, metaclass=GuessedType):
         used = found.get("utilization")
         return {**waits, "utilization": "–" if used is None else f"{used:.1%}"}
 
+    @check_arguments()
     def summary(self) -> dict[str, Any]:
         """Return all metrics of the run in one flat dict; see docs/reference/metrics.md."""
         why = {}
