@@ -186,7 +186,8 @@ def test_each_answer_names_what_exists(known: dict[str, Any]) -> None:
 
 def test_no_answer_is_for_a_name_that_exists(known: dict[str, Any]) -> None:
     objects = {
-        "hpctwin": hpctwin, "Workload": known["workload"], "Result": known["result"],
+        "hpctwin": hpctwin, "Workload": known["workload"],
+        "Result": known["result"],
         "Comparison": known["comparison"], "SweepResult": known["swept"],
         "Cluster": known["cluster"], "Simulation": known["simulation"],
     }  # fmt: skip

@@ -14,10 +14,10 @@ __all__ = ["ATTRIBUTES", "OTHER_NAMES", "Guessed", "GuessedType", "near", "other
 
 OTHER_NAMES: dict[str, tuple[str, ...]] = {
     # Orderings
-    "fifo": ("fcfs",), "lifo": ("lcfs",), "spt": ("sjf",), "sjn": ("sjf",), "ljn": ("ljf",),
-    "shortest": ("sjf",), "longest": ("ljf",), "lpt": ("ljf",), "lrf": ("ljf",),
-    "saf": ("smallest-area",), "sqf": ("smallest",), "sqz": ("smallest",), "ssf": ("smallest",),
-    "sjf-size": ("smallest",), "laf": ("largest-area",), "lqf": ("largest",), "lsf": ("largest",),
+    "fifo": ("fcfs",), "lifo": ("lcfs",), "spt": ("sjf",),
+    "shortest": ("sjf",), "longest": ("ljf",), "lpt": ("ljf",),
+    "saf": ("smallest-area",), "sqf": ("smallest",),
+    "laf": ("largest-area",), "lqf": ("largest",),
     "lxf": ("expansion",), "xfactor": ("expansion",), "wfp3": ("wfp",), "unicep": ("unicef",),
     "slurm-multifactor": ("multifactor",), "fair": ("fairshare",), "fair-share": ("fairshare",),
     # Backfills
