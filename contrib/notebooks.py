@@ -92,14 +92,16 @@ def executed(notebook: Any, folder: Path) -> Any:
         for number, cell in enumerate(
             (one for one in notebook.cells if one.cell_type == "code"), 1
         ):
-            cell.outputs, cell.execution_count = _outputs(client, cell.source), number
+            cell.outputs = _outputs(client, cell.source, str(folder))
+            cell.execution_count = number
     finally:
         client.stop_channels()
         manager.shutdown_kernel(now=True)
     return notebook
 
 
-def _outputs(client: Any, code: str) -> list[Any]:
+def _outputs(client: Any, code: str, folder: str) -> list[Any]:
+    """Return the outputs of code, with ``…`` for the folder's path."""
     outputs: list[Any] = []
     places: dict[str, Any] = {}
 
@@ -120,7 +122,7 @@ def _outputs(client: Any, code: str) -> list[Any]:
         if one.output_type == "error":
             raise RuntimeError(f"{code}\n\n{one.ename}: {one.evalue}\n" + "\n".join(one.traceback))
         if one.output_type == "stream":
-            one.text = _COMPILING.sub("", one.text)
+            one.text = _COMPILING.sub("", one.text).replace(folder, "…")
     return [one for one in outputs if one.get("text") != ""]
 
 

@@ -75,6 +75,7 @@ GUESSES = [
     ("result.summary()['bsld']", "mean_bounded_slowdown"),
     ("result.summary()['avebsld']", "mean_bounded_slowdown"),
     ("result.summary()['mean_waiting_time']", "mean_wait_s"),
+    ("result.summary(threshold_s=60)", "tau_s"),
     ("comparison.df", "summary()"),
     ("comparison['fcfs']", "fcfs+easy"),
     ("comparison['FCFS+EASY']", "fcfs+easy"),
@@ -185,7 +186,8 @@ def test_each_answer_names_what_exists(known: dict[str, Any]) -> None:
 
 def test_no_answer_is_for_a_name_that_exists(known: dict[str, Any]) -> None:
     objects = {
-        "hpctwin": hpctwin, "Workload": known["workload"], "Result": known["result"],
+        "hpctwin": hpctwin, "Workload": known["workload"],
+        "Result": known["result"],
         "Comparison": known["comparison"], "SweepResult": known["swept"],
         "Cluster": known["cluster"], "Simulation": known["simulation"],
     }  # fmt: skip

@@ -46,6 +46,10 @@ def year(folder: Path) -> dict[str, float]:
         own,
     ]
     results: dict[str, Result] = compare(workload, cluster, pool, threads=2, log=True, seed=1)
+    comparison = compare(workload, 16, ["fcfs+easy"])
+    table: pl.DataFrame = comparison.summary()
+    latex: str = comparison.to_latex()
+    print(table, latex, comparison.plot.wait_cdf())
     for result in results.values():
         jobs: pl.DataFrame = result.jobs
         print(jobs.height, result.summary()["mean_wait_s"], result.breakdown("size"))

@@ -14,10 +14,10 @@ __all__ = ["ATTRIBUTES", "OTHER_NAMES", "Guessed", "GuessedType", "near", "other
 
 OTHER_NAMES: dict[str, tuple[str, ...]] = {
     # Orderings
-    "fifo": ("fcfs",), "lifo": ("lcfs",), "spt": ("sjf",), "sjn": ("sjf",), "ljn": ("ljf",),
-    "shortest": ("sjf",), "longest": ("ljf",), "lpt": ("ljf",), "lrf": ("ljf",),
-    "saf": ("smallest-area",), "sqf": ("smallest",), "sqz": ("smallest",), "ssf": ("smallest",),
-    "sjf-size": ("smallest",), "laf": ("largest-area",), "lqf": ("largest",), "lsf": ("largest",),
+    "fifo": ("fcfs",), "lifo": ("lcfs",), "spt": ("sjf",),
+    "shortest": ("sjf",), "longest": ("ljf",), "lpt": ("ljf",),
+    "saf": ("smallest-area",), "sqf": ("smallest",),
+    "laf": ("largest-area",), "lqf": ("largest",),
     "lxf": ("expansion",), "xfactor": ("expansion",), "wfp3": ("wfp",), "unicep": ("unicef",),
     "slurm-multifactor": ("multifactor",), "fair": ("fairshare",), "fair-share": ("fairshare",),
     # Backfills
@@ -46,7 +46,8 @@ OTHER_NAMES: dict[str, tuple[str, ...]] = {
     "machine": ("cluster",), "num_nodes": ("nodes", "cluster"), "n_nodes": ("nodes", "cluster"),
     "trace": ("workload",), "random_state": ("seed",), "rng": ("seed",), "until": ("until_s",),
     "workers": ("threads",), "num_workers": ("threads",), "verbose": ("progress",),
-    "tqdm": ("progress",), "threshold": ("threshold_s", "tau_s"), "tau": ("threshold_s", "tau_s"),
+    "tqdm": ("progress",), "threshold": ("tau_s",), "threshold_s": ("tau_s",),
+    "tau": ("tau_s",),
 }  # fmt: skip
 """Right names by names from papers and other tools; the first that is known is suggested."""
 
@@ -144,6 +145,8 @@ ATTRIBUTES: dict[str, dict[str, str]] = {
         **dict.fromkeys(("queue", "queue_length", "timeline", "log", "events"), "result.series"),
         **dict.fromkeys(("group_by", "groupby"), "result.breakdown('user')"),
         "to_latex": "hpctwin.compare(…).to_latex()",
+        **dict.fromkeys(("summary(threshold_s)", "summary(threshold)", "summary(tau)"),
+                        "result.summary(tau_s=…)"),
     },
     "Comparison": {
         **dict.fromkeys(("df", "frame", "to_frame", "table", "metrics", "summaries", "results",
@@ -263,6 +266,6 @@ class Guessed:
             if name.startswith("_") and hasattr(super(), "__getattr__"):
                 return super().__getattr__(name)  # private attributes of pydantic's models
             if hasattr(type(self), name):
-                # A property failed with an AttributeError of its own.
+                # A property raised an AttributeError: raise it again.
                 return object.__getattribute__(self, name)
             raise _answer(type(self), name)

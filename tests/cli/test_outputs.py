@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from hpctwin import generate, write_workload
-from hpctwin.cli.output import print_lines
+from hpctwin.cli.output import print_lines, screen
 from hpctwin.policies.agents import Network
 from tests.cli.test_cli import run
 
@@ -163,3 +163,14 @@ def test_sentences_are_wrapped_between_words_in_a_terminal_and_nowhere_else(
     assert capsys.readouterr().out.splitlines() == [
         "short", "  a sentence of some", "  words", "  /a/path/that/is/long-and-whole", "",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("color", ["", "1"])
+def test_tables_are_not_folded_in_a_pipe_even_if_colors_are_forced(
+    color: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", color)  # Jupyter sets it for the commands of a cell
+    monkeypatch.setenv("COLUMNS", "20")
+    assert screen().width == 100_000
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert screen().width == 20

@@ -136,7 +136,7 @@ def screen(*, stderr: bool = False, highlight: bool = True, latex: bool = False)
 
         return LatexConsole(width=100_000)
     console = Console(stderr=stderr, highlight=highlight)
-    if not console.is_terminal:
+    if not console.file.isatty():  # FORCE_COLOR, which Jupyter sets, makes no terminal
         console.width = 100_000
     return console
 

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from hpctwin.errors import SimulationError
 from hpctwin.guesses import Guessed
-from hpctwin.report.columns import format_metric, metric_name
+from hpctwin.report.columns import format_alike, format_metric, metric_name
 
 if TYPE_CHECKING:
     import polars as pl
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["ComparisonPlots", "ComparisonTables", "Plots", "breakdown_table", "report_results"]
 
 
-class ComparisonPlots(Guessed):
-    """Charts of several results, by policy.
+class _Charts(Guessed):
+    """Charts of one or several results, by policy.
 
     ``start_s`` and ``end_s`` give a window, in seconds; the default is the whole simulation. The
     axes show dates if the workload has the date of time zero.
@@ -40,8 +40,11 @@ class ComparisonPlots(Guessed):
 
         def __call__(self, *_: object, **__: object) -> None:
             """Name the charts."""
-            charts = ", ".join(f"plot.{name}()" for name in dir(self) if not name.startswith("_"))
-            raise TypeError(f"plot draws several charts; choose one: {charts}")
+            raise TypeError(f"plot draws several {self!r}; choose one")
+
+    def __repr__(self) -> str:
+        names = [name for name in dir(self) if not name.startswith("_")]
+        return f"charts: {', '.join(f'plot.{name}()' for name in names)}"
 
     def wait_cdf(self, *, title: str = "Waiting times") -> Figure:
         """Draw the cumulative distribution of waits."""
@@ -49,18 +52,6 @@ class ComparisonPlots(Guessed):
 
         jobs = {name: result.jobs for name, result in self._results.items()}
         return plot_wait_cdf(jobs, title=title)
-
-    def bars(self, *, title: str = "Comparison") -> Figure:
-        """Draw the main metrics as bars."""
-        from hpctwin.report.figures.comparison import plot_compare_bars
-
-        return plot_compare_bars(self._summaries(), title=title)
-
-    def radar(self, *, title: str = "Policies on several metrics (outer is better)") -> Figure:
-        """Draw a Kiviat diagram of the main metrics."""
-        from hpctwin.report.figures.comparison import plot_radar
-
-        return plot_radar(self._summaries(), title=title)
 
     def utilization(
         self, *, title: str | None = None, start_s: float | None = None, end_s: float | None = None
@@ -110,9 +101,6 @@ class ComparisonPlots(Guessed):
             {name: _energy(result) for name, result in self._results.items()}, title=title
         )
 
-    def _summaries(self) -> dict[str, Summary]:
-        return {name: result.summary() for name, result in self._results.items()}
-
     def _series(self) -> dict[str, pl.DataFrame]:
         return {name: result.series for name, result in self._results.items()}
 
@@ -122,7 +110,26 @@ class ComparisonPlots(Guessed):
         return [ReportedRun.of_result(name, result) for name, result in self._results.items()]
 
 
-class Plots(ComparisonPlots):
+class ComparisonPlots(_Charts):
+    """Charts of compared results."""
+
+    def bars(self, *, title: str = "Comparison") -> Figure:
+        """Draw the main metrics as bars."""
+        from hpctwin.report.figures.comparison import plot_compare_bars
+
+        return plot_compare_bars(self._summaries(), title=title)
+
+    def radar(self, *, title: str = "Policies on several metrics (outer is better)") -> Figure:
+        """Draw a Kiviat diagram of the main metrics."""
+        from hpctwin.report.figures.comparison import plot_radar
+
+        return plot_radar(self._summaries(), title=title)
+
+    def _summaries(self) -> dict[str, Summary]:
+        return {name: result.summary() for name, result in self._results.items()}
+
+
+class Plots(_Charts):
     """Charts of one result, as `hpctwin report` and ``--plot`` draw them."""
 
     def __init__(self, result: Result) -> None:
@@ -260,12 +267,23 @@ def report_results(
     )
 
 
-def breakdown_table(found: pl.DataFrame, by: By, label: str = "") -> Table:
-    """Return a labeled table of `hpctwin.metrics.jobs`, by class of jobs."""
+def breakdown_table(found: pl.DataFrame, by: By, label: str = "", *, alike: bool = False) -> Table:
+    """Return a labeled table of `hpctwin.metrics.jobs`, by class of jobs.
+
+    With `alike`, each column has one unit and one number of decimals.
+    """
     table = Table(box=box.SIMPLE_HEAD, title=f"{label} by {by}".strip())
     for column in found.columns:
         heading = by if column == "bin" else metric_name(column)
         table.add_column(heading, justify="left" if column == "bin" else "right", overflow="fold")
-    for row in found.iter_rows(named=True):
-        table.add_row(*(str(v) if k == "bin" else format_metric(k, v) for k, v in row.items()))
+    for row in zip(*(_texts(column, alike) for column in found), strict=True):
+        table.add_row(*row)
     return table
+
+
+def _texts(column: pl.Series, alike: bool) -> list[str]:
+    if column.name == "bin":
+        return [str(value) for value in column]
+    if alike:
+        return format_alike(column.name, column.to_list())
+    return [format_metric(column.name, value) for value in column]

@@ -58,7 +58,7 @@ def _table(table: Table) -> str:
 def _column(column: Column) -> tuple[str, list[str]]:
     """Return the heading and the cells."""
     cells = [_text(one) for one in column.cells]
-    head = " ".join(_text(column.header).plain.split())
+    head = " ".join(_text(column.header).plain.replace("-\n", "").split())
     number = column.justify == "right"
     units = {_unit(one) for one in cells if _value(one) not in _NONE} if number else set()
     unit = units.pop() if len(units) == 1 else ""

@@ -30,8 +30,8 @@ class Comparison(Shown, dict[str, Result], metaclass=GuessedType):
 
     def shown(self) -> tuple[str, dict[str, str]]:
         """See `Shown`."""
-        some = next(iter(self.values()))
-        return some.workload.name, {"": ", ".join(self)}
+        name = next((one.workload.name for one in self.values()), "of nothing")
+        return name, {"": ", ".join(self)}
 
     def summary(self) -> pl.DataFrame:
         """Return all metrics: a row for each policy, with the columns of `Result.summary`.

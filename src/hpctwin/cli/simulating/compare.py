@@ -122,7 +122,9 @@ def compare_command(
             if all:
                 console.print(summary_table(summary, title=label))
             if by is not None:
-                console.print(breakdown_table(pl.DataFrame(each.classes[name]), by, label))
+                console.print(
+                    breakdown_table(pl.DataFrame(each.classes[name]), by, label, alike=latex)
+                )
     if more:
         _show_several(compared, plot, json, latex)
     else:

@@ -179,7 +179,7 @@ def simulate(
     if by is not None:
         from hpctwin.report.accessor import breakdown_table
 
-        console.print(breakdown_table(breakdown(result.jobs, by), by))
+        console.print(breakdown_table(breakdown(result.jobs, by), by, alike=latex))
     return 0
 
 

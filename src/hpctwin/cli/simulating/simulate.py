@@ -379,7 +379,7 @@ def _show(
     if by is not None:
         from hpctwin.report.accessor import breakdown_table
 
-        console.print(breakdown_table(result.breakdown(by), by))
+        console.print(breakdown_table(result.breakdown(by), by, alike=latex))
 
 
 def _draws(plot: Path | None, *words: str) -> bool:

@@ -158,6 +158,7 @@ class Result(Shown, metaclass=GuessedType):
         used = found.get("utilization")
         return {**waits, "utilization": "–" if used is None else f"{used:.1%}"}
 
+    @check_arguments()
     def summary(self, *, tau_s: float | None = None) -> dict[str, Any]:
         """Return all metrics of the run in one flat dict; see docs/reference/metrics.md.
 
