@@ -235,6 +235,21 @@ def test_an_error_or_an_interrupt_loses_nothing(
     assert made.card["trained"]["steps"] >= 4096
 
 
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"reward": lambda result: "good"}, "returned 'good'; it must be a finite number"),
+        ({"reward": lambda agent, sim: 0.0}, "fails: TypeError"),
+        ({"observation": Observation(lambda one: [1, 2], lambda n, nodes: (1,))}, "is not in Box"),
+        ({"observation": Observation(lambda one: one.none, lambda n, nodes: (1,))}, "fails: Attr"),
+    ],
+)
+def test_a_python_part_that_does_not_work_is_reported(options: dict[str, Any], told: str) -> None:
+    place = Facility(name="one", clusters=(FacilityCluster(name="a", nodes=16),))
+    with pytest.raises(errors.PolicyError, match=told):
+        train("Placement", source(), SHORT, facility=place, options=options)
+
+
 def later_nan(agent: int, sim: Any) -> None:
     # The check before training ends earlier.
     agent_at(agent).earned = np.nan if sim.clock.now > 200 * 3_600_000 else 0.0

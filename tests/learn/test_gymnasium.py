@@ -239,6 +239,16 @@ def test_many_ignore_actions_as_one_does(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_a_specification_written_as_json_makes_the_environment_again(name: str) -> None:
+    environment = new(name, jobs=10)
+    again = gymnasium.make(
+        gymnasium.envs.registration.EnvSpec.from_json(environment.spec.to_json())
+    )
+    assert again.observation_space == environment.observation_space
+    assert np.array_equal(again.reset(seed=2)[0], environment.reset(seed=2)[0])
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_environments_render_text_and_images(name: str) -> None:
     environment = new(name, jobs=20, render_mode="ansi").unwrapped
     with pytest.raises(errors.ConfigError, match="reset"):

@@ -81,9 +81,16 @@ def many(
     return kind(*given, **options).many(num_envs, threads)
 
 
-for _name, _made in ENVIRONMENTS.items():
+JobSelectionVectorEnv = partial(many, JobSelectionEnv)
+BackfillingVectorEnv = partial(many, BackfillingEnv)
+PowerManagementVectorEnv = partial(many, PowerManagementEnv)
+PolicySelectionVectorEnv = partial(many, PolicySelectionEnv)
+PlacementVectorEnv = partial(many, PlacementEnv)
+
+for _name in ENVIRONMENTS:
+    # As text, so that a specification can be written as JSON.
     register(
         id=f"hpctwin/{_name}-v0",
-        entry_point=f"hpctwin.learn:{_made.__name__}",
-        vector_entry_point=partial(many, _made),
+        entry_point=f"hpctwin.learn:{_name}Env",
+        vector_entry_point=f"hpctwin.learn:{_name}VectorEnv",
     )

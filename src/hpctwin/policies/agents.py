@@ -250,7 +250,7 @@ def _ordering(text: str, changed: int) -> Ordering:
         raise PolicyError(
             f"{text} sees {seen!r}, which orderings do not have; train it with observation "
             f"{SEEN!r} and two hidden layers, or let such an agent imitate it "
-            "(docs/how-to/train-agents.md)"
+            "(docs/how-to/custom-agents.md)"
         )
     arrays = [np.array(one, np.float64) for layer in network.layers for one in layer]
     for array in arrays:

@@ -162,7 +162,8 @@ def table(agents: Any, choices: Any, outcomes: Any, threads: int) -> tuple[Any, 
 
     Returns:
         The table; which threads were found asleep, 1 or 0 [threads]; the number of agents that need
-        attention, because their episode has ended or they could not continue [1].
+        attention, because their episode has ended, they could not continue, or their choice was not
+        available [1].
     """
     words = np.zeros((3 + threads + 1) * LINE, np.int64)
     # Aligned to a cache line.
@@ -212,7 +213,7 @@ def step_one_of_many(number: int, table: int) -> None:
     outcome.code = agent.code
     outcome.over = agent.over
     outcome.earned = agent.earned
-    if agent.code != STEPPED or agent.over != GOES_ON:
+    if agent.code != STEPPED or agent.over != GOES_ON or agent.invalid != 0:
         add(word(NOTED, table), ONE)
 
 

@@ -46,6 +46,7 @@ class SimulationEnv(SchedulingEnv[Any]):
         self.task, self.episodes, self.max_steps = task, source, max_steps
         self.observation_space: Any = task.observation_space
         self.action_space = task.action_space
+        self._by_node, self._by_place = task.chosen == "nodes", task.chosen == "place"
         strict = invalid_action == "raise"
         self.batch = Batch(task, source, limit=max_steps, strict=strict)
         self._seen: FloatArray = self.batch.seen[self.batch.side, 0]
@@ -94,13 +95,13 @@ class SimulationEnv(SchedulingEnv[Any]):
         """
         batch = self.batch
         choose(self.task, *self._chosen, 0, action)
-        invalid = bool(unavailable(self.task, self._mask, action))
+        invalid = self._by_node and bool(unavailable(self.task, self._mask, action))
         if invalid and self.invalid_action == "raise":
             raise SimulationError(self.task.why_not(self.simulation, 0))
         batch.step_alone()
         over = batch.whole[0, OVER]
         told = {} if over == GOES_ON else batch.told(0)
-        if invalid or batch.whole[0, UNAVAILABLE]:
+        if invalid or (self._by_place and batch.whole[0, UNAVAILABLE]):
             batch.check_range([0])
             told[INVALID] = True
         return (
@@ -221,12 +222,12 @@ class SimulationVectorEnv(AgentVectorEnv):
             raise SimulationError(self.task.why_not(batch.simulation(int(np.argmax(invalid))), 0))
         noted = batch.step()
         earned = self._earned * batch.scales
-        infos = {}
-        if self.task.masked:
+        if noted:
             invalid = invalid | (self._unavailable > 0)
-            if invalid.any():
-                batch.check_range(np.flatnonzero(invalid).tolist())
-                infos = {INVALID: invalid, f"_{INVALID}": invalid}
+        infos = {}
+        if invalid is not False and invalid.any():
+            batch.check_range(np.flatnonzero(invalid).tolist())
+            infos = {INVALID: invalid, f"_{INVALID}": invalid}
         if not noted:
             never = np.zeros((2, self.num_envs), np.bool_)
             return self.seen, earned, never[0], never[1], infos | self._infos()

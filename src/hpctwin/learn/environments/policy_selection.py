@@ -135,7 +135,7 @@ class PolicySelectionEnv(SchedulingEnv[np.int64]):
         Raises:
             SimulationError: There is no such policy.
         """
-        if not self.action_space.contains(int(action)):
+        if not 0 <= int(action) < len(self.policies):
             raise SimulationError(
                 f"action is {action}; it must be 0 to {len(self.policies) - 1}, the index of a policy"
             )

@@ -55,7 +55,7 @@ def served(jobs: pl.DataFrame) -> dict[str, Any]:
 
 FloatArray = npt.NDArray[np.float32]
 Hook = Callable[[int, Any], None]
-"""Function ``(agent, sim) -> None`` that the engine compiles; see docs/how-to/train-agents.md."""
+"""Function ``(agent, sim) -> None`` that the engine compiles; see docs/reference/environments.md."""
 
 
 @dataclass(frozen=True)
@@ -165,12 +165,15 @@ def observed(function: Callable[[Any], Any], environment: Any) -> FloatArray:
     """Return what a custom function observes of an environment that is not compiled.
 
     Raises:
-        PolicyError: It has another shape than its space, or is outside of it.
+        PolicyError: The function fails, or the result is not in the observation space.
     """
     space = environment.observation_space
-    found = np.asarray(function(environment), np.float32)
+    name = getattr(function, "__name__", "observation")
+    try:
+        found = np.asarray(function(environment), np.float32)
+    except Exception as error:  # any error of a user's code
+        raise PolicyError(f"observation {name!r} fails: {error!r}") from error
     if not space.contains(found):
-        name = getattr(function, "__name__", "observation")
         raise PolicyError(f"observation {name!r} returned {found}, which is not in {space}")
     return found
 
@@ -179,12 +182,15 @@ def earned_by(function: Callable[..., Any], *given: Any) -> float:
     """Return the reward of a custom function, for an environment that is not compiled.
 
     Raises:
-        PolicyError: It is not a finite number.
+        PolicyError: The function fails, or the result is not a finite number.
     """
-    found: Any = function(*given)
+    name = getattr(function, "__name__", "reward")
+    try:
+        found: Any = function(*given)
+    except Exception as error:  # any error of a user's code
+        raise PolicyError(f"reward {name!r} fails: {error!r}") from error
     numbers = (int, float, np.integer, np.floating)
     if isinstance(found, bool) or not isinstance(found, numbers) or not np.isfinite(found):
-        name = getattr(function, "__name__", "reward")
         raise PolicyError(f"reward {name!r} returned {found!r}; it must be a finite number")
     return float(found)
 

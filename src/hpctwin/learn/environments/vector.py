@@ -65,7 +65,7 @@ class Threads:
         self._others[:] = [_Other(number, self._table) for number in range(1, self._what[-1])]
 
     def step(self) -> bool:
-        """Step all agents; return whether an episode ended or an agent cannot continue.
+        """Step all agents; return whether any needs attention, see `parallel_steps.table`.
 
         The reason is in the agent's record.
 
@@ -365,7 +365,7 @@ class Batch:
         """Step all simulations: read ``choices``, write ``outcomes``.
 
         Returns:
-            Whether any episode may have ended.
+            Whether any episode may have ended, or any choice was not available.
 
         Raises:
             SimulationError: A choice is not allowed.
