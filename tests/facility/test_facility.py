@@ -419,6 +419,15 @@ def test_a_job_that_fits_nowhere_is_rejected_and_counted() -> None:
     assert result.summary()["jobs_nowhere"] == 1
 
 
+def test_the_threshold_of_bounded_slowdowns_is_an_option() -> None:
+    workload = jobs(submit_s=[0, 0], runtime_s=[20, 40], nodes=[4, 4])
+    result = simulate_facility(facility({"nodes": 4}), workload)
+    plain, other = result.summary(), result.summary(tau_s=120)
+    assert "tau_s" not in plain
+    assert plain["mean_bounded_slowdown"] == (1 + 60 / 40) / 2
+    assert (other["mean_bounded_slowdown"], other["tau_s"]) == (1, 120)
+
+
 def test_a_user_can_cancel_during_data_transfer() -> None:
     workload = jobs(
         submit_s=[0, 0], runtime_s=[50, 50], cancel_s=[-1, 20], user=Category.of(["c0", "c0"])

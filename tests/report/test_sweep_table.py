@@ -12,7 +12,7 @@ from rich.console import Console
 import hpctwin
 from hpctwin.metrics import paired_change
 from hpctwin.report.columns import format_paired
-from hpctwin.report.figures.sweep import sweep_table
+from hpctwin.report.figures.sweep import plot_sweep, sweep_table
 
 METRICS = ["mean_wait_s", "p95_wait_s", "mean_bounded_slowdown", "utilization"]
 
@@ -69,3 +69,17 @@ def test_the_caption_explains_percent_and_points(compared: pl.DataFrame) -> None
     text = " ".join(page.getvalue().split())
     assert "in percent: geometric mean of the ratios; pts: percentage points" in text
     assert " pts" in text
+
+
+def test_shifts_have_their_unit_and_parameters_keep_their_name() -> None:
+    jobs = {"generate": "poisson", "options": {"jobs": "{n_s}", "nodes": 8}}
+    found = hpctwin.sweep(
+        workloads=[jobs], policies=["fcfs+easy"], shifts=[0, 600], parameters={"n_s": [20, 30]}
+    )
+    page = io.StringIO()
+    Console(file=page, width=200).print(sweep_table(found.compare(METRICS), width=200))
+    assert "shift " in page.getvalue()
+    assert "10 min" in page.getvalue()
+    assert "n_s" in page.getvalue()
+    figure = plot_sweep(found.compare(METRICS))
+    assert {ax.get_xlabel() for ax in figure.axes} == {"shift (s)"}

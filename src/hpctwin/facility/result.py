@@ -14,7 +14,7 @@ import polars as pl
 
 from hpctwin.facility.jobs import facility_jobs
 from hpctwin.facility.objective import carbon_g, energy_j, price
-from hpctwin.metrics import resample, series, served, with_job_metrics
+from hpctwin.metrics import TAU_S, resample, series, served, with_job_metrics
 from hpctwin.metrics.jobs import expression
 from hpctwin.metrics.registry import main_statistics
 from hpctwin.metrics.sources import JobTable
@@ -69,9 +69,17 @@ class FacilityResult:
         """Changes and omissions of the reader, and data assumed or not used per cluster."""
         return tuple(facility_jobs(self.facility, self.workload).notes(self.facility))
 
-    def summary(self) -> dict[str, Any]:
-        """Return all metrics of the run as one flat dict; see docs/how-to/simulate-several-clusters.md."""
-        ran = served(with_job_metrics(self.jobs.with_columns(counted=self._counted)))
+    def summary(self, *, tau_s: float = TAU_S) -> dict[str, Any]:
+        """Return all metrics of the run as one flat dict; see docs/how-to/simulate-several-clusters.md.
+
+        Args:
+            tau_s: Threshold of bounded slowdowns, in seconds. It is in the summary if it is not
+                10 s.
+
+        Raises:
+            ConfigError: The threshold is not above 0.
+        """
+        ran = served(with_job_metrics(self.jobs.with_columns(counted=self._counted), tau_s))
         decision = self.jobs["decision_ms"].drop_nulls()
         known = pl.col("origin").is_not_null() & (pl.col("origin") != pl.col("cluster"))
         missed = (ran["end_s"] - ran["forecast_end_s"]).abs()
@@ -84,6 +92,7 @@ class FacilityResult:
             "jobs": len(self.jobs),
             "jobs_ran": len(ran),
             "jobs_nowhere": self.jobs["cluster"].null_count(),
+            **({} if tau_s == TAU_S else {"tau_s": tau_s}),
             **ran.select(**_STATISTICS).row(0, named=True),
             "jobs_away_from_origin": len(self.jobs.filter(known)),
             "moves": int(self.jobs["moves"].sum()),

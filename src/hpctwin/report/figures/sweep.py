@@ -260,7 +260,7 @@ def _lines(ax: Axes, rows: pl.DataFrame, across: str) -> None:
             marker="" if alone else "o", markersize=4, label=str(label[0]),
         )  # fmt: skip
         ax.fill_between(x, low, high, color=color(index), alpha=0.14, linewidth=0)
-    ax.set_xlabel(_called(across))
+    ax.set_xlabel("shift (s)" if across == "shift_s" else _called(across))
 
 
 def _dots(ax: Axes, rows: pl.DataFrame) -> None:
@@ -307,11 +307,11 @@ def _of_policy(compared: pl.DataFrame, name: str) -> bool:
 
 
 def _called(name: str) -> str:
-    return name.removeprefix("parameter_").removesuffix("_s")
+    return "shift" if name == "shift_s" else name.removeprefix("parameter_")
 
 
 def _value(name: str, value: Any) -> str:
-    """Return a varied value as text; durations with their unit."""
+    """Return a varied value as text; a shift with its unit."""
     if isinstance(value, float):
-        return format_duration(value) if name.endswith("_s") else f"{value:g}"
+        return format_duration(value) if name == "shift_s" else f"{value:g}"
     return "–" if value is None else str(value)
