@@ -181,7 +181,7 @@ def test_a_twin_without_a_file_observes_with_its_journal_here(
         ("sweep t.swf -n 8 --load 0", "options, loads.0: it must be more than 0, not 0"),
         ("sweep t.swf -n 0", "options, clusters.0: it must be 1 node or more"),
         ("sweep t.swf -n 8 --seeds 3", "--seeds: all seeds have the same jobs; add --resample 7d"),
-        ("sweep t.swf -n 8 --resample long", "workloads.0.resample: 'long' is not a duration"),
+        ("sweep t.swf -n 8 --resample long", "workloads.0.resample: it must be users, or a length above 0"),
         ("sweep t.swf -n 8 -p sjf -p sjf", "policies: 'sjf' is listed twice; list it once"),
         ("sweep s.yaml --load 0.7", "s.yaml: a file takes no --load; change the file"),
         ("sweep s.yaml --init", "s.yaml: a file takes no --init; change the file"),

@@ -362,7 +362,7 @@ def test_a_curriculum_goes_from_one_stage_to_the_next() -> None:
 
 
 def test_load_and_walltimes_vary_as_asked() -> None:
-    episodes = Episodes.of(WORKLOAD, NODES, jobs=100, load=(0.5, 0.6), walltime_error=(1.0, 3.0))
+    episodes = Episodes.of(WORKLOAD, NODES, jobs=100, load=(0.5, 0.6), walltimes="uniform:1:3")
     rng = np.random.default_rng(1)
     for _ in range(3):
         jobs = episodes.draw(rng).make()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from hpctwin.errors import ConfigError
 from hpctwin.metrics import served, with_job_metrics
-from hpctwin.metrics.registry import JOB_METRICS
+from hpctwin.metrics.registry import JOB_METRICS, TAU_S
 from hpctwin.metrics.sources import JobTable
 from tests.metrics.metric_frames import frame, job, results
 
@@ -91,7 +91,7 @@ def test_the_metrics_of_those_served_are_the_same_as_arrays_to_the_last_bit(
     result: tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame], share: float
 ) -> None:
     jobs = result[0].with_columns(pl.col("nodes") * share)
-    table, (which, arrays) = with_job_metrics(served(jobs)), JobTable(jobs).served()
+    table, (which, arrays) = with_job_metrics(served(jobs)), JobTable(jobs).served(TAU_S)
     assert jobs.filter(pl.Series(which, dtype=pl.Boolean))["job_id"].to_list() == (
         table["job_id"].to_list()
     )

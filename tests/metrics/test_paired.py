@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpctwin.errors import ConfigError
-from hpctwin.metrics import mean_interval, min_sample_size, paired_differences
+from hpctwin.metrics import mean_interval, min_sample_size, paired_change, paired_differences
 from hpctwin.metrics.comparison import _student
 
 # Student's t, two-sided 95 %, from printed tables.
@@ -95,6 +95,32 @@ def test_common_differences_of_workloads_cancel_in_paired_differences() -> None:
     assert row["before"] == pytest.approx(np.mean(between))
     assert row["difference"] == pytest.approx(row["after"] - row["before"])
     assert -2.3 < row["low"] < row["difference"] < row["high"] < -1.9
+    ratios = np.array(better) / np.array(between)
+    assert row["ratio"] == pytest.approx(np.exp(np.log(ratios).mean()))
+    assert 0 < row["ratio_low"] < row["ratio"] < row["ratio_high"] < 1
+
+
+def test_a_ratio_is_a_geometric_mean_and_its_interval_stays_above_zero() -> None:
+    """The differences of these values have an interval that reaches below minus the mean."""
+    before = np.array([10.0, 20, 15, 12, 2000, 18, 11])
+    after = before * np.array([0.1, 0.05, 0.2, 0.1, 0.01, 0.3, 0.1])
+    change = paired_change(before, after)
+    assert change.difference.low is not None
+    assert change.difference.low < -before.mean()
+    logs = mean_interval(np.log(after / before))
+    assert change.ratio == pytest.approx(np.exp(logs))
+    assert 0 < change.ratio[1] < change.ratio[0] < change.ratio[2] < 1
+    back = paired_change(after, before)
+    assert back.ratio[0] == pytest.approx(1 / change.ratio[0])
+    assert (back.lower, back.higher) == (0, 7)
+
+
+@pytest.mark.parametrize("zero", [0.0, -1.0])
+def test_without_ratios_only_the_difference_is_known(zero: float) -> None:
+    change = paired_change([1, 2, 3, 4, 5, zero], [2, 3, 4, 5, 6, 7])
+    assert change.ratio == (None, None, None)
+    assert change.difference.low is not None
+    assert paired_change([1, 2], [2, 4]).ratio == (pytest.approx(2.0), None, None)
 
 
 def test_a_workload_on_which_one_has_no_figure_is_no_pair() -> None:

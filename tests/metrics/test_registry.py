@@ -9,7 +9,7 @@ from hypothesis import given
 from hpctwin.metrics import served as served_jobs
 from hpctwin.metrics import summarize, with_job_metrics
 from hpctwin.metrics.jobs import expression
-from hpctwin.metrics.registry import METRICS, computed_from, main_statistics
+from hpctwin.metrics.registry import METRICS, TAU_S, computed_from, main_statistics
 from hpctwin.metrics.sources import JobTable
 from hpctwin.twin.what_if.objective import METRICS as OBJECTIVES
 from tests.metrics.metric_frames import NO_LOST, capacity, frame, results
@@ -23,7 +23,7 @@ def test_summaries_tables_and_arrays_have_the_same_statistics(
 ) -> None:
     summary = summarize(*result, 100)
     table = with_job_metrics(served_jobs(result[0]))
-    _, arrays = JobTable(result[0]).served()
+    _, arrays = JobTable(result[0]).served(TAU_S)
     for name, statistic in STATISTICS.items():
         found = table.select(expression(statistic)).item()
         assert found == (None if summary[name] is None else pytest.approx(summary[name]))

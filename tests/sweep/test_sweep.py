@@ -15,6 +15,9 @@ import hpctwin
 from hpctwin import Cluster, HpctwinError, Workload, generate, simulate
 from hpctwin.cli import main
 from hpctwin.errors import ConfigError, UnknownNameError
+from hpctwin.formats import write_workload
+from hpctwin.generate.resampling import shift_arrivals
+from hpctwin.generate.walltimes import with_walltimes
 from hpctwin.sweep import SweepSettings, read_sweep, sweep
 from hpctwin.sweep.bench import Bench, workload_of
 from hpctwin.sweep.points import plan_of
@@ -103,6 +106,72 @@ def test_a_trace_is_drawn_again_in_pieces_that_keep_their_order() -> None:
             assert (again[again // piece == number] % piece).tolist() in pieces.values()
         drawn.append(again.tolist())
     assert drawn[0] != drawn[1]
+
+
+def test_walltimes_and_arrivals_vary_with_the_seed_and_are_the_same_for_all_policies(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text("def double(jobs, rng):\n    return 2 * jobs.runtime_ms / 1000\n")
+    (tmp_path / "sweep.yaml").write_text(
+        "workloads: [{generate: poisson, options: {jobs: 60, nodes: 16}}]\n"
+        "policies: [fcfs+easy, sjf+easy]\nseeds: 2\nshifts: [0s, 10m]\n"
+        "walltimes: [recorded, exact, 'uniform:1:3', tsafrir, 'mine.py:double']\n"
+    )
+    result = sweep(tmp_path / "sweep.yaml")
+    assert not len(result.failed)
+    assert result.varied() == ["walltimes", "shift_s"]
+    assert len(result.table) == 2 * 2 * 2 * 5
+    models = ["recorded", "exact", "uniform:1:3", "tsafrir", f"{file}:double"]
+    assert result.table["walltimes"].unique(maintain_order=True).to_list() == models
+    for row in result.table.iter_rows(named=True):
+        jobs = generate("poisson", jobs=60, nodes=16, seed=row["seed"])
+        rng = np.random.default_rng([row["seed"], 1])
+        jobs = with_walltimes(jobs, row["walltimes"], rng)
+        jobs = shift_arrivals(jobs, row["shift_s"], np.random.default_rng([row["seed"], 2]))
+        found = simulate(jobs, 16, row["policy"], seed=row["seed"]).summary()
+        assert row["mean_wait_s"] == found["mean_wait_s"]
+    keys = {point.key for point in plan_of(read_sweep(tmp_path / "sweep.yaml"))}
+    file.write_text("def double(jobs, rng):\n    return 3 * jobs.runtime_ms / 1000\n")
+    again = {point.key for point in plan_of(read_sweep(tmp_path / "sweep.yaml"))}
+    assert len(keys - again) == len(keys) // 5  # only points with the changed file run again
+
+
+def test_several_workloads_are_replicates_of_one_row(tmp_path: Path) -> None:
+    several = [generate("lublin", jobs=60, nodes=16, seed=seed) for seed in range(7)]
+    alone = {"clusters": [16], "policies": ["fcfs+easy", "sjf+easy"]}
+    found = sweep(workloads=[several], **alone)
+    means = found.compare(["mean_wait_s"])
+    assert means["runs"].to_list() == [7, 7]
+    assert means["pairs"].to_list() == [0, 7]
+    assert found.table["workload"].unique().to_list() == ["lublin"]
+    waits = [simulate(jobs, 16, "fcfs+easy").summary()["mean_wait_s"] for jobs in several]
+    own = found.table.filter(pl.col("policy") == "fcfs+easy").sort("replicate")
+    assert own["mean_wait_s"].to_list() == waits
+    with pytest.raises(ConfigError, match="list them in 'traces' as replicates of one row"):
+        sweep(workloads=several, **alone)
+    for number, jobs in enumerate(several):
+        write_workload(jobs, tmp_path / f"part{number}.parquet")
+    (tmp_path / "sweep.yaml").write_text(
+        "workloads:\n  - {name: mine, traces: ["
+        + ", ".join(f"part{number}.parquet" for number in range(7))
+        + "]}\nclusters: [16]\npolicies: [fcfs+easy, sjf+easy]\n"
+    )
+    there = sweep(tmp_path / "sweep.yaml", where="processes", workers=2)
+    assert there.compare(["mean_wait_s"])["mean"].to_list() == means["mean"].to_list()
+    assert there.table["workload"].unique().to_list() == ["mine"]
+
+
+def test_users_are_drawn_again_as_replicates() -> None:
+    users = [f"user{number % 7}" for number in range(300)]
+    given = generate("lublin", jobs=300, nodes=16, seed=1).replace(name="mine", user=users)
+    found = sweep(
+        workloads=[{"trace": "mine", "resample": "users"}], given={"mine": given},
+        policies=["fcfs+easy", "sjf+easy"], seeds=6, clusters=[16], loads=[0.8],
+    )  # fmt: skip
+    assert not len(found.failed)
+    assert found.compare(["mean_wait_s"])["runs"].to_list() == [6, 6]
+    assert found.table["mean_wait_s"].n_unique() > 6
 
 
 def test_values_between_bounds_fill_them_evenly() -> None:
@@ -279,7 +348,16 @@ def test_two_sweeps_do_not_write_into_one_folder(tmp_path: Path) -> None:
         ("workloads: [{generate: poisson}]\npolicies: [fcfs]\nloads: [-1]", "loads.0: it must be more"),
         ("workloads: [{generate: poisson}]\npolicies: [fcfs, fcfs]", "'fcfs' is listed twice"),
         ("workloads: [{generate: poisson, trace: a.swf}]\npolicies: [fcfs]",
-         "give either trace: PATH or generate: NAME"),
+         "give one of trace: PATH, traces: [PATH, …] and generate: NAME"),
+        ("workloads: [{generate: poisson, resample: users}]\npolicies: [fcfs]", "resample works only"),
+        ("workloads: [{trace: nobody.parquet, resample: users}]\nclusters: [8]\npolicies: [fcfs]",
+         "each job needs a user"),
+        ("workloads: [{trace: a.swf, resample: user}]\npolicies: [fcfs]", "it must be users, or a length"),
+        ("workloads: [{traces: [a.swf]}]\npolicies: [fcfs]", "a.swf"),
+        ("workloads: [{generate: poisson}]\npolicies: [fcfs]\nwalltimes: [exat]", "Did you mean 'exact'?"),
+        ("workloads: [{generate: poisson}]\npolicies: [fcfs]\nwalltimes: ['uniform:2']", "uniform:LOW:HIGH"),
+        ("workloads: [{generate: poisson}]\npolicies: [fcfs]\nwalltimes: ['my.py:f']", "my.py: no such file"),
+        ("workloads: [{generate: poisson}]\npolicies: [fcfs]\nshifts: [-5m]", "shifts.0"),
         ("workloads: [{generate: poisson}]\npolicies: [fcfs]\nclusters: [nowhere.yaml]", "nowhere.yaml"),
         ("workloads: [{generate: poisson}]\npolicies: [fcfs]\nwindows: [{begin: soon, end: 2d}]", "soon"),
         ("workloads: [{generate: poisson, options: {jbs: 3}}]\npolicies: [fcfs]", "Did you mean 'jobs'?"),
@@ -288,6 +366,7 @@ def test_two_sweeps_do_not_write_into_one_folder(tmp_path: Path) -> None:
 def test_wrong_settings_are_reported_in_one_line(tmp_path: Path, text: str, said: str) -> None:
     file = tmp_path / "sweep.yaml"
     file.write_text(text)
+    write_workload(generate("lublin", jobs=9, nodes=8), tmp_path / "nobody.parquet")
     with pytest.raises(HpctwinError) as caught:
         plan_of(read_sweep(file))
     assert said in str(caught.value)

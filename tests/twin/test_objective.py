@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpctwin.errors import ConfigError, HpctwinError, UnknownNameError
+from hpctwin.twin.core.core import Core
+from hpctwin.twin.settings.config import CoreSettings
 from hpctwin.twin.what_if.objective import METRICS, Objective, Outlook, normalized
 from hpctwin.twin.what_if.run import Course, Past, outlooks_of
 
@@ -194,3 +196,19 @@ def test_a_custom_function_is_called_for_each_what_if() -> None:
 def test_metrics_are_normalised_each_by_itself(table, how) -> None:
     found = normalized(np.array(table), how)
     assert found.tolist() == [normalized(np.array(row), how).tolist() for row in table]
+
+
+def test_the_threshold_of_bounded_slowdowns_is_a_setting() -> None:
+    weights = {"mean_bounded_slowdown": 1.0}
+    core = Core(CoreSettings.model_validate({"objective": {"weights": weights, "tau": "60s"}}))
+    found = courses(np.random.default_rng(2), 3, 5, NOWHERE)
+    for objective, tau_s in ((core.objective, 60), (Objective(weights), 10)):
+        (together,) = outlooks_of(found, objective.tau_s)
+        measured = [one["mean_bounded_slowdown"] for one in objective.measure_all(together)]
+        run_s = together.end_s - together.start_s
+        slowdown = (together.end_s - together.submit_s) / np.maximum(run_s, tau_s)
+        assert measured == pytest.approx(np.maximum(slowdown, 1).mean(axis=1))
+    with pytest.raises(ConfigError, match="tau_s is 0; it must be above 0"):
+        Objective(weights, tau_s=0)
+    with pytest.raises(ValueError, match=r"objective\.tau: it must be more than 0"):
+        CoreSettings.model_validate({"objective": {"tau": "0s"}})

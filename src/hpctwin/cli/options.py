@@ -437,6 +437,8 @@ class RunOptions:
     """Terminate or continue a job at the end of its walltime."""
     on_dependency_failure: Annotated[Literal["cancel", "hold"], Parameter(group="Run")] = "cancel"
     """Cancel or hold a job whose afterok dependency failed."""
+    tau: Annotated[str, Parameter(group="Run")] = "10s"
+    """Threshold of bounded slowdowns: shorter runtimes count as this."""
     seed: Annotated[int, Parameter(group="Run")] = 0
     """Seed of random placement."""
 
@@ -445,5 +447,15 @@ class RunOptions:
         return {
             "overrun": self.overrun,
             "on_dependency_failure": self.on_dependency_failure,
+            "tau_s": self._tau_s(),
             "seed": self.seed,
         }
+
+    def _tau_s(self) -> float:
+        from hpctwin.metrics.registry import check_tau
+        from hpctwin.model import parse_duration_s
+
+        try:
+            return check_tau(parse_duration_s(self.tau))
+        except ConfigError as error:
+            raise ConfigError(f"--tau: {error}") from error

@@ -18,11 +18,13 @@ if TYPE_CHECKING:
     )
     from hpctwin.metrics.comparison import (
         MeanInterval,
+        PairedChange,
         kiviat_area,
         kiviat_scores,
         mean_interval,
         mean_summaries,
         min_sample_size,
+        paired_change,
         paired_differences,
     )
     from hpctwin.metrics.fidelity import capacity_conflicts
@@ -47,6 +49,7 @@ __all__ = [
     "By",
     "MeanInterval",
     "Metric",
+    "PairedChange",
     "Summary",
     "binned",
     "breakdown",
@@ -60,6 +63,7 @@ __all__ = [
     "mean_interval",
     "mean_summaries",
     "min_sample_size",
+    "paired_change",
     "paired_differences",
     "read_accounts",
     "resample",
@@ -88,8 +92,10 @@ __getattr__, __dir__ = lazy_names(
             "kiviat_area",
             "kiviat_scores",
             "MeanInterval",
+            "PairedChange",
             "mean_interval",
             "mean_summaries",
+            "paired_change",
             "paired_differences",
             "min_sample_size",
         ),

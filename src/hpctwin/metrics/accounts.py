@@ -15,7 +15,7 @@ import polars as pl
 
 from hpctwin.errors import ConfigError, UnknownNameError
 from hpctwin.metrics.jobs import weighted_values, with_job_metrics
-from hpctwin.metrics.registry import Mean, main_statistics
+from hpctwin.metrics.registry import TAU_S, Mean, main_statistics
 from hpctwin.model import write_atomically
 from hpctwin.model.files import other_format
 
@@ -231,6 +231,7 @@ def collect_accounts(
     there_node_s: float = 0.0,
     core_s: npt.NDArray[np.float64] | None = None,
     gpu_s: npt.NDArray[np.float64] | None = None,
+    tau_s: float = TAU_S,
 ) -> Accounts:
     """Sum up the use of each user or account.
 
@@ -241,6 +242,7 @@ def collect_accounts(
         there_node_s: Node-seconds of the cluster.
         core_s: Core-seconds that each job held, lost attempts included [jobs]; None if not known.
         gpu_s: GPU-seconds that each job held, lost attempts included [jobs]; None if not known.
+        tau_s: Threshold of bounded slowdowns, in seconds.
 
     Raises:
         UnknownNameError: ``by`` is neither account nor user.
@@ -248,7 +250,7 @@ def collect_accounts(
     if by not in get_args(AccountsBy):
         raise UnknownNameError("accounts by", by, get_args(AccountsBy))
     unknown = np.full(len(jobs), np.nan)
-    rows = with_job_metrics(jobs).with_columns(
+    rows = with_job_metrics(jobs, tau_s).with_columns(
         name=pl.col(by).cast(pl.String).fill_null(UNKNOWN),
         core_s=pl.Series(unknown if core_s is None else core_s, nan_to_null=True),
         gpu_s=pl.Series(unknown if gpu_s is None else gpu_s, nan_to_null=True),

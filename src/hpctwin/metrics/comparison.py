@@ -21,11 +21,13 @@ from hpctwin.metrics.summary import Summary
 
 __all__ = [
     "MeanInterval",
+    "PairedChange",
     "kiviat_area",
     "kiviat_scores",
     "mean_interval",
     "mean_summaries",
     "min_sample_size",
+    "paired_change",
     "paired_differences",
 ]
 
@@ -126,6 +128,57 @@ def _student(level: float, freedom: int) -> float:
     return math.fsum(term / freedom**power for power, term in enumerate(terms))
 
 
+class PairedChange(NamedTuple):
+    """Change between paired values, absolute and relative, with confidence intervals.
+
+    Args:
+        difference: Mean difference of the pairs, with its interval.
+        ratio: Geometric mean of the ratios of the pairs, with its interval, always above 0; all
+            None if a value is not above 0.
+        lower, higher: Number of pairs with a negative and a positive difference.
+    """
+
+    difference: MeanInterval
+    ratio: MeanInterval | tuple[None, None, None]
+    lower: int
+    higher: int
+
+
+def paired_change(
+    before: npt.ArrayLike, after: npt.ArrayLike, *, level: float = 0.95
+) -> PairedChange:
+    """Return the change between paired values, such as a metric of two policies per workload.
+
+    A ratio is averaged by logarithms. So a change of −50 % and one of +100 % cancel out, and no end
+    of an interval is below −100 %. The ends do not depend on which policy comes first.
+
+    Args:
+        before: Values before the change [pairs].
+        after: Values after it, of the same pairs [pairs].
+        level: Level of the intervals, above 0 and below 1.
+
+    Raises:
+        ConfigError: There is no pair, or a value is not finite.
+
+    Example:
+        >>> change = paired_change([2.0, 4.0], [4.0, 2.0])
+        >>> change.ratio[0], change.difference.mean
+        (1.0, 0.0)
+    """
+    first, second = np.asarray(before, np.float64), np.asarray(after, np.float64)
+    difference = second - first
+    ratio: MeanInterval | tuple[None, None, None] = (None, None, None)
+    if (first > 0).all() and (second > 0).all():
+        logs = mean_interval(np.log(second) - np.log(first), level=level)
+        ratio = MeanInterval(*(None if one is None else math.exp(one) for one in logs))  # type: ignore[arg-type]
+    return PairedChange(
+        mean_interval(difference, level=level),
+        ratio,
+        int((difference < 0).sum()),
+        int((difference > 0).sum()),
+    )
+
+
 def paired_differences(
     runs: Sequence[Mapping[str, Summary]],
     metrics: Iterable[str] | None = None,
@@ -147,6 +200,8 @@ def paired_differences(
         - ``before``, ``after``: means of the first policy and of this one over these workloads;
         - ``difference``, ``low``, ``high``: mean difference and its interval, of `mean_interval`;
           without ends (null) if there are too few pairs;
+        - ``ratio``, ``ratio_low``, ``ratio_high``: geometric mean of the ratios and its interval,
+          of `paired_change`; null if a value is not above 0;
         - ``lower``, ``higher``: number of pairs with a negative and a positive difference.
 
     Raises:
@@ -163,11 +218,10 @@ def paired_differences(
             pairs = np.array([pair for pair in both if None not in pair], np.float64).reshape(-1, 2)
             if not len(pairs):
                 continue
-            change = pairs[:, 1] - pairs[:, 0]
-            mean, low, high = mean_interval(change, level=level)
+            change = paired_change(*pairs.T, level=level)
             rows.append(
-                (name, names[0], metric, len(pairs), *map(float, pairs.mean(axis=0)), mean, low, high,
-                 int((change < 0).sum()), int((change > 0).sum()))
+                (name, names[0], metric, len(pairs), *map(float, pairs.mean(axis=0)),
+                 *change.difference, *change.ratio, change.lower, change.higher)
             )  # fmt: skip
     return pl.DataFrame(rows, _SCHEMA, orient="row")
 
@@ -175,7 +229,9 @@ def paired_differences(
 _SCHEMA = {
     "policy": pl.String, "against": pl.String, "metric": pl.String, "pairs": pl.Int64,
     "before": pl.Float64, "after": pl.Float64, "difference": pl.Float64,
-    "low": pl.Float64, "high": pl.Float64, "lower": pl.Int64, "higher": pl.Int64,
+    "low": pl.Float64, "high": pl.Float64,
+    "ratio": pl.Float64, "ratio_low": pl.Float64, "ratio_high": pl.Float64,
+    "lower": pl.Int64, "higher": pl.Int64,
 }  # fmt: skip
 
 

@@ -27,6 +27,7 @@ from hpctwin.metrics.registry import (
     Mean,
     ServedJobs,
     Statistic,
+    check_tau,
     main_statistics,
 )
 from hpctwin.model.text import format_duration
@@ -53,7 +54,7 @@ def with_job_metrics(jobs: pl.DataFrame, tau_s: float = TAU_S) -> pl.DataFrame:
 
     Args:
         jobs: Table of jobs of a result.
-        tau_s: The bound τ, in seconds.
+        tau_s: Threshold τ of bounded slowdowns, in seconds.
 
     Returns:
         The jobs in the same order with these columns added.
@@ -61,14 +62,12 @@ def with_job_metrics(jobs: pl.DataFrame, tau_s: float = TAU_S) -> pl.DataFrame:
     Raises:
         ConfigError: ``tau_s`` is not above 0.
     """
-    if not tau_s > 0:
-        raise ConfigError(f"tau_s is {tau_s:g}; it must be above 0")
     nodes = jobs["nodes"].to_numpy()
     times = "submit_s", "start_s", "end_s"
     submit, start, end = (jobs[name].cast(pl.Float64).to_numpy() for name in times)
     # Jobs that never started have an end too (canceled, rejected), but no turnaround.
     end = np.where(np.isnan(start), np.nan, end)
-    each = ServedJobs(submit, start, end, nodes, tau_s=tau_s)
+    each = ServedJobs(submit, start, end, nodes, tau_s=check_tau(tau_s))
     return jobs.with_columns(
         pl.col(*times).cast(pl.Float64),
         *(_column(metric, each).alias(metric.name) for metric in JOB_METRICS),
@@ -124,7 +123,13 @@ Jobs that request exactly the limit are the top of their class.
 """
 
 
-def breakdown(jobs: pl.DataFrame, by: By, edges: Sequence[float] | None = None) -> pl.DataFrame:
+def breakdown(
+    jobs: pl.DataFrame,
+    by: By,
+    edges: Sequence[float] | None = None,
+    *,
+    tau_s: float = TAU_S,
+) -> pl.DataFrame:
     """Return metrics of each class of jobs.
 
     Args:
@@ -134,6 +139,7 @@ def breakdown(jobs: pl.DataFrame, by: By, edges: Sequence[float] | None = None) 
             (nodes) and ``walltime`` (seconds). Larger jobs form one more class. Default for sizes:
             1, 2, 4, 8, … up to the widest job; for walltimes: 30 min, 1, 2, 4, 8, 12 h, 1, 2, 4 and
             7 days.
+        tau_s: Threshold of bounded slowdowns, in seconds.
 
     Returns:
         A row for each class with jobs, sizes and walltimes ascending, others by descending
@@ -149,7 +155,7 @@ def breakdown(jobs: pl.DataFrame, by: By, edges: Sequence[float] | None = None) 
         UnknownNameError: ``by`` is none of the above.
         ConfigError: ``edges`` are not ascending, or were given for labels.
     """
-    measured = classed(with_job_metrics(jobs), by, edges)
+    measured = classed(with_job_metrics(jobs, tau_s), by, edges)
     ran = measured["run_s"].is_not_null()
     statistics = measured.with_columns(
         # The wait of a running job is known, but its other metrics are not.

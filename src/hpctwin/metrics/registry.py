@@ -15,6 +15,7 @@ These parts read `METRICS`:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -22,17 +23,30 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from hpctwin.errors import ConfigError, in_brief
+
 __all__ = [
     "BOUNDED_SLOWDOWN", "JOB_METRICS", "METRICS", "STATISTICS", "TAU_S", "WAIT", "JobMetric", "Maximum",
-    "Mean", "Metric", "Quantile", "Ratio", "ServedJobs", "Statistic", "Total", "computed_from",
-    "main_statistics",
+    "Mean", "Metric", "Quantile", "Ratio", "ServedJobs", "Statistic", "Total", "check_tau",
+    "computed_from", "main_statistics",
 ]  # fmt: skip
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 
 TAU_S = 10.0
-"""Lower bound of runtimes in bounded slowdowns, in seconds."""
+"""Default threshold of bounded slowdowns, in seconds: shorter runtimes count as this."""
+
+
+def check_tau(tau_s: float) -> float:
+    """Check and return a threshold of bounded slowdowns, in seconds.
+
+    Raises:
+        ConfigError: It is not a number above 0.
+    """
+    if isinstance(tau_s, bool) or not isinstance(tau_s, int | float) or not 0 < tau_s < math.inf:
+        raise ConfigError(f"tau_s is {in_brief(tau_s)}; it must be above 0, in seconds")
+    return tau_s
 
 
 class ServedJobs:
@@ -43,7 +57,7 @@ class ServedJobs:
         start_s, end_s: Start and end times, in seconds [jobs], or of several what-ifs [what-ifs,
             jobs].
         nodes: Nodes of each job [jobs].
-        tau_s: Bound of bounded slowdowns, in seconds.
+        tau_s: Threshold of bounded slowdowns, in seconds.
         min_run_s: Minimum of runtimes, in seconds; slowdowns then are at least 1. None for no
             bounds.
     """

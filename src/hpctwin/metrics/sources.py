@@ -170,8 +170,12 @@ class JobSource(Protocol):
         """Return which jobs can never run [jobs]."""
         ...
 
-    def served(self) -> tuple[BoolArray, ServedJobs]:
-        """Return which jobs started and ended [jobs], and these jobs."""
+    def served(self, tau_s: float) -> tuple[BoolArray, ServedJobs]:
+        """Return which jobs started and ended [jobs], and these jobs.
+
+        Args:
+            tau_s: Threshold of their bounded slowdowns, in seconds.
+        """
         ...
 
     def add_by_user(self, which: BoolArray, values: FloatArray, sums: ExactSums) -> None:
@@ -236,13 +240,13 @@ class JobTable:
         """See `JobSource`."""
         return (self.table["state"] == State.REJECTED.label).to_numpy()
 
-    def served(self) -> tuple[BoolArray, ServedJobs]:
+    def served(self, tau_s: float) -> tuple[BoolArray, ServedJobs]:
         """See `JobSource`."""
         names = "submit_s", "start_s", "end_s"
         submit, start, end = (self.table[name].cast(pl.Float64).to_numpy() for name in names)
         which = ~(np.isnan(start) | np.isnan(end))
         nodes = self.table["nodes"].to_numpy()
-        return which, ServedJobs(submit[which], start[which], end[which], nodes[which])
+        return which, ServedJobs(submit[which], start[which], end[which], nodes[which], tau_s=tau_s)
 
     def add_by_user(self, which: BoolArray, values: FloatArray, sums: ExactSums) -> None:
         """See `JobSource`."""
@@ -313,11 +317,11 @@ class JobsInMs:
         rejected: BoolArray = self.state == _REJECTED
         return rejected
 
-    def served(self) -> tuple[BoolArray, ServedJobs]:
+    def served(self, tau_s: float) -> tuple[BoolArray, ServedJobs]:
         """See `JobSource`."""
         which = (self.start >= 0) & (self.end >= 0)
         submit, start, end = (t[which] / MS_PER_S for t in (self.submit, self.start, self.end))
-        return which, ServedJobs(submit, start, end, self.nodes[which])
+        return which, ServedJobs(submit, start, end, self.nodes[which], tau_s=tau_s)
 
     def add_by_user(self, which: BoolArray, values: FloatArray, sums: ExactSums) -> None:
         """See `JobSource`."""

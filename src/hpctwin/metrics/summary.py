@@ -20,11 +20,13 @@ from hpctwin.metrics.levels import floats
 from hpctwin.metrics.registry import (
     BOUNDED_SLOWDOWN,
     METRICS,
+    TAU_S,
     Maximum,
     Mean,
     Quantile,
     ServedJobs,
     Statistic,
+    check_tau,
     computed_from,
 )
 from hpctwin.metrics.sources import ExactSum, ExactSums, JobSource, JobTable
@@ -245,10 +247,11 @@ class RunningSummary:
         nodes: Size of the cluster.
         exact: Whether all values of jobs are kept for exact quantiles; otherwise quantiles are
             within `quantiles.ERROR`, and no values are kept.
+        tau_s: Threshold of bounded slowdowns, in seconds.
     """
 
-    def __init__(self, nodes: int, *, exact: bool) -> None:
-        self._nodes = nodes
+    def __init__(self, nodes: int, *, exact: bool, tau_s: float = TAU_S) -> None:
+        self._nodes, self._tau_s = nodes, check_tau(tau_s)
         self._statistics = _JobStatistics(exact=exact)
         self._states: Counter[str] = Counter()
         self._served, self._lost = 0, ExactSum()
@@ -263,7 +266,7 @@ class RunningSummary:
     def ended(self, jobs: JobSource) -> None:
         """Add jobs that are finished, each once; at the end all that are left."""
         self._states.update(jobs.counts())
-        which, ran = jobs.served()
+        which, ran = jobs.served(self._tau_s)
         self._served += len(ran.submit_s)
         jobs.add_by_user(which, ran[BOUNDED_SLOWDOWN], self._users)
         self._statistics.add(ran)
@@ -322,9 +325,10 @@ class RunningSummary:
         self._held = add_up(events, capacity, self._held, parts)
 
     def figures(self) -> Summary:
-        """Return values that JSON can hold, by metric."""
+        """Return values that JSON can hold, by metric; ``tau_s`` unless it is the default."""
         totals, statistics = self._totals(), self._statistics.values()
         return {
+            **({} if self._tau_s == TAU_S else {"tau_s": self._tau_s}),
             "jobs": sum(self._states.values()),
             **{f"jobs_{state}": self._states[state] for state in sorted(self._states)},
             **{
@@ -385,6 +389,7 @@ def summarize(
     lost: pl.DataFrame,
     capacity: pl.DataFrame,
     nodes: int,
+    tau_s: float = TAU_S,
 ) -> Summary:
     """Return the summary of a run.
 
@@ -397,15 +402,20 @@ def summarize(
         lost: Attempts that node failures cut off.
         capacity: Nodes that are up, as a step function.
         nodes: Size of the cluster.
+        tau_s: Threshold of bounded slowdowns, in seconds.
 
     Returns:
         Values that JSON can hold, by metric.
     """
-    return summarize_jobs(JobTable(jobs), lost, capacity, nodes)
+    return summarize_jobs(JobTable(jobs), lost, capacity, nodes, tau_s)
 
 
 def summarize_jobs(
-    jobs: JobSource, lost: pl.DataFrame, capacity: pl.DataFrame, nodes: int
+    jobs: JobSource,
+    lost: pl.DataFrame,
+    capacity: pl.DataFrame,
+    nodes: int,
+    tau_s: float = TAU_S,
 ) -> Summary:
     """Return `summarize` for jobs in a table or in arrays.
 
@@ -414,8 +424,9 @@ def summarize_jobs(
         lost: As in `summarize`.
         capacity: As in `summarize`.
         nodes: As in `summarize`.
+        tau_s: As in `summarize`.
     """
-    running = RunningSummary(nodes, exact=True)
+    running = RunningSummary(nodes, exact=True, tau_s=tau_s)
     if len(jobs) < _MANY:
         running.passed(jobs, lost, capacity)
         running.ended(jobs)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
-from hpctwin.metrics import METRICS, Summary
+from hpctwin.metrics import METRICS, TAU_S, Summary
 from hpctwin.model.text import format_duration
 
 __all__ = [
@@ -20,8 +21,12 @@ __all__ = [
     "format_alike",
     "format_change",
     "format_metric",
+    "format_paired",
+    "is_share",
     "metric_name",
     "shown_columns",
+    "tau_note",
+    "tau_of",
 ]
 
 _SHARES = ("utilization", "availability", "loss", "share", "fraction", "delayed")
@@ -147,6 +152,64 @@ def format_change(key: str, change: float) -> str:
     sign = "+" if change > 0 else "−" if change < 0 else ""
     text = format_metric(key, abs(change))
     return sign + (f"{text.removesuffix(' %')} pts" if text.endswith(" %") else text)
+
+
+def is_share(key: str) -> bool:
+    """Return whether a metric is a share, which is shown in percent and changes in points."""
+    return format_metric(key, 0.5).endswith(" %")
+
+
+def format_paired(key: str, row: Mapping[str, Any], between: str = " ") -> tuple[str, bool]:
+    """Return a paired change with its interval, and whether the interval excludes no change.
+
+    It is in points for shares, else in percent, from the geometric mean of the pairs' ratios. If a
+    value is 0, there are no ratios, and it is in the metric's unit.
+
+    Args:
+        key: The metric.
+        row: Row of a table as of `hpctwin.sweep.SweepResult.compare`.
+        between: Text before the interval.
+    """
+    if row["ratio"] is None or is_share(key):
+        value, low, high = (row[f"difference{end}"] for end in ("", "_low", "_high"))
+        text: Callable[[float], str] = partial(format_change, key)
+    else:
+        value, low, high = (
+            None if row[name] is None else row[name] - 1
+            for name in ("ratio", "ratio_low", "ratio_high")
+        )
+        text = _percent
+    if low is None:
+        return text(value), False
+    sure = low > 0 or high < 0
+    ends = f"[{text(low)}, {text(high)}]"
+    if text is _percent or is_share(key):
+        ends = ends.replace(" %", "").replace(" pts", "")
+    return f"{text(value)}{'*' if sure else ''}{between}{ends}", sure
+
+
+def _percent(change: float) -> str:
+    return f"{100 * change:+,.1f} %".replace("-", "−")
+
+
+def tau_of(summaries: Iterable[Summary]) -> float | None:
+    """Return the threshold of bounded slowdowns, in seconds; None if it is the default."""
+    return next((value for one in summaries if (value := one.get("tau_s")) is not None), None)
+
+
+def tau_note(
+    metrics: Iterable[str], tau_s: float | None, words: str = "bounded slowdown with "
+) -> list[str]:
+    """Return a note on the threshold of bounded slowdowns, unless it is the default.
+
+    Args:
+        metrics: The metrics that are shown; without a bounded slowdown there is no note.
+        tau_s: The threshold, in seconds; None for the default.
+        words: Beginning of the note.
+    """
+    if tau_s in (None, TAU_S) or not any("bounded_slowdown" in name for name in metrics):
+        return []
+    return [f"{words}τ = {format_duration(tau_s)}"]
 
 
 def metric_name(key: str) -> str:

@@ -22,8 +22,11 @@ from hpctwin.report.columns import (
     format_alike,
     format_change,
     format_metric,
+    is_share,
     metric_name,
     shown_columns,
+    tau_note,
+    tau_of,
 )
 
 if TYPE_CHECKING:
@@ -149,10 +152,10 @@ def compare_table(
         for (label, cells), text in zip(rows.items(), texts, strict=True):
             marked = label in best[column.key]
             cells.append(Text(text + BEST_MARK, "bold green") if marked else Text(text + room))
-    caption = f"{'bold:' if alike else BEST_MARK} best of its column"
-    return _by_policy(
-        "policy", columns, rows, width, title=title, caption=caption if any(best.values()) else None
-    )
+    notes = [f"{'bold:' if alike else BEST_MARK} best of its column"] if any(best.values()) else []
+    notes += tau_note([one.key for one in columns], tau_of(summaries.values()))
+    caption = "; ".join(notes) or None
+    return _by_policy("policy", columns, rows, width, title=title, caption=caption)
 
 
 def difference_table(summaries: Mapping[str, Summary], *, width: int | None = None) -> Group:
@@ -223,16 +226,19 @@ def paired_table(differences: pl.DataFrame, *, width: int | None = None) -> Tabl
     table = Table(
         title=f"compared with {of}, paired on {pairs} workloads",
         title_justify="left", title_style="", caption_justify="left",
-        caption=f"{BEST_MARK} 0 is outside the interval: significant"
-        if shown["low"].count()
-        else f"intervals need {metrics.min_sample_size()} workloads or more",
+        caption="ratio: geometric mean; "
+        + (
+            f"{BEST_MARK} 0 is outside the interval: significant"
+            if shown["low"].count()
+            else f"intervals need {metrics.min_sample_size()} workloads or more"
+        ),
         box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True,
     )  # fmt: skip
     cells = [_paired_cells(known[row["metric"]], row) for row in shown.iter_rows(named=True)]
     taken = sum(_GAP + max((len(row[at]) for row in cells), default=0) for at in range(4))
     room = None if width is None else max(width - taken - _GAP, _LEAST)
     table.add_column("policy", overflow="fold", style="bold")
-    for title in ("figure", "difference", "share", "95 % interval"):
+    for title in ("figure", "difference", "95 % interval", "ratio"):
         table.add_column(title, justify="left" if title == "figure" else "right", overflow="fold")
     # A long name continues next to the following metrics.
     for name in dict.fromkeys(shown["policy"]):
@@ -245,16 +251,17 @@ def paired_table(differences: pl.DataFrame, *, width: int | None = None) -> Tabl
 
 
 def _paired_cells(column: Column, row: Mapping[str, Any]) -> list[Text]:
-    """Return metric, difference, share of the first policy's mean, and interval."""
+    """Return metric, difference, its interval, and the geometric mean of the pairs' ratios."""
     key, change, low, high = column.key, row["difference"], row["low"], row["high"]
-    share = "" if not row["before"] else f"{100 * change / row['before']:+,.1f} %".replace("-", "−")
+    no_ratio = row["ratio"] is None or is_share(key)
+    ratio = "" if no_ratio else f"{100 * (row['ratio'] - 1):+,.1f} %".replace("-", "−")
     surely = low is not None and not low <= 0 <= high
     style = "" if not surely else "green" if (change < 0) == (column.better == "low") else "red"
     return [
         Text(column.header.replace("bounded slowdown", "b. slowdown")),
         Text(format_change(key, change) + (BEST_MARK if surely else " "), style),
-        Text(share),
         Text("–" if low is None else f"{format_change(key, low)} … {format_change(key, high)}"),
+        Text(ratio),
     ]
 
 
@@ -316,7 +323,7 @@ def _change(column: Column, before: Any, after: Any) -> Text:
     """Return a difference with its sign; green if it is better, red if it is worse."""
     if before is None or after is None:
         return Text("–")
-    share = format_metric(column.key, 0.5).endswith("%")
+    share = is_share(column.key)
     if not share and not before:
         return Text("0" if not after else f"+{format_metric(column.key, after)}")
     change = 100 * (after - before) if share else 100 * (after / before - 1)
@@ -370,7 +377,8 @@ def answer_table(summary: Summary) -> Table:
             if summary.get(f"{part}_{key}") is not None
         ]
         if parts:
-            table.add_row(name, ", ".join(parts))
+            note = tau_note([key], summary.get("tau_s"), "")
+            table.add_row(name, ", ".join(parts + note))
     if "preemptions" in summary:
         vain = format_metric("preempted_node_s", summary["preempted_node_s"])
         jobs, times = summary["preempted_jobs"], summary["preemptions"]

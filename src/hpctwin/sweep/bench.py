@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections import OrderedDict
@@ -15,9 +14,9 @@ import numpy as np
 
 from hpctwin.errors import HpctwinError, WorkloadError
 from hpctwin.generate import generate
-from hpctwin.model import MS_PER_S, Cluster, Dependencies, Workload
-from hpctwin.model.columns import UNKNOWN
-from hpctwin.model.text import to_ms
+from hpctwin.generate.resampling import resample_pieces, resample_users, shift_arrivals
+from hpctwin.generate.walltimes import with_walltimes
+from hpctwin.model import MS_PER_S, Cluster, Workload
 from hpctwin.policies import Policy, make_policy
 from hpctwin.simulation import Simulation
 from hpctwin.simulation.running.window import moment
@@ -139,7 +138,10 @@ def about(point: Point) -> Row:
         "load": world.load,
         "runtimes": world.runtimes,
         "widths": world.widths,
+        "walltimes": world.walltimes,
+        "shift_s": world.shift_s,
         "cluster": world.cluster_name,
+        "replicate": world.replicate,
         "seed": world.seed,
         "policy": point.policy,
         "written": point.written,
@@ -162,8 +164,10 @@ def workload_of(world: World, inputs: Inputs) -> tuple[Workload, Cluster]:
     if world.span is not None:
         begin, end = (moment(text, jobs) * MS_PER_S for text in (world.span.begin, world.span.end))
         jobs = jobs.take(np.flatnonzero((jobs.submit_ms >= begin) & (jobs.submit_ms < end)))
-    if source.resample is not None:
-        jobs = _resampled(jobs, source.resample, world.seed)
+    if source.resample == "users":
+        jobs = resample_users(jobs, world.seed)
+    elif source.resample is not None:
+        jobs = resample_pieces(jobs, source.resample, world.seed)
     if not len(jobs):
         where = "" if world.span is None else f" from {world.span.label}"
         raise WorkloadError(f"{source.label} has no jobs{where}")
@@ -178,6 +182,11 @@ def workload_of(world: World, inputs: Inputs) -> tuple[Workload, Cluster]:
         )
     if world.widths != 1:
         jobs = jobs.replace(nodes=_times(jobs.nodes, world.widths, up=True))
+    # Draws are the same for all models, loads and widths of a seed, and independent of the jobs'.
+    jobs = with_walltimes(jobs, world.walltimes, np.random.default_rng([world.seed, 1]))
+    if world.shift_s:
+        rng = np.random.default_rng([world.seed, 2])
+        jobs = shift_arrivals(jobs, world.shift_s, rng)
     if world.load is not None:
         jobs = jobs.scale(world.load, cluster.node_count)
     return jobs, cluster
@@ -187,24 +196,3 @@ def _times(values: Any, factor: float, *, up: bool = False) -> Any:
     scaled = values * factor
     whole = np.ceil(np.round(scaled, 9)) if up else np.rint(scaled)
     return np.maximum(whole, 1).astype(np.int64)
-
-
-def _resampled(jobs: Workload, piece_s: float, seed: int) -> Workload:
-    """Return the trace's pieces drawn with replacement, in sequence (block bootstrap)."""
-    if not len(jobs):
-        return jobs
-    piece = to_ms(piece_s)
-    since = jobs.submit_ms - jobs.submit_ms[0]
-    count = math.ceil((int(since[-1]) + 1) / piece)
-    drawn = np.random.default_rng(seed).integers(0, count, count)
-    edges = np.searchsorted(since, np.arange(count + 1) * piece)
-    rows = np.concatenate([np.arange(edges[one], edges[one + 1]) for one in drawn])
-    moved = np.repeat((np.arange(count) - drawn) * piece, np.diff(edges)[drawn])
-    plain = jobs.replace(dependencies=Dependencies.none()).in_order(rows)
-    return plain.replace(
-        job_id=np.arange(1, len(rows) + 1),
-        submit_ms=plain.submit_ms + moved,
-        cancel_ms=np.where(plain.cancel_ms < 0, UNKNOWN, plain.cancel_ms + moved),
-        recorded_start_ms=np.full(len(rows), UNKNOWN),
-        recorded_nodes=None,
-    )

@@ -17,7 +17,7 @@ import polars as pl
 
 from hpctwin.errors import ConfigError, HpctwinError, OutputError, UnknownNameError
 from hpctwin.guesses import GuessedType
-from hpctwin.metrics import mean_interval
+from hpctwin.metrics import mean_interval, paired_change
 from hpctwin.metrics.summary import RunningSummary
 from hpctwin.model import State
 from hpctwin.model.files import FileLock, cause, check_folder, write_atomically
@@ -43,7 +43,9 @@ __all__ = [
 ]
 
 _FLUSH_S, _FLUSH_ROWS = 5.0, 5000
-_TEXTS = ("key", "workload", "window", "cluster", "policy", "error", "rejection_reasons")
+_TEXTS = (
+    "key", "workload", "window", "walltimes", "cluster", "policy", "error", "rejection_reasons",
+)  # fmt: skip
 
 
 class Store:
@@ -139,7 +141,16 @@ def read_rows(folder: Path, keys: Iterable[str]) -> pl.DataFrame:
     return found.with_columns(point=pl.col("place").cast(pl.Int64)).drop("place")
 
 
-NOT_FIGURES = ("key", "point", "error", "seconds", "engine_s", "instants", "rejection_reasons")
+NOT_FIGURES = (
+    "key",
+    "point",
+    "error",
+    "seconds",
+    "engine_s",
+    "instants",
+    "rejection_reasons",
+    "tau_s",
+)
 """Numeric columns of rows that are neither varied nor metrics."""
 
 COUNTS = tuple(f"jobs_{state.label}" for state in State)
@@ -204,7 +215,18 @@ def with_all_counts(rows: pl.DataFrame, names: Collection[str]) -> pl.DataFrame:
     return rows.with_columns(counts)
 
 
-VARIED = ("workload", "window", "load", "runtimes", "widths", "cluster", "seed", "policy")
+VARIED = (
+    "workload", "window", "load", "runtimes", "widths", "walltimes", "shift_s", "cluster",
+    "replicate", "seed", "policy",
+)  # fmt: skip
+
+
+_UNPAIRED: dict[str, Any] = {
+    **dict.fromkeys(("difference", "difference_low", "difference_high")),
+    **dict.fromkeys(("ratio", "ratio_low", "ratio_high")),
+    "fewer": 0, "more": 0,
+}  # fmt: skip
+"""Columns of a paired change, for rows that have none."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -213,8 +235,9 @@ class SweepResult(Shown, metaclass=GuessedType):
 
     Each row of ``table`` has these columns:
 
-    - the varied values: ``workload``, ``window``, ``load``, ``runtimes``, ``widths``, ``cluster``,
-      ``seed``, ``policy``, ``parameter_…``;
+    - the varied values: ``workload``, ``window``, ``load``, ``runtimes``, ``widths``,
+      ``walltimes``, ``shift_s``, ``cluster``, ``replicate``, ``seed``, ``policy``,
+      ``parameter_…``;
     - ``written``: the policy as the settings have it;
     - ``error``: the error of a failed point;
     - all metrics of the simulation (docs/reference/metrics.md), ``engine_s`` and ``seconds``.
@@ -277,9 +300,11 @@ class SweepResult(Shown, metaclass=GuessedType):
         Returns:
             A row for each combination of varied values, each policy and metric: ``runs``, ``mean``,
             ``low``, ``high``; ``against``, ``pairs``, ``difference``, ``difference_low``,
-            ``difference_high``, and ``fewer``, ``more``: the numbers of pairs with a lower and a
-            higher value. Intervals are those of `hpctwin.metrics.mean_interval`, null if there are
-            too few values.
+            ``difference_high``; ``ratio``, ``ratio_low``, ``ratio_high``; and ``fewer``, ``more``:
+            the numbers of pairs with a lower and a higher value. A ratio is the geometric mean of
+            the pairs' ratios, null if a value is not above 0 (`hpctwin.metrics.paired_change`).
+            Intervals are those of `hpctwin.metrics.mean_interval`, null if there are too few
+            values.
 
         Raises:
             UnknownNameError: There is no such metric.
@@ -312,16 +337,15 @@ class SweepResult(Shown, metaclass=GuessedType):
                     **about, "metric": metric, "runs": len(values),
                     "mean": mean[0], "low": mean[1], "high": mean[2],
                 }  # fmt: skip
-                change = (rows[metric] - rows[f"{metric} before"]).drop_nulls()
-                own = about["policy"] == baseline or not len(change)
-                between: tuple[Any, ...] = (None,) * 3
-                if not own:
-                    between = mean_interval(change, level=level)
+                pairs = rows.select(f"{metric} before", metric).drop_nulls()
+                if about["policy"] == baseline or not len(pairs):
+                    yield {**found, "against": None, "pairs": 0, **_UNPAIRED}
+                    continue
+                change = paired_change(*pairs.get_columns(), level=level)
+                told = *change.difference, *change.ratio, change.lower, change.higher
                 yield {
-                    **found, "against": None if own else baseline, "pairs": 0 if own else len(change),
-                    "difference": between[0], "difference_low": between[1], "difference_high": between[2],
-                    "fewer": 0 if own else int((change < 0).sum()),
-                    "more": 0 if own else int((change > 0).sum()),
+                    **found, "against": baseline, "pairs": len(pairs),
+                    **dict(zip(_UNPAIRED, told, strict=True)),
                 }  # fmt: skip
 
     def _first(self) -> str:

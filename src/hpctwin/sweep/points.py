@@ -20,6 +20,8 @@ from pydantic import BaseModel
 import hpctwin
 from hpctwin.errors import ConfigError
 from hpctwin.generate import find_generator
+from hpctwin.generate.resampling import check_users
+from hpctwin.generate.walltimes import check_walltimes
 from hpctwin.model import Cluster, Workload
 from hpctwin.model.text import count_text
 from hpctwin.simulation.state.arguments import as_cluster
@@ -40,7 +42,8 @@ class World:
         key: Hash of all inputs.
         source: Source of the jobs, with parameters inserted.
         trace: Key of the jobs in `Inputs.workloads`, if they come from a trace.
-        span, load, runtimes, widths, seed: Changes of the jobs.
+        replicate: Number of the trace among those of its source, if there are several.
+        span, load, runtimes, widths, walltimes, shift_s, seed: Changes of the jobs.
         cluster: Key in `Inputs.clusters`; empty for the number of nodes in the workload.
         cluster_name: Name of the cluster in tables.
         parameters: Parameters inserted into the jobs or the cluster.
@@ -49,10 +52,13 @@ class World:
     key: str
     source: Source
     trace: str | None
+    replicate: int | None
     span: Span | None
     load: float | None
     runtimes: float
     widths: float
+    walltimes: str
+    shift_s: float
     seed: int
     cluster: str
     cluster_name: str
@@ -160,7 +166,7 @@ def plan_of(settings: SweepSettings, given: Mapping[str, Workload | Cluster] | N
         parse_policy(text)
     if settings.draw is not None:
         parts = _drawn(parts, settings.draw, settings.sample_seed)
-    run = settings.run.model_dump()
+    run = settings.run.options()
     return Plan(Inputs(reading.workloads, reading.clusters, run), parts)
 
 
@@ -203,29 +209,49 @@ def _worlds(
     settings: SweepSettings, values: Mapping[str, Any], reading: _Reading
 ) -> Iterator[World]:
     none: tuple[Any, ...] = (None,)
-    for source, cluster, span, load, runtimes, widths, seed in itertools.product(
-        settings.workloads,
+    contents = {one: check_walltimes(one) for one in settings.walltimes}
+    members = [
+        (source, number if source.traces else None, path)
+        for source in settings.workloads
+        for number, path in enumerate(source.paths or none)
+    ]
+    for (
+        member,
+        cluster,
+        span,
+        load,
+        runtimes,
+        widths,
+        walltimes,
+        shift_s,
+        seed,
+    ) in itertools.product(
+        members,
         settings.clusters or none,
         settings.windows or none,
         settings.loads or none,
         settings.runtimes,
         settings.widths,
+        settings.walltimes,
+        settings.shifts,
         settings.seeds,
     ):
+        source, replicate, path = member
         options = {name: fill(value, values) for name, value in source.options.items()}
         filled = source.model_copy(update={"options": options})
         machine = fill(cluster, values)
         mentioned = {n for text in map(str, source.options.values()) for n in names_in(text)}
         mentioned |= set(names_in(str(cluster)))
-        trace = None if source.trace is None else reading.workload(filled)
+        trace = None if path is None else reading.workload(filled, path)
         address = "" if machine is None else reading.cluster(machine)
         about = [
             trace or [source.generate, options], source.resample,
-            None if span is None else [span.begin, span.end], load, runtimes, widths, seed, address,
+            None if span is None else [span.begin, span.end], load, runtimes, widths,
+            contents[walltimes], shift_s, seed, address,
         ]  # fmt: skip
         yield World(
             _digest(json.dumps(about, sort_keys=True, default=str)),
-            filled, trace, span, load, runtimes, widths, seed, address,
+            filled, trace, replicate, span, load, runtimes, widths, walltimes, shift_s, seed, address,
             "walltimes of the workload" if machine is None else reading.names[address],
             tuple((name, value) for name, value in values.items() if name in mentioned),
         )  # fmt: skip
@@ -253,12 +279,12 @@ class _Reading:
         self.names: dict[str, str] = {}
         self._read: dict[str, str] = {}
 
-    def workload(self, source: Source) -> str:
+    def workload(self, source: Source, path: str) -> str:
         from hpctwin.formats import SwfRules, read_workload
 
-        asked = f"{source.trace} {source.options}"
+        asked = f"{path} {source.options} {source.resample}"
         if asked not in self._read:
-            made = self.given.get(source.trace or "")
+            made = self.given.get(path)
             if not isinstance(made, Workload):
                 try:
                     rules = SwfRules(**source.options)
@@ -267,7 +293,9 @@ class _Reading:
                     raise ConfigError(
                         f"{source.label}: {error}; options for reading a trace: {known}"
                     ) from error
-                made = read_workload(str(source.trace), rules=rules)
+                made = read_workload(path, rules=rules)
+            if source.resample == "users":
+                check_users(made)
             address = _digest_of(dataclasses.replace(made, name="", notes=None, header=()))  # type: ignore[arg-type]
             self.workloads[address] = made
             self._read[asked] = address

@@ -244,7 +244,7 @@ def sweep(
             the inputs, such as `hpctwin.sweep.on_dask.OnDask`.
         progress: Function called regularly.
         varied: Fields of `SweepSettings` instead of a file; workloads, clusters and policies may be
-            objects.
+            objects. A list of workloads within ``workloads`` gives the replicates of one row.
 
     Raises:
         ConfigError, UnknownNameError, PolicyError, TraceError: Something named does not exist or is
@@ -305,12 +305,18 @@ def _plain(varied: Mapping[str, Any], given: dict[str, Workload | Cluster]) -> d
 
 
 def _named(one: Any, given: dict[str, Workload | Cluster]) -> Any:
-    if isinstance(one, Workload | Cluster):
-        name = one.name
-        while given.get(name, one) is not one:
-            name += "'"
-        given[name] = one
-        return {"trace": name, "name": name} if isinstance(one, Workload) else name
+    if isinstance(one, Workload):
+        return {"trace": _kept_as(one, given), "name": one.name}
+    if isinstance(one, Cluster):
+        return _kept_as(one, given)
+    if isinstance(one, Mapping) and "traces" in one:
+        paths = [
+            _kept_as(each, given) if isinstance(each, Workload) else str(each)
+            for each in one["traces"]
+        ]
+        return {**one, "traces": paths}
+    if isinstance(one, list | tuple):
+        return _named({"traces": one, "name": getattr(next(iter(one), None), "name", "")}, given)
     if isinstance(one, Policy):
         if parse_policy(one.name) != one:
             raise PolicyError(
@@ -319,6 +325,14 @@ def _named(one: Any, given: dict[str, Workload | Cluster]) -> Any:
             )
         return one.name
     return str(one) if isinstance(one, os.PathLike) else one
+
+
+def _kept_as(one: Workload | Cluster, given: dict[str, Workload | Cluster]) -> str:
+    name = one.name
+    while given.get(name, one) is not one:
+        name += "'"
+    given[name] = one
+    return name
 
 
 class _Kept:

@@ -313,7 +313,7 @@ class _Trying:
         summaries = []
         for jobs, cluster, seed in self._worlds:
             part = jobs[: max(1, round(share * len(jobs)))]
-            options = self.settings.run.model_dump()
+            options = self.settings.run.options()
             summaries.append(simulate(part, cluster, policy, seed=seed, **options).summary())
         return {
             name: float(np.mean([one[name] for one in summaries]))

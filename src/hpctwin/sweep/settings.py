@@ -11,8 +11,9 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from hpctwin.errors import near
+from hpctwin.metrics import TAU_S
 from hpctwin.model.settings import Duration, Settings, read_yaml
-from hpctwin.model.text import parse_moment
+from hpctwin.model.text import parse_duration_s, parse_moment
 
 __all__ = [
     "Run",
@@ -64,29 +65,45 @@ Scalar = bool | int | float | str
 """Possible types of a parameter."""
 
 
+def _resampling(given: Any) -> Any:
+    if given is None or given == "users":
+        return given
+    try:
+        length_s = parse_duration_s(given)
+    except ValueError:
+        length_s = 0.0
+    if not length_s > 0:
+        raise ValueError(f"it must be users, or a length above 0 such as 7d, not {given!r}")
+    return length_s
+
+
 class Source(Settings):
-    """Source of jobs: a trace or a generator.
+    """Source of jobs: a trace, several traces as replicates, or a generator.
 
     Args:
         trace: Path of the trace.
+        traces: Paths of traces of one kind; they are replicates, with means and intervals over
+            them.
         generate: Name of the generator.
         options: Options of the generator, or rules for reading the trace
             (`hpctwin.formats.SwfRules`).
-        name: Name in tables; default the name of the file or the generator.
+        name: Name in tables; default the name of the first file or the generator.
         resample: Length of pieces of the trace. For each seed, as many pieces are drawn with
-            replacement and joined: replicates of a workload that exists once.
+            replacement and joined: replicates of a workload that exists once. ``users`` draws
+            users with all of their jobs instead.
     """
 
     trace: str | None = None
+    traces: tuple[str, ...] = ()
     generate: str | None = None
     options: Mapping[str, Any] = Field(default_factory=dict)
     name: str = ""
-    resample: Duration | None = Field(default=None, gt=0)
+    resample: Annotated[Literal["users"] | float | None, BeforeValidator(_resampling)] = None
 
     @model_validator(mode="after")
     def _one(self) -> Self:
-        if (self.trace is None) == (self.generate is None):
-            raise ValueError("give either trace: PATH or generate: NAME")
+        if (self.trace is not None) + bool(self.traces) + (self.generate is not None) != 1:
+            raise ValueError("give one of trace: PATH, traces: [PATH, …] and generate: NAME")
         if self.generate is not None and self.resample is not None:
             raise ValueError(
                 "resample works only with a trace; a generator draws other jobs itself"
@@ -96,7 +113,12 @@ class Source(Settings):
     @property
     def label(self) -> str:
         """Name in tables."""
-        return self.name or self.generate or Path(self.trace or "").name
+        return self.name or self.generate or Path(self.paths[0]).name
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Paths of the trace or traces; none for a generator."""
+        return self.traces if self.trace is None else (self.trace,)
 
 
 def _moment(given: Any) -> str:
@@ -157,10 +179,16 @@ class Run(Settings):
     Args:
         overrun: ``terminate`` ends a job at its walltime; ``continue`` does not.
         on_dependency_failure: What happens to a job whose afterok dependency failed.
+        tau: Threshold of bounded slowdowns: shorter runtimes count as this.
     """
 
     overrun: Literal["terminate", "continue"] = "terminate"
     on_dependency_failure: Literal["cancel", "hold"] = "cancel"
+    tau: Duration = Field(default=TAU_S, gt=0)
+
+    def options(self) -> dict[str, Any]:
+        """Return the options as arguments of `hpctwin.Simulation`."""
+        return {"tau_s": self.tau, **self.model_dump(exclude={"tau"})}
 
 
 def source_of(given: Any) -> Any:
@@ -212,8 +240,12 @@ class SweepSettings(Worlds):
         loads: Offered loads, reached by scaling the gaps between submissions; default unchanged.
         runtimes: Factors of runtimes and walltimes.
         widths: Factors of the jobs' nodes; results are rounded up.
-        seeds: Number of seeds from 0, or a list: for generators, resampled traces and random
-            placement. All policies of a seed get the same jobs.
+        walltimes: Accuracy of the walltimes: ``recorded``, ``exact``, ``factor:F``,
+            ``uniform:LOW:HIGH`` or ``lognormal:MEDIAN:SIGMA`` (factors of the runtimes),
+            ``tsafrir`` or ``tsafrir:MAX`` (model of users' estimates), or ``FILE.py:FUNCTION``.
+        shifts: Maximum random shifts of submissions, in both directions; default none.
+        seeds: Number of seeds from 0, or a list: for generators, resampled traces, walltimes,
+            shifts and random placement. All policies of a seed get the same jobs.
         parameters: Values by name, or bounds for drawn values. They replace ``{name}`` in policies,
             generator options and clusters.
         samples: Number of draws between the bounds, even in each parameter (Latin hypercube).
@@ -223,6 +255,7 @@ class SweepSettings(Worlds):
         metrics: Metrics in tables and charts; rows have all metrics of each simulation.
         baseline: Policy that others are compared with; default the first.
         replicates: Values that means and intervals are over; paired comparisons share them.
+            ``replicate`` is the number of a trace in ``traces``.
     """
 
     policies: tuple[str, ...] = Field(min_length=1)
@@ -230,6 +263,8 @@ class SweepSettings(Worlds):
     loads: tuple[Positive, ...] = ()
     runtimes: tuple[Positive, ...] = (1.0,)
     widths: tuple[Positive, ...] = (1.0,)
+    walltimes: tuple[str, ...] = ("recorded",)
+    shifts: tuple[Annotated[Duration, Field(ge=0)], ...] = (0.0,)
     seeds: Annotated[tuple[int, ...], BeforeValidator(_seeds), Field(min_length=1)] = (0,)
     parameters: Mapping[str, tuple[Scalar, ...] | Values] = Field(default_factory=dict)
     samples: int | None = Field(default=None, ge=1)
@@ -239,9 +274,11 @@ class SweepSettings(Worlds):
         ("mean_wait_s", "p95_wait_s", "mean_bounded_slowdown", "utilization"), min_length=1
     )
     baseline: str | None = None
-    replicates: tuple[Literal["seed", "window"], ...] = ("seed", "window")
+    replicates: tuple[Literal["seed", "window", "replicate"], ...] = ("seed", "window", "replicate")
 
-    @field_validator("seeds", "policies", "loads", "clusters", "runtimes", "widths")
+    @field_validator(
+        "seeds", "policies", "loads", "clusters", "runtimes", "widths", "walltimes", "shifts"
+    )
     @classmethod
     def _distinct(cls, given: tuple[Any, ...]) -> tuple[Any, ...]:
         for one in given:
@@ -284,7 +321,10 @@ class SweepSettings(Worlds):
         labels = [source.label for source in self.workloads]
         for label in labels:
             if labels.count(label) > 1:
-                raise ValueError(f"two workloads have the name {label!r}; give each its own name:")
+                raise ValueError(
+                    f"two workloads have the name {label!r}; give each its own 'name', or list them in "
+                    "'traces' as replicates of one row"
+                )
         return self
 
 
@@ -305,11 +345,22 @@ def beside(settings: S, folder: Path) -> S:
         return text if Path(text).is_absolute() else str(folder / text)
 
     workloads = tuple(
-        one if one.trace is None else one.model_copy(update={"trace": within(one.trace)})
+        one.model_copy(
+            update={
+                "trace": None if one.trace is None else within(one.trace),
+                "traces": tuple(map(within, one.traces)),
+            }
+        )
         for one in settings.workloads
     )
     clusters = tuple(
         within(one) if isinstance(one, str) and (folder / one).is_file() else one
         for one in settings.clusters
     )
-    return settings.model_copy(update={"workloads": workloads, "clusters": clusters})
+    update: dict[str, Any] = {"workloads": workloads, "clusters": clusters}
+    if isinstance(settings, SweepSettings):
+        update["walltimes"] = tuple(
+            within(one) if (folder / one.partition(":")[0]).is_file() else one
+            for one in settings.walltimes
+        )
+    return settings.model_copy(update=update)

@@ -37,6 +37,9 @@ def sweep_command(
     load: Annotated[tuple[float, ...], Parameter(group="Sweep")] = (),
     seeds: Annotated[int | None, Parameter(group="Sweep"), AT_LEAST_1] = None,
     resample: Annotated[str | None, Parameter(group="Sweep")] = None,
+    walltimes: Annotated[tuple[str, ...], Parameter(group="Sweep")] = (),
+    shift: Annotated[str | None, Parameter(group="Sweep")] = None,
+    tau: Annotated[str | None, Parameter(group="Sweep")] = None,
     init: Init = False,
     out: Annotated[Path | None, Parameter(group="Output")] = None,
     plot: Annotated[Path | None, Parameter(group="Output")] = None,
@@ -61,8 +64,14 @@ def sweep_command(
             policy, cluster and sweep need a trace.
         policy: Policy, such as wfp+easy. Repeatable; default as in `hpctwin compare`.
         load: Offered load, reached by scaling the times between submissions. Repeatable.
-        seeds: Number of seeds, for --resample (default 10) or random placement.
+        seeds: Number of seeds, default 10 if they draw jobs; for --resample, --walltimes, --shift
+            and random placement.
         resample: Length of pieces, such as 7d; each seed joins randomly drawn pieces of the trace.
+            Or users: each seed draws users with all of their jobs.
+        walltimes: Walltimes: recorded, exact, factor:2, uniform:1:5, lognormal:2:0.5, tsafrir or
+            FILE.py:FUNCTION. Repeatable.
+        shift: Maximum random shift of each submission, such as 10m.
+        tau: Threshold of bounded slowdowns, default 10s.
         init: Write the options to sweep.yaml and stop; the file offers more settings.
         out: Folder for the rows; default out/NAME of the sweep file or trace.
         plot: Write a chart to this file, .png, .svg or .pdf.
@@ -87,11 +96,13 @@ def sweep_command(
 
     if is_settings_file(
         source, policy=policy, nodes=machine.nodes, cluster=machine.cluster,
-        load=load, seeds=seeds, resample=resample, init=init,
+        load=load, seeds=seeds, resample=resample, walltimes=walltimes, shift=shift, tau=tau, init=init,
     ):  # fmt: skip
         settings = read_sweep(source)
     else:
-        if seeds and not resample and "@random" not in " ".join(policy):
+        fixed = ("recorded", "exact", "factor:")
+        drawn = resample or shift or not all(one.startswith(fixed) for one in walltimes)
+        if seeds and not drawn and "@random" not in " ".join(policy):
             raise ConfigError("--seeds: all seeds have the same jobs; add --resample 7d")
         trace = str(within(source, "workload.parquet") or source)
         content = {
@@ -99,7 +110,10 @@ def sweep_command(
             "clusters": machine.listed(source),
             "policies": with_site_policy(source, policy or POLICIES),
             "loads": [*load],
-            "seeds": seeds or (10 if resample else None),
+            "walltimes": [*walltimes],
+            "shifts": [shift] if shift else None,
+            "seeds": seeds or (10 if drawn else None),
+            "run": {"tau": tau} if tau else None,
             "metrics": [*metric],
         }
         content = {key: value for key, value in content.items() if value}
@@ -130,9 +144,12 @@ def sweep_command(
             bar(now.done / now.total)
 
         result = sweep(settings, out=folder, workers=workers, where=where, progress=share)
-    compared = result.compare()
+    compared, tau_s = result.compare(), settings.run.tau
     if plot is not None:
-        save_figure(plot_sweep(compared, title=f"{source.stem}: means with 95 % intervals"), plot)
+        save_figure(
+            plot_sweep(compared, title=f"{source.stem}: means with 95 % intervals", tau_s=tau_s),
+            plot,
+        )
     for note in result.notes:
         print(note, file=sys.stderr)
     failed = result.failed
@@ -142,7 +159,7 @@ def sweep_command(
         print_json({"points": len(result.table), **told})
     else:
         console = screen(latex=latex)
-        console.print(sweep_table(compared, width=console.width))
+        console.print(sweep_table(compared, width=console.width, tau_s=tau_s))
         console.print(f"{len(result.table):,} simulations in {folder}/points")
         for row in failed.head(5).iter_rows(named=True):
             console.print(

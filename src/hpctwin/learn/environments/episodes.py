@@ -6,7 +6,6 @@ many times as long, and there are more such episodes than fit a cache.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ import numpy.typing as npt
 
 from hpctwin.errors import ConfigError
 from hpctwin.generate import generate
+from hpctwin.generate.walltimes import check_walltimes, with_walltimes
 from hpctwin.learn.environments.task import Task
 from hpctwin.model import Cluster, Workload
 from hpctwin.simulation import Simulation
@@ -86,8 +86,8 @@ class Episodes:
         last: Job before which episodes end; None for the end of the trace.
         load: Range from which each episode's offered load is drawn, by scaling its arrival
             intervals; None to keep the submit times.
-        walltime_error: Range from which the factor between runtime and walltime is drawn, with
-            walltimes not below runtimes; None to keep the walltimes.
+        walltimes: Model of the walltimes, such as ``uniform:1:5``, see
+            `hpctwin.generate.walltimes`; by default those of the workload.
         mixed: Whether arrivals are those of consecutive jobs, but the jobs are any of the part.
             This gives many more episodes, for jobs that hardly depend on earlier ones, such as
             those of a model.
@@ -99,7 +99,7 @@ class Episodes:
     first: int = 0
     last: int | None = None
     load: tuple[float, float] | None = None
-    walltime_error: tuple[float, float] | None = None
+    walltimes: str = "recorded"
     mixed: bool = False
 
     @classmethod
@@ -112,7 +112,7 @@ class Episodes:
         first: int = 0,
         last: int | None = None,
         load: tuple[float, float] | None = None,
-        walltime_error: tuple[float, float] | None = None,
+        walltimes: str = "recorded",
         mixed: bool = False,
     ) -> Episodes:
         """Make episodes of a trace on a cluster.
@@ -126,7 +126,7 @@ class Episodes:
             first: First job that an episode may begin with.
             last: Job before which episodes end.
             load: Range of the load of each episode.
-            walltime_error: Range of the factor of each walltime.
+            walltimes: Model of the walltimes.
             mixed: Whether other jobs of the part replace each job.
 
         Raises:
@@ -141,9 +141,9 @@ class Episodes:
                 f"an episode needs {jobs} jobs, but only {max(0, end - first)} are "
                 f"available from job {first}; give fewer, at least 1"
             )
-        _check_range("load", load, 0.0)
-        _check_range("walltime_error", walltime_error, 1.0)
-        return cls(found, machine, jobs, first, end, load, walltime_error, mixed)
+        _check_load(load)
+        check_walltimes(walltimes)
+        return cls(found, machine, jobs, first, end, load, walltimes, mixed)
 
     def draw(self, rng: np.random.Generator) -> Drawn:
         """Draw an episode at random."""
@@ -155,7 +155,7 @@ class Episodes:
     @property
     def varied(self) -> bool:
         """Whether jobs differ from those in the trace."""
-        return self.mixed or self.load is not None or self.walltime_error is not None
+        return self.mixed or self.load is not None or self.walltimes != "recorded"
 
     @property
     def latest(self) -> int:
@@ -187,10 +187,7 @@ class Episodes:
         found = self.beginning_at(first)
         if self.mixed:
             found = self._others(found, rng)
-        if self.walltime_error is not None:
-            factor = rng.uniform(*self.walltime_error, len(found))
-            walltime = np.maximum(np.ceil(found.runtime_ms * factor).astype(np.int64), 1)
-            found = dataclasses.replace(found, walltime_ms=walltime)
+        found = with_walltimes(found, self.walltimes, rng)
         if self.load is not None and found.submit_ms[-1] > 0:
             found = found.scale(float(rng.uniform(*self.load)), self.cluster.node_count)
         return found
@@ -345,13 +342,13 @@ def episodes_of(
     return Episodes.of(workload, cluster, jobs=jobs)  # type: ignore[arg-type]
 
 
-def _check_range(name: str, found: tuple[float, float] | None, least: float) -> None:
-    if found is None:
+def _check_load(load: tuple[float, float] | None) -> None:
+    if load is None:
         return
-    low, high = found
-    if not least <= low <= high < np.inf or high <= 0:
+    low, high = load
+    if not 0 <= low <= high < np.inf or high <= 0:
         raise ConfigError(
-            f"{name} is {low:g} to {high:g}; it must be two increasing numbers, at least {least:g}"
+            f"load is {low:g} to {high:g}; it must be two increasing numbers, at least 0"
         )
 
 

@@ -18,6 +18,8 @@ from hpctwin.report.columns import (
     column_of,
     format_change,
     format_metric,
+    tau_note,
+    tau_of,
 )
 from hpctwin.report.figures.style import (
     FADED,
@@ -127,7 +129,8 @@ def plot_compare_bars(
         ]
         ax.bar_label(bars, texts, padding=4, fontsize=8.5, color=INK)
         arrow = {"low": "lower is better", "high": "higher is better", None: ""}[column.better]
-        ax.set_title(column.header, fontsize=10)
+        note = tau_note([column.key], tau_of(summaries.values()), "")
+        ax.set_title(", ".join([column.header, *note]), fontsize=10)
         ax.set_xlabel(arrow, fontsize=8.5)
         ax.set_xticks([])
         ax.grid(visible=False)

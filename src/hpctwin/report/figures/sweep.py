@@ -17,8 +17,9 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from hpctwin.metrics import METRICS
-from hpctwin.report.columns import format_metric, metric_name
+from hpctwin.metrics import METRICS, TAU_S
+from hpctwin.model.text import format_duration
+from hpctwin.report.columns import format_metric, format_paired, is_share, metric_name, tau_note
 from hpctwin.report.figures.style import FADED, LINES, color, empty_note, new_figure, styled
 from hpctwin.report.tables import parts_that_fit
 
@@ -28,13 +29,14 @@ _GAP = 3
 _BETTER = {name: metric.better for name, metric in METRICS.items()}
 
 
-def sweep_table(compared: pl.DataFrame, *, width: int | None = None) -> Group:
+def sweep_table(compared: pl.DataFrame, *, width: int | None = None, tau_s: float = TAU_S) -> Group:
     """Return a row per policy and other varied values; metrics have their intervals.
 
     Args:
         compared: Table as of `hpctwin.sweep.SweepResult.compare`.
         width: Characters in a line. If they are too few, intervals are below their values, and the
             remaining metrics in a table below.
+        tau_s: Threshold of bounded slowdowns, in seconds.
 
     Returns:
         A table to print with `rich.print`; an asterisk marks a change whose interval excludes zero.
@@ -50,10 +52,7 @@ def sweep_table(compared: pl.DataFrame, *, width: int | None = None) -> Group:
     figures: list[dict[str, dict[str, Any]]] = []
     for about, rows in compared.group_by([*shown, "policy"], maintain_order=True):
         by_metric = {row["metric"]: row for row in rows.iter_rows(named=True)}
-        labels = [
-            "–" if one is None else f"{one:g}" if isinstance(one, float) else str(one)
-            for one in about
-        ]
+        labels = [_value(*one) for one in zip([*shown, "policy"], about, strict=True)]
         named.append([*labels, f"{max(row['runs'] for row in by_metric.values()):,}"])
         figures.append(by_metric)
     left = sum(_GAP + max(map(len, texts)) for texts in zip(heads, *named, strict=True))
@@ -77,9 +76,12 @@ def sweep_table(compared: pl.DataFrame, *, width: int | None = None) -> Group:
     notes = ["mean [95 % interval]" if compared["low"].count() else "means"]
     if against:
         notes.append(f"below it the change from {against[0]}, paired by jobs")
+        notes.append("in percent: geometric mean of the ratios")
+        if any(map(is_share, metrics)):
+            notes.append("pts: percentage points")
     if compared["difference_low"].count():
         notes.append("* its interval excludes zero")
-    tables[-1].caption = "; ".join(notes)
+    tables[-1].caption = "; ".join([*notes, *tau_note(metrics, tau_s)])
     return Group(*tables)
 
 
@@ -115,32 +117,26 @@ def _cell(row: dict[str, Any], between: str) -> Text:
             f"{between}[{format_metric(metric, row['low'])}, {format_metric(metric, row['high'])}]",
             "not bold",
         )
-    change = row["difference"]
-    if change is None or not mean - change:
+    if row["difference"] is None:
         return cell
-    before = mean - change
-    sure = row["difference_low"] is not None and (
-        row["difference_low"] > 0 or row["difference_high"] < 0
-    )
-    text = f"\n{change / before * 100:+.1f} %{'*' if sure else ''}"
-    if row["difference_low"] is not None:
-        ends = (row[name] / before * 100 for name in ("difference_low", "difference_high"))
-        text += between + "[{:+.1f}, {:+.1f}]".format(*ends)
+    text, sure = format_paired(metric, row, between)
     better = _BETTER.get(metric)
     style = "not bold"
     if sure and better is not None:
-        style = "not bold green" if (change < 0) == (better == "low") else "not bold red"
-    cell.append(text.replace("-", "−"), style)
+        fell = text.startswith("−")
+        style = "not bold green" if fell == (better == "low") else "not bold red"
+    cell.append(f"\n{text}", style)
     return cell
 
 
 @styled
-def plot_sweep(compared: pl.DataFrame, *, title: str = "Sweep") -> Figure:
+def plot_sweep(compared: pl.DataFrame, *, title: str = "Sweep", tau_s: float = TAU_S) -> Figure:
     """Draw a panel per metric: over the first varied number, else a line for each policy.
 
     Args:
         compared: Table as of `hpctwin.sweep.SweepResult.compare`.
         title: Title of the figure.
+        tau_s: Threshold of bounded slowdowns, in seconds.
 
     Returns:
         The figure, with means and their intervals.
@@ -168,8 +164,9 @@ def plot_sweep(compared: pl.DataFrame, *, title: str = "Sweep") -> Figure:
         else:
             _dots(ax, of)
         better = _BETTER.get(metric)
+        words = [f"{metric_name(metric)}{name}", *tau_note([metric], tau_s, "")]
         ax.set_title(
-            f"{metric_name(metric)}{name}{f', {better}er is better' if better else ''}", fontsize=10
+            ", ".join([*words, *([f"{better}er is better"] if better else [])]), fontsize=10
         )
         if not name:
             axis = ax.yaxis if across else ax.xaxis
@@ -263,7 +260,7 @@ def _lines(ax: Axes, rows: pl.DataFrame, across: str) -> None:
             marker="" if alone else "o", markersize=4, label=str(label[0]),
         )  # fmt: skip
         ax.fill_between(x, low, high, color=color(index), alpha=0.14, linewidth=0)
-    ax.set_xlabel(_called(across))
+    ax.set_xlabel("shift (s)" if across == "shift_s" else _called(across))
 
 
 def _dots(ax: Axes, rows: pl.DataFrame) -> None:
@@ -286,8 +283,13 @@ def _labels(compared: pl.DataFrame, across: str | None) -> pl.Series:
     others = [n for n in _varied(compared) if n != across and not _of_policy(compared, n)]
 
     def words(row: dict[str, Any]) -> str:
-        more = [f"{_called(name)} {row[name]}" if compared[name].dtype.is_numeric() else f"{row[name]}"
-                for name in others if row[name] is not None]  # fmt: skip
+        more = [
+            f"{_called(name)} {_value(name, row[name])}"
+            if compared[name].dtype.is_numeric()
+            else f"{row[name]}"
+            for name in others
+            if row[name] is not None
+        ]
         return ", ".join([str(row[own]), *more])
 
     return pl.Series("label", [words(row) for row in compared.iter_rows(named=True)], pl.String)
@@ -305,4 +307,11 @@ def _of_policy(compared: pl.DataFrame, name: str) -> bool:
 
 
 def _called(name: str) -> str:
-    return name.removeprefix("parameter_")
+    return "shift" if name == "shift_s" else name.removeprefix("parameter_")
+
+
+def _value(name: str, value: Any) -> str:
+    """Return a varied value as text; a shift with its unit."""
+    if isinstance(value, float):
+        return format_duration(value) if name == "shift_s" else f"{value:g}"
+    return "–" if value is None else str(value)

@@ -16,7 +16,14 @@ from matplotlib.figure import Figure
 from hpctwin.metrics import METRICS, Summary
 from hpctwin.model import Cluster, NodeGroup, Workload, write_atomically
 from hpctwin.model.text import count_text, format_duration
-from hpctwin.report.columns import best_labels, format_metric, metric_name, shown_columns
+from hpctwin.report.columns import (
+    best_labels,
+    format_metric,
+    metric_name,
+    shown_columns,
+    tau_note,
+    tau_of,
+)
 from hpctwin.report.figures.workload import plot_workload
 from hpctwin.report.pages.all_figures import Drawn, report_figures
 from hpctwin.report.pages.run import VERSIONS, ReportedRun
@@ -291,7 +298,9 @@ def comparison_table(summaries: Mapping[str, Summary]) -> str:
         f'<div class="scroll"><table><thead><tr><th scope="col">policy</th>{head}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div>"
     )
-    return f'{table}\n<p class="note">★ best of its column</p>' if any(best.values()) else table
+    notes = ["★ best of its column"] if any(best.values()) else []
+    notes += tau_note([one.key for one in columns], tau_of(summaries.values()))
+    return "\n".join([table, *(f'<p class="note">{escape(note)}</p>' for note in notes)])
 
 
 def _details(label: str, summary: Summary) -> str:

@@ -12,6 +12,7 @@ import polars as pl
 
 from hpctwin.engine.state.layout import COMPUTING, IDLE
 from hpctwin.errors import WorkloadError
+from hpctwin.metrics import TAU_S
 from hpctwin.model import MS_PER_S, Cluster, DependencyKind, State, Workload
 from hpctwin.model.arguments import check_arguments
 from hpctwin.model.demand import as_features, in_whole_nodes
@@ -135,6 +136,7 @@ def replay(
         policy="replay",
         engine_s=0.0,
         instants=0,
+        tau_s=TAU_S,
         energy=None if held.node_map is None else _energy(trace, held, first, total),
         **held.tables,
     )

@@ -71,6 +71,7 @@ class NodeCount:
         capacity: Nodes that are up, over time.
         stretches: Table ``stretches`` of the result.
         size: Number of nodes of the cluster.
+        tau_s: Threshold of bounded slowdowns, in seconds.
     """
 
     def __init__(
@@ -80,10 +81,11 @@ class NodeCount:
         capacity: pl.DataFrame,
         stretches: pl.DataFrame | None,
         size: int,
+        tau_s: float,
     ) -> None:
         self._course = course
         self.lost, self.capacity, self.stretches = lost, capacity, stretches
-        self._size = size
+        self._size, self._tau_s = size, tau_s
 
     @property
     def jobs(self) -> pl.DataFrame:
@@ -93,8 +95,12 @@ class NodeCount:
     def figures(self) -> dict[str, Any]:
         """Sum up the run; see `hpctwin.metrics.summarize`."""
         if self.stretches is None:
-            return summarize_jobs(self._course.source, self.lost, self.capacity, self._size)
-        return sized_figures(self.jobs, self.stretches, self.lost, self.capacity, self._size)
+            return summarize_jobs(
+                self._course.source, self.lost, self.capacity, self._size, self._tau_s
+            )
+        return sized_figures(
+            self.jobs, self.stretches, self.lost, self.capacity, self._size, self._tau_s
+        )
 
     def series(self) -> pl.DataFrame:
         """Return queue, running jobs and nodes over time; see `hpctwin.metrics.series`."""
@@ -104,7 +110,7 @@ class NodeCount:
 
     def breakdown(self, by: By) -> pl.DataFrame:
         """Sum up the run by class of jobs; see `hpctwin.metrics.breakdown`."""
-        return metrics.breakdown(self.jobs, by)
+        return metrics.breakdown(self.jobs, by, tau_s=self._tau_s)
 
     def in_nodes(self, table: pl.DataFrame) -> pl.DataFrame:
         """Return `jobs` or `lost` with their amounts as a number of nodes."""
@@ -123,6 +129,7 @@ class CoreCount(NodeCount):
         cluster: The cluster.
         jobs, lost, stretches, placements: Tables of the result.
         capacity: Thousandths of cores that are up, over time.
+        tau_s: Threshold of bounded slowdowns, in seconds.
     """
 
     def __init__(
@@ -134,6 +141,7 @@ class CoreCount(NodeCount):
         capacity: pl.DataFrame,
         stretches: pl.DataFrame | None,
         placements: pl.DataFrame,
+        tau_s: float,
     ) -> None:
         self._cluster, self._placements, self._whole = cluster, placements, jobs
         asked = pl.Series(cores_asked(workload, cluster))
@@ -147,6 +155,7 @@ class CoreCount(NodeCount):
             capacity,
             stretches,
             round(there(cluster, "cores") * MILLI),
+            tau_s,
         )
 
     def figures(self) -> dict[str, Any]:
@@ -168,7 +177,7 @@ class CoreCount(NodeCount):
     def breakdown(self, by: By) -> pl.DataFrame:
         """See `NodeCount`; with ``core_hours`` instead of ``node_hours``."""
         sized = cores_held(self._whole, self._placements)
-        return metrics.breakdown(sized, by).rename({"node_hours": "core_hours"})
+        return metrics.breakdown(sized, by, tau_s=self._tau_s).rename({"node_hours": "core_hours"})
 
     def in_nodes(self, table: pl.DataFrame) -> pl.DataFrame:
         """See `NodeCount`: cores divided by those of a mean node."""

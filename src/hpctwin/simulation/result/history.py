@@ -317,6 +317,7 @@ def sized_figures(
     lost: pl.DataFrame,
     capacity: pl.DataFrame,
     nodes: int,
+    tau_s: float,
 ) -> dict[str, Any]:
     """Return metrics like `hpctwin.metrics.summarize`, and those of suspended jobs.
 
@@ -328,9 +329,10 @@ def sized_figures(
         lost: Stretches that failures ended.
         capacity: Nodes that are up, over time.
         nodes: Number of nodes of the cluster.
+        tau_s: Threshold of bounded slowdowns, in seconds.
     """
     attempts = attempts_of(jobs, stretches, lost)
-    running, asking = (RunningSummary(nodes, exact=True) for _ in range(2))
+    running, asking = (RunningSummary(nodes, exact=True, tau_s=tau_s) for _ in range(2))
     last, before = attempts
     running.passed(JobTable(last), before, capacity)
     running.ended(JobTable(jobs))

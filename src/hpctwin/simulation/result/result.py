@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
@@ -73,6 +74,7 @@ class Result(Shown, metaclass=GuessedType):
         engine_s: Time spent in the engine, in seconds.
         instants: Number of event times processed.
         energy: Time and energy of nodes, jobs, users and accounts, if nodes have a power model.
+        tau_s: Threshold of bounded slowdowns, in seconds.
     """
 
     course: Course | JobTable
@@ -89,6 +91,7 @@ class Result(Shown, metaclass=GuessedType):
     gpu_shares: pl.DataFrame | None = None
     capacity_cores: pl.DataFrame | None = None
     stretches: pl.DataFrame | None = None
+    tau_s: float = metrics.TAU_S
 
     @property
     def jobs(self) -> pl.DataFrame:
@@ -136,8 +139,18 @@ class Result(Shown, metaclass=GuessedType):
         return {**waits, "utilization": "–" if used is None else f"{used:.1%}"}
 
     @check_arguments()
-    def summary(self) -> dict[str, Any]:
-        """Return all metrics of the run in one flat dict; see docs/reference/metrics.md."""
+    def summary(self, *, tau_s: float | None = None) -> dict[str, Any]:
+        """Return all metrics of the run in one flat dict; see docs/reference/metrics.md.
+
+        Args:
+            tau_s: Threshold of bounded slowdowns, in seconds; default that of the simulation. It is
+                in the summary if it is not 10 s.
+
+        Raises:
+            ConfigError: The threshold is not above 0.
+        """
+        if tau_s is not None and tau_s != self.tau_s:
+            return dataclasses.replace(self, tau_s=tau_s).summary()
         why = {}
         if self.rejection_reasons:
             reasons = [f"{count:,} {clause}" for clause, count in self.rejection_reasons.items()]
@@ -182,7 +195,7 @@ class Result(Shown, metaclass=GuessedType):
         """Counts of the run in nodes, or in cores if jobs share nodes."""
         if self.placements is None:
             parts = self.course, self.lost, self.capacity, self.stretches
-            return NodeCount(*parts, self.cluster.node_count)
+            return NodeCount(*parts, self.cluster.node_count, self.tau_s)
         assert self.capacity_cores is not None
         return CoreCount(
             self.workload,
@@ -192,6 +205,7 @@ class Result(Shown, metaclass=GuessedType):
             self.capacity_cores,
             self.stretches,
             self.placements,
+            self.tau_s,
         )
 
     @kept
@@ -242,6 +256,7 @@ class Result(Shown, metaclass=GuessedType):
             there_node_s=there * self.cluster.node_count,
             core_s=self._held_s("cores"),
             gpu_s=self._held_s("gpus"),
+            tau_s=self.tau_s,
         )
 
     def _held_s(self, what: Literal["cores", "gpus"]) -> npt.NDArray[np.float64] | None:
@@ -343,6 +358,7 @@ def make_result(simulation: SimulationBase) -> Result:
         instants=int(sim.clock.instants),
         energy=energy,
         stretches=stretches_of(workload, sim) if sized or suspends else None,
+        tau_s=simulation.tau_s,
         **held,
     )
 

@@ -28,7 +28,7 @@ from hpctwin.simulation.state.sizing import SizingHook
 
 __all__ = ["load", "save"]
 
-_FORMAT = 17
+_FORMAT = 18
 
 S = TypeVar("S", bound=SimulationBase)
 
@@ -48,6 +48,7 @@ def save(simulation: SimulationBase, path: Path) -> None:
         "version": __version__,
         "policy": simulation.policy.name,
         "overrun": simulation.overrun,
+        "tau_s": simulation.tau_s,
         "on_dependency_failure": simulation.on_dependency_failure,
         "track_nodes": simulation.tracked,
         "cluster": simulation.cluster.model_dump(mode="json"),
@@ -119,6 +120,7 @@ def load(cls: type[S], path: Path, policy: Policy | None, sizing: SizingHook | N
         policy=was,
         sizing=sizing,
         overrun=about["overrun"],
+        tau_s=about["tau_s"],
         on_dependency_failure=about["on_dependency_failure"],
         expected_s=arrays["expected_ms"] / 1000,
         risk=arrays.get("risk"),

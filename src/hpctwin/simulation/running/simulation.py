@@ -42,6 +42,7 @@ class RunOptions(TypedDict, total=False):
     begin_s: npt.ArrayLike | None
     track_nodes: bool
     log: bool
+    tau_s: float
     seed: int
 
 
@@ -108,6 +109,7 @@ class Simulation(SimulationBase):
             Always on with power states, node failures, and placements other than first and best
             fit.
         log: Whether to keep each node's past power states, for the node log, costs and charts.
+        tau_s: Threshold of bounded slowdowns, in seconds.
         seed: Seed of random placement.
 
     Raises:

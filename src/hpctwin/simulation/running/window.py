@@ -28,7 +28,7 @@ __all__ = ["Window", "from_its_first_job", "moment", "window"]
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 
-_OF_JOBS = re.compile(r"^jobs|_(wait_s|turnaround_s|slowdown)$")
+_OF_JOBS = re.compile(r"^jobs|^tau_s$|_(wait_s|turnaround_s|slowdown)$")
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +92,9 @@ class Window:
         there = float(np.diff(times) @ up["nodes"].to_numpy())
         submitted = self.workload.submit_ms[self.running] / MS_PER_S
         fresh = jobs.filter(~pl.Series(self.running))
-        of_jobs = summarize(fresh, result.lost, result.capacity, result.cluster.node_count)
+        of_jobs = summarize(
+            fresh, result.lost, result.capacity, result.cluster.node_count, result.tau_s
+        )
         figures: dict[str, Any] = {
             "workload": self.workload.name,
             "cluster": result.cluster.name,

@@ -26,6 +26,7 @@ from hpctwin.engine.state import layout
 from hpctwin.engine.state.array_allocation import speed_columns
 from hpctwin.engine.state.sim import Decided, Sim
 from hpctwin.errors import ArgumentError, ConfigError, SimulationError, in_brief
+from hpctwin.metrics.registry import TAU_S, check_tau
 from hpctwin.model import NEVER_MS, Cluster, Workload, to_ms
 from hpctwin.model.arguments import check_arguments
 from hpctwin.model.demand import as_features, in_whole_nodes
@@ -110,6 +111,7 @@ class SimulationBase(EngineFeed):
         begin_s: npt.ArrayLike | None = None,
         track_nodes: bool = False,
         log: bool = False,
+        tau_s: float = TAU_S,
         seed: int = 0,
     ) -> None:
         workload = as_workload(workload)
@@ -147,7 +149,7 @@ class SimulationBase(EngineFeed):
                 "walltimes do not end jobs (overrun 'continue'); remove these limits, or "
                 "use overrun 'terminate'"
             )
-        self.overrun = overrun
+        self.overrun, self.tau_s = overrun, check_tau(tau_s)
         self.on_dependency_failure = on_dependency_failure
         self.log = log and cluster.has_power
         self._track_nodes = track_nodes

@@ -199,7 +199,7 @@ class _Stream:
         )
         self.promised = self._promised(cluster)
         self._tell()
-        self.sums = CoreSums(cluster) if self.shares else NodeSums(cluster)
+        self.sums = (CoreSums if self.shares else NodeSums)(cluster, self.simulation.tau_s)
         self.why: Counter[str] = Counter()
         self.done = 0
 

@@ -43,11 +43,12 @@ class NodeSums:
 
     Args:
         cluster: The cluster.
+        tau_s: Threshold of bounded slowdowns, in seconds.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, tau_s: float) -> None:
         self._cluster = cluster
-        self._summary = RunningSummary(self._size(), exact=False)
+        self._summary = RunningSummary(self._size(), exact=False, tau_s=tau_s)
         self._preemption = None if cluster.preemption is None else PreemptionSums()
 
     def _size(self) -> int:
@@ -129,10 +130,11 @@ class CoreSums(NodeSums):
 
     Args:
         cluster: The cluster.
+        tau_s: Threshold of bounded slowdowns, in seconds.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
-        super().__init__(cluster)
+    def __init__(self, cluster: Cluster, tau_s: float) -> None:
+        super().__init__(cluster, tau_s)
         self._held = HeldOverTime(cluster)
         self._joules = Joules(cluster) if cluster.has_power else None
         # Amount that each present job counted with in the previous window; -1 for new jobs.

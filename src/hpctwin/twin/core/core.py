@@ -78,6 +78,7 @@ class Core:
             settings.objective.weights,
             normalize=settings.objective.normalize,
             function=settings.objective.function,
+            tau_s=settings.objective.tau,
         )
         own = settings.site_policy
         self.own = None if own is None else parse_policy(own)

@@ -221,7 +221,9 @@ def judge(
         futures: What-ifs by future and policy; the first future is the expected one.
     """
     judged = futures[1:] or futures
-    outlooks = [outlooks_of([what_if.course for what_if in future]) for future in judged]
+    outlooks = [
+        outlooks_of([what_if.course for what_if in future], objective.tau_s) for future in judged
+    ]
     measured = [
         [found for outlook in future for found in objective.measure_all(outlook)]
         for future in outlooks

@@ -14,6 +14,7 @@ from typing import Any, Literal, Self, TypeVar
 from pydantic import Field, field_validator, model_validator
 
 from hpctwin.errors import ConfigError, HpctwinError
+from hpctwin.metrics.registry import TAU_S
 from hpctwin.model import read_yaml
 from hpctwin.model.settings import Duration, Settings
 from hpctwin.model.trusted import check_module, check_trusted
@@ -126,6 +127,7 @@ class ObjectiveSettings(Settings):
         weights: Weight of each metric; see `hpctwin.twin.what_if.objective.METRICS`.
         normalize: Value over all candidates that a metric is divided by; see `Objective`.
         function: ``module:function`` or ``FILE.py:function`` instead of weights.
+        tau: Threshold of bounded slowdowns: shorter runtimes count as this.
         window: Period before now: jobs that started within it count, too, in addition to pending
             jobs. With 0 (as in the paper) only the queue counts. With the whole run, the score is
             a forecast of the objective over the whole run.
@@ -138,6 +140,7 @@ class ObjectiveSettings(Settings):
     weights: dict[str, float] = Field(default_factory=lambda: dict(PAPER_WEIGHTS))
     normalize: Normalize = "mean"
     function: str | None = None
+    tau: Duration = Field(default=TAU_S, gt=0)
     window: Duration = Field(default=0.0, ge=0)
     tie_break: tuple[str, ...] = PAPER_POOL
     hysteresis: float = Field(default=0.0, ge=0, le=10)

@@ -19,7 +19,14 @@ import numpy.typing as npt
 
 from hpctwin.attributes import kept
 from hpctwin.errors import ConfigError, HpctwinError, PolicyError, UnknownNameError
-from hpctwin.metrics.registry import WAIT, ServedJobs, Statistic, computed_from
+from hpctwin.metrics.registry import (
+    TAU_S,
+    WAIT,
+    ServedJobs,
+    Statistic,
+    check_tau,
+    computed_from,
+)
 from hpctwin.model.trusted import load_module, named_in
 
 __all__ = ["METRICS", "PAPER_WEIGHTS", "Normalize", "Objective", "Outlook"]
@@ -46,6 +53,7 @@ class Outlook:
         begin_s: Start of the span for utilization, in seconds since the epoch.
         total_energy_j: Energy of all nodes from ``now_s`` until the last job has ended, or until
             the horizon, in J; NaN if unknown; [P] for several what-ifs.
+        tau_s: Threshold of bounded slowdowns, in seconds.
     """
 
     submit_s: FloatArray
@@ -57,11 +65,13 @@ class Outlook:
     busy: Callable[[], float | FloatArray]
     begin_s: float
     total_energy_j: float | FloatArray = math.nan
+    tau_s: float = TAU_S
 
     @kept
     def jobs(self) -> ServedJobs:
         """The jobs that count, with all metrics per job."""
-        return ServedJobs(self.submit_s, self.start_s, self.end_s, self.nodes, min_run_s=MIN_RUN_S)
+        times = self.submit_s, self.start_s, self.end_s
+        return ServedJobs(*times, self.nodes, tau_s=self.tau_s, min_run_s=MIN_RUN_S)
 
     @property
     def wait_s(self) -> FloatArray:
@@ -129,6 +139,7 @@ class Objective:
             their mean or best value; ``range`` maps the best to 0 and the worst to 1; or ``none``.
         function: Function ``module:function`` or ``FILE.py:function`` that returns the cost of an
             `Outlook`, instead of weights.
+        tau_s: Threshold of bounded slowdowns, in seconds.
 
     Raises:
         UnknownNameError: A metric is unknown.
@@ -142,7 +153,9 @@ class Objective:
         *,
         normalize: Normalize = "mean",
         function: str | None = None,
+        tau_s: float = TAU_S,
     ) -> None:
+        self.tau_s = check_tau(tau_s)
         self.weights = dict(PAPER_WEIGHTS if weights is None else weights)
         self.normalize = normalize
         self.function = None if function is None else _load(function)

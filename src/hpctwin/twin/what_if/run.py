@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.attributes import kept
+from hpctwin.metrics.registry import TAU_S
 from hpctwin.model import MS_PER_S
 from hpctwin.model.columns import every
 from hpctwin.policies import Policy
@@ -178,8 +179,12 @@ def course_of(now: Present, simulation: Simulation, past: Past, horizon_s: float
     )
 
 
-def outlooks_of(courses: Sequence[Course]) -> list[Outlook]:
+def outlooks_of(courses: Sequence[Course], tau_s: float = TAU_S) -> list[Outlook]:
     """Return what the objective judges for what-ifs of one present, in their order.
+
+    Args:
+        courses: Courses of the what-ifs.
+        tau_s: Threshold of bounded slowdowns, in seconds.
 
     Returns:
         One outlook for all what-ifs together if all jobs start in all of them; else one for each.
@@ -190,7 +195,7 @@ def outlooks_of(courses: Sequence[Course]) -> list[Outlook]:
     all_count = every(counts)
     # If some jobs never start, the arrays of the what-ifs have different lengths.
     if not all_count and len(courses) > 1:
-        return [outlook for course in courses for outlook in outlooks_of([course])]
+        return [outlook for course in courses for outlook in outlooks_of([course], tau_s)]
     one = courses[0]
     submit, nodes, past, now_s = one.submit_s, one.nodes, one.past, one.now_s
     begin_s = now_s
@@ -217,6 +222,7 @@ def outlooks_of(courses: Sequence[Course]) -> list[Outlook]:
             busy=busy,
             begin_s=begin_s,
             total_energy_j=np.array([course.energy_j for course in courses]),
+            tau_s=tau_s,
         )
     ]
 
