@@ -74,17 +74,27 @@ def test_values_of_a_metric_have_one_unit_and_one_number_of_decimals(
 
 
 def test_a_mark_of_significance_takes_no_room_and_units_that_differ_stay() -> None:
-    table = Table(title="A & B")
+    table = Table(title="A\n& B")
     table.add_column("name")
     table.add_column("change", justify="right")
     table.add_column("wait", justify="right")
     table.add_row("x_y", Text("−91.2 %*", "green"), "2 h")
     table.add_row("[bold]z[/]", "same", "3 min")
     assert as_latex(table) == (
-        "% A & B\n\\begin{tabular}{lrr}\n\\toprule\nname & change (\\%) & wait \\\\\n\\midrule\n"
+        "% A\n% & B\n\\begin{tabular}{lrr}\n\\toprule\nname & change (\\%) & wait \\\\\n\\midrule\n"
         "x\\_y & $-$91.2\\rlap{$^*$} & 2 h \\\\\nz & same & 3 min \\\\\n"
         "\\bottomrule\n\\end{tabular}\n"
     )
+
+
+def test_a_cell_of_several_lines_has_several_rows() -> None:
+    table = Table("policy")
+    table.add_column("wait", justify="right")
+    table.add_row("sjf+easy", "5.8 h\n[3.9 h, 7.7 h]")
+    table.add_row("fcfs\n+easy", "7 h")
+    assert rows(as_latex(table)) == [
+        ["policy", "wait"], ["sjf+easy", "5.8 h"], ["", "[3.9 h, 7.7 h]"], ["fcfs", "7 h"], ["+easy", ""],
+    ]  # fmt: skip
 
 
 def test_a_comment_has_a_sign_in_each_line() -> None:

@@ -1,10 +1,13 @@
 r"""Tables for the terminal as LaTeX tables, for the package ``booktabs``.
 
 A unit that all numbers of a column share is in its heading. Numbers are aligned to the right, so
-those with equal decimals are aligned at the decimal point.
+those with equal decimals are aligned at the decimal point. A cell of several lines has several rows.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import zip_longest
 
 from rich.console import Group, RenderableType
 from rich.table import Column, Table
@@ -37,27 +40,34 @@ def as_latex(shown: RenderableType) -> str:
         return "\n".join(as_latex(one) for one in shown.renderables)
     if isinstance(shown, Table):
         return _table(shown)
-    text = _text(shown).plain
-    return "".join(f"% {line}\n" for line in text.splitlines())
+    return "".join(f"{line}\n" for line in _comment(shown))
+
+
+def _comment(text: RenderableType) -> list[str]:
+    return [f"% {line}" for line in _text(text).plain.splitlines()]
 
 
 def _table(table: Table) -> str:
-    columns = [_column(one) for one in table.columns]
+    rows = [
+        line
+        for row in zip(*(column.cells for column in table.columns), strict=True)
+        for line in zip_longest(*(_text(cell).split("\n") for cell in row), fillvalue=Text())
+    ]
+    columns = [_column(one, [row[at] for row in rows]) for at, one in enumerate(table.columns)]
     sides = "".join("r" if one.justify == "right" else "l" for one in table.columns)
     heads = [head for head, _ in columns]
     lines = [rf"\begin{{tabular}}{{{sides}}}", r"\toprule"]
     if table.show_header:
         lines += [f"{' & '.join(heads)} \\\\", r"\midrule"]
-    rows = zip(*(cells for _, cells in columns), strict=True)
-    lines += [f"{' & '.join(row)} \\\\" for row in rows]
+    shown = zip(*(cells for _, cells in columns), strict=True)
+    lines += [f"{' & '.join(row)} \\\\" for row in shown]
     lines += [r"\bottomrule", r"\end{tabular}"]
-    about = [f"% {_text(one).plain}" for one in (table.title, table.caption) if one]
+    about = [line for one in (table.title, table.caption) if one for line in _comment(one)]
     return "".join(f"{line}\n" for line in [*about, *lines])
 
 
-def _column(column: Column) -> tuple[str, list[str]]:
+def _column(column: Column, cells: Sequence[Text]) -> tuple[str, list[str]]:
     """Return the heading and the cells."""
-    cells = [_text(one) for one in column.cells]
     head = " ".join(_text(column.header).plain.replace("-\n", "").split())
     number = column.justify == "right"
     units = {_unit(one) for one in cells if _value(one) not in _NONE} if number else set()

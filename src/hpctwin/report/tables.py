@@ -152,8 +152,7 @@ def compare_table(
         for (label, cells), text in zip(rows.items(), texts, strict=True):
             marked = label in best[column.key]
             cells.append(Text(text + BEST_MARK, "bold green") if marked else Text(text + room))
-    mark = "bold:" if alike else BEST_MARK
-    notes = [f"{mark} best of its column"] if any(best.values()) else []
+    notes = [f"{'bold:' if alike else BEST_MARK} best of its column"] if any(best.values()) else []
     notes += tau_note([one.key for one in columns], tau_of(summaries.values()))
     caption = "; ".join(notes) or None
     return _by_policy("policy", columns, rows, width, title=title, caption=caption)

@@ -33,13 +33,16 @@ class Comparison(Shown, dict[str, Result], metaclass=GuessedType):
         name = next((one.workload.name for one in self.values()), "of nothing")
         return name, {"": ", ".join(self)}
 
-    def summary(self) -> pl.DataFrame:
+    def summary(self, *, tau_s: float | None = None) -> pl.DataFrame:
         """Return all metrics: a row for each policy, with the columns of `Result.summary`.
 
         A metric that only other policies have is null; a count of jobs is then 0.
+
+        Args:
+            tau_s: As of `Result.summary`.
         """
         rows = pl.DataFrame(
-            [{"policy": name, **one.summary()} for name, one in self.items()],
+            [{"policy": name, **one.summary(tau_s=tau_s)} for name, one in self.items()],
             infer_schema_length=None,
         )
         return rows.with_columns(pl.col("^jobs_.*$").fill_null(0))
