@@ -49,8 +49,8 @@ class Intrinsic:
         self.where = module, name
         self.arguments = arguments
 
-    def __reduce__(self) -> Any:
-        """Pickle without what Numba made; it pickles what a cached function closes over."""
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Give what it is made of: Numba caches functions by what they use."""
         return partial(Intrinsic, module=self.where[0]), (self.where[1], *self.arguments)
 
     @cached_property

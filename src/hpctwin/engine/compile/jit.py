@@ -37,8 +37,8 @@ class Part:
         self._kind = kind
         update_wrapper(self, self.py_func)
 
-    def __reduce__(self) -> Any:
-        """Pickle without what Numba made; it pickles what a cached function closes over."""
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Give what it is made of: Numba caches functions by what they use."""
         return Part, (self.py_func, self._kind)
 
     def __call__(self, *given: Any) -> Any:
