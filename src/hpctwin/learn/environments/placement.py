@@ -208,9 +208,10 @@ class PlacementEnv(SchedulingEnv[np.int64]):
     def _next(self, choice: int | None) -> bool:
         """Advance to the next job that needs a choice; return whether there is none."""
         try:
-            self._row, self._options = (
-                next(self._asked) if choice is None else self._asked.send(choice)
-            )
+            if choice is None or self._row < 0:
+                self._row, self._options = next(self._asked)
+            else:
+                self._row, self._options = self._asked.send(choice)
         except StopIteration:
             self._row, self._options = -1, [0]
             # An episode without choices still has one step.
