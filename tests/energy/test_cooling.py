@@ -204,7 +204,7 @@ def test_a_replay_reports_the_cooling_and_costs_of_the_same_simulation(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     trace = tmp_path / "t.csv"
-    trace.write_text("submit_s,start_s,runtime_s,nodes\n0,0,7200,9472\n")
+    trace.write_text("submit_s,recorded_start_s,runtime_s,nodes\n0,0,7200,9472\n")
     options = ["-M", "frontier", "--weather", "15", "--price", "0.2", "--carbon", "300", "--json"]
     told = {}
     for command in ("simulate", "replay"):
