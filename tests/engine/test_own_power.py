@@ -123,7 +123,7 @@ TEXT = made_of(text)
     [
         ("fcfs+{}:PASS", 8, "Unknown attribute 'nodes'"),
         ("fcfs~{}:POWER", 8, "Unknown attribute 'nodes'"),
-        ("fcfs+{}:TEXT", 17, "No implementation of function"),
+        ("fcfs+{}:TEXT", 17, "Numba does not know add"),
     ],
 )
 def test_code_that_cannot_be_compiled_is_reported_in_one_line_with_file_and_line(

@@ -323,7 +323,7 @@ def test_the_score_of_s_raps_is_as_its_formula_and_puts_the_small_first() -> Non
     assert by_nodes["start_s"].to_list() == [0, 0, 9]
     with pytest.raises(errors.UnknownNameError, match="runtime_s"):
         ranked(jobs, {"runtime": 1.0})
-    with pytest.raises(errors.ConfigError, match="no predicted_memory_gb"):
+    with pytest.raises(errors.ConfigError, match="no column predicted_memory_gb"):
         ranked(jobs, {"memory_gb": 1.0})
     with pytest.raises(errors.ConfigError, match="needs coefficients"):
         ranked(jobs, {})
