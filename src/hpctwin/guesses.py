@@ -47,7 +47,8 @@ OTHER_NAMES: dict[str, tuple[str, ...]] = {
     "trace": ("workload",), "random_state": ("seed",), "rng": ("seed",), "until": ("until_s",),
     "workers": ("threads",), "num_workers": ("threads",), "verbose": ("progress",),
     "tqdm": ("progress",), "threshold": ("tau_s",), "threshold_s": ("tau_s",),
-    "tau": ("tau_s",),
+    "tau": ("tau_s",), "tasks": ("chunks",), "ntasks": ("chunks",), "cores": ("chunks",),
+    "cores_per_task": ("chunks",), "cpus": ("chunks",), "gpus": ("chunks",), "memory": ("chunks",),
 }  # fmt: skip
 """Right names by names from papers and other tools; the first that is known is suggested."""
 
