@@ -199,7 +199,9 @@ def test_no_answer_is_for_a_name_that_exists(known: dict[str, Any]) -> None:
 
 def test_each_other_name_is_of_something_that_exists() -> None:
     there = {*ORDERINGS, *BACKFILLS, *PLACEMENTS, *POWERS, *METRICS, "jobs", "total_energy_j"}
-    for function in (simulate, compare, Simulation.advance, Cluster.uniform, hpctwin.formula):
+    for function in (
+        simulate, compare, Simulation.advance, Cluster.uniform, hpctwin.formula, Workload.build,
+    ):  # fmt: skip
         there |= set(inspect.signature(function).parameters)
     there |= {"tau_s", "makespan_s", "utilization"}
     for name, rights in OTHER_NAMES.items():
