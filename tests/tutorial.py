@@ -70,6 +70,8 @@ def _lines(text: str, numbers: bool) -> list[str]:
     if numbers:
         return lines
     lines = [re.sub(r"[─━┏┓┃┡┩╇┳└┘┴│╭╮╰╯]+", "|", _NUMBER.sub("#", line)) for line in lines]
+    # The number may be 1 on the page, and another here.
+    lines = [re.sub(r"(# [a-z]{3,}?)s\b", r"\1", line) for line in lines]
     return [" ".join(line.split()) for line in lines]
 
 

@@ -194,7 +194,8 @@ def as_user(slurm: SlurmCluster, *command: str) -> subprocess.CompletedProcess[s
 def states(slurm: SlurmCluster) -> dict[str, str]:
     """State and reason of each job that has not ended, by id as users see it."""
     said = slurm.say("squeue", "-r", "-h", "-o", "%i %T %r")
-    return {line.split()[0]: " ".join(line.split()[1:]) for line in said.splitlines()}
+    rows = {line.split()[0]: " ".join(line.split()[1:]) for line in said.splitlines()}
+    return {job: state for job, state in rows.items() if not state.startswith("COMPLETING")}
 
 
 def job_rows(slurm: SlurmCluster) -> list[dict[str, str]]:

@@ -166,7 +166,7 @@ def test_ten_meters_report_the_draw_of_slurms_nodes_although_they_differ(
 ) -> None:
     meters = Meters(tmp_path)
     meters.begin()
-    common = {"kind": "csv", "step": "3s", "ahead": "9s", "past": "1h", "stale_after": "20s"}
+    common = {"kind": "csv", "step": "3s", "horizon": "9s", "window": "1h", "stale_after": "20s"}
     told = {
         way: {**common, "path": str(meters.path(way)), **own}
         for way, (own, _, _) in meters.ways.items()
