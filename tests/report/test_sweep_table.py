@@ -55,12 +55,17 @@ def test_changes_are_in_percent_in_points_or_in_the_metrics_unit() -> None:
     value, low, high = (float(one.replace("−", "-")) for one in re.findall(r"−[\d.]+", tenth))
     assert tenth.startswith(f"−{-value:.1f} %* [")
     assert -100 < low < value < high < 0
-    assert shown("utilization", [0.8] * 7, [0.75] * 7) == "−5.0 pts* [−5.0, −5.0]"
+    assert shown("utilization", [0.8] * 7, [0.75] * 6 + [0.74]).startswith("−5.1 pts* [−5.6, −5.0")
     assert shown("mean_wait_s", [0, 60, 60, 60, 60, 60], [0, 120, 120, 120, 120, 120]).startswith(
         "+50 s* ["
     )
     assert shown("mean_wait_s", [60, 60], [120, 120]) == "+100.0 %"
     assert shown("jobs_rejected", [0, 0], [0, 0]) == "0"
+
+
+def test_runs_that_are_all_alike_have_no_interval_and_prove_nothing() -> None:
+    assert shown("mean_wait_s", [10.0] * 7, [5.0] * 7) == "−50.0 %"
+    assert shown("mean_wait_s", [10.0] * 7, [5.0] * 6 + [5.1]).startswith("−49.9 %* [")
 
 
 def test_the_caption_explains_percent_and_points(compared: pl.DataFrame) -> None:

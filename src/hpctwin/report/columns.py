@@ -160,7 +160,7 @@ def is_share(key: str) -> bool:
 
 
 def format_paired(key: str, row: Mapping[str, Any], between: str = " ") -> tuple[str, bool]:
-    """Return a paired change with its interval, and whether the interval excludes no change.
+    """Return a paired change with its interval, and whether the interval excludes zero.
 
     It is in points for shares, else in percent, from the geometric mean of the pairs' ratios. If a
     value is 0, there are no ratios, and it is in the metric's unit.
@@ -179,7 +179,8 @@ def format_paired(key: str, row: Mapping[str, Any], between: str = " ") -> tuple
             for name in ("ratio", "ratio_low", "ratio_high")
         )
         text = _percent
-    if low is None:
+    # Without spread all runs were alike, as if there were one.
+    if low is None or low == high:
         return text(value), False
     sure = low > 0 or high < 0
     ends = f"[{text(low)}, {text(high)}]"
