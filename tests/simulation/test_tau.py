@@ -136,3 +136,25 @@ def test_commands_take_the_threshold(tmp_path: Path, capsys: pytest.CaptureFixtu
     )
     assert rows.table["mean_bounded_slowdown"].to_list() == [mean]
     assert "tau_s" not in rows.metrics
+
+
+def test_replays_and_facilities_take_the_threshold(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = tmp_path / "jobs.swf"
+    jobs = generate("lublin", jobs=80, nodes=16, seed=1)
+    starts = simulate(jobs, 16, "fcfs+easy").jobs["start_s"].to_numpy() * 1000
+    write_workload(jobs.replace(recorded_start_ms=np.rint(starts).astype(np.int64)), trace)
+    expected = simulate(hpctwin.read_workload(trace), 16, "fcfs+easy", tau_s=60).summary()
+    mean = pytest.approx(expected["mean_bounded_slowdown"])
+    assert run("replay", trace, "-n", "16", "--tau", "60s", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["mean_bounded_slowdown"], found["tau_s"]) == (mean, 60)
+    facility = ["facility", "compare", trace, "--nodes", "16", "--nodes", "1", "-s"]
+    assert run(*facility, "always(cluster-1)", "--tau", "60s", "--json") == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    assert (found["mean_bounded_slowdown"], found["tau_s"]) == (mean, 60)
+    assert run(*facility, "random", "-s", "least-loaded", "--tau", "60s") == 0
+    assert "bounded slowdown with τ = 60 s" in " ".join(capsys.readouterr().out.split())
+    assert run(*facility, "random", "--tau", "0s") == 2
+    assert "--tau: " in capsys.readouterr().err

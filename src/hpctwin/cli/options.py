@@ -55,6 +55,12 @@ Latex = Annotated[
 ]
 """Whether tables are printed as LaTeX."""
 
+Tau = Annotated[
+    str,
+    Parameter(group="Run", help="Threshold of bounded slowdowns: shorter runtimes count as this."),
+]
+"""Threshold of bounded slowdowns, see `tau_seconds`."""
+
 By = Annotated[
     Literal["size", "walltime", "user", "account", "partition", "state"] | None,
     Parameter(group="Output"),
@@ -428,6 +434,17 @@ def _system_of(trace: Path) -> str | None:
     return None if found is None else found.system
 
 
+def tau_seconds(text: str) -> float:
+    """Return a threshold of bounded slowdowns, in seconds."""
+    from hpctwin.metrics.registry import check_tau
+    from hpctwin.model import parse_duration_s
+
+    try:
+        return check_tau(parse_duration_s(text))
+    except ConfigError as error:
+        raise ConfigError(f"--tau: {error}") from error
+
+
 @Parameter(name="*")
 @dataclass(frozen=True)
 class RunOptions:
@@ -437,8 +454,7 @@ class RunOptions:
     """Terminate or continue a job at the end of its walltime."""
     on_dependency_failure: Annotated[Literal["cancel", "hold"], Parameter(group="Run")] = "cancel"
     """Cancel or hold a job whose afterok dependency failed."""
-    tau: Annotated[str, Parameter(group="Run")] = "10s"
-    """Threshold of bounded slowdowns: shorter runtimes count as this."""
+    tau: Tau = "10s"
     seed: Annotated[int, Parameter(group="Run")] = 0
     """Seed of random placement."""
 
@@ -447,15 +463,6 @@ class RunOptions:
         return {
             "overrun": self.overrun,
             "on_dependency_failure": self.on_dependency_failure,
-            "tau_s": self._tau_s(),
+            "tau_s": tau_seconds(self.tau),
             "seed": self.seed,
         }
-
-    def _tau_s(self) -> float:
-        from hpctwin.metrics.registry import check_tau
-        from hpctwin.model import parse_duration_s
-
-        try:
-            return check_tau(parse_duration_s(self.tau))
-        except ConfigError as error:
-            raise ConfigError(f"--tau: {error}") from error

@@ -193,7 +193,7 @@ def _percent(change: float) -> str:
     return f"{100 * change:+,.1f} %".replace("-", "−")
 
 
-def tau_of(summaries: Iterable[Summary]) -> float | None:
+def tau_of(summaries: Iterable[Mapping[str, Any]]) -> float | None:
     """Return the threshold of bounded slowdowns, in seconds; None if it is the default."""
     return next((value for one in summaries if (value := one.get("tau_s")) is not None), None)
 

@@ -17,6 +17,7 @@ from rich.text import Text
 from hpctwin.metrics import breakdown
 from hpctwin.model import format_duration
 from hpctwin.model.text import count_text
+from hpctwin.report.columns import tau_note, tau_of
 from hpctwin.report.figures.style import PALETTE, color, empty_note, new_figure, styled
 
 __all__ = ["facility_table", "plot_moved", "plot_waits_by_bin", "plot_waits_by_size", "plot_weeks"]
@@ -235,9 +236,10 @@ def facility_table(summaries: Mapping[str, Mapping[str, Any]], clusters: Sequenc
             *(f"{s[f'jobs_{name}']:,}" for name in clusters),
             *(_number(s[f"utilization_{name}"], ".1%") for name in clusters),
         )
-    if len(summaries) > 1:
-        table.caption = "* lowest of its column"
-        table.caption_justify = "left"
+    notes = ["* lowest of its column"] if len(summaries) > 1 else []
+    notes += tau_note(["mean_bounded_slowdown"], tau_of(summaries.values()))
+    table.caption = "; ".join(notes) or None
+    table.caption_justify = "left"
     return table
 
 

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import App, Parameter
 
 from hpctwin.cli.option_values import AT_LEAST_1
-from hpctwin.cli.options import By, ClustersOptions, Latex, Trace, TraceOptions
+from hpctwin.cli.options import (
+    By,
+    ClustersOptions,
+    Latex,
+    Tau,
+    Trace,
+    TraceOptions,
+    tau_seconds,
+)
 from hpctwin.cli.settings_file import Init, write_settings
 
 if TYPE_CHECKING:
@@ -124,6 +132,7 @@ def simulate(
     reading: TraceOptions = TraceOptions(),  # noqa: B008
     overrun: Overrun = "terminate",
     seed: Seed = 0,
+    tau: Tau = "10s",
     by: By = None,
     out: Annotated[Path | None, Parameter(group="Output")] = None,
     plot: Annotated[Path | None, Parameter(group="Output")] = None,
@@ -160,6 +169,7 @@ def simulate(
     from hpctwin.model.text import progress_bar
 
     check_outputs(trace, folders=[out], figures=[plot])
+    tau_s = tau_seconds(tau)
     chosen = parse_strategy(strategy, knows=knowledge, **looking.as_dict())
     place = Facility.from_yaml(facility)
     workload = reading.jobs(trace)
@@ -167,15 +177,15 @@ def simulate(
     simulation = FacilitySimulation(place, workload, chosen, seed=seed, overrun=overrun)
     with progress_bar(f"{workload.name} under {chosen.name}") as progress:
         result = simulation.run(progress)
-    _write({chosen.name: result}, out, plot, facility, trace)
-    summary = result.summary()
+    _write({chosen.name: result}, tau_s, out, plot, facility, trace)
+    summary = result.summary(tau_s=tau_s)
     if json:
         if by is not None:
             summary["by"] = breakdown(result.jobs, by).to_dicts()
         print_json(summary | with_notes(notes))
         return 0
     console = screen(latex=latex)
-    _show({chosen.name: result}, console)
+    _show({chosen.name: result}, tau_s, console)
     if by is not None:
         from hpctwin.report.accessor import breakdown_table
 
@@ -204,6 +214,7 @@ def compare(
     reading: TraceOptions = TraceOptions(),  # noqa: B008
     overrun: Overrun = "terminate",
     seed: Seed = 0,
+    tau: Tau = "10s",
     threads: Annotated[int, Parameter(group="Run"), AT_LEAST_1] = 1,
     out: Annotated[Path | None, Parameter(group="Output")] = None,
     plot: Annotated[Path | None, Parameter(group="Output")] = None,
@@ -251,6 +262,7 @@ def compare(
         run = f"hpctwin facility compare {trace} facility.yaml"
         return write_settings(Path("facility.yaml"), place, content, run)
     check_outputs(trace, folders=[out], figures=[plot])
+    tau_s = tau_seconds(tau)
     chosen: list[Strategy] = []
     for text in strategy:
         guided = text.partition("(")[0].strip() in GUIDED
@@ -266,11 +278,12 @@ def compare(
             progress=counted(progress, len(chosen)),
         )  # fmt: skip
     files = machine.cluster if facility is None else (facility,)
-    _write(results, out, plot, *files, trace)
+    _write(results, tau_s, out, plot, *files, trace)
     if json:
-        print_json([result.summary() | with_notes(notes) for result in results.values()])
+        summaries = [result.summary(tau_s=tau_s) for result in results.values()]
+        print_json([summary | with_notes(notes) for summary in summaries])
         return 0
-    _show(results, screen(latex=latex))
+    _show(results, tau_s, screen(latex=latex))
     return 0
 
 
@@ -283,19 +296,23 @@ def _clusters(machine: ClustersOptions) -> list[dict[str, Any]]:
     ]
 
 
-def _show(results: dict[str, FacilityResult], console: Any) -> None:
+def _show(results: dict[str, FacilityResult], tau_s: float, console: Any) -> None:
     from hpctwin.model.text import count_text
     from hpctwin.report.facility import facility_table
 
-    summaries = {label: result.summary() for label, result in results.items()}
+    summaries = {label: result.summary(tau_s=tau_s) for label, result in results.items()}
     console.print(facility_table(summaries, next(iter(results.values())).facility.names))
-    nowhere = max(result.summary()["jobs_nowhere"] for result in results.values())
+    nowhere = max(summary["jobs_nowhere"] for summary in summaries.values())
     if nowhere:
         console.print(f"rejected, because they can run at no cluster: {count_text(nowhere, 'job')}")
 
 
 def _write(
-    results: dict[str, FacilityResult], out: Path | None, plot: Path | None, *inputs: Path
+    results: dict[str, FacilityResult],
+    tau_s: float,
+    out: Path | None,
+    plot: Path | None,
+    *inputs: Path,
 ) -> None:
     import json
     import re
@@ -319,7 +336,7 @@ def _write(
                 with write_atomically(folder / f"{stem}.parquet") as file:
                     table.write_parquet(file)
             about = {
-                **result.summary(),
+                **result.summary(tau_s=tau_s),
                 "assumptions": result.notes,
                 "facility": result.facility.model_dump(mode="json"),
             }

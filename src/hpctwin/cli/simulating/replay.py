@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from hpctwin.cli.energy_options import CostOptions
-from hpctwin.cli.options import ClusterOptions, Latex, Trace, TraceOptions, WindowOptions
+from hpctwin.cli.options import ClusterOptions, Latex, Tau, Trace, TraceOptions, WindowOptions
 
 __all__ = ["replay_command"]
 
@@ -21,6 +21,7 @@ def replay_command(
     part: WindowOptions = WindowOptions(),  # noqa: B008
     machine: ClusterOptions = ClusterOptions(),  # noqa: B008
     costs: CostOptions = CostOptions(),  # noqa: B008
+    tau: Tau = "10s",
     conflicts: Annotated[Path | None, Parameter(group="Output")] = None,
     out: Annotated[Path | None, Parameter(group="Output")] = None,
     json: Annotated[bool, Parameter(group="Output")] = False,
@@ -34,6 +35,9 @@ def replay_command(
         out: Write jobs.parquet, series.parquet, summary.json and manifest.json to this folder.
         json: Print the summary as JSON.
     """
+    from dataclasses import replace
+
+    from hpctwin.cli.options import tau_seconds
     from hpctwin.cli.output import check_outputs, print_json, screen, with_notes
     from hpctwin.model import write_atomically
     from hpctwin.report import summary_table
@@ -41,12 +45,14 @@ def replay_command(
     from hpctwin.simulation import replay
 
     check_outputs(trace, folders=[out], files=[conflicts])
+    tau_s = tau_seconds(tau)
     workload, window = reading.part(trace, part, machine)
     cluster = machine.make(workload, trace, reading.timezone)
     costs.check(cluster)
     series, notes = costs.series(workload, cluster)
     span = {} if window is None else {"from_s": window.begin_s, "until_s": window.end_s}
     found = replay(workload, cluster, **span)
+    found = replace(found, result=replace(found.result, tau_s=tau_s))
     by_kind = dict(found.conflicts["what"].value_counts().sort("what").iter_rows())
     if conflicts is not None:
         with write_atomically(conflicts) as file:
