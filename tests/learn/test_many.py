@@ -426,7 +426,7 @@ def test_make_vec_makes_many() -> None:
         ({"every_s": 0.0}, "above 0"),
         ({"levels": 1}, "2 or more"),
         ({"observation": "levels"}, "needs their number"),
-        ({"action": "nodes"}, "and observation 'nodes' work only together"),
+        ({"action": "nodes"}, "action is 'nodes' and observation is .*; set both to 'nodes'"),
         ({"action": "nods"}, "nodes"),
         ({"preset": "spar"}, "spars"),
     ],

@@ -159,7 +159,9 @@ def power_management(
     nodes = cluster.node_count
     by_node = act is hooks.SWITCH_EACH
     if (seen is OBSERVATIONS["nodes"]) != by_node and seen in OBSERVATIONS.values():
-        raise ConfigError("action 'nodes' and observation 'nodes' work only together")
+        raise ConfigError(
+            f"action is {action!r} and observation is {observation!r}; set both to 'nodes', or neither"
+        )
     if seen is OBSERVATIONS["levels"] and levels is None:
         raise ConfigError("observation 'levels' needs their number; give it, such as levels=17")
 
