@@ -418,3 +418,38 @@ def test_outages_and_what_a_spars_configuration_leaves_open_are_kept(
     said = "field 'retries' of run, ignored (simulator_config.yaml)"
     assert said in shown.err
     assert said in json.loads(shown.out)["notes"]
+
+
+def test_jobs_that_never_start_are_reported_for_each_policy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace, cluster = tmp_path / "j.csv", tmp_path / "c.yaml"
+    trace.write_text(
+        "submit_s,runtime_s,walltime_s,nodes,user\n0,600,600,2,ann\n60,600,600,3,ann\n90,600,600,1,ben\n"
+    )
+    cluster.write_text("nodes: [{name: n, count: 4}]\nlimits: [{user: ann, nodes: 2}]\n")
+    told = "1 of 3 jobs never started: a limit, a dependency or the policy kept them pending"
+    given = [trace, "-M", cluster]
+    assert run("simulate", *given) == 0
+    assert capsys.readouterr().err.count(f"j, fcfs+easy: {told}") == 1
+    assert run("compare", *given, "-p", "fcfs+easy", "-p", "sjf+easy") == 0
+    err = capsys.readouterr().err
+    assert (err.count(f"j, fcfs+easy: {told}"), err.count(f"j, sjf+easy: {told}")) == (1, 1)
+    assert run("workload", "convert", trace, tmp_path / "j.parquet") == 0
+    stream = [tmp_path / "j.parquet", "--stream", "--out", tmp_path / "out"]
+    assert run("simulate", *stream, "-M", cluster) == 0
+    assert told in capsys.readouterr().err
+    # A part of a trace ends before its last jobs.
+    assert run("simulate", *given, "--from", "0s", "--until", "10s") == 0
+    assert "never started" not in capsys.readouterr().err
+
+
+def test_a_job_that_is_held_for_a_failed_one_is_reported_as_never_started(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = tmp_path / "d.csv"
+    trace.write_text(
+        "job_id,submit_s,runtime_s,walltime_s,nodes,depends\n1,0,600,300,2,\n2,60,600,600,3,afterok:1\n"
+    )
+    assert run("simulate", trace, "-n", 4, "--on-dependency-failure", "hold") == 0
+    assert "1 of 2 jobs never started" in capsys.readouterr().err

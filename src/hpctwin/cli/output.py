@@ -29,6 +29,7 @@ __all__ = [
     "note_of",
     "note_reading",
     "note_rejected",
+    "note_unstarted",
     "note_walltimes",
     "note_without_effect",
     "plain_table",
@@ -281,6 +282,14 @@ def note_walltimes(result: Result) -> None:
 
     for note in walltime_notes(result.figures):
         print(f"{result.workload.name}: {note}", file=sys.stderr)
+
+
+def note_unstarted(result: Result) -> None:
+    """Report on standard error that jobs never started, if a whole simulation left some."""
+    from hpctwin.simulation.result.result import unstarted_notes
+
+    for note in unstarted_notes(result.figures):
+        print(f"{result.workload.name}, {result.policy}: {note}", file=sys.stderr)
 
 
 def note_doomed(simulation: Simulation) -> None:

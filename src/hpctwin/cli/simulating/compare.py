@@ -242,7 +242,7 @@ class _Asked:
         """Simulate a trace under all policies."""
         import numpy as np
 
-        from hpctwin.cli.output import note_classes, note_rejected, note_walltimes
+        from hpctwin.cli.output import note_classes, note_rejected, note_unstarted, note_walltimes
         from hpctwin.cli.plugins import option_from
         from hpctwin.cli.simulating.run_options import planned_s
         from hpctwin.cli.simulating.simulate import breakdown_rows
@@ -287,6 +287,8 @@ class _Asked:
         first = next(iter(results.values()))
         code = note_rejected(first)
         note_walltimes(first)
+        for result in results.values() if window is None else ():
+            note_unstarted(result)
         return _Compared(workload.name, results, told, classes, code, first.notes)
 
 

@@ -141,6 +141,7 @@ def simulate_command(
         note_classes,
         note_doomed,
         note_rejected,
+        note_unstarted,
         note_walltimes,
     )  # fmt: skip
     from hpctwin.cli.plugins import option_from
@@ -252,6 +253,8 @@ def simulate_command(
             result = simulation.finish(progress) if window is None else window.run(simulation)
     code = note_rejected(result)
     note_walltimes(result)
+    if window is None:
+        note_unstarted(result)
     if accounts is not None:
         result.accounts(accounts_by).write(accounts)
     del simulation  # frees its memory for the next steps

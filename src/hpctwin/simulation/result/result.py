@@ -68,6 +68,23 @@ def walltime_notes(figures: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def unstarted_notes(figures: Mapping[str, Any]) -> list[str]:
+    """Return a sentence on jobs that a whole simulation has never started, if there are any.
+
+    Args:
+        figures: Metrics of jobs.
+    """
+    # Waiting jobs are eligible; pending ones wait for a job that they depend on.
+    left = figures.get("jobs_waiting", 0) + figures.get("jobs_pending", 0)
+    jobs = figures["jobs"]
+    if not left:
+        return []
+    return [
+        f"{left:,} of {jobs:,} jobs never started: a limit, a dependency or the policy kept them "
+        "pending; metrics of waits and slowdowns are those of the other jobs"
+    ]
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Result(Shown, metaclass=GuessedType):
     """The outcome of a simulation, or of the part of it that has run.

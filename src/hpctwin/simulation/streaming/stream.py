@@ -37,7 +37,7 @@ from hpctwin.simulation.lowering.preemption import is_interrupted
 from hpctwin.simulation.lowering.rejected_jobs import why_rejected
 from hpctwin.simulation.lowering.share_tree import shares
 from hpctwin.simulation.refusals import check_streamed
-from hpctwin.simulation.result.result import walltime_notes
+from hpctwin.simulation.result.result import unstarted_notes, walltime_notes
 from hpctwin.simulation.running.simulation import Simulation, SimulationOptions, spelled_out
 from hpctwin.simulation.state.arguments import as_cluster
 from hpctwin.simulation.streaming.dependencies import Past, Waits
@@ -355,10 +355,12 @@ class _Stream:
 
     def _notes(self) -> tuple[str, ...]:
         """Return what is assumed or not used of the jobs so far."""
+        figures = self._figures() if self.complete else {"jobs": 0}
         return (
             *self.feed.notes.sentences(),
             *self.mismatches.sentences(),
-            *(walltime_notes(self._figures()) if self.complete else ()),
+            *walltime_notes(figures),
+            *unstarted_notes(figures),
         )
 
     def _note(self, standing: str, error: BaseException | None = None) -> None:
