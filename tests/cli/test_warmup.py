@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+from typing import Any
+
 import pytest
 
-from hpctwin.cli import main
+from hpctwin.cli import installation, main
+from hpctwin.engine.compile import build, library
+from hpctwin.errors import SimulationError
 
 
 def test_warmup_leaves_a_library_with_every_entry_of_the_engine(
@@ -41,3 +46,32 @@ def test_warmup_knows_every_kernel_of_the_engine() -> None:
     for module in pkgutil.walk_packages(engine.__path__, "hpctwin.engine."):
         for value in vars(importlib.import_module(module.name)).values():
             assert not isinstance(value, Kernel) or value in known, module.name
+
+
+@pytest.mark.parametrize(
+    ("platform", "error"),
+    [
+        ("darwin", None),
+        ("linux", SimulationError("cc cannot link the engine: no crt1.o")),
+        ("linux", PermissionError(13, "Permission denied")),
+    ],
+)
+def test_where_no_library_can_be_built_each_kernel_is_compiled(
+    platform: str,
+    error: Exception | None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fails(*given: Any) -> Any:
+        assert error is not None
+        raise error
+
+    monkeypatch.setattr(library, "library_path", lambda: None)
+    monkeypatch.setattr(library, "checks_bounds", lambda: False)
+    monkeypatch.setattr(build, "c_compiler", lambda: "cc")
+    monkeypatch.setattr(build, "build_libraries", fails)
+    monkeypatch.setattr(installation, "_compile_each", lambda: 0)
+    monkeypatch.setattr(sys, "platform", platform)
+    assert installation.warmup_command() == 0
+    err = capsys.readouterr().err
+    assert err == ("" if error is None else f"{error}; kernels are compiled one by one instead\n")

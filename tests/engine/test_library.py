@@ -130,6 +130,19 @@ def test_a_library_of_other_sources_is_refused(
         assert library.address_in_library(STOP.function) == 0
 
 
+@pytest.mark.usefixtures("nothing_opened")
+def test_a_library_that_cannot_be_loaded_is_reported_and_not_used(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    monkeypatch.delenv("NUMBA_BOUNDSCHECK", raising=False)
+    damaged = tmp_path / "hpctwin" / library.library_name(library.processor_level())
+    damaged.parent.mkdir()
+    damaged.write_bytes(b"\x7fELF cut off")
+    with pytest.warns(RuntimeWarning, match="cannot be loaded .* kernels are compiled one by one"):
+        assert library.address_in_library(STOP.function) == 0
+
+
 def test_without_a_c_compiler_no_library_is_built(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

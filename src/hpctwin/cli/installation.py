@@ -32,9 +32,11 @@ def warmup_command() -> int:
         return 0
     from hpctwin.engine.compile.build import build_libraries, c_compiler
 
-    if c_compiler() is None or checks_bounds():
+    # Libraries are linked as on Linux.
+    if c_compiler() is None or checks_bounds() or sys.platform != "linux":
         return _compile_each()
     from hpctwin.engine.compile.library import cache_folder, processor_level
+    from hpctwin.errors import SimulationError
 
     begin = time.perf_counter()
     print("compiling the engine, once after installing …", flush=True)
@@ -47,7 +49,11 @@ def warmup_command() -> int:
             took = time.perf_counter() - begin
             print(f"{10 * shown} % after {took:.0f} s", file=sys.stderr, flush=True)
 
-    (path,) = build_libraries(library_functions(), cache_folder(), [processor_level()], tell)
+    try:
+        (path,) = build_libraries(library_functions(), cache_folder(), [processor_level()], tell)
+    except (SimulationError, OSError) as error:
+        print(f"{error}; kernels are compiled one by one instead", file=sys.stderr)
+        return _compile_each()
     print(f"ready after {time.perf_counter() - begin:.1f} s; kept as {path}")
     return 0
 

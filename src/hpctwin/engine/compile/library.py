@@ -96,7 +96,16 @@ def _library() -> ctypes.CDLL | None:
             RuntimeWarning,
             stacklevel=2,
         )
-    return None if path is None else ctypes.CDLL(str(path))
+    try:
+        return None if path is None else ctypes.CDLL(str(path))
+    except OSError as error:  # a folder without execute permission, or an older C library
+        warnings.warn(
+            f"the compiled engine cannot be loaded ({error}) and is not used; kernels are compiled one "
+            "by one. Set NUMBA_CACHE_DIR to a folder from which programs may run.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return None
 
 
 def address_in_library(function: Callable[..., Any]) -> int:
