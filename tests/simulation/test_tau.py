@@ -154,6 +154,14 @@ def test_replays_and_facilities_take_the_threshold(
     assert run(*facility, "always(cluster-1)", "--tau", "60s", "--json") == 0
     (found,) = json.loads(capsys.readouterr().out)
     assert (found["mean_bounded_slowdown"], found["tau_s"]) == (mean, 60)
+    file = tmp_path / "hall.yaml"
+    file.write_text("clusters: [{name: one, nodes: 16}, {name: two, nodes: 1}]\n")
+    alone = ["facility", "simulate", trace, file, "-s", "always(one)", "--by", "size", "--json"]
+    assert run(*alone, "--tau", "60s") == 0
+    found = json.loads(capsys.readouterr().out)
+    classes = [(row["ran_jobs"], row["mean_bounded_slowdown"]) for row in found["by"]]
+    total = sum(jobs * slowdown for jobs, slowdown in classes if jobs)
+    assert total / sum(jobs for jobs, _ in classes) == mean
     assert run(*facility, "random", "-s", "least-loaded", "--tau", "60s") == 0
     assert "bounded slowdown with τ = 60 s" in " ".join(capsys.readouterr().out.split())
     assert run(*facility, "random", "--tau", "0s") == 2

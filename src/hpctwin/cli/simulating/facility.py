@@ -181,7 +181,7 @@ def simulate(
     summary = result.summary(tau_s=tau_s)
     if json:
         if by is not None:
-            summary["by"] = breakdown(result.jobs, by).to_dicts()
+            summary["by"] = breakdown(result.jobs, by, tau_s=tau_s).to_dicts()
         print_json(summary | with_notes(notes))
         return 0
     console = screen(latex=latex)
@@ -189,7 +189,7 @@ def simulate(
     if by is not None:
         from hpctwin.report.accessor import breakdown_table
 
-        console.print(breakdown_table(breakdown(result.jobs, by), by, alike=latex))
+        console.print(breakdown_table(breakdown(result.jobs, by, tau_s=tau_s), by, alike=latex))
     return 0
 
 
