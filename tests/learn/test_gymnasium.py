@@ -24,6 +24,7 @@ from hpctwin.learn import (
 from hpctwin.learn.environments.job_selection import OBSERVATIONS
 from hpctwin.learn.environments.placement import EXAMPLE_FACILITY
 from hpctwin.learn.environments.power_management import PRESETS, power_management
+from hpctwin.learn.environments.scheduling_env import _steps
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -280,3 +281,14 @@ def test_a_stable_baselines3_agent_without_masks_trains() -> None:
     model = PPO("MlpPolicy", new("JobSelection", jobs=10, window=8), n_steps=64, seed=1)
     model.learn(128)
     assert model.num_timesteps == 128
+
+
+def test_the_picture_shows_no_more_nodes_in_use_than_there_are() -> None:
+    # At 10 s and 20 s a job ends and another begins.
+    times, nodes = _steps(
+        np.array([0.0, 10.0, 20.0]), np.array([10.0, 20.0, np.inf]), np.array([4, 4, 3]), 30.0
+    )
+    assert (times * 3600).tolist() == [0, 0, 10, 20, 30]
+    assert nodes.tolist() == [0, 4, 4, 3, 3]
+    empty = np.zeros(0)
+    assert [one.tolist() for one in _steps(empty, empty, empty, 0.0)] == [[0, 0], [0, 0]]

@@ -146,10 +146,9 @@ def sweep_command(
         result = sweep(settings, out=folder, workers=workers, where=where, progress=share)
     compared, tau_s = result.compare(), settings.run.tau
     if plot is not None:
-        save_figure(
-            plot_sweep(compared, title=f"{source.stem}: means with 95 % intervals", tau_s=tau_s),
-            plot,
-        )
+        several = compared["low"].is_not_null().any()
+        title = f"{source.stem}: means{' with 95 % intervals' if several else ''}"
+        save_figure(plot_sweep(compared, title=title, tau_s=tau_s), plot)
     for note in result.notes:
         print(note, file=sys.stderr)
     failed = result.failed

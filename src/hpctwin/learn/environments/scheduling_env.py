@@ -157,6 +157,9 @@ def _steps(begin: Any, end: Any, amount: Any, now_s: float) -> tuple[Any, Any]:
     order = np.argsort(times, kind="stable")
     order = order[times[order] <= now_s]
     total = np.cumsum(changes[order])
+    # Of changes at one time, only the sum after the last is a state.
+    final = np.append(np.diff(times[order]) > 0, np.ones(len(order[:1]), np.bool_))
+    order, total = order[final], total[final]
     last = total[-1:] if len(total) else np.zeros(1)
     return (
         np.concatenate([[0.0], times[order], [now_s]]) / 3600,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -26,6 +27,8 @@ from hpctwin.report.tables import parts_that_fit
 __all__ = ["plot_search", "plot_sweep", "sweep_table"]
 
 _GAP = 3
+TITLE_WIDTH = 42
+"""Characters of a panel's title in a line, so that it ends before the next panel's."""
 _BETTER = {name: metric.better for name, metric in METRICS.items()}
 
 
@@ -165,9 +168,8 @@ def plot_sweep(compared: pl.DataFrame, *, title: str = "Sweep", tau_s: float = T
             _dots(ax, of)
         better = _BETTER.get(metric)
         words = [f"{metric_name(metric)}{name}", *tau_note([metric], tau_s, "")]
-        ax.set_title(
-            ", ".join([*words, *([f"{better}er is better"] if better else [])]), fontsize=10
-        )
+        text = ", ".join([*words, *([f"{better}er is better"] if better else [])])
+        ax.set_title(textwrap.fill(text, TITLE_WIDTH), fontsize=10)
         if not name:
             axis = ax.yaxis if across else ax.xaxis
             axis.set_major_formatter(partial(_formatted, metric))
