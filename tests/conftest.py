@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import zlib
+from collections.abc import Generator
 from pathlib import Path
 
 import hypothesis
@@ -14,6 +15,9 @@ from hypothesis.internal.conjecture import providers
 from tests.engine import examples as of_the_engine
 from tests.examples import examples
 from tests.rms import slurm_roots
+from tests.rms.slurm_cluster import SlurmCluster
+
+SERVICES = ("slurm", "redis", "browser")
 
 # Compiling and a busy machine make single examples slow without anything being wrong.
 hypothesis.settings.register_profile(
@@ -67,6 +71,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("slurm") and "slurm_version" not in item.fixturenames:
             raise pytest.UsageError(f"{item.nodeid}: a test marked slurm must use slurm_version")
+        # A busy machine may keep a service waiting for longer than it allows: what fails twice, has failed.
+        if any(item.get_closest_marker(service) for service in SERVICES):
+            item.add_marker(pytest.mark.flaky(reruns=1))
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     modules = sorted(dict.fromkeys(item.path for item in items), key=lambda path: path not in slow)
     live = [path for path in modules if path.parent.name in ("twin", "rms", "facility")]
@@ -77,6 +84,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for number, path in enumerate(group)
     }
     items.sort(key=lambda item: place[item.path])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show what Slurm's daemons wrote last beside a test that failed."""
+    report = yield
+    cluster = getattr(item, "funcargs", {}).get("slurm")
+    if report.failed and report.when == "call" and isinstance(cluster, SlurmCluster):
+        logs = [path for path in cluster.folder.glob("slurm*.log") if path.stat().st_size]
+        for log in sorted(logs, key=lambda path: path.stat().st_mtime)[-3:]:
+            report.sections.append((log.name, log.read_text(errors="replace")[-3000:]))
+    return report
 
 
 def pytest_collection_finish() -> None:
