@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -346,9 +347,11 @@ class _Trying:
             )
         study.set_user_attr("settings", wanted)
         # A caller that continues or shares a search draws other numbers than earlier callers.
-        study.sampler = optuna.samplers.TPESampler(
-            seed=self.settings.sample_seed + _callers_before(study), constant_liar=True
-        )
+        seed = self.settings.sample_seed + _callers_before(study)
+        with warnings.catch_warnings():
+            # Optuna before 5 warns that `constant_liar` may change.
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            study.sampler = optuna.samplers.TPESampler(seed=seed, constant_liar=True)
 
         def told(_: optuna.Study, __: Any) -> None:
             if progress is not None:

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
 
 from hpctwin.metrics import binned, resample
 from hpctwin.model.text import format_duration
@@ -81,7 +82,7 @@ def plot_heatmap(
         else:
             ax.set_yticks(ticks.at[::2], ticks.names[::2])
         ax.set_title(f"{_NAMES[name]}: {np.nanmean(held):.1%} held", fontsize=9.5, pad=3)
-        figure.colorbar(image, ax=ax, format="{x:.0%}", pad=0.01)
+        figure.colorbar(image, ax=ax, format=PercentFormatter(1, decimals=0), pad=0.01)
     scale.apply(panels[-1], 0.0, end)
     return figure
 
