@@ -223,6 +223,10 @@ class Capacity(Protocol):
         """Free the reservation of a job, between passes or before `load_held`."""
 
     @staticmethod
+    def finds_again(j: int, sim: Arrays) -> bool:
+        """Return whether a search would find a job's held reservation again; False says nothing."""
+
+    @staticmethod
     def give_back_held(j: int, sim: Arrays) -> None:
         """Free the reservation of a job after `load_held`."""
 

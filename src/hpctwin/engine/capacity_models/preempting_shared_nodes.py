@@ -10,6 +10,7 @@ from hpctwin.engine.capacity_models.shared_nodes import (
     begin_cycle,
     begin_pass,
     earliest_start,
+    finds_again,
     fits,
     free_held,
     give_back_held,
@@ -46,11 +47,11 @@ from hpctwin.engine.state.layout import Arrays
 
 __all__ = [
     "FITS_LATER", "GAVE_BACK", "WAKE", "alignment", "any_may_start", "awaits_nodes", "begin_cycle",
-    "begin_pass", "begin_with_held", "block", "earliest_start", "fits", "free_held", "give_back_held",
-    "hold", "is_skipped", "is_sorted", "is_too_large", "job_at", "job_left", "keep_order", "kept_job",
-    "list_preemptors", "list_startable", "load_held", "may_fit", "may_preempt", "next_candidate",
-    "order_jobs", "reserve", "reserve_rounded", "shortage", "sort_by_level", "start", "start_fitting",
-    "start_held", "start_or_preempt", "take_held",
+    "begin_pass", "begin_with_held", "block", "earliest_start", "finds_again", "fits", "free_held",
+    "give_back_held", "hold", "is_skipped", "is_sorted", "is_too_large", "job_at", "job_left",
+    "keep_order", "kept_job", "list_preemptors", "list_startable", "load_held", "may_fit",
+    "may_preempt", "next_candidate", "order_jobs", "reserve", "reserve_rounded", "shortage",
+    "sort_by_level", "start", "start_fitting", "start_held", "start_or_preempt", "take_held",
 ]  # fmt: skip
 
 keep_order, kept_job = order_jobs, job_at

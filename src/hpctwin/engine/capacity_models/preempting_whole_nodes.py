@@ -13,6 +13,7 @@ from hpctwin.engine.capacity_models import whole_nodes
 from hpctwin.engine.capacity_models.whole_nodes import (
     alignment,
     earliest_start,
+    finds_again,
     free_held,
     give_back_held,
     hold,
@@ -44,11 +45,12 @@ from hpctwin.engine.queue.preemptor_order import (
 from hpctwin.engine.state.layout import Arrays
 
 __all__ = [
-    "WAKE", "alignment", "any_may_start", "awaits_nodes", "begin_cycle", "begin_pass", "begin_with_held",
-    "block", "earliest_start", "fits", "free_held", "give_back_held", "hold", "is_skipped", "is_sorted",
-    "is_too_large", "job_at", "job_left", "keep_order", "kept_job", "list_preemptors", "list_startable",
-    "load_held", "may_fit", "may_preempt", "next_candidate", "order_jobs", "reserve", "reserve_rounded",
-    "shortage", "sort_by_level", "start", "start_fitting", "start_held", "start_or_preempt", "take_held",
+    "WAKE", "alignment", "any_may_start", "awaits_nodes", "begin_cycle", "begin_pass",
+    "begin_with_held", "block", "earliest_start", "finds_again", "fits", "free_held", "give_back_held",
+    "hold", "is_skipped", "is_sorted", "is_too_large", "job_at", "job_left", "keep_order", "kept_job",
+    "list_preemptors", "list_startable", "load_held", "may_fit", "may_preempt", "next_candidate",
+    "order_jobs", "reserve", "reserve_rounded", "shortage", "sort_by_level", "start", "start_fitting",
+    "start_held", "start_or_preempt", "take_held",
 ]  # fmt: skip
 
 start_fitting = eviction.start

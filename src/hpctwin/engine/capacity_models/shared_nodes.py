@@ -26,6 +26,7 @@ from hpctwin.engine.shared.job_starts import (
     any_may_fit,
     begin_anew,
     begin_with_held,
+    finds_again,
     fits_plan_now,
     free_held,
     give_back_held,
@@ -43,8 +44,8 @@ from hpctwin.engine.state.layout import ZERO, Arrays
 
 __all__ = [
     "GAVE_BACK", "alignment", "any_may_start", "awaits_nodes", "begin_cycle", "begin_pass",
-    "begin_with_held", "block", "earliest_start", "fits", "free_held", "give_back_held", "hold",
-    "is_skipped", "is_sorted", "is_too_large", "job_at", "job_left", "keep_order", "kept_job",
+    "begin_with_held", "block", "earliest_start", "finds_again", "fits", "free_held", "give_back_held",
+    "hold", "is_skipped", "is_sorted", "is_too_large", "job_at", "job_left", "keep_order", "kept_job",
     "list_preemptors", "list_startable", "load_held", "may_fit", "may_preempt", "next_candidate",
     "order_jobs", "reserve", "reserve_rounded", "shortage", "sort_by_level", "start", "start_fitting",
     "start_held", "start_or_preempt", "take_held",

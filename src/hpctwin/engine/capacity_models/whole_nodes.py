@@ -41,10 +41,11 @@ from hpctwin.engine.state.layout import LINED, NEVER, RETURN, TAKE, ZERO, Arrays
 
 __all__ = [
     "alignment", "any_may_start", "awaits_nodes", "begin_cycle", "begin_pass", "begin_with_held",
-    "block", "earliest_start", "fits", "free_held", "give_back_held", "hold", "is_skipped", "is_sorted",
-    "is_too_large", "job_at", "job_left", "keep_order", "kept_job", "list_preemptors", "list_startable",
-    "load_held", "may_fit", "may_preempt", "next_candidate", "order_jobs", "reserve", "reserve_rounded",
-    "shortage", "sort_by_level", "start", "start_fitting", "start_held", "start_or_preempt", "take_held",
+    "block", "earliest_start", "finds_again", "fits", "free_held", "give_back_held", "hold",
+    "is_skipped", "is_sorted", "is_too_large", "job_at", "job_left", "keep_order", "kept_job",
+    "list_preemptors", "list_startable", "load_held", "may_fit", "may_preempt", "next_candidate",
+    "order_jobs", "reserve", "reserve_rounded", "shortage", "sort_by_level", "start", "start_fitting",
+    "start_held", "start_or_preempt", "take_held",
 ]  # fmt: skip
 
 any_may_start, is_too_large = may_start, asks_too_much
@@ -318,6 +319,12 @@ def free_held(j: int, sim: Arrays) -> None:
     """Record that the nodes of a held reservation become free before the next pass."""
     start = held(sim.kept)[j].start
     note_freed(j, start, start + sim.job[j].expected, sim)
+
+
+@jit
+def finds_again(j: int, sim: Arrays) -> bool:
+    """Return False: each job searches again."""
+    return False
 
 
 @jit

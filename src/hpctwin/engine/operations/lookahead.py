@@ -166,7 +166,7 @@ def copy_live(sim: Arrays, fork: Arrays) -> None:
     fork.walk.valid = 0
     fork.standing.valid = 0
     fork.rooms.valid = 0
-    fork.rooms.sums = 0
+    fork.rooms.sums = fork.rooms.table = 0
     for i in range(sim.clock.queued):
         j = sim.queue[i]
         fork.queue[i] = j

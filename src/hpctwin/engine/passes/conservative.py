@@ -58,6 +58,8 @@ def keep_or_reserve(j: int, compress: bool, sim: Arrays) -> bool:
     With ``compress`` it gives its present reservation back first, and reserves again.
     """
     skipped = capacity.is_skipped(j, sim)
+    if held(sim.kept)[j].start >= 0 and compress and not skipped and capacity.finds_again(j, sim):
+        return True
     if held(sim.kept)[j].start >= 0 and (compress or skipped):
         capacity.give_back_held(j, sim)
         held(sim.kept)[j].start = -1

@@ -28,10 +28,7 @@ def put_kept_back(r: int, sim: Arrays) -> None:
 
 @jit
 def reckon_base(time: int, sim: Arrays) -> None:
-    """Set ``sim.free_at`` to what running jobs leave free at a time.
-
-    It also resets the search for a start: all reservations are considered again.
-    """
+    """Set ``sim.free_at`` to what running jobs leave free at a time."""
     copy_all(sim.left, sim.free_at)
     now = sim.clock.now
     for place in range(sim.clock.run_first, sim.clock.run_end):
@@ -42,10 +39,6 @@ def reckon_base(time: int, sim: Arrays) -> None:
             put_back(r, sim)
         elif is_suspended_for(r, sim) and planned_end(r, sim) <= time:
             put_kept_back(r, sim)
-    for node in range(len(sim.share)):
-        sim.share[node].since = sim.share[node].promise
-    for row in range(sim.sharing.promises):
-        sim.promise[row].ahead = sim.promise[row].after
 
 
 def fits_later(j: int, sim: Arrays) -> None:

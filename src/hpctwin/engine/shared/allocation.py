@@ -138,8 +138,8 @@ def take_from_promises(j: int, since: int, sim: Arrays) -> None:
     while row >= 0:
         part = sim.part[row]
         p = sim.share[part.node].promise
-        while p >= 0:
-            if since <= sim.promise[p].start and sim.promise[p].start < end:
+        while p >= 0 and sim.promise[p].start < end:
+            if since <= sim.promise[p].start:
                 take_held(part.kind, part.node, part.tasks, sim.promise_left, p, sim)
             p = sim.promise[p].after
         row = part.next
@@ -155,10 +155,22 @@ def take_resources(j: int, start: int, end: int, sign: int, sim: Arrays) -> None
         plan_change(j, start, end, sign, sim)
 
 
+@jit
+def give_to_promises(row: int, sim: Arrays) -> None:
+    """Add what ended tasks held to what is left to reservations during their planned time."""
+    part = sim.part[row]
+    p = sim.share[part.node].promise
+    while p >= 0 and sim.promise[p].start < part.planned:
+        give_held(part.kind, part.node, part.tasks, sim.promise_left, p, sim)
+        p = sim.promise[p].after
+
+
 def gave_back(j: int, sim: Arrays) -> None:
     """Release all nodes of a running job."""
     row = sim.state[j].first_node
     while row >= 0:
+        if sim.rooms.linked == 1:
+            give_to_promises(row, sim)
         drop_part(row, sim)
         if sim.state[j].start > sim.clock.now:
             sim.part[row].tasks = 0  # it never began there

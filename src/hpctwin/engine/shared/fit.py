@@ -17,6 +17,7 @@ from hpctwin.engine.shared.fit_cache import (
 )
 from hpctwin.engine.shared.gpus import lay
 from hpctwin.engine.shared.node_resources import (
+    CORES,
     common_room,
     consumables_on,
     copy_all,
@@ -25,6 +26,7 @@ from hpctwin.engine.shared.node_resources import (
     take_held,
     tasks_on,
 )
+from hpctwin.engine.shared.reservation_list import first_over
 from hpctwin.engine.state.layout import AMOUNTS, BLOCK, FIRST_FIT, LOWEST, NEVER, Arrays
 from hpctwin.engine.state.records import Grid
 
@@ -117,7 +119,7 @@ def keeps_off(kind: int, node: int, begin: int, end: int, sim: Arrays) -> bool:
         return False
     if runs_apart(kind, node, begin, sim):
         return True
-    row = sim.share[node].promise
+    row = first_over(node, begin, sim)
     while row >= 0 and sim.promise[row].start < end:
         promise = sim.promise[row]
         if promise.end > begin and not go_together(kind, promise.kind, sim):
@@ -146,15 +148,15 @@ def reckon_least(node: int, begin: int, end: int, base: Grid[int], sim: Arrays) 
         sim: Simulation.
     """
     copy_row(base, node, sim.min_free, node)
-    sought = begin > sim.clock.now
-    p = sim.share[node].since if sought else sim.share[node].promise
+    pruned = sim.rooms.pruned == 1
+    p = sim.share[node].since if pruned else first_over(node, begin, sim)
     while p >= 0:
         promise = sim.promise[p]
         if promise.start > begin:
             break
         if begin < promise.end:
             take_held(promise.kind, node, promise.tasks, sim.min_free, node, sim)
-        p = promise.ahead if sought else promise.after
+        p = promise.ahead if pruned else promise.after
     # Running jobs only release amounts. The minimum is therefore at the start of the span, or at
     # the start of a reservation.
     while p >= 0:
@@ -180,7 +182,8 @@ def kind_fits_over(kind: int, begin: int, end: int, base: Grid[int], sim: Arrays
     """Return whether a kind of job fits over a span; sets ``sim.fits`` and ``sim.min_free``.
 
     If nodes are used by number, it checks no more nodes than it must (`stops_early`).
-    ``sim.rooms.first`` is the first node on which a task fits.
+    ``sim.rooms.first`` is the first node on which a task fits. If ``sim.rooms.bounded`` is 1, at most
+    ``sim.least_cores`` are free on each node.
 
     Args:
         kind: Kind of job.
@@ -195,6 +198,7 @@ def kind_fits_over(kind: int, begin: int, end: int, base: Grid[int], sim: Arrays
     at_once = begin == sim.clock.now
     uses_up = base.width > AMOUNTS
     reckons = not in_order or shape.gpus > 0
+    bounded = sim.rooms.bounded == 1
     total = 0
     nodes = 0
     sim.rooms.first = len(sim.share)
@@ -203,6 +207,8 @@ def kind_fits_over(kind: int, begin: int, end: int, base: Grid[int], sim: Arrays
         for node in range(block * BLOCK, min((block + 1) * BLOCK, len(sim.share))):
             fits = 0
             closed = full or (at_once and not is_open(kind, node, sim))
+            if bounded and sim.least_cores[node] < sim.needs[kind, CORES]:
+                closed = True
             if not closed and is_there(node, begin, sim):
                 free = base
                 if reckons or sim.share[node].promise >= 0:
@@ -428,7 +434,7 @@ def begin_pass(sim: Arrays) -> None:
     for c in range(len(sim.blocked)):
         sim.blocked[c] = 0
     sim.sharing.looks += 1
-    sim.rooms.sums = 0
+    sim.rooms.sums = sim.rooms.table = sim.rooms.searches = 0
     if sim.sharing.faults != sim.clock.faults:
         sim.sharing.faults = sim.clock.faults
         sim.sharing.freed += FREED + 1

@@ -6,15 +6,19 @@ from hpctwin.engine.capacity.maintenance_windows import window_left, windows_bef
 from hpctwin.engine.capacity.persistent_reservations import held
 from hpctwin.engine.capacity.plan import active_from, plan_build, plan_reach
 from hpctwin.engine.compile.jit import jit
+from hpctwin.engine.shared import free_table
 from hpctwin.engine.shared.allocation import start_shared, take_from_promises, take_resources
 from hpctwin.engine.shared.fit import (
     begin_pass,
     fits_over,
     goes_by_kind,
+    is_there,
     keeps_off,
     kind_fits_over,
+    mark_pools,
     may_fit,
     resources_fit,
+    stops_early,
 )
 from hpctwin.engine.shared.mixed_tasks import fits_by_kind
 from hpctwin.engine.shared.node_reservations import (
@@ -26,12 +30,15 @@ from hpctwin.engine.shared.node_reservations import (
     reserve_shared,
     take_off,
 )
+from hpctwin.engine.shared.node_resources import ALONE, CORES
 from hpctwin.engine.shared.placement import choose
+from hpctwin.engine.shared.total_free import row_at, search_rows
 from hpctwin.engine.state.layout import NEVER, RETURN, TAKE, WAITING, ZERO, Arrays
 from hpctwin.engine.state.records import Grid
 
 __all__ = [
     "begin_with_held",
+    "finds_again",
     "free_held",
     "free_unheld",
     "give_back_held",
@@ -53,9 +60,18 @@ def begin_with_held(sim: Arrays) -> None:
 
 @jit
 def load_held(sim: Arrays) -> bool:
-    """Compute again what each reservation leaves free when it begins; see `put_held`."""
-    forget_links(sim)
-    return put_held(sim)
+    """Put all held reservations on their nodes, if they are not on them since the last pass.
+
+    See `put_held`. They must be put again if a job is overdue, because it may stay in their way.
+    """
+    linked = sim.rooms.linked
+    first = sim.clock.run_first
+    overdue = first < sim.clock.run_end and sim.run[first].planned <= sim.clock.now
+    if linked == 0 or overdue:
+        forget_links(sim)
+    fits = put_held(sim)
+    sim.rooms.linked = 0 if overdue or len(sim.cut) > 0 else 1
+    return fits
 
 
 @jit
@@ -76,7 +92,10 @@ def free_unheld(sim: Arrays) -> None:
 
 @jit
 def put_nodes(j: int, sim: Arrays) -> bool:
-    """Put a held reservation on its nodes; return False if one of them is not available."""
+    """Put a held reservation on its nodes; return False if one of them is not available.
+
+    If ``sim.rooms.linked`` is 1, it is on them already.
+    """
     row = held(sim.kept)[j].first
     while row >= 0:
         own = sim.promise[row]
@@ -87,14 +106,15 @@ def put_nodes(j: int, sim: Arrays) -> bool:
             return False
         if keeps_off(own.kind, own.node, own.start, own.end, sim):
             return False
-        link(row, sim)
+        if sim.rooms.linked == 0:
+            link(row, sim)
         row = own.next
     return True
 
 
 @jit
 def put_held(sim: Arrays) -> bool:
-    """Put held reservations, which are on no nodes, on theirs.
+    """Put held reservations on their nodes; see `put_nodes`.
 
     Returns:
         False if too little is left free when a reservation begins, or a node is not available.
@@ -127,6 +147,75 @@ def hold(j: int, sim: Arrays) -> None:
     start, first = reserve_shared(j, ZERO, sim)
     held(sim.kept)[j].start = start
     held(sim.kept)[j].first = first
+
+
+@jit
+def finds_again(j: int, sim: Arrays) -> bool:
+    """Return whether a search would find a job's held reservation again.
+
+    False says nothing. The free table must prove that the job fits at no earlier time and would get
+    the same nodes, which depend on cores only.
+    """
+    kind = sim.job[j].kind
+    if sim.rooms.table == 0 or len(sim.cut) > 0 or sim.sharing.owners > 0 or not stops_early(sim):
+        return False
+    if goes_by_kind(kind, sim) or sim.shape[kind].exclusive == 1 or sim.needs[kind, CORES] == 0:
+        return False
+    for c in range(sim.needs.width):
+        if c != CORES and c != ALONE and sim.needs[kind, c] > 0:
+            return False
+    start = held(sim.kept)[j].start
+    end = start + sim.job[j].expected
+    first = held(sim.kept)[j].first
+    if search_rows(j, sim.clock.now, start, first, sim) < start:
+        return False
+    row = row_at(start, sim)
+    free_table.begin_later(row, sim)
+    free_table.lower_later(row, row_at(end - 1, sim) + 1, sim)
+    free_table.least_with(first, sim)
+    mark_pools(kind, start, end, sim)
+    list_fits(kind, start, sim)
+    choose(j, sim)
+    return is_chosen(first, sim)
+
+
+@jit
+def list_fits(kind: int, begin: int, sim: Arrays) -> None:
+    """Set ``sim.fits`` for a job that fits ``sim.least_cores`` from a time on, by number of node.
+
+    Nodes after the last one that it gets are omitted.
+    """
+    shape = sim.shape[kind]
+    enough = shape.tasks if shape.spread == 1 else shape.nodes
+    total = nodes = 0
+    sim.rooms.first = len(sim.share)
+    for node in range(len(sim.share)):
+        fits = ZERO
+        if sim.least_cores[node] >= sim.needs[kind, CORES] and is_there(node, begin, sim):
+            fits = sim.least_cores[node] // sim.needs[kind, CORES]
+            if nodes == 0:
+                sim.rooms.first = node
+            total += min(fits, shape.most)
+            nodes += 1
+        sim.fits[node] = fits
+        if total >= shape.tasks and nodes >= enough:
+            break
+
+
+@jit
+def is_chosen(first: int, sim: Arrays) -> bool:
+    """Return whether the chosen nodes are those of a reservation, given by its first row."""
+    n = 0
+    row = first
+    while row >= 0:
+        own = sim.promise[row]
+        if n == sim.sharing.chosen or sim.chosen_nodes[n] != own.node:
+            return False
+        if sim.chosen_tasks[n] != own.tasks:
+            return False
+        n += 1
+        row = own.next
+    return n == sim.sharing.chosen
 
 
 @jit

@@ -30,6 +30,7 @@ from hpctwin.engine.shared.node_resources import (
     tasks_on,
 )
 from hpctwin.engine.shared.placement import choose
+from hpctwin.engine.shared.reservation_list import first_over, insert, remove
 from hpctwin.engine.shared.total_free import change_sums, enough_from, first_after, forget_sums
 from hpctwin.engine.state.layout import AMOUNTS, NEVER, ONE, RETURN, TAKE, ZERO, Arrays
 
@@ -63,25 +64,17 @@ def link(row: int, sim: Arrays) -> None:
     kind = own.kind
     free_at(node, own.start, row, sim)
     take_held(kind, node, own.tasks, sim.promise_left, row, sim)
-    before = -1
-    p = sim.share[node].promise
+    p = first_over(node, own.start, sim)
     while p >= 0:
         other = sim.promise[p]
         if other.start >= own.end:
             break
-        if other.start <= own.start:
-            before = p
-            if own.start < other.end:
-                take_held(other.kind, node, other.tasks, sim.promise_left, row, sim)
+        if other.start <= own.start and own.start < other.end:
+            take_held(other.kind, node, other.tasks, sim.promise_left, row, sim)
         if own.start <= other.start:
             take_held(kind, node, own.tasks, sim.promise_left, p, sim)
         p = other.after
-    if before < 0:
-        own.after = sim.share[node].promise
-        sim.share[node].promise = row
-    else:
-        own.after = sim.promise[before].after
-        sim.promise[before].after = row
+    insert(row, sim)
 
 
 @jit
@@ -90,23 +83,17 @@ def unlink(row: int, kept: bool, sim: Arrays) -> None:
 
     Nothing is returned if ``kept``: the job has started there.
     """
+    remove(row, sim)
     own = sim.promise[row]
-    node = own.node
-    p = sim.share[node].promise
-    if p == row:
-        sim.share[node].promise = own.after
-    else:
-        while sim.promise[p].after != row:
-            p = sim.promise[p].after
-        sim.promise[p].after = own.after
-    kind = own.kind
-    p = sim.share[node].promise
-    while p >= 0 and not kept:
+    if kept:
+        return
+    p = first_over(own.node, own.start, sim)
+    while p >= 0:
         other = sim.promise[p]
         if other.start >= own.end:
             break
         if own.start <= other.start:
-            give_held(kind, node, own.tasks, sim.promise_left, p, sim)
+            give_held(own.kind, own.node, own.tasks, sim.promise_left, p, sim)
         p = other.after
 
 
@@ -146,9 +133,11 @@ def promise(j: int, start: int, end: int, sim: Arrays) -> int:
 @jit
 def forget_links(sim: Arrays) -> None:
     """Remove all reservations from their nodes; their rows stay."""
+    sim.rooms.linked = 0
     for row in range(sim.sharing.promises):
         if sim.promise[row].node >= 0:
             sim.share[sim.promise[row].node].promise = -1
+            sim.near[sim.promise[row].node] = 0
 
 
 @jit
@@ -184,8 +173,6 @@ def earliest(j: int, not_before: int, sim: Arrays) -> int:
     if is_plain(j, not_before, sim):
         return soonest(j, sim)
     time = enough_from(j, max(sim.clock.now, not_before), sim)
-    for node in range(len(sim.share)):
-        sim.share[node].since = sim.share[node].promise
     copy_all(sim.left, sim.free_at)
     running = sim.clock.run_end
     now = sim.clock.now
@@ -202,6 +189,14 @@ def earliest(j: int, not_before: int, sim: Arrays) -> int:
         if sim.run[r].job >= 0 and not leaves_early(r, sim):
             put_back(sim.run[r].job, sim)
         r += 1
+    sim.sharing.counted = 0
+    fits = _fits_from(j, time, sim)
+    sim.rooms.bounded = 0
+    if fits:
+        return time
+    sim.rooms.pruned = 1
+    for node in range(len(sim.share)):
+        sim.share[node].since = sim.share[node].promise
     ordered = sim.rooms.sums > 0
     for row in range(sim.sharing.promises):
         own = sim.promise[row]
@@ -213,7 +208,6 @@ def earliest(j: int, not_before: int, sim: Arrays) -> int:
         for node in range(len(sim.share)):
             if sim.node[node].hidden == 1 and active_from(node, sim) > time:
                 n = heap_push(sim.times, n, active_from(node, sim), ANY_NODE)
-    sim.sharing.counted = 0
     changes = sim.clock.changes_done
     while changes < len(sim.change) and sim.change[changes].time <= time:
         changes += 1
@@ -236,6 +230,7 @@ def earliest(j: int, not_before: int, sim: Arrays) -> int:
             if sim.run[r].job >= 0 and not leaves_early(r, sim):
                 _come_back(j, sim.run[r].job, time, sim)
             r += 1
+    sim.rooms.pruned = 0
     return time
 
 

@@ -7,16 +7,17 @@ checked.
 The table is made when an earliest start is first searched in a pass, if there are enough
 reservations for it to pay. It is then updated as nodes are reserved and jobs start, and so is the
 order in which reservations end. Each update takes as many steps as there are rows, which are at
-most two for each job.
+most two for each job. If a pass searches many starts, `free_table` adds what is free on each node.
 """
 
 from __future__ import annotations
 
 from hpctwin.engine.compile.jit import jit
 from hpctwin.engine.containers.heap import heap_pop, heap_push
+from hpctwin.engine.shared import free_table
 from hpctwin.engine.shared.fit import goes_at, goes_by_kind
 from hpctwin.engine.shared.node_resources import CORES, GPUS, MEMORY, held
-from hpctwin.engine.state.layout import NEVER, ONE, TAKE, ZERO, Arrays
+from hpctwin.engine.state.layout import MINUS_ONE, NEVER, ONE, TAKE, ZERO, Arrays
 
 __all__ = ["change_sums", "enough_from", "first_after", "forget_sums", "start_in_sums"]
 
@@ -24,14 +25,16 @@ ENOUGH = 8
 """Number of rows of reservations from which the table pays, …"""
 RUNNING = 8
 """… if at most this many jobs run for each of them."""
+SEARCHES = 4
+"""Number of searches in a pass after which free cores are also kept for each node."""
 ENDS = NEVER // 2
 """Number that marks the end of a reservation, plus its row; greater than any row."""
 
 
 @jit
 def forget_sums(sim: Arrays) -> None:
-    """Mark the table as not valid."""
-    sim.rooms.sums = 0
+    """Mark the sums, and the free table, as not valid."""
+    sim.rooms.sums = sim.rooms.table = 0
 
 
 @jit
@@ -92,7 +95,7 @@ def make_sums(sim: Arrays) -> None:
     sim.sums[row].time = sim.clock.now
     sum_left(sim)
     n = list_events(sim)
-    sim.rooms.promised = 0
+    sim.rooms.promised = sim.rooms.table = 0
     while n > 0:
         time = sim.times[0].time
         what = heap_pop(sim.times, n)
@@ -122,11 +125,12 @@ def copy_sums(row: int, to: int, sim: Arrays) -> None:
     other.cores = one.cores
     other.memory = one.memory
     other.gpus = one.gpus
+    other.cells = one.cells
 
 
 @jit
-def row_of(time: int, sim: Arrays) -> int:
-    """Return the row that begins at a time, which is not past; insert it if missing."""
+def row_at(time: int, sim: Arrays) -> int:
+    """Return the row of a time, which is not past."""
     low = ZERO
     high = sim.rooms.sums
     while high - low > 1:
@@ -135,12 +139,22 @@ def row_of(time: int, sim: Arrays) -> int:
             low = middle
         else:
             high = middle
+    return low
+
+
+@jit
+def row_of(time: int, sim: Arrays) -> int:
+    """Return the row that begins at a time, which is not past; insert it if missing."""
+    low = row_at(time, sim)
     if sim.sums[low].time >= time:
         return low
     for row in range(sim.rooms.sums - 1, low - 1, -1):
         copy_sums(row, row + 1, sim)
-    sim.rooms.sums += 1
     sim.sums[low + 1].time = time
+    if sim.rooms.table == 1:
+        sim.sums[low + 1].cells = sim.rooms.sums
+        free_table.copy_cells(sim.sums[low].cells, sim.rooms.sums, sim)
+    sim.rooms.sums += 1
     return low + 1
 
 
@@ -155,10 +169,13 @@ def clear_behind(sim: Arrays) -> int:
 
 
 @jit
-def change_rows(start: int, end: int, sign: int, sim: Arrays) -> None:
+def change_rows(start: int, end: int, sign: int, sim: Arrays) -> tuple[int, int]:
     """Add the row behind those in use to all rows of a span, times ``sign``.
 
     If the table is full, it is marked as not valid instead.
+
+    Returns:
+        First row of the span, and the row after its last.
     """
     asked = sim.sums[sim.rooms.sums]
     cores = sign * asked.cores
@@ -166,13 +183,15 @@ def change_rows(start: int, end: int, sign: int, sim: Arrays) -> None:
     gpus = sign * asked.gpus
     if sim.rooms.sums + 3 > len(sim.sums):
         forget_sums(sim)
-        return
+        return ZERO, ZERO
     first = row_of(start, sim)
-    for row in range(first, row_of(end, sim)):
+    last = row_of(end, sim)
+    for row in range(first, last):
         own = sim.sums[row]
         own.cores += cores
         own.memory += memory
         own.gpus += gpus
+    return first, last
 
 
 @jit
@@ -225,7 +244,9 @@ def change_sums(first: int, sign: int, sim: Arrays) -> None:
     else:
         drop_end(first, sim)
     add_promise(clear_behind(sim), first, ONE, sim)
-    change_rows(sim.promise[first].start, sim.promise[first].end, sign, sim)
+    begin, end = change_rows(sim.promise[first].start, sim.promise[first].end, sign, sim)
+    if sim.rooms.table == 1:
+        free_table.add_reservation(first, begin, end, sign, sim)
 
 
 @jit
@@ -234,7 +255,33 @@ def start_in_sums(j: int, sim: Arrays) -> None:
     if sim.rooms.sums == 0:
         return
     add_job(clear_behind(sim), j, sim)
-    change_rows(sim.clock.now, goes_at(j, sim), -ONE, sim)
+    begin, end = change_rows(sim.clock.now, goes_at(j, sim), -ONE, sim)
+    if sim.rooms.table == 1:
+        free_table.add_job(j, begin, end, -ONE, sim)
+
+
+@jit
+def make_table(sim: Arrays) -> None:
+    """Compute what is free on each node in all rows."""
+    rows = sim.rooms.sums
+    for row in range(rows):
+        sim.sums[row].cells = row
+        for node in range(len(sim.share)):
+            sim.free_cores[row, node] = sim.left[node, CORES] if row == 0 else 0
+    for place in range(sim.clock.run_first, sim.clock.run_end):
+        r = sim.run[place].job
+        if r >= 0:
+            row = row_of(goes_at(r, sim), sim)
+            free_table.add_job(r, row, row + 1, ONE, sim)
+    for p in range(sim.sharing.promises):
+        own = sim.promise[p]
+        if own.node >= 0 and own.first == 1:
+            row = row_of(own.start, sim)
+            free_table.add_reservation(p, row, row + 1, -ONE, sim)
+            row = row_of(own.end, sim)
+            free_table.add_reservation(p, row, row + 1, ONE, sim)
+    free_table.sum_up(rows, sim)
+    sim.rooms.table = 1
 
 
 @jit
@@ -286,16 +333,60 @@ def enough_from(j: int, time: int, sim: Arrays) -> int:
         if promises < ENOUGH or promises * RUNNING < sim.clock.running:
             return max(time, enough_after_ends(kind, sim))
         make_sums(sim)
+    sim.rooms.searches += 1
+    if sim.rooms.searches >= SEARCHES and sim.rooms.table == 0 and len(sim.free_cores) > 0:
+        make_table(sim)
+    return search_rows(j, time, NEVER, ZERO - 1, sim)
+
+
+@jit
+def search_rows(j: int, time: int, until: int, promise: int, sim: Arrays) -> int:
+    """Return a time, from one on, before which a job does not fit the sums and the table.
+
+    Args:
+        j: Job.
+        time: First time, ms.
+        until: Time at which the search ends; `NEVER` if the job has no reservation.
+        promise: First row of the job's reservation, which begins at ``until``; its nodes count as
+            free. -1 if it has none.
+        sim: Simulation.
+    """
+    kind = sim.job[j].kind
     tasks = sim.shape[kind].tasks
     cores = tasks * sim.needs[kind, CORES]
     memory = tasks * sim.needs[kind, MEMORY]
     gpus = tasks * sim.needs[kind, GPUS]
     length = sim.job[j].expected
     rows = sim.rooms.sums
-    for row in range(rows):
-        own = sim.sums[row]
-        if own.time >= time + length:
-            break
-        if own.cores < cores or own.memory < memory or own.gpus < gpus:
-            time = max(time, sim.sums[row + 1].time if row + 1 < rows else time)
-    return time
+    sim.rooms.bounded = 0
+    first = row_at(time, sim)
+    last = first
+    later = MINUS_ONE
+    while True:
+        while last < rows and sim.sums[last].time < time + length and sim.sums[last].time < until:
+            own = sim.sums[last]
+            last += 1
+            if own.cores < cores or own.memory < memory or own.gpus < gpus:
+                if last == rows:
+                    return time
+                first = last
+                time = max(time, sim.sums[first].time)
+        if time >= until or sim.rooms.table == 0 or first + 1 == rows:
+            return time
+        if time + length > until:
+            if later < 0:
+                later = row_at(until, sim)
+                free_table.begin_later(later, sim)
+            end = row_at(time + length - 1, sim) + 1
+            free_table.lower_later(later, end, sim)
+            later = max(later, end)
+            free_table.least_with(promise, sim)
+        else:
+            free_table.begin_least(last - 1, sim)
+        misfit = free_table.last_misfit(kind, first, last, sim)
+        if misfit < 0 or misfit + 1 == rows:
+            sim.rooms.bounded = 1 if misfit < 0 else 0
+            return time
+        first = misfit + 1
+        last = max(last, first)
+        time = sim.sums[first].time

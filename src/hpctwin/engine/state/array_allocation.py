@@ -71,6 +71,10 @@ COUNTED = (
 DERIVED_END = "plan_time"
 """First array of scratch memory whose content does not outlive a pass."""
 _ALIGNMENT = 64
+LARGEST_TABLE = 1 << 26
+"""Maximum number of cells of a table of free cores by time and node, …"""
+WIDEST_TABLE = 512
+"""… and maximum number of nodes for which it is faster than lists of reservations."""
 
 
 def address_of(array: npt.NDArray[Any]) -> int:
@@ -212,10 +216,11 @@ def scratch_piece(
     words = min(-(-shape // BITS), WORDS)
     kept = rows if stands else 0
     holes = min(kept // 4, HOLES)
+    tabled = shared <= WIDEST_TABLE and rows * shared <= LARGEST_TABLE
     soon = min(SOON, shape), shared
     shapes = {
         **dict.fromkeys(("race", "walk", "standing", "rooms", "windows"), (1,)),
-        "moves": (shared,),
+        **dict.fromkeys(("moves", "near"), (shared,)),
         "soon_of": soon,
         "aligned_at": (shape,),
         "plan_time": (rows,),
@@ -253,7 +258,10 @@ def scratch_piece(
         "soon": soon,
         "below": (switches, 2),
         "scarce": (shared,),
-        **dict.fromkeys(("sums", "promise_end"), (rows if shared else 0,)),
+        "sums": (rows if shared else 0,),
+        "free_cores": (rows if tabled else 0, shared),
+        **dict.fromkeys(("least_cores", "least_later"), (shared,)),
+        "promise_end": (rows if shared else 0,),
         "times": (rows if shared else 0,),
         "racer": (2 << (rows // 2).bit_length(),),
         "fresh": (rows // 4,),

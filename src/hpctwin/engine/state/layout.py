@@ -304,6 +304,11 @@ class Rooms:
     ends: Int  # rows of `Scratch.by_end` in use; -1 if they must be listed first
     sums: Int  # rows of `Scratch.sums` in use; 0: they are not valid, nor is …
     promised: Int  # … the number of jobs with reserved nodes, in `Scratch.promise_end`
+    searches: Int  # number of searches for an earliest start in a pass
+    table: Int  # 1: `Scratch.free_cores` is valid, like the sums
+    bounded: Int  # 1: `Scratch.least_cores` is valid for the job and span that are tried next
+    pruned: Int  # 1: `Share.since` and `Promise.ahead` leave out what has ended before a span
+    linked: Int  # 1: reservations are on their nodes, and know what is left when they begin
 
 
 class Sums:
@@ -313,6 +318,7 @@ class Sums:
     cores: Int
     memory: Int
     gpus: Int
+    cells: Int  # its row of `Scratch.free_cores`
 
 
 class Scarce:
@@ -516,6 +522,7 @@ class Scratch:
     rooms: Rooms
     windows: Windows
     moves: Table[Int]  # [nodes] how often the use of each node has changed
+    near: Table[Int]  # [nodes] reservation that was visited last, plus 1; see `reservation_list`
     soon_of: Grid[Int]  # [kinds, nodes] stamps, see `shared.earliest_start`
     aligned_at: Table[Int]  # [K] stamps, see `shared.passes.pack`
     plan_time: Table[Int]  # see `plan`
@@ -561,6 +568,9 @@ class Scratch:
     below: Grid[Int]  # [switches, 2] tasks and nodes that fit below each
     scarce: Table[Scarce]
     sums: Table[Sums]
+    free_cores: Grid[Small]  # [rows, nodes] see `shared.free_table`
+    least_cores: Table[Small]  # [nodes]
+    least_later: Table[Small]  # [nodes]
     promise_end: Table[Event]  # ends of reservations, sorted, and their first rows
     times: Table[Event]  # heap
     racer: Table[Racer]

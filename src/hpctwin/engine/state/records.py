@@ -449,6 +449,8 @@ class Promise:
     kind: Int
     next: Int  # next row of the same job, or next free row, -1
     after: Int  # next row on the same node, -1
+    before: Int  # … and the row before, -1
+    reach: Int  # the last end of it and of all rows before it on the node
     ahead: Int  # in a search for a start: the same, without rows that have ended by then
     first: Int  # 1: the first row of its job
 
