@@ -481,11 +481,19 @@ def moment_text(moment: Moment) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """Write a duration as people read it: ``0.5 s``, ``12 min``, ``3.4 h``, ``2.1 d``."""
+    """Write a duration as people read it: ``0.5 s``, ``12 min``, ``3.4 h``, ``2.1 d``.
+
+    The unit is the largest of which there is at least 1, and there are three significant digits.
+    `span` in web/static/words.js is the same rule.
+    """
     for unit, size in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
-        if abs(seconds) >= 1.5 * size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds:.3g} s"
+        if float(f"{abs(seconds) / size:.3g}") >= 1:
+            return f"{_three_digits(seconds / size)} {unit}"
+    return f"{_three_digits(round(seconds, 3))} s"
+
+
+def _three_digits(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
 
 
 def exact(speed: float) -> Fraction:

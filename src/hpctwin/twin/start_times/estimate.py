@@ -88,7 +88,7 @@ def when(
         waited = format_duration(round(job.start_s - spec.submit_s))
         runs = (
             (
-                f"Job {job_id} ({asks}) has been running since {clock_text(job.start_s)}, for "
+                f"Job {job_id} ({asks}) has been running since {clock_text(job.start_s, unix_time=core.mirror.unix_time)}, for "
                 f"{since}."
             ),
             f"It waited {waited}.",
@@ -97,7 +97,7 @@ def when(
     waited = format_duration(round(max(0.0, now_s - spec.submit_s)))
     lines = (
         (
-            f"Job {job_id} ({asks}) has been pending since {clock_text(spec.submit_s)}, for "
+            f"Job {job_id} ({asks}) has been pending since {clock_text(spec.submit_s, unix_time=core.mirror.unix_time)}, for "
             f"{waited}."
         ),
     )
@@ -136,11 +136,11 @@ def _conditions(core: Core, job: JobRecord, now_s: float) -> tuple[bool, list[st
     ]
     stuck = any(edge.on not in core.mirror.jobs for edge in spec.dependencies)
     if spec.not_before_s is not None and spec.not_before_s > now_s:
-        lines.append(f"It was submitted to start no earlier than {clock_text(spec.not_before_s)}.")
+        lines.append(f"It was submitted to start no earlier than {clock_text(spec.not_before_s, unix_time=core.mirror.unix_time)}.")
     until_s = core.put_off(spec.id)
     if until_s is not None and until_s > now_s:
         lines.append(
-            f"The cluster rejected its start; the twin tries again at {clock_text(until_s)}."
+            f"The cluster rejected its start; the twin tries again at {clock_text(until_s, unix_time=core.mirror.unix_time)}."
         )
     return stuck, lines
 
@@ -246,9 +246,9 @@ def _when(
         )
     low_s, high_s, calibrated = span
     lines.append(
-        f"Under {policy} it starts at {clock_text(start_s)}, in "
+        f"Under {policy} it starts at {clock_text(start_s, unix_time=core.mirror.unix_time)}, in "
         f"{format_duration(round(start_s - now_s))}"
-        f"; probably between {clock_text(low_s)} and {clock_text(high_s)}"
+        f"; probably between {clock_text(low_s, unix_time=core.mirror.unix_time)} and {clock_text(high_s, unix_time=core.mirror.unix_time)}"
         + ("." if calibrated else " (too few starts observed yet for a reliable interval).")
     )
     return lines
@@ -316,6 +316,7 @@ class Answer:
         now_s: The present by the cluster's clock, in seconds.
         source: Source of the answer, as text.
         not_read: Parts of the cluster that were not considered, as texts.
+        unix_time: Whether its times count from 1970.
     """
 
     job: str | None
@@ -323,6 +324,7 @@ class Answer:
     now_s: float
     source: str
     not_read: tuple[str, ...]
+    unix_time: bool = True
 
     def plain(self) -> dict[str, Any]:
         """Return the answer as plain values."""
@@ -367,7 +369,8 @@ def answer(known: Picture, question: Question) -> Answer:
         found = when_job(known, job or question)
     else:
         found = when_request(known, question)
-    return Answer(job, found, known.now_s, known.source, known.not_read)
+    unix_time = known.core.mirror.unix_time
+    return Answer(job, found, known.now_s, known.source, known.not_read, unix_time)
 
 
 def when_job(known: Picture, job_id: str) -> When:
