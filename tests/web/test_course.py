@@ -27,8 +27,10 @@ from hpctwin.twin.forecast.records import Forecast
 from hpctwin.twin.journal.status_reader import Standing
 from hpctwin.twin.settings.config import CoreSettings
 from hpctwin.web.views.cluster_views import bars, held_line, node_views, places, timeline
-from hpctwin.web.views.job_history import History, Stretch, course, lanes_of, rows_of
+from hpctwin.web.views.job_history import History, Stretch, lanes_of, past, rows_of
+from hpctwin.web.views.lane_names import LaneNames
 from hpctwin.web.views.power_views import energy_of, energy_view, power_lines, rates_of
+from hpctwin.web.views.schedule import schedule_of
 from hpctwin.web.views.views import Change
 from hpctwin.web.views.whatif import prepare
 
@@ -152,11 +154,18 @@ SHARED = [
 ]
 
 
+def scheduled(jobs: list[JobRecord]) -> list[Stretch]:
+    core = Core(CoreSettings(pool=("fcfs+easy",)))
+    snapshot = standing(jobs, {}).core.mirror.snapshot()
+    core.take_snapshot(snapshot)
+    return list(schedule_of(core.present(1000.0, "fcfs+easy"), snapshot, 1000.0).stretches)
+
+
 def test_jobs_on_a_shared_node_are_next_to_each_other_on_its_cores() -> None:
-    stands = standing(SHARED, {"3": 1000.0, "4": 1050.0})
-    found = course(stands, History())
+    found = scheduled(SHARED)
     assert lanes_of(MACHINE, found) == [4, 8]
-    line = timeline(bars(MACHINE, found), 28)
+    names = LaneNames([node.name for node in NODES], places(MACHINE), np.array([4, 4, 4, 8, 8]))
+    line = timeline(bars(MACHINE, found), found, names, 28)
     count = {one: int(line.count[line.job == one.encode()].sum()) for one in "1234"}
     assert count == {"1": 2, "2": 6, "3": 4, "4": 8}
     for lane in range(28):
@@ -167,7 +176,7 @@ def test_jobs_on_a_shared_node_are_next_to_each_other_on_its_cores() -> None:
     assert line.at(960.0, 0).job == line.at(960.0, 1).job == "1"  # type: ignore[union-attr]
     assert line.at(960.0, 3).job == line.at(960.0, 12).job == "2"  # type: ignore[union-attr]
     held = held_line(MACHINE, found, np.array([950.0, 1000.0, 1050.0]))
-    assert (held.unit, held.most, held.mean) == ("cores", 28.0, (8.0, 12.0))
+    assert (held.unit, held.most, held.mean) == ("cores", 28.0, (8.0, 20.0))
 
 
 def test_the_load_of_a_shared_node_is_what_jobs_hold_of_it() -> None:
@@ -176,7 +185,7 @@ def test_the_load_of_a_shared_node_is_what_jobs_hold_of_it() -> None:
     assert views["n3"].load == {"cores": 0.5}
     assert views["n1"].load == {"cores": 0.0}
     assert views["n0"].jobs == ("1", "2")
-    energy = energy_of(MACHINE, course(standing(SHARED, {}), History()), NODES, (950.0, 1000.0))
+    energy = energy_of(MACHINE, scheduled(SHARED[:2]), NODES, (950.0, 1000.0))
     busy = IDLE.sum() + (FULL - IDLE)[0] * 1.0 + (FULL - IDLE)[3] * 0.5
     assert energy_view(energy, 10.0, {}, None).power_w == pytest.approx(busy)
 
@@ -189,7 +198,8 @@ def test_a_job_that_has_ended_keeps_its_lanes() -> None:
     parts = (NodePart(cores=3.0),)
     history.take(ev.JobStarted(seq=1, job_id="9", node_names=("n4",), parts=parts, **told))
     history.take(ev.JobEnded(seq=2, job_id="9", **{**told, "time_s": 980.0}))
-    (one,) = course(standing([], {}), history)
+    number = {node.name: i for i, node in enumerate(NODES)}
+    (one,) = past(history, 1000.0, number)
     assert rows_of(MACHINE, [one]) == [((20, 3),)]
 
 
@@ -248,9 +258,10 @@ def test_a_what_if_of_shared_nodes_shows_jobs_on_their_cores() -> None:
     core.take_snapshot(snapshot)
     answer = prepare(core, 1000.0, "fcfs+easy", Change()).answer()
     held = {bar.job: sum(count for _, count in bar.rows) for bar in answer.as_is.bars}
-    assert held == {"3": 4, "4": 8}
+    assert held == {"1": 2, "2": 6, "3": 4, "4": 8}
     assert answer.as_is.lanes == 28
-    assert answer.as_is.starts == {bar.job: bar.start_s for bar in answer.as_is.bars}
+    starts = {bar.job: bar.start_s for bar in answer.as_is.bars if bar.kind == "forecast"}
+    assert answer.as_is.starts == starts
     on: dict[int, list[tuple[float, float]]] = {}
     for bar in answer.as_is.bars:
         for first, count in bar.rows:

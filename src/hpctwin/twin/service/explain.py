@@ -104,8 +104,8 @@ def status_lines(status: dict[str, Any]) -> list[str]:
             f"{status['waiting']} pending, {status['free_nodes']} of {status['nodes']} nodes "
             "free."
         ),
-        f"Cluster time {clock_text(status['time_s'], unix_time=status['unix_time'])}, events up to {status['seq']}, "
-        f"{status['lag']} on the bus; state {status['state']}.",
+        f"Cluster time {clock_text(status['time_s'], unix_time=status['unix_time'])}, events up to "
+        f"{status['seq']}, {status['lag']} on the bus; state {status['state']}.",
     ]
     if status["waits_for_snapshot"]:
         lines.append(f"The mirror waits for a snapshot: {status['waits_for_snapshot']}.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -19,21 +18,26 @@ from hpctwin.twin.forecast.accuracy import Accuracy, accuracy
 from hpctwin.twin.journal.status_reader import Standing, full_id
 from hpctwin.twin.service.explain import explain_decision, explain_job
 from hpctwin.twin.start_times.estimate import when
+from hpctwin.web.views.clock import site_zone
 from hpctwin.web.views.cluster_views import (
     bars,
     decision_view,
     held_line,
     job_views,
     node_views,
+    places,
     timeline,
 )
 from hpctwin.web.views.follower import FollowedJournal
-from hpctwin.web.views.job_history import PAST_S, Stretch, course, lanes_of
+from hpctwin.web.views.job_history import PAST_S, Stretch, lanes_of, past
+from hpctwin.web.views.lane_names import LaneNames
 from hpctwin.web.views.power_views import Weather, energy_of, energy_view, power_lines, rates_of
+from hpctwin.web.views.schedule import Schedule, schedule_of
 from hpctwin.web.views.timeline import Timeline
 from hpctwin.web.views.views import (
     Bar,
     Change,
+    Clock,
     DecisionView,
     EnergyView,
     FigureView,
@@ -43,6 +47,7 @@ from hpctwin.web.views.views import (
     LinesView,
     MeterView,
     NodeView,
+    ScheduleView,
     Shown,
     TimelineView,
     Told,
@@ -55,6 +60,13 @@ __all__ = ["Source"]
 T = TypeVar("T")
 
 ACCURACY_EVERY_S = 10.0
+_FAST_S = 0.2
+_REST = 5.0
+"""A schedule that takes longer than `_FAST_S` is kept for this multiple of the time that it took."""
+_RUNTIMES = {
+    "walltime": "their walltimes",
+    "recent": "the mean of their users' last two runtimes, up to their walltimes",
+}
 _JOBS, _NODES, _BARS = (
     TypeAdapter(list[JobView]),
     TypeAdapter(list[NodeView]),
@@ -78,6 +90,8 @@ class Source(FollowedJournal):
         self.weather = weather
         self._accuracy: tuple[float, list[Accuracy]] | None = None
         self._untold = ""
+        self._scheduled: Schedule
+        self._scheduled_until = 0.0
         super().__init__(path)
 
     def head(self) -> Head:
@@ -91,6 +105,7 @@ class Source(FollowedJournal):
                 version=self.version,
                 cluster=core.mirror.cluster,
                 time_s=stands.now_s,
+                clock=self._clock,
                 alive=self._alive,
                 age_s=time.time() - self._said[0],
                 mode=status.get("mode", ""),
@@ -142,12 +157,12 @@ class Source(FollowedJournal):
 
     def jobs(self) -> bytes:
         """Return pending jobs by forecast start, then running jobs, as JSON."""
-        return self._kept("jobs", lambda stands: _JOBS.dump_json(job_views(stands)))
+        return self._kept("jobs", lambda _: _JOBS.dump_json(self.job_views()))
 
     def job_views(self) -> list[JobView]:
         """Return the same as `jobs`, not as JSON."""
         with self.looking() as stands:
-            return job_views(stands)
+            return job_views(stands, self._schedule().starts_s)
 
     def nodes(self) -> bytes:
         """Return all nodes as JSON."""
@@ -158,10 +173,33 @@ class Source(FollowedJournal):
         return self._kept("bars", lambda _: _BARS.dump_json(self._bars()))
 
     def _bars(self) -> list[Bar]:
-        return self._kept("list", lambda stands: bars(stands.core.mirror.machine, self._course()))
+        return self._kept(
+            "list",
+            lambda stands: bars(stands.core.mirror.machine, self._course(), stands.forecasts),
+        )
+
+    def _schedule(self) -> Schedule:
+        """Return the schedule; one that took long is kept while it is still young."""
+
+        def of(stands: Standing) -> Schedule:
+            if time.monotonic() < self._scheduled_until:
+                return self._scheduled
+            begin, core = time.monotonic(), stands.core
+            now = core.present(stands.now_s, stands.policy)
+            self._scheduled = schedule_of(now, core.mirror.snapshot(), stands.now_s)
+            took_s = time.monotonic() - begin
+            self._scheduled_until = begin + (_REST * took_s if took_s > _FAST_S else 0.0)
+            return self._scheduled
+
+        return self._kept("schedule", of)
 
     def _course(self) -> list[Stretch]:
-        return self._kept("course", lambda stands: course(stands, self.history))
+        def of(stands: Standing) -> list[Stretch]:
+            mirror = stands.core.mirror
+            number = {name: i for i, name in enumerate(mirror.nodes)}
+            return [*past(self.history, stands.now_s, number), *self._schedule().stretches]
+
+        return self._kept("course", of)
 
     @property
     def _span_s(self) -> tuple[float, float]:
@@ -175,7 +213,21 @@ class Source(FollowedJournal):
 
     def timeline(self) -> Timeline:
         """Return the same as `bars`, as a browser draws it."""
-        return self._kept("timeline", lambda _: timeline(self._bars(), self._lanes))
+        return self._kept(
+            "timeline", lambda _: timeline(self._bars(), self._course(), self._names, self._lanes)
+        )
+
+    @property
+    def _names(self) -> LaneNames:
+        mirror = self._stands.core.mirror
+        each = np.repeat(
+            lanes_of(mirror.machine, self._course()), [one.count for one in mirror.machine.nodes]
+        )
+        return LaneNames(list(mirror.nodes), places(mirror.machine), each)
+
+    @property
+    def _clock(self) -> Clock:
+        return Clock(unix_time=self._stands.core.mirror.unix_time, zone=site_zone())
 
     @property
     def _groups(self) -> tuple[LaneGroup, ...]:
@@ -202,20 +254,14 @@ class Source(FollowedJournal):
                 from_s=from_s,
                 to_s=to_s,
                 now_s=stands.now_s,
+                clock=self._clock,
+                schedule=ScheduleView(
+                    policy=self._schedule().policy,
+                    runtimes=_RUNTIMES[stands.core.settings.predictor],
+                    never=self._schedule().never,
+                ),
                 placed=True,
             )
-
-    def lane_name(self, lane: int) -> str:
-        """Return the node of a lane."""
-        with self.looking() as stands:
-            before = 0
-            for group in self._groups:
-                if lane < group.nodes * group.lanes:
-                    at = before + lane // group.lanes
-                    return next(itertools.islice(stands.core.mirror.nodes, at, None), "")
-                before += group.nodes
-                lane -= group.nodes * group.lanes
-        return ""
 
     def energy(self) -> EnergyView | None:
         """Return current power and energy so far; None without a power model."""
@@ -246,12 +292,16 @@ class Source(FollowedJournal):
             return None
         nodes = list(mirror.nodes.values())
         return self._kept(
-            "energy", lambda _: energy_of(mirror.machine, self._course(), nodes, self._span_s)
+            "energy",
+            lambda _: energy_of(
+                mirror.machine, self._course(), nodes, self._span_s, unix_time=mirror.unix_time
+            ),
         )
 
     def _rates(self) -> dict[str, Series]:
         try:
-            return rates_of(self._stands.core.mirror.machine, self._span_s[0])
+            mirror = self._stands.core.mirror
+            return rates_of(mirror.machine, self._span_s[0], unix_time=mirror.unix_time)
         except HpctwinError as error:
             self._untold = f"price and carbon are not shown: {error}"
             return {}
