@@ -152,8 +152,10 @@ def test_the_most_frequent_names_have_a_group_each_and_all_others_one() -> None:
 @pytest.mark.parametrize(
     ("by", "values", "names"),
     [
-        ("wait", [0, 60, 61, 3600, 8 * 86400], ["up to 1 min"] * 2 + ["up to 10 min", "up to 1 h", "above 7 d"]),
-        ("size", [1, 2, 4, 5, 1024, 1025], ["1 node", *["2 to 4"] * 2, "5 to 16", "257 to 1,024", "above 1,024"]),
+        ("wait", [0, 60, 61, 3600, 8 * 86400], ["up to 1 min"] * 2
+         + ["up to 10 min", "up to 1 h", "above 7 d"]),
+        ("size", [1, 2, 4, 5, 1024, 1025], ["1 node", *["2 to 4"] * 2, "5 to 16",
+         "257 to 1,024", "above 1,024"]),
     ],
 )  # fmt: skip
 def test_waits_and_sizes_have_fixed_steps(by: Any, values: list[int], names: list[str]) -> None:

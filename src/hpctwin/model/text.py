@@ -21,6 +21,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from decimal import ROUND_HALF_UP, Context, Decimal
 from fractions import Fraction
 from html import escape
 from importlib import import_module
@@ -480,20 +481,26 @@ def moment_text(moment: Moment) -> str:
     return f"{moment:g} s"
 
 
+_THREE_DIGITS = Context(prec=3, rounding=ROUND_HALF_UP)
+_LEAST_S = 0.0005
+
+
 def format_duration(seconds: float) -> str:
     """Write a duration as people read it: ``0.5 s``, ``12 min``, ``3.4 h``, ``2.1 d``.
 
     The unit is the largest of which there is at least 1, and there are three significant digits.
     `span` in web/static/words.js is the same rule.
     """
-    for unit, size in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
-        if float(f"{abs(seconds) / size:.3g}") >= 1:
-            return f"{_three_digits(seconds / size)} {unit}"
-    return f"{_three_digits(round(seconds, 3))} s"
-
-
-def _three_digits(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
+    if abs(seconds) < _LEAST_S:
+        return "0 s"
+    for unit, size in (("d", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 0.0)):
+        value = Decimal(seconds / size if size else seconds)
+        rounded = _THREE_DIGITS.create_decimal(value)
+        if abs(rounded) >= 1 or not size:
+            break
+    if abs(rounded) >= 1000:
+        rounded = value.quantize(Decimal(1), ROUND_HALF_UP)
+    return f"{rounded.normalize():,f} {unit}"
 
 
 def exact(speed: float) -> Fraction:

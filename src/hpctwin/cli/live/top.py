@@ -19,7 +19,6 @@ from rich.text import Text
 
 from hpctwin.cli.options import ConfigPath
 from hpctwin.model import format_duration
-from hpctwin.twin.words import clock_text
 
 if TYPE_CHECKING:
     from hpctwin.twin.core.decision import Decision
@@ -116,8 +115,9 @@ def _seen(twin: Twin, started: Counter[str]) -> Seen:
 def _head(seen: Seen) -> Text:
     status = seen.status
     mode = Text(f" {status['mode']} ", style="reverse green" if status["is_active"] else "reverse")
+    at = clock_text(status["time_s"], unix_time=seen.mirror.unix_time)
     head = Text.assemble(
-        (f"{status['cluster'] or '…'} ", "bold"), mode, f"  {clock_text(status['time_s'], unix_time=seen.mirror.unix_time)}   "
+        (f"{status['cluster'] or '…'} ", "bold"), mode, f"  {at}   "
         f"{status['running']} running, {status['waiting']} pending, "
         f"{status['free_nodes']}/{status['nodes']} nodes free   policy ",
         (status["policy"], "bold"), f"   {status['cycle_ms']:.1f} ms per decision",
