@@ -483,6 +483,7 @@ def moment_text(moment: Moment) -> str:
 
 _THREE_DIGITS = Context(prec=3, rounding=ROUND_HALF_UP)
 _LEAST_S = 0.0005
+_UNITS = (("d", 86400.0), ("h", 3600.0), ("min", 60.0))
 
 
 def format_duration(seconds: float) -> str:
@@ -493,11 +494,12 @@ def format_duration(seconds: float) -> str:
     """
     if abs(seconds) < _LEAST_S:
         return "0 s"
-    for unit, size in (("d", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 0.0)):
-        value = Decimal(seconds / size if size else seconds)
-        rounded = _THREE_DIGITS.create_decimal(value)
-        if abs(rounded) >= 1 or not size:
-            break
+    unit, size = next(
+        (one for one in _UNITS if _THREE_DIGITS.create_decimal_from_float(abs(seconds) / one[1]) >= 1),
+        ("s", 1.0),
+    )
+    value = Decimal(seconds / size)
+    rounded = _THREE_DIGITS.create_decimal(value)
     if abs(rounded) >= 1000:
         rounded = value.quantize(Decimal(1), ROUND_HALF_UP)
     return f"{rounded.normalize():,f} {unit}"

@@ -19,6 +19,7 @@ from rich.text import Text
 
 from hpctwin.cli.options import ConfigPath
 from hpctwin.model import format_duration
+from hpctwin.twin.words import clock_text
 
 if TYPE_CHECKING:
     from hpctwin.twin.core.decision import Decision

@@ -3,8 +3,8 @@
 import { ahead, dated, parts } from "./clock.js";
 import { SHARES } from "./colours.js";
 
-const LEAST_LABEL = 34, FORECAST = 2, LEAST_WHISKER = 5;
-const STRENGTH = [0.55, 0.95, 0.25];
+const LEAST_LABEL = 34, FORECAST = 2, LEAST_WHISKER = 8, MOST_WHISKERS = 80;
+const STRENGTH = [0.55, 0.95, 0.35];
 
 /** Boxes one by one, with names where there is room.
  * @param picture boxes, and the colors of their groups. @param place x and y of a time and of a lane, and the size. */
@@ -32,23 +32,26 @@ export function drawBoxes(context, picture, { x, y, width, deep }, colours) {
   for (const one of marked) mark(context, width, colours, ...one);
 }
 
-/** From when to when starts are forecast, over the boxes. */
-export function drawWhiskers(context, picture, { x, y, width, deep }, colours) {
-  const { first, count, low, high, from_s: from } = picture;
+/** From when to when starts are forecast, over the boxes, if there are not too many.
+ * @param picked id of a job that always has its line. */
+export function drawWhiskers(context, picture, { x, y, width, deep }, colours, picked) {
+  const { first, count, low, high, jobs, from_s: from } = picture, shown = [];
   if (!low) return;
-  context.strokeStyle = colours.text;
-  context.lineWidth = 1;
-  context.beginPath();
   for (let i = 0; i < low.length; i += 1) {
-    if (Number.isNaN(low[i])) continue;
-    const tall = y(first[i] + count[i]) - y(first[i]), middle = (y(first[i]) + y(first[i] + count[i])) / 2;
-    const left = x(from + low[i]), right = x(from + high[i]), cap = Math.min(4, tall / 3);
-    if (tall < LEAST_WHISKER || right < 0 || left > width || middle < 0 || middle > deep || right - left < 2) continue;
-    context.moveTo(left, middle);
-    context.lineTo(right, middle);
-    for (const at of [left, right]) {
-      context.moveTo(at, middle - cap);
-      context.lineTo(at, middle + cap);
+    const top = Math.max(0, y(first[i])), bottom = Math.min(deep, y(first[i] + count[i])), at = [x(from + low[i]), x(from + high[i])];
+    if (at[1] - at[0] >= 2 && at[1] > 0 && at[0] < width && bottom > top) shown.push([at, (top + bottom) / 2, bottom - top, jobs[i] === picked]);
+  }
+  const few = shown.length <= MOST_WHISKERS;
+  context.strokeStyle = colours.text;
+  context.lineWidth = 1.5;
+  context.beginPath();
+  for (const [at, middle, tall, mine] of shown) {
+    if (!mine && (!few || tall < LEAST_WHISKER)) continue;
+    context.moveTo(at[0], middle);
+    context.lineTo(at[1], middle);
+    for (const end of at) {
+      context.moveTo(end, middle - 4);
+      context.lineTo(end, middle + 4);
     }
   }
   context.stroke();
@@ -66,7 +69,7 @@ function mark(context, width, colours, name, left, top, wide, tall) {
 }
 
 /** A text that covers what is behind it. */
-export function plate(context, text, x, y, colours) {
+function plate(context, text, x, y, colours) {
   const colour = context.fillStyle;
   context.globalAlpha = 0.8;
   context.fillStyle = colours.back;
@@ -198,7 +201,7 @@ export function laneAxis(context, labels, y, left, deep, colours) {
   context.lineWidth = 1;
   context.beginPath();
   let free = 0;
-  for (const [first, lanes, name] of tall >= 11 ? nodes : places) {
+  for (const [first, lanes, name] of tall >= 11 || !places.length ? nodes : places) {
     const top = Math.max(0, y(first)), bottom = Math.min(deep, y(first + lanes)), at = (top + bottom) / 2 + 4;
     if (bottom <= top) continue;
     context.moveTo(left - 4, top + 0.5);

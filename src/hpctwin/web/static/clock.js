@@ -73,7 +73,7 @@ export function chooser(select, changed) {
 /** Shows the zones, or that there are no dates. */
 export function showZones(select) {
   const zones = [["site", `${told.zone} (site)`], ["browser", `${own} (this browser)`], ["UTC", "UTC"]];
-  const names = told.unix_time ? zones : [["", "since the start of the clock"]];
+  const names = told.unix_time ? zones : [["", "since clock start"]];
   const text = JSON.stringify(names);
   if (select.dataset.shown === text) return;
   select.dataset.shown = text;

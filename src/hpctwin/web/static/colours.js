@@ -47,8 +47,9 @@ export function coloursOf(by, names, ordered) {
   return found;
 }
 
-/** Explains the colors of a picture. */
-export function legend(place, picture, colours) {
+/** Explains the colors of a picture.
+ * @param meaning what the colors mean, in a word. */
+export function legend(place, picture, colours, meaning = "") {
   const item = (text, background) => {
     const swatch = element("span", "", { class: "swatch", "aria-hidden": "true" }), made = element("li");
     swatch.style.background = background;
@@ -56,8 +57,10 @@ export function legend(place, picture, colours) {
     return made;
   };
   const names = picture.boxes ? picture.legend : null;
+  const others = names && picture.group?.includes(COLOURS.length) ? [item(names.length ? "others" : "unknown", NEUTRAL)] : [];
+  const title = meaning ? [element("li", `${meaning}:`)] : [];
   const items = names
-    ? [...names.map((name, i) => item(name, colours[i])), item(names.length ? "others" : "unknown", NEUTRAL)]
+    ? [...title, ...names.map((name, i) => item(name, colours[i])), ...others]
     : [item("share in use, from little to all", `linear-gradient(to right, ${FULL}1f, ${FULL}f2)`)];
   const text = items.map((one) => one.textContent).join("\n") + colours.join();
   if (place.dataset.shown === text) return;

@@ -243,7 +243,7 @@ export class Gantt {
     context.clip();
     if (this.picture?.bitmap) project(context, this.picture, view, width, deep);
     else if (this.picture) drawBoxes(context, this.picture, { x, y, width, deep }, colours);
-    if (this.picture?.boxes) drawWhiskers(context, this.picture, { x, y, width, deep }, colours);
+    if (this.picture?.boxes) drawWhiskers(context, this.picture, { x, y, width, deep }, colours, this.picked?.job);
     if (this.picture && !this.begun) this.begun = performance.mark("timeline");
     this.borders(context, y, view, width, colours);
     if (this.picked) {
@@ -323,7 +323,7 @@ export class Gantt {
         const by = this.by?.value ?? "user", found = await this.source.picture({ ...window, by });
         Object.assign(found, { version, width: window.width, height: window.height });
         if (found.boxes) found.colours ??= coloursOf(by, found.legend, found.ordered);
-        if (this.key) legend(this.key, found, found.colours ?? []);
+        if (this.key) legend(this.key, found, found.colours ?? [], this.by?.selectedOptions[0].textContent);
         if (!found.boxes || found.start.length > DIRECT) found.bitmap = bitmap(found, theme());
         this.picture = found;
         this.walked = undefined;

@@ -1,6 +1,6 @@
 // Metrics over time: one chart, with a choice of what it shows; the mean as a line, the peak as an area behind it.
 
-import { axis, plate } from "./boxes.js";
+import { axis } from "./boxes.js";
 import { clock } from "./clock.js";
 import { element, number, prepared, replace, theme } from "./words.js";
 
@@ -102,21 +102,20 @@ export class Lines {
     steps(mean);
     context.stroke();
     if (most) dashed(context, y(most), width, colours);
+    context.font = "11px system-ui, sans-serif";
+    context.fillStyle = colours.text;
+    const range = `${least ? `from ${amount(least, unit)} ` : ""}up to ${amount(high, unit)}`, free = context.measureText(range).width + 12;
+    context.fillText(range, 4, 12);
     if (this.now !== null) {
-      context.font = "11px system-ui, sans-serif";
       context.fillStyle = colours.bad;
       context.fillRect(x(this.now) - 1, TOP, 2, deep - TOP);
-      context.fillText("now", Math.max(0, Math.min(x(this.now) - 11, width - 24)), 12);
+      context.fillText("now", Math.max(free, Math.min(x(this.now) - 11, width - 24)), 12);
     }
     if (this.bin !== null) {
       context.fillStyle = colours.text;
       context.fillRect(x((edges[this.bin] + edges[this.bin + 1]) / 2) - 0.5, TOP, 1, deep - TOP);
     }
     axis(context, from, to, width, deep, colours);
-    context.font = "11px system-ui, sans-serif";
-    context.fillStyle = colours.text;
-    plate(context, amount(high, unit), 4, TOP + 12, colours);
-    if (least) plate(context, amount(least, unit), 4, deep - 4, colours);
   }
 }
 

@@ -2,13 +2,13 @@
 
 import { send } from "./api.js";
 import { Gantt } from "./gantt.js";
-import { legend, NEUTRAL } from "./colours.js";
+import { legend } from "./colours.js";
 import { given } from "./pictures.js";
 import { element, figure, replace, span } from "./words.js";
 
 /** Groups of jobs in both pictures, by what the change means for them. */
 const GROUPS = ["starts earlier", "starts later", "as before", "your job"], RUNNING = 4;
-const TINTS = ["#0072b2", "#d55e00", "#56b4e9", "#cc79a7", NEUTRAL];
+const TINTS = ["#0072b2", "#d55e00", "#b9b9b9", "#cc79a7", "#6b6b6b"];
 const MOST = 10, SAME_S = 1;
 
 const SHOWN = {
@@ -77,8 +77,7 @@ export class WhatIf {
     const groups = grouped(before, after, answer.pretend);
     const end = Math.max(...[...before.bars, ...after.bars].map((bar) => bar.end_s), answer.time_s + 60);
     [before, after].forEach((future, i) => {
-      const colours = [...TINTS, NEUTRAL];
-      this.charts[i].set(given(future.bars, { ...groups, colours, marked: answer.pretend }), { lanes: future.lanes, of: future.lanes > answer.nodes[i] ? "core" : "node", from_s: answer.time_s, to_s: end, now_s: answer.time_s });
+      this.charts[i].set(given(future.bars, { ...groups, colours: TINTS, marked: answer.pretend }), { lanes: future.lanes, of: future.lanes > answer.nodes[i] ? "core" : "node", from_s: answer.time_s, to_s: end, now_s: answer.time_s });
       this.charts[i].look(answer.time_s, end);
       const never = future.never ? `; ${future.never} jobs would never start` : "";
       document.getElementById(["f-as-is", "f-changed"][i]).textContent = `${["Unchanged", "Changed"][i]}: ${future.policy}, ${answer.nodes[i]} nodes${never}`;

@@ -11,7 +11,7 @@ import numpy.typing as npt
 __all__ = ["LaneNames"]
 
 MOST_NODES = 80
-"""Maximum number of nodes of which names are sent; more do not fit on a screen."""
+"""Maximum number of nodes whose names are sent; more do not fit on a screen."""
 MOST_PLACES = 300
 
 Label = tuple[int, int, str]
@@ -51,17 +51,16 @@ class LaneNames:
     def labels(self, top: float, bottom: float) -> dict[str, list[Label]]:
         """Return first lane, number of lanes and name of nodes and places in a window.
 
-        A list is empty if it would be too long for a screen, and that of places if there is only
-        one.
+        Of many nodes, some at equal distances have a name. There are no places if they are too many
+        for a screen, or only one.
         """
         begin, end = np.searchsorted(self._ends, [top, bottom], side="right").tolist()
         end = min(end + 1, len(self._names))
-        nodes: list[Label] = []
-        if end - begin <= MOST_NODES:
-            nodes = [
-                (int(self._first[i]), int(self._ends[i] - self._first[i]), self._names[i])
-                for i in range(begin, end)
-            ]
+        step = -(-(end - begin) // MOST_NODES) or 1
+        nodes = [
+            (int(self._first[i]), int(self._ends[i] - self._first[i]), self._names[i])
+            for i in range(begin, end, step)
+        ]
         places = [one for one in self._places if one[0] < bottom and one[0] + one[1] > top]
         if len(self._places) == 1 or len(places) > MOST_PLACES:
             places = []
