@@ -495,7 +495,11 @@ def format_duration(seconds: float) -> str:
     if abs(seconds) < _LEAST_S:
         return "0 s"
     unit, size = next(
-        (one for one in _UNITS if _THREE_DIGITS.create_decimal_from_float(abs(seconds) / one[1]) >= 1),
+        (
+            one
+            for one in _UNITS
+            if _THREE_DIGITS.create_decimal_from_float(abs(seconds) / one[1]) >= 1
+        ),
         ("s", 1.0),
     )
     value = Decimal(seconds / size)

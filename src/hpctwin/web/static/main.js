@@ -9,7 +9,7 @@ import { fetched } from "./pictures.js";
 import { Nodes } from "./nodes.js";
 import { Scores } from "./scores.js";
 import { WhatIf } from "./whatif.js";
-import { element, number, replace, span } from "./words.js";
+import { counted, element, number, replace, span } from "./words.js";
 
 const at = (id) => document.getElementById(id);
 const MOST_ROWS = 500, REST = 2;
@@ -91,7 +91,7 @@ function queueRow(job) {
 /** What the timeline shows of the future. */
 function showSchedule({ of, schedule }) {
   at("lane").textContent = of;
-  const never = schedule.never ? `; ${schedule.never} jobs would never start` : "";
+  const never = schedule.never ? `; ${counted(schedule.never, "job")} would never start` : "";
   at("schedule").textContent = `The future is one simulated schedule: ${schedule.policy}, jobs run for ${schedule.runtimes}, no further submissions${never}.`;
 }
 

@@ -4,7 +4,7 @@ import { send } from "./api.js";
 import { Gantt } from "./gantt.js";
 import { legend } from "./colours.js";
 import { given } from "./pictures.js";
-import { element, figure, replace, span } from "./words.js";
+import { counted, element, figure, replace, span } from "./words.js";
 
 /** Groups of jobs in both pictures, by what the change means for them. */
 const GROUPS = ["starts earlier", "starts later", "as before", "your job"], RUNNING = 4;
@@ -48,6 +48,7 @@ export class WhatIf {
     try {
       this.show(await send("POST", "what-if", this.change()));
     } catch (error) {
+      document.getElementById("futures").hidden = true;
       this.said.textContent = error.message;
     }
   }
@@ -79,7 +80,7 @@ export class WhatIf {
     [before, after].forEach((future, i) => {
       this.charts[i].set(given(future.bars, { ...groups, colours: TINTS, marked: answer.pretend }), { lanes: future.lanes, of: future.lanes > answer.nodes[i] ? "core" : "node", from_s: answer.time_s, to_s: end, now_s: answer.time_s });
       this.charts[i].look(answer.time_s, end);
-      const never = future.never ? `; ${future.never} jobs would never start` : "";
+      const never = future.never ? `; ${counted(future.never, "job")} would never start` : "";
       document.getElementById(["f-as-is", "f-changed"][i]).textContent = `${["Unchanged", "Changed"][i]}: ${future.policy}, ${answer.nodes[i]} nodes${never}`;
     });
   }
@@ -87,8 +88,8 @@ export class WhatIf {
   /** Which jobs gain and which lose, the most first. */
   list({ earlier, later, never, again }, now) {
     const counts = [[earlier.length, "earlier"], [later.length, "later"], [never.length, "never"], [again.length, "again"]];
-    const told = counts.filter(([count]) => count).map(([count, how]) => `${count} ${count === 1 ? "job starts" : "jobs start"} ${how}`);
-    document.getElementById("moved-said").textContent = `${told.join(", ") || "No job starts at another time"}.`;
+    const told = counts.filter(([count]) => count).map(([count, how]) => `${how}: ${counted(count, "job")}`);
+    document.getElementById("moved-said").textContent = told.length ? `Starts ${told.join(", ")}.` : "No job starts at another time.";
     const rows = [
       ...again.map((job) => [job.id, "starts again", null, job.after]), ...never.map((job) => [job.id, "never starts", job.before, null]),
       ...later.slice(0, MOST).map((job) => [job.id, `${span(job.by)} later`, job.before, job.after]),

@@ -17,6 +17,11 @@ export function number(value) {
   return Math.abs(value) >= 1000 ? Math.round(value).toLocaleString("en") : String(+value.toPrecision(4));
 }
 
+/** A number with its noun: "1 job", "2 jobs". */
+export function counted(count, noun) {
+  return `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
+}
+
 export function figure(value, unit) {
   return unit === "s" ? span(value) : number(value);
 }
