@@ -210,7 +210,7 @@ def tau_note(
     """
     if tau_s in (None, TAU_S) or not any("bounded_slowdown" in name for name in metrics):
         return []
-    return [f"{words}τ = {format_duration(tau_s)}"]
+    return [f"{words}τ = {tau_s:g} s"]
 
 
 def metric_name(key: str) -> str:

@@ -50,8 +50,8 @@ export function coloursOf(by, names, ordered) {
 /** Explains the colors of a picture.
  * @param meaning what the colors mean, in a word. */
 export function legend(place, picture, colours, meaning = "") {
-  const item = (text, background) => {
-    const swatch = element("span", "", { class: "swatch", "aria-hidden": "true" }), made = element("li");
+  const item = (text, background, form = "swatch") => {
+    const swatch = element("span", "", { class: form, "aria-hidden": "true" }), made = element("li");
     swatch.style.background = background;
     made.append(swatch, text);
     return made;
@@ -61,7 +61,7 @@ export function legend(place, picture, colours, meaning = "") {
   const title = meaning ? [element("li", `${meaning}:`)] : [];
   const items = names
     ? [...title, ...names.map((name, i) => item(name, colours[i])), ...others]
-    : [item("share in use, from little to all", `linear-gradient(to right, ${FULL}1f, ${FULL}f2)`)];
+    : [item("share in use, from little to all", `linear-gradient(to right, ${FULL}1f, ${FULL}f2)`, "swatch ramp")];
   const text = items.map((one) => one.textContent).join("\n") + colours.join();
   if (place.dataset.shown === text) return;
   place.dataset.shown = text;
