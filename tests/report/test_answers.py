@@ -105,7 +105,7 @@ def test_savings_of_policies_are_reported_in_joules_and_money() -> None:
     text = "\n".join(printed(table, 80))
     assert "100.0 MWh, 10.0 %" in text
     assert "−100.0 MWh, −10.0 %" in text
-    assert "25,000, 10.0 %" in text
+    assert "25,000 EUR, 10.0 %" in text
     nothing = {"mean_wait_s": 1.0}
     assert saved_table({"a": nothing, "b": nothing}) is None
 

@@ -26,6 +26,7 @@ from hpctwin.twin.core.mirror import Mirror
 from hpctwin.twin.forecast.records import Forecast
 from hpctwin.twin.journal.status_reader import Standing
 from hpctwin.twin.settings.config import CoreSettings
+from hpctwin.web.views.clock import site_zone
 from hpctwin.web.views.cluster_views import bars, held_line, node_views, places, timeline
 from hpctwin.web.views.job_history import History, Stretch, lanes_of, past, rows_of
 from hpctwin.web.views.lane_names import LaneNames
@@ -269,3 +270,57 @@ def test_a_what_if_of_shared_nodes_shows_jobs_on_their_cores() -> None:
                 on.setdefault(lane, []).append((bar.start_s, bar.end_s))
     for spans in on.values():
         assert all(one[1] <= other[0] for one, other in itertools.pairwise(sorted(spans)))
+
+
+def test_jobs_of_the_past_keep_what_colors_mean() -> None:
+    from hpctwin.rms.records import events as ev
+
+    history, told = History(), {"cluster": "m", "run": ""}
+    number = {node.name: i for i, node in enumerate(NODES)}
+    spec = JobSpec(
+        id="9", submit_s=900.0, nodes=1, walltime_s=100.0, user="ann", account="ice", partition="p"
+    )
+    texts = [
+        ev.JobSubmitted(seq=1, job=spec, time_s=900.0, **told),
+        ev.JobStarted(seq=2, job_id="9", node_names=("n4",), time_s=960.0, **told),
+        ev.JobEnded(seq=3, job_id="9", reason="walltime", time_s=980.0, **told),
+    ]
+    history.read(map(ev.event_json, texts))
+    (one,) = past(history, 1000.0, number)
+    assert one.state == "time limit"
+    names = LaneNames([node.name for node in NODES], places(MACHINE), np.ones(5, np.int64))
+    line = timeline(bars(MACHINE, [one]), [one], names, 5)
+    told_by = {by: line.groups(by).names for by in ("user", "account", "partition", "state")}
+    assert told_by == {
+        "user": ("ann",), "account": ("ice",), "partition": ("p",), "state": ("time limit",),
+    }  # fmt: skip
+    for by, name in (("wait", "up to 1 min"), ("size", "1 node")):
+        groups = line.groups(by)
+        assert groups.names[groups.number[0]] == name
+    assert line.at(970.0, 4).where == "n4"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("currency", "unit"), [("EUR", "EUR"), ("", "(no currency)")])
+def test_prices_have_their_currency(currency: str, unit: str) -> None:
+    machine = MACHINE.model_copy(update={"currency": currency})
+    energy = energy_of(machine, [], NODES, (1000.0, 1060.0), unix_time=False)
+    rates = rates_of(machine, 0.0)
+    assert energy_view(energy, 30.0, rates, None).price_unit == unit
+    units = {line.name: line.unit for line in power_lines(energy, np.arange(61.0), rates, None)}
+    assert units["price of the electricity"] == f"{unit}/h"
+    assert units["carbon emitted"] == "g/h"
+
+
+@pytest.mark.parametrize(
+    ("told", "zone"),
+    [
+        ("Asia/Tokyo", "Asia/Tokyo"),
+        (":Europe/Berlin", "Europe/Berlin"),
+        ("CET-1CEST,M3.5.0", "UTC"),
+    ],
+)
+def test_the_zone_of_the_site_is_that_of_the_host_or_its_tz(
+    monkeypatch: pytest.MonkeyPatch, told: str, zone: str
+) -> None:
+    monkeypatch.setenv("TZ", told)
+    assert site_zone.__wrapped__() == zone

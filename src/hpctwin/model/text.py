@@ -489,7 +489,7 @@ _UNITS = (("d", 86400.0), ("h", 3600.0), ("min", 60.0))
 def format_duration(seconds: float) -> str:
     """Write a duration as people read it: ``0.5 s``, ``12 min``, ``3.4 h``, ``2.1 d``.
 
-    The unit is the largest of which there is at least 1, and there are three significant digits.
+    The unit is the largest that gives at least 1, with three significant digits.
     `span` in web/static/words.js is the same rule.
     """
     if abs(seconds) < _LEAST_S:

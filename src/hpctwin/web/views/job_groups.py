@@ -1,4 +1,4 @@
-"""Groups of jobs that a timeline tells apart by color: by user, wait, size and so on.
+"""Groups of jobs that have a color each in a timeline: by user, wait, size and so on.
 
 The most frequent names have a group each, and all others share one. Waits and sizes have fixed
 steps, so that a color means the same on every page.
@@ -20,7 +20,7 @@ Meaning = Literal["user", "account", "partition", "wait", "state", "size"]
 MEANINGS: tuple[Meaning, ...] = get_args(Meaning)
 
 MOST_GROUPS = 7
-"""Number of colors that people can tell apart; the same in static/colours.js."""
+"""Number of colors that people can distinguish; the same in static/colours.js."""
 OTHERS = MOST_GROUPS
 """Number of the group of all other jobs."""
 

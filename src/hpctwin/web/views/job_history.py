@@ -54,7 +54,7 @@ _ENDED = {
 
 
 class About(NamedTuple):
-    """What a job is shown by.
+    """Facts that group jobs in charts.
 
     Args:
         user, account, partition: Names; empty if unknown.
@@ -70,7 +70,7 @@ class About(NamedTuple):
 
     @classmethod
     def of(cls, spec: JobSpec) -> About:
-        """Return what a job's request says."""
+        """Return the facts of a request."""
         return cls(spec.user, spec.account, spec.partition, spec.submit_s, spec.nodes)
 
 
@@ -84,7 +84,7 @@ class Ran:
         node_names: Names of its nodes.
         amounts: Cores, memory and GPUs that it held of each node [nodes, 3]; None for whole nodes,
             or if unknown.
-        about: What it is shown by; None if its submission is unknown.
+        about: Facts of the job; None if its submission is unknown.
         state: How it ended.
     """
 
@@ -191,7 +191,7 @@ class Stretch(NamedTuple):
         start_s, end_s: Start and end, in seconds.
         nodes: Numbers of its nodes, increasing [nodes].
         amounts: Cores, memory and GPUs that it holds of each node [nodes, 3]; None for whole nodes.
-        about: What it is shown by; None if unknown.
+        about: Facts of the job; None if unknown.
         state: State of the job in a word.
     """
 
