@@ -6,15 +6,11 @@ import { SHARES } from "./colours.js";
 const LEAST_LABEL = 34, FORECAST = 2, LEAST_WHISKER = 8, MOST_WHISKERS = 80;
 const STRENGTH = [0.55, 0.95, 0.35];
 
-/** Boxes one by one, with names where there is room.
+/** Boxes one by one.
  * @param picture boxes, and the colors of their groups. @param place x and y of a time and of a lane, and the size. */
 export function drawBoxes(context, picture, { x, y, width, deep }, colours) {
-  const { start, end, first, count, group, kind, jobs, colours: tints, from_s: from } = picture, marked = [];
-  for (let i = 0; i < start.length; i += 1) {
-    const left = Math.max(-2, x(from + start[i])), right = Math.min(width + 2, x(from + end[i]));
-    const top = Math.max(-2, y(first[i])), bottom = Math.min(deep + 2, y(first[i] + count[i]));
-    if (right < 0 || left > width || bottom < 0 || top > deep) continue;
-    const wide = Math.max(1, right - left), tall = Math.max(1, bottom - top);
+  const { group, kind, colours: tints } = picture;
+  for (const [i, left, top, wide, tall] of seen(picture, { x, y, width, deep })) {
     const tint = tints[group[i]];
     context.globalAlpha = STRENGTH[kind[i]];
     context.fillStyle = tint;
@@ -26,10 +22,28 @@ export function drawBoxes(context, picture, { x, y, width, deep }, colours) {
       context.lineWidth = 1;
       context.strokeRect(left + 0.5, top + 0.5, wide - 1, tall - 1);
     }
-    if (picture.marked?.[i]) marked.push([jobs[i], left, top, wide, tall]);
-    else if (wide > LEAST_LABEL && tall > 12 && jobs[i] !== undefined) label(context, jobs[i], left, top, wide, tall, colours);
   }
-  for (const one of marked) mark(context, width, colours, ...one);
+}
+
+/** Names of jobs where there is room, and of a marked job in any case. */
+export function drawNames(context, picture, place, colours) {
+  const { jobs, marked } = picture, last = [];
+  for (const [i, ...box] of seen(picture, place)) {
+    const [, , wide, tall] = box;
+    if (marked?.[i]) last.push([jobs[i], ...box]);
+    else if (wide > LEAST_LABEL && tall > 12 && jobs[i] !== undefined) label(context, jobs[i], ...box, colours);
+  }
+  for (const one of last) mark(context, place.width, colours, ...one);
+}
+
+/** Number, left, top, width and height of each box within a drawing. */
+function* seen({ start, end, first, count, from_s: from }, { x, y, width, deep }) {
+  for (let i = 0; i < start.length; i += 1) {
+    const left = Math.max(-2, x(from + start[i])), right = Math.min(width + 2, x(from + end[i]));
+    const top = Math.max(-2, y(first[i])), bottom = Math.min(deep + 2, y(first[i] + count[i]));
+    if (right < 0 || left > width || bottom < 0 || top > deep) continue;
+    yield [i, left, top, Math.max(1, right - left), Math.max(1, bottom - top)];
+  }
 }
 
 /** From when to when starts are forecast, over the boxes, if there are not too many.
@@ -89,7 +103,7 @@ export function bitmap(picture, colours) {
     canvas.height = Math.max(height, 340);
     const x = (time) => ((time - picture.from_s) / (picture.to_s - picture.from_s)) * width;
     const y = (lane) => ((lane - picture.top) / (picture.bottom - picture.top)) * canvas.height;
-    drawBoxes(canvas.getContext("2d"), { ...picture, jobs: [] }, { x, y, width, deep: canvas.height }, colours);
+    drawBoxes(canvas.getContext("2d"), picture, { x, y, width, deep: canvas.height }, colours);
     return canvas;
   }
   canvas.width = width;

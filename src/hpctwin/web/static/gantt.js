@@ -1,7 +1,7 @@
 // Jobs on nodes over time. What is drawn is a picture of a window somewhat larger than what is shown: moving and
 // zooming show it at once from another side, and a new one is asked for meanwhile.
 
-import { axis, bitmap, drawBoxes, drawWhiskers, laneAxis } from "./boxes.js";
+import { axis, bitmap, drawBoxes, drawNames, drawWhiskers, laneAxis } from "./boxes.js";
 import { clock, tell } from "./clock.js";
 import { coloursOf, legend } from "./colours.js";
 import { prepared, span, theme } from "./words.js";
@@ -244,6 +244,7 @@ export class Gantt {
     if (this.picture?.bitmap) project(context, this.picture, view, width, deep);
     else if (this.picture) drawBoxes(context, this.picture, { x, y, width, deep }, colours);
     if (this.picture?.boxes) drawWhiskers(context, this.picture, { x, y, width, deep }, colours, this.picked?.job);
+    if (this.picture?.boxes && (this.picture.marked || !this.picture.bitmap)) drawNames(context, this.picture, { x, y, width, deep }, colours);
     if (this.picture && !this.begun) this.begun = performance.mark("timeline");
     this.borders(context, y, view, width, colours);
     if (this.picked) {

@@ -36,7 +36,7 @@ function showHead() {
     pair.append(element("dt", name), element("dd", String(value)));
     return pair;
   }));
-  replace(at("trouble"), head.trouble.map((text) => element("li", text)));
+  replace(at("trouble"), head.trouble.map((text) => element("li", zoned(text))));
   at("trouble").hidden = !head.trouble.length;
   replace(at("pool"), head.pool.map((name) => element("option", "", { value: name })));
   replace(at("not-read"), head.not_read.map((text) => element("li", `Not included: ${text}`)));
