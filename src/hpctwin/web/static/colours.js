@@ -57,7 +57,7 @@ export function legend(place, picture, colours, meaning = "") {
     return made;
   };
   const names = picture.boxes ? picture.legend : null;
-  const others = names && picture.group?.includes(COLOURS.length) ? [item(names.length ? "others" : "unknown", NEUTRAL)] : [];
+  const others = names && picture.group?.includes(COLOURS.length) ? [item(names.length && !picture.ordered ? "others" : "unknown", NEUTRAL)] : [];
   const title = meaning ? [element("li", `${meaning}:`)] : [];
   const items = names
     ? [...title, ...names.map((name, i) => item(name, colours[i])), ...others]
