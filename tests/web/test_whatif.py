@@ -72,6 +72,35 @@ def test_without_fresh_forecasts_the_queue_has_the_starts_of_the_schedule(make: 
     assert all(job.low_s is None for job in waits)
 
 
+def test_a_policy_that_cannot_be_simulated_here_is_reported_and_the_rest_is_shown(
+    make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = make()
+
+    def fails(*_: object) -> None:
+        raise HpctwinError("policy 'own.py:order' is unknown")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(page.source.core, "present", fails)
+        assert {bar.kind for bar in page.source._bars()} <= {"ran", "runs"}
+        assert any("own.py:order" in one for one in page.source.head().trouble)
+    page.source.version += 1
+    assert {"runs", "forecast"} <= {bar.kind for bar in page.source._bars()}
+    assert not any("own.py:order" in one for one in page.source.head().trouble)
+
+
+def test_the_head_is_told_without_a_simulation(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = make()
+    mirror = page.source.core.mirror
+    group = mirror.machine.nodes[0].model_dump()
+    group["modes"] = {"base": {"power_w": 200.0, "idle_w": 50.0}}
+    mirror.machine = type(mirror.machine).model_validate({"name": "m", "nodes": [group]})
+    page.source.version += 1
+    monkeypatch.setattr(page.source, "_schedule", None)
+    busy = sum(len(job.node_names) for job in mirror.jobs.values())
+    assert page.source.head().energy.power_w == 8 * 50 + busy * 150
+
+
 def test_with_as_many_nodes_more_as_all_ask_for_every_job_starts_now(make: Any) -> None:
     answer = ask(make(), add_nodes=100)
     assert answer.nodes == (8, 108)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
@@ -29,7 +29,7 @@ from hpctwin.web.views.cluster_views import (
     timeline,
 )
 from hpctwin.web.views.follower import FollowedJournal
-from hpctwin.web.views.job_history import PAST_S, Stretch, lanes_of, past
+from hpctwin.web.views.job_history import PAST_S, Stretch, ends_s, lanes_of, past, placed
 from hpctwin.web.views.lane_names import LaneNames
 from hpctwin.web.views.power_views import Weather, energy_of, energy_view, power_lines, rates_of
 from hpctwin.web.views.schedule import Schedule, schedule_of
@@ -89,7 +89,7 @@ class Source(FollowedJournal):
     def __init__(self, path: Path, weather: Weather = None) -> None:
         self.weather = weather
         self._accuracy: tuple[float, list[Accuracy]] | None = None
-        self._untold = ""
+        self._untold = self._unscheduled = ""
         self._scheduled: Schedule
         self._scheduled_until = 0.0
         super().__init__(path)
@@ -151,8 +151,7 @@ class Source(FollowedJournal):
             found.insert(0, "the twin is not running")
         if self.fault:
             found.insert(0, self.fault)
-        if self._untold:
-            found.append(self._untold)
+        found += [text for text in (self._untold, self._unscheduled) if text]
         return tuple(found)
 
     def jobs(self) -> bytes:
@@ -185,31 +184,51 @@ class Source(FollowedJournal):
             if time.monotonic() < self._scheduled_until:
                 return self._scheduled
             begin, core = time.monotonic(), stands.core
-            now = core.present(stands.now_s, stands.policy)
-            self._scheduled = schedule_of(now, core.mirror.snapshot(), stands.now_s)
+            self._unscheduled = ""
+            try:
+                now = core.present(stands.now_s, stands.policy)
+                self._scheduled = schedule_of(now, core.mirror.snapshot(), stands.now_s)
+            except HpctwinError as error:
+                self._unscheduled = f"the schedule is not shown: {error}"
+                self._scheduled = Schedule(stands.policy, {}, 0, {}, self._running())
             took_s = time.monotonic() - begin
             self._scheduled_until = begin + (_REST * took_s if took_s > _FAST_S else 0.0)
             return self._scheduled
 
         return self._kept("schedule", of)
 
-    def _course(self) -> list[Stretch]:
-        def of(stands: Standing) -> list[Stretch]:
-            mirror = stands.core.mirror
-            number = {name: i for i, name in enumerate(mirror.nodes)}
-            return [*past(self.history, stands.now_s, number), *self._schedule().stretches]
+    def _past(self) -> list[Stretch]:
+        return self._kept("past", lambda stands: past(self.history, stands.now_s, self._numbers))
 
-        return self._kept("course", of)
+    def _running(self) -> list[Stretch]:
+        now_s, jobs = self._stands.now_s, self._stands.core.mirror.jobs.values()
+        return [
+            placed(job, max(now_s, ends_s(job, job.start_s)), self._numbers)
+            for job in jobs
+            if job.start_s is not None
+        ]
+
+    @property
+    def _numbers(self) -> dict[str, int]:
+        return {name: i for i, name in enumerate(self._stands.core.mirror.nodes)}
+
+    def _course(self) -> list[Stretch]:
+        return self._kept("course", lambda _: [*self._past(), *self._schedule().stretches])
+
+    @property
+    def _from_s(self) -> float:
+        """Begin of the shown time."""
+        now_s, jobs = self._stands.now_s, self._stands.core.mirror.jobs.values()
+        starts = [job.start_s for job in jobs if job.start_s is not None]
+        first = min([one.start_s for one in self._past()] + starts, default=now_s)
+        return max(min(first, now_s - 60), now_s - PAST_S)
 
     @property
     def _span_s(self) -> tuple[float, float]:
         """Begin and end of the shown time."""
-        stands = self._stands
-        all_of_it = self._course()
-        first = min((one.start_s for one in all_of_it), default=stands.now_s)
-        last = max((one.end_s for one in all_of_it), default=stands.now_s)
-        now_s = stands.now_s
-        return max(min(first, now_s - 60), now_s - PAST_S), max(last, now_s + 60)
+        now_s = self._stands.now_s
+        last = max((one.end_s for one in self._course()), default=now_s)
+        return self._from_s, max(last, now_s + 60)
 
     def timeline(self) -> Timeline:
         """Return the same as `bars`, as a browser draws it."""
@@ -267,10 +286,12 @@ class Source(FollowedJournal):
         """Return current power and energy so far; None without a power model."""
 
         def of(stands: Standing) -> EnergyView | None:
-            accounts = self._energy()
+            span_s = self._from_s, stands.now_s + 60
+            # The future has no effect on it, so nothing is simulated.
+            accounts = self._energy([*self._past(), *self._running()], span_s)
             if accounts is None:
                 return None
-            now_s = stands.now_s - self._span_s[0]
+            now_s = stands.now_s - span_s[0]
             return self._with_weather(
                 lambda weather: energy_view(accounts, now_s, self._rates(), weather)
             )
@@ -286,22 +307,19 @@ class Source(FollowedJournal):
             self.weather = None
         return told(None)
 
-    def _energy(self) -> ComponentEnergy | None:
+    def _energy(
+        self, stretches: Sequence[Stretch], span_s: tuple[float, float]
+    ) -> ComponentEnergy | None:
         mirror = self._stands.core.mirror
         if not mirror.machine.has_power:
             return None
         nodes = list(mirror.nodes.values())
-        return self._kept(
-            "energy",
-            lambda _: energy_of(
-                mirror.machine, self._course(), nodes, self._span_s, unix_time=mirror.unix_time
-            ),
-        )
+        return energy_of(mirror.machine, stretches, nodes, span_s, unix_time=mirror.unix_time)
 
     def _rates(self) -> dict[str, Series]:
         try:
             mirror = self._stands.core.mirror
-            return rates_of(mirror.machine, self._span_s[0], unix_time=mirror.unix_time)
+            return rates_of(mirror.machine, self._from_s, unix_time=mirror.unix_time)
         except HpctwinError as error:
             self._untold = f"price and carbon are not shown: {error}"
             return {}
@@ -316,7 +334,7 @@ class Source(FollowedJournal):
             from_s, to_s = self._span_s
             edges = np.linspace(0.0, to_s - from_s, bins + 1)
             told = [held_line(stands.core.mirror.machine, self._course(), from_s + edges)]
-            energy = self._energy()
+            energy = self._kept("energy", lambda _: self._energy(self._course(), self._span_s))
             if energy is not None:
                 told += self._with_weather(
                     lambda weather: power_lines(energy, edges, self._rates(), weather)
