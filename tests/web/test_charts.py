@@ -316,6 +316,18 @@ def test_two_fingers_zoom_and_one_finger_scrolls(browser: Any, runs: str) -> Non
     one.context.close()
 
 
+def test_nobody_gets_lost_far_from_all_jobs(watched: Watched) -> None:
+    page = watched.page
+    page.focus("#gantt")
+    for key in ("-", "ArrowRight", "+", "ArrowLeft"):
+        for _ in range(120):
+            page.keyboard.press(key)
+    page.keyboard.press("0")
+    page.evaluate("window.written = []")
+    page.keyboard.press("-")
+    watched.wait(lambda: page.evaluate("written.some(([canvas]) => canvas === 'gantt')"))
+
+
 def test_one_chart_shows_the_metric_that_is_chosen(page_of: Any) -> None:
     one = page_of("short")
     page = one.page

@@ -14,6 +14,7 @@ from hpctwin.model.text import format_duration
 
 __all__ = [
     "COLUMNS",
+    "NO_CURRENCY",
     "Cell",
     "Column",
     "Table",
@@ -109,13 +110,16 @@ def format_metric(key: str, value: float | int | str | None) -> str:
     return f"{text} {_currency(key)}".rstrip()
 
 
+NO_CURRENCY = "(no currency)"
+"""Unit of a price that is a number without a currency."""
+
 _COST = re.compile(r"(?:window_)?cost_([a-z]+)")
 
 
 def _currency(key: str) -> str:
     """Return the currency of a cost; empty if the metric is none."""
     found = _COST.fullmatch(key)
-    return "" if found is None else found[1].upper().replace("CURRENCY", "(no currency)")
+    return "" if found is None else found[1].upper().replace("CURRENCY", NO_CURRENCY)
 
 
 _SIZES = {

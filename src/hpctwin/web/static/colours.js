@@ -53,7 +53,7 @@ export function legend(place, picture, colours, meaning = "") {
   const item = (text, background, form = "swatch") => {
     const swatch = element("span", "", { class: form, "aria-hidden": "true" }), made = element("li");
     swatch.style.background = background;
-    made.append(swatch, text);
+    made.append(swatch, element("bdi", text));
     return made;
   };
   const names = picture.boxes ? picture.legend : null;

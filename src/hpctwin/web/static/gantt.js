@@ -7,7 +7,7 @@ import { coloursOf, legend } from "./colours.js";
 import { prepared, span, theme } from "./words.js";
 
 const AXIS = 22, TOP = 14, NAMES = 84, SHORT_NAMES = 56, NARROW = 600, PAUSE = 60, MOST_WIDE = 2560, MOST_HIGH = 1024, DIRECT = 1500;
-const COARSE = 1.5, FINE = 0.5;
+const COARSE = 1.5, FINE = 0.5, MOST_OUT = 20;
 
 export class Gantt {
   /** @param said element that names the job pointed at. @param by choice of what colors mean.
@@ -63,8 +63,11 @@ export class Gantt {
     return { from, to, top, bottom };
   }
 
+  /** Shows a stretch of time; it stays near that of the jobs. */
   look(from, to) {
-    this.view = [from - this.anchor, Math.max(to, from + 1e-3) - this.anchor];
+    const [first, last] = this.all, size = Math.min(Math.max(to - from, 1e-3), MOST_OUT * (last - first));
+    const begin = Math.min(Math.max(from, first - size), last) - this.anchor;
+    this.view = [begin, begin + size];
     this.draw();
   }
 

@@ -6,7 +6,7 @@ steps, so that a color means the same on every page.
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,10 +14,9 @@ import polars as pl
 
 from hpctwin.model import format_duration
 
-__all__ = ["MEANINGS", "MOST_GROUPS", "OTHERS", "Groups", "Meaning", "groups_of"]
+__all__ = ["MOST_GROUPS", "OTHERS", "Groups", "Meaning", "groups_of"]
 
 Meaning = Literal["user", "account", "partition", "wait", "state", "size"]
-MEANINGS: tuple[Meaning, ...] = get_args(Meaning)
 
 MOST_GROUPS = 7
 """Number of colors that people can distinguish; the same in static/colours.js."""

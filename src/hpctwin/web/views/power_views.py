@@ -25,11 +25,12 @@ from hpctwin.model import MS_PER_S, Cluster, NodeGroup
 from hpctwin.model.cluster.node_group import Sleep, Transition
 from hpctwin.model.cluster.power import Component
 from hpctwin.model.columns import ms_of
+from hpctwin.report.columns import NO_CURRENCY
 from hpctwin.rms.records.records import NodeRecord
 from hpctwin.web.views.job_history import Stretch, shares_of
 from hpctwin.web.views.views import EnergyView, Line
 
-__all__ = ["NO_CURRENCY", "RATED", "Weather", "energy_of", "energy_view", "power_lines", "rates_of"]
+__all__ = ["RATED", "Weather", "energy_of", "energy_view", "power_lines", "rates_of"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -153,10 +154,6 @@ def _away(
         if since_ms < until_ms:
             found.append((number, COMPUTING + 1 + 3 * depth + way, since_ms, until_ms))
     return np.array(found, np.int64).reshape(-1, 4).T
-
-
-NO_CURRENCY = "(no currency)"
-"""Unit of a price that is a number without a currency."""
 
 
 def rates_of(machine: Cluster, from_s: float, *, unix_time: bool = True) -> dict[str, Series]:

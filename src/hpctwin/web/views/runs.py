@@ -14,14 +14,14 @@ import polars as pl
 
 from hpctwin.errors import ConfigError, HpctwinError, UnknownNameError
 from hpctwin.metrics import binned
-from hpctwin.report.columns import COLUMNS, format_metric, metric_name
+from hpctwin.report.columns import COLUMNS, NO_CURRENCY, format_metric, metric_name
 from hpctwin.report.figures.gantt import pack
 from hpctwin.report.pages.run import MANIFEST, VERSIONS, ReportedRun, read_run
 from hpctwin.web.views.clock import site_zone
 from hpctwin.web.views.cluster_views import places
 from hpctwin.web.views.job_groups import Meaning
 from hpctwin.web.views.lane_names import LaneNames
-from hpctwin.web.views.power_views import NO_CURRENCY, RATED
+from hpctwin.web.views.power_views import RATED
 from hpctwin.web.views.timeline import RAN, RUNS, Timeline, Window
 from hpctwin.web.views.views import (
     Clock,

@@ -161,7 +161,9 @@ class Source(FollowedJournal):
     def job_views(self) -> list[JobView]:
         """Return the same as `jobs`, not as JSON."""
         with self.looking() as stands:
-            return job_views(stands, self._schedule().starts_s)
+            jobs, known = stands.core.mirror.jobs, stands.forecasts
+            late = any(job.start_s is None and i not in known for i, job in jobs.items())
+            return job_views(stands, self._schedule().starts_s if late else {})
 
     def nodes(self) -> bytes:
         """Return all nodes as JSON."""
