@@ -15,7 +15,8 @@ export class Lines {
     this.bin = null;
     this.chosen = null;
     this.choice = element("div", "", { class: "switch", role: "radiogroup", "aria-label": "Shown metric" });
-    this.canvas = element("canvas", "", { tabindex: "0", role: "img", class: "line" });
+    this.edges = [0, 1];
+    this.canvas = element("canvas", "", { tabindex: "0", role: "img", class: "line", "aria-label": "Metrics over time" });
     this.canvas.addEventListener("keydown", (event) => this.key(event));
     this.canvas.addEventListener("pointermove", (event) => this.read(Math.floor((event.offsetX / this.canvas.clientWidth) * (this.edges.length - 1))));
     new ResizeObserver(() => this.draw()).observe(this.canvas);
@@ -64,6 +65,7 @@ export class Lines {
   }
 
   read(bin) {
+    if (!this.line) return;
     this.bin = Math.max(0, Math.min(this.edges.length - 2, bin));
     const told = this.lines.map(({ name, mean, peak, unit }) => `${name} ${amount(mean[this.bin], unit)} (peak ${amount(peak[this.bin], unit)})`);
     this.said.textContent = `From ${clock(this.edges[this.bin])} to ${clock(this.edges[this.bin + 1])}: ${told.join(", ")}.`;

@@ -294,7 +294,9 @@ class Future(View):
     lanes: int = Field(
         description="Number of lanes of the bars: one per node, or per core if nodes are shared."
     )
-    bars: tuple[Bar, ...]
+    bars: tuple[Bar, ...] = Field(
+        description="Running jobs up to their expected ends, then pending jobs."
+    )
 
 
 class WhatIfAnswer(View):
