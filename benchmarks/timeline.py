@@ -25,7 +25,8 @@ from hpctwin.report.pages.run import write_run
 FRAMES = """async ([step, seconds]) => {
   const canvas = document.getElementById("gantt"), box = canvas.getBoundingClientRect();
   const place = { clientX: box.left + 500, clientY: box.top + 100, bubbles: true, cancelable: true };
-  const wheel = (deltaY) => canvas.dispatchEvent(new WheelEvent("wheel", { deltaY, ...place }));
+  const wheel = (deltaY) =>
+    canvas.dispatchEvent(new WheelEvent("wheel", { deltaY, ctrlKey: true, ...place }));
   const key = (name) => canvas.dispatchEvent(new KeyboardEvent("keydown", { key: name }));
   const times = [];
   const end = performance.now() + 1000 * seconds;

@@ -32,7 +32,7 @@ def test_each_rejected_job_is_counted_for_its_reason(tmp_path: Path) -> None:
     assert result.rejection_reasons == {
         "need more nodes than the cluster has (16)": 2,
         "need more nodes than partition p allows (max_nodes 8)": 1,
-        "have a longer walltime than partition p allows (max_walltime 60 min)": 1,
+        "have a longer walltime than partition p allows (max_walltime 1 h)": 1,
         "need more licence than the cluster has (3)": 1,
         "need more gpus per node than any node has (4)": 1,
     }

@@ -35,9 +35,9 @@ def test_a_walltime_at_a_limit_is_the_top_of_its_class() -> None:
     table = breakdown(jobs, "walltime")
     assert table.select("bin", "jobs").rows() == [
         ("≤ 30 min", 2),
-        ("30 min – 60 min", 1),
-        ("60 min – 2 h", 1),
-        ("12 h – 24 h", 1),
+        ("30 min – 1 h", 1),
+        ("1 h – 2 h", 1),
+        ("12 h – 1 d", 1),
         ("> 7 d", 1),
     ]
 

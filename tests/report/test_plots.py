@@ -131,7 +131,7 @@ def test_a_long_series_is_drawn_as_means_and_the_axis_says_so() -> None:
     time = np.arange(5000, dtype=float) * 60
     steps = SERIES["fcfs"][[0] * 5000].with_columns(time_s=pl.Series(time))
     figure = plot_queue({"long": steps})
-    assert figure.axes[-1].get_xlabel() == "time (hours), means over 60 min"
+    assert figure.axes[-1].get_xlabel() == "time (hours), means over 1 h"
     assert len(figure.axes[0].patches[0].get_data().values) < 150  # type: ignore[attr-defined]
 
 

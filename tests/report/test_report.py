@@ -161,4 +161,4 @@ def test_peaks_of_a_long_run_are_drawn_above_its_means() -> None:
     assert (peak.values >= mean.values - 1e-9).all()
     edges = np.append(np.arange(0, time[-1], 86400.0), time[-1])
     assert peak.values.tolist() == binned(time, used.astype(float), edges)[1].tolist()
-    assert "means over 24 h" in figure.axes[-1].get_xlabel()
+    assert "means over 1 d" in figure.axes[-1].get_xlabel()

@@ -26,9 +26,12 @@ from hpctwin.twin.core.mirror import Mirror
 from hpctwin.twin.forecast.records import Forecast
 from hpctwin.twin.journal.status_reader import Standing
 from hpctwin.twin.settings.config import CoreSettings
+from hpctwin.web.views.clock import site_zone
 from hpctwin.web.views.cluster_views import bars, held_line, node_views, places, timeline
-from hpctwin.web.views.job_history import History, Stretch, course, lanes_of, rows_of
+from hpctwin.web.views.job_history import History, Stretch, lanes_of, past, rows_of
+from hpctwin.web.views.lane_names import LaneNames
 from hpctwin.web.views.power_views import energy_of, energy_view, power_lines, rates_of
+from hpctwin.web.views.schedule import schedule_of
 from hpctwin.web.views.views import Change
 from hpctwin.web.views.whatif import prepare
 
@@ -152,11 +155,18 @@ SHARED = [
 ]
 
 
+def scheduled(jobs: list[JobRecord]) -> list[Stretch]:
+    core = Core(CoreSettings(pool=("fcfs+easy",)))
+    snapshot = standing(jobs, {}).core.mirror.snapshot()
+    core.take_snapshot(snapshot)
+    return list(schedule_of(core.present(1000.0, "fcfs+easy"), snapshot, 1000.0).stretches)
+
+
 def test_jobs_on_a_shared_node_are_next_to_each_other_on_its_cores() -> None:
-    stands = standing(SHARED, {"3": 1000.0, "4": 1050.0})
-    found = course(stands, History())
+    found = scheduled(SHARED)
     assert lanes_of(MACHINE, found) == [4, 8]
-    line = timeline(bars(MACHINE, found), 28)
+    names = LaneNames([node.name for node in NODES], places(MACHINE), np.array([4, 4, 4, 8, 8]))
+    line = timeline(bars(MACHINE, found), found, names, 28)
     count = {one: int(line.count[line.job == one.encode()].sum()) for one in "1234"}
     assert count == {"1": 2, "2": 6, "3": 4, "4": 8}
     for lane in range(28):
@@ -167,7 +177,7 @@ def test_jobs_on_a_shared_node_are_next_to_each_other_on_its_cores() -> None:
     assert line.at(960.0, 0).job == line.at(960.0, 1).job == "1"  # type: ignore[union-attr]
     assert line.at(960.0, 3).job == line.at(960.0, 12).job == "2"  # type: ignore[union-attr]
     held = held_line(MACHINE, found, np.array([950.0, 1000.0, 1050.0]))
-    assert (held.unit, held.most, held.mean) == ("cores", 28.0, (8.0, 12.0))
+    assert (held.unit, held.most, held.mean) == ("cores", 28.0, (8.0, 20.0))
 
 
 def test_the_load_of_a_shared_node_is_what_jobs_hold_of_it() -> None:
@@ -176,7 +186,7 @@ def test_the_load_of_a_shared_node_is_what_jobs_hold_of_it() -> None:
     assert views["n3"].load == {"cores": 0.5}
     assert views["n1"].load == {"cores": 0.0}
     assert views["n0"].jobs == ("1", "2")
-    energy = energy_of(MACHINE, course(standing(SHARED, {}), History()), NODES, (950.0, 1000.0))
+    energy = energy_of(MACHINE, scheduled(SHARED[:2]), NODES, (950.0, 1000.0))
     busy = IDLE.sum() + (FULL - IDLE)[0] * 1.0 + (FULL - IDLE)[3] * 0.5
     assert energy_view(energy, 10.0, {}, None).power_w == pytest.approx(busy)
 
@@ -189,7 +199,8 @@ def test_a_job_that_has_ended_keeps_its_lanes() -> None:
     parts = (NodePart(cores=3.0),)
     history.take(ev.JobStarted(seq=1, job_id="9", node_names=("n4",), parts=parts, **told))
     history.take(ev.JobEnded(seq=2, job_id="9", **{**told, "time_s": 980.0}))
-    (one,) = course(standing([], {}), history)
+    number = {node.name: i for i, node in enumerate(NODES)}
+    (one,) = past(history, 1000.0, number)
     assert rows_of(MACHINE, [one]) == [((20, 3),)]
 
 
@@ -248,9 +259,10 @@ def test_a_what_if_of_shared_nodes_shows_jobs_on_their_cores() -> None:
     core.take_snapshot(snapshot)
     answer = prepare(core, 1000.0, "fcfs+easy", Change()).answer()
     held = {bar.job: sum(count for _, count in bar.rows) for bar in answer.as_is.bars}
-    assert held == {"3": 4, "4": 8}
+    assert held == {"1": 2, "2": 6, "3": 4, "4": 8}
     assert answer.as_is.lanes == 28
-    assert answer.as_is.starts == {bar.job: bar.start_s for bar in answer.as_is.bars}
+    starts = {bar.job: bar.start_s for bar in answer.as_is.bars if bar.kind == "forecast"}
+    assert answer.as_is.starts == starts
     on: dict[int, list[tuple[float, float]]] = {}
     for bar in answer.as_is.bars:
         for first, count in bar.rows:
@@ -258,3 +270,57 @@ def test_a_what_if_of_shared_nodes_shows_jobs_on_their_cores() -> None:
                 on.setdefault(lane, []).append((bar.start_s, bar.end_s))
     for spans in on.values():
         assert all(one[1] <= other[0] for one, other in itertools.pairwise(sorted(spans)))
+
+
+def test_jobs_of_the_past_keep_what_colors_mean() -> None:
+    from hpctwin.rms.records import events as ev
+
+    history, told = History(), {"cluster": "m", "run": ""}
+    number = {node.name: i for i, node in enumerate(NODES)}
+    spec = JobSpec(
+        id="9", submit_s=900.0, nodes=1, walltime_s=100.0, user="ann", account="ice", partition="p"
+    )
+    texts = [
+        ev.JobSubmitted(seq=1, job=spec, time_s=900.0, **told),
+        ev.JobStarted(seq=2, job_id="9", node_names=("n4",), time_s=960.0, **told),
+        ev.JobEnded(seq=3, job_id="9", reason="walltime", time_s=980.0, **told),
+    ]
+    history.read(map(ev.event_json, texts))
+    (one,) = past(history, 1000.0, number)
+    assert one.state == "time limit"
+    names = LaneNames([node.name for node in NODES], places(MACHINE), np.ones(5, np.int64))
+    line = timeline(bars(MACHINE, [one]), [one], names, 5)
+    told_by = {by: line.groups(by).names for by in ("user", "account", "partition", "state")}
+    assert told_by == {
+        "user": ("ann",), "account": ("ice",), "partition": ("p",), "state": ("time limit",),
+    }  # fmt: skip
+    for by, name in (("wait", "up to 1 min"), ("size", "1 node")):
+        groups = line.groups(by)
+        assert groups.names[groups.number[0]] == name
+    assert line.at(970.0, 4).where == "n4"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("currency", "unit"), [("EUR", "EUR"), ("", "(no currency)")])
+def test_prices_have_their_currency(currency: str, unit: str) -> None:
+    machine = MACHINE.model_copy(update={"currency": currency})
+    energy = energy_of(machine, [], NODES, (1000.0, 1060.0), unix_time=False)
+    rates = rates_of(machine, 0.0)
+    assert energy_view(energy, 30.0, rates, None).price_unit == unit
+    units = {line.name: line.unit for line in power_lines(energy, np.arange(61.0), rates, None)}
+    assert units["price of the electricity"] == f"{unit}/h"
+    assert units["carbon emitted"] == "g/h"
+
+
+@pytest.mark.parametrize(
+    ("told", "zone"),
+    [
+        ("Asia/Tokyo", "Asia/Tokyo"),
+        (":Europe/Berlin", "Europe/Berlin"),
+        ("CET-1CEST,M3.5.0", "UTC"),
+    ],
+)
+def test_the_zone_of_the_site_is_that_of_the_host_or_its_tz(
+    monkeypatch: pytest.MonkeyPatch, told: str, zone: str
+) -> None:
+    monkeypatch.setenv("TZ", told)
+    assert site_zone.__wrapped__() == zone

@@ -30,10 +30,10 @@ LOOKS, ACTS = "b" * 24, "a" * 24
 
 
 @contextmanager
-def served(folder: Path, mode: str) -> Iterator[str]:
+def served(folder: Path, mode: str, *options: str) -> Iterator[str]:
     """The address of a page beside a twin of a cluster that goes on by itself."""
     pair = Pair(folder, act={"mode": mode})
-    pair.begin_cluster("--nodes", "32", "--speed", "30")
+    pair.begin_cluster("--nodes", "32", "--speed", "30", *options)
     pair.begin_twin()
     pair.wait(lambda: (pair.status().get("waiting") or 0) >= 5, 60)
     tokens = folder / "tokens"

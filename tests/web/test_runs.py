@@ -182,8 +182,9 @@ def test_lanes_of_shared_nodes_are_their_cores(tmp_path: Path) -> None:
     facts = source.timeline_view()
     assert (facts.of, facts.lanes) == ("core", 8)
     assert [(one.nodes, one.lanes) for one in facts.groups] == [(2, 4)]
-    assert source.lane_name(3) != source.lane_name(4)
     line = source.timeline()
+    assert line.names is not None
+    assert line.names.at(3) != line.names.at(4)
     held = (line.end_s - line.start_s) @ line.count
     asked = result.placements.select(
         ((pl.col("end_s") - pl.col("start_s")) * pl.col("cores")).sum()

@@ -6,12 +6,15 @@ import json
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpctwin.web.views import timeline
-from hpctwin.web.views.timeline import COLOURS, RAN, Timeline, Window, colours_of
+from hpctwin.web.views.job_groups import MOST_GROUPS, OTHERS, groups_of
+from hpctwin.web.views.lane_names import LaneNames
+from hpctwin.web.views.timeline import RAN, Timeline, Window
 from tests.examples import examples
 
 BOXES = st.lists(
@@ -21,7 +24,7 @@ BOXES = st.lists(
 )
 
 
-def made(boxes: list[tuple[int, int, int, int]]) -> Timeline:
+def made(boxes: list[tuple[int, int, int, int]], **more: Any) -> Timeline:
     start, length, first, count = np.array(boxes, np.int64).T
     return Timeline(
         job=np.arange(len(boxes)),
@@ -31,6 +34,7 @@ def made(boxes: list[tuple[int, int, int, int]]) -> Timeline:
         count=np.minimum(count, 12 - first),
         kind=np.full(len(boxes), RAN, np.uint8),
         lanes=12,
+        **more,
     )
 
 
@@ -56,27 +60,23 @@ WINDOWS = (
 
 @given(boxes=BOXES, window=st.sampled_from(WINDOWS))
 @settings(max_examples=examples(60))
-def test_each_pixel_shows_the_share_covered_by_jobs_and_the_largest_job(
+def test_each_pixel_shows_the_share_covered_by_jobs(
     boxes: list[tuple[int, int, int, int]], window: Window
 ) -> None:
     line = made(boxes)
     rows = line._within(window)
     cells = line._cells(rows, window).reshape(window.height, window.width)
-    colour = colours_of(line.job)
     x = np.linspace(window.from_s, window.to_s, window.width + 1)
     y = np.linspace(window.top, window.bottom, window.height + 1)
-    by_colour = np.zeros((COLOURS, window.height, window.width))
+    covered = np.zeros((window.height, window.width))
     for i in range(len(boxes)):
         ends = line.first[i] + line.count[i]
         across = np.clip(
             np.minimum(x[1:], line.end_s[i]) - np.maximum(x[:-1], line.start_s[i]), 0, None
         )
         down = np.clip(np.minimum(y[1:], ends) - np.maximum(y[:-1], line.first[i]), 0, None)
-        by_colour[colour[i]] += np.outer(down / (y[1] - y[0]), across / (x[1] - x[0]))
-    share = np.minimum(by_colour.sum(axis=0), 1)
-    assert np.abs((cells >> 3) / 31 - share).max() <= 1 / 31 + 1e-6
-    told = np.take_along_axis(by_colour, (cells & 7)[None].astype(int), axis=0)[0]
-    assert (told >= by_colour.max(axis=0) - 1e-6).all()
+        covered += np.outer(down / (y[1] - y[0]), across / (x[1] - x[0]))
+    assert np.abs(cells / 255 - np.minimum(covered, 1)).max() <= 1 / 255 + 1e-6
 
 
 @given(boxes=BOXES, window=st.sampled_from(WINDOWS))
@@ -140,11 +140,60 @@ def test_a_click_finds_the_job_at_that_place(
     assert (found and found.job) == (str(line.job[there[-1]]) if there else None)
 
 
-def test_a_jobs_colour_is_that_of_the_page() -> None:
-    """By hand, as static/words.js: FNV-1a of the id's characters, modulo eight."""
-    for job in ("7", "1234567", "n-12.head", "a"):
-        known = 2166136261
-        for letter in job.encode():
-            known = (known ^ letter) * 16777619 % 2**32
-        assert colours_of(np.array([job]))[0] == known % 8
-    assert colours_of(np.array([7])) == colours_of(np.array(["7"]))
+def test_the_most_frequent_names_have_a_group_each_and_all_others_one() -> None:
+    values = ["ann", "bob", "", None, "bob", *"abcdefg", *"abcdefg", "ann", "zoe"]
+    found = groups_of("user", pl.Series(values))
+    assert found.names == ("a", "ann", "b", "bob", "c", "d", "e")
+    told = [*found.names, "others"]
+    shown = [told[number] for number in found.number]
+    assert shown == [one if one in found.names else "others" for one in values]
+
+
+@pytest.mark.parametrize(
+    ("by", "values", "names"),
+    [
+        ("wait", [0, 60, 61, 3600, 8 * 86400], ["up to 1 min"] * 2
+         + ["up to 10 min", "up to 1 h", "above 7 d"]),
+        ("size", [1, 2, 4, 5, 1024, 1025], ["1 node", *["2 to 4"] * 2, "5 to 16",
+         "257 to 1,024", "above 1,024"]),
+    ],
+)  # fmt: skip
+def test_waits_and_sizes_have_fixed_steps(by: Any, values: list[int], names: list[str]) -> None:
+    found = groups_of(by, pl.Series([*values, None]))
+    assert found.ordered
+    assert len(found.names) == MOST_GROUPS
+    assert [found.names[number] for number in found.number[:-1]] == names
+    assert found.number[-1] == OTHERS
+
+
+def test_a_window_has_the_groups_of_its_boxes_and_the_legend_of_all() -> None:
+    draw = np.random.default_rng(1)
+    users = pl.Series(draw.choice(["ann", "bob", "eve"], 25, p=[0.5, 0.3, 0.2]))
+    boxes = [(int(a), 20, 0, 1) for a in draw.integers(0, 500, 25)]
+    line = made(boxes, about=lambda _: users)
+    head, columns = read(line.picture(Window(10, 40, 0, 12, 64, 12), "user"))
+    assert sorted(head["legend"]) == ["ann", "bob", "eve"]
+    assert not head["ordered"]
+    told = [head["legend"][number] for number in columns["group"]]
+    assert told == [users[int(job)] for job in head["jobs"]]
+
+
+def test_forecast_starts_have_their_intervals() -> None:
+    within = np.array([[9.0, np.nan], [12.0, np.nan]])
+    line = made([(70, 20, 1, 1), (0, 20, 0, 1)], within_s=within)
+    head, columns = read(line.picture(Window(5, 40, 0, 12, 64, 12)))
+    assert head["jobs"] == ["0"]
+    assert (columns["low"][0], columns["high"][0]) == (4.0, 7.0)
+
+
+def test_lanes_are_named_by_nodes_or_by_places() -> None:
+    names = [f"n{i}" for i in range(200)]
+    lanes = LaneNames(names, [f"rack {i // 20}" for i in range(200)], np.full(200, 2))
+    assert [lanes.at(lane) for lane in (0, 1, 2, 399, 400)] == ["n0", "n0", "n1", "n199", ""]
+    whole = lanes.labels(0, 400)
+    assert whole["nodes"][:2] == [(0, 2, "n0"), (6, 2, "n3")]
+    assert whole["places"][1] == (40, 40, "rack 1")
+    near = lanes.labels(39.5, 42)
+    assert near["nodes"] == [(38, 2, "n19"), (40, 2, "n20"), (42, 2, "n21")]
+    assert [name for _, _, name in near["places"]] == ["rack 0", "rack 1"]
+    assert LaneNames(names, ["all"] * 200, np.full(200, 2)).labels(0, 400)["places"] == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -22,6 +23,82 @@ def test_without_a_change_both_futures_are_the_same_and_those_of_the_forecasts(m
         waits = {i for i, job in stands.core.mirror.jobs.items() if job.start_s is None}
         said = {i: one.start_s for i, one in stands.forecasts.items() if i in waits}
     assert answer.as_is.starts == pytest.approx(said)
+
+
+def test_without_a_change_what_if_shows_the_schedule_of_the_timeline(make: Any) -> None:
+    page = make()
+    now_s = page.source.head().time_s
+    live = [bar for bar in page.source._bars() if bar.end_s > now_s]
+    plain = [bar.model_copy(update={"low_s": None, "high_s": None}) for bar in live]
+    assert list(ask(page).as_is.bars) == plain
+    assert {bar.kind for bar in plain} == {"runs", "forecast"}
+    assert page.source.timeline_view().schedule.runtimes == "their walltimes"
+
+
+def test_the_schedule_is_one_that_could_happen(make: Any) -> None:
+    """No lane has two jobs at a time, and each job has as many nodes as it asks for."""
+    page = make()
+    bars = [bar for bar in page.source._bars() if bar.kind != "ran"]
+    jobs = page.source.core.mirror.jobs
+    assert {bar.job for bar in bars} == set(jobs)
+    spans: dict[int, list[tuple[float, float]]] = {}
+    for bar in bars:
+        assert sum(count for _, count in bar.rows) == jobs[bar.job].spec.nodes
+        for first, count in bar.rows:
+            for lane in range(first, first + count):
+                spans.setdefault(lane, []).append((bar.start_s, bar.end_s))
+    for one in spans.values():
+        assert all(a[1] <= b[0] for a, b in pairwise(sorted(one)))
+
+
+def test_bars_have_the_intervals_of_the_queue(make: Any) -> None:
+    page = make()
+    told = {job.id: (job.low_s, job.high_s) for job in page.source.job_views()}
+    waits = [bar for bar in page.source._bars() if bar.kind == "forecast"]
+    assert waits
+    assert all((bar.low_s, bar.high_s) == told[bar.job] for bar in waits)
+    assert any(bar.low_s is not None for bar in waits)
+
+
+def test_without_fresh_forecasts_the_queue_has_the_starts_of_the_schedule(make: Any) -> None:
+    """As after a twin that was stopped for a while and goes on."""
+    page = make()
+    with page.source.looking() as stands:
+        stands.forecasts.clear()
+    page.source.version += 1
+    planned = ask(page).as_is.starts
+    waits = [job for job in page.source.job_views() if job.state == "waiting"]
+    assert {job.id: job.start_s for job in waits} == planned
+    assert all(job.low_s is None for job in waits)
+
+
+def test_a_policy_that_cannot_be_simulated_here_is_reported_and_the_rest_is_shown(
+    make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = make()
+
+    def fails(*_: object) -> None:
+        raise HpctwinError("policy 'own.py:order' is unknown")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(page.source.core, "present", fails)
+        assert {bar.kind for bar in page.source._bars()} <= {"ran", "runs"}
+        assert any("own.py:order" in one for one in page.source.head().trouble)
+    page.source.version += 1
+    assert {"runs", "forecast"} <= {bar.kind for bar in page.source._bars()}
+    assert not any("own.py:order" in one for one in page.source.head().trouble)
+
+
+def test_the_head_is_told_without_a_simulation(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = make()
+    mirror = page.source.core.mirror
+    group = mirror.machine.nodes[0].model_dump()
+    group["modes"] = {"base": {"power_w": 200.0, "idle_w": 50.0}}
+    mirror.machine = type(mirror.machine).model_validate({"name": "m", "nodes": [group]})
+    page.source.version += 1
+    monkeypatch.setattr(page.source, "_schedule", None)
+    busy = sum(len(job.node_names) for job in mirror.jobs.values())
+    assert page.source.head().energy.power_w == 8 * 50 + busy * 150
 
 
 def test_with_as_many_nodes_more_as_all_ask_for_every_job_starts_now(make: Any) -> None:
@@ -74,12 +151,7 @@ def test_under_a_power_cap_nodes_never_draw_more_together_than_it_says(make: Any
             for bar in answer.changed.bars
             if bar.start_s <= now < bar.end_s
         )
-        still = sum(
-            len(job.node_names)
-            for job in mirror.jobs.values()
-            if job.start_s is not None and now < job.start_s + job.spec.walltime_s
-        )
-        assert idle_w + 150 * (held + still) <= cap_w
+        assert idle_w + 150 * held <= cap_w
     assert sum(answer.changed.starts.values()) > sum(free.starts.values())
     with pytest.raises(HpctwinError, match="idle nodes already draw 400 W"):
         ask(page, cap_w=399)

@@ -69,7 +69,7 @@ class CostOptions:
         """
         found, notes = {}, {}
         for name, given, own, unit in (
-            ("price", self.price, cluster.price, ""),
+            ("price", self.price, cluster.price, cluster.currency),
             ("carbon", self.carbon, cluster.carbon, "g"),
         ):
             what = own if given is None else _flat(name, given)

@@ -21,6 +21,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from decimal import ROUND_HALF_UP, Context, Decimal
 from fractions import Fraction
 from html import escape
 from importlib import import_module
@@ -480,12 +481,32 @@ def moment_text(moment: Moment) -> str:
     return f"{moment:g} s"
 
 
+_THREE_DIGITS = Context(prec=3, rounding=ROUND_HALF_UP)
+_LEAST_S = 0.0005
+_UNITS = (("d", 86400.0), ("h", 3600.0), ("min", 60.0))
+
+
 def format_duration(seconds: float) -> str:
-    """Write a duration as people read it: ``0.5 s``, ``12 min``, ``3.4 h``, ``2.1 d``."""
-    for unit, size in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
-        if abs(seconds) >= 1.5 * size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds:.3g} s"
+    """Write a duration as people read it: ``0.5 s``, ``12 min``, ``3.4 h``, ``2.1 d``.
+
+    The unit is the largest that gives at least 1, with three significant digits.
+    `span` in web/static/words.js is the same rule.
+    """
+    if abs(seconds) < _LEAST_S:
+        return "0 s"
+    unit, size = next(
+        (
+            one
+            for one in _UNITS
+            if _THREE_DIGITS.create_decimal_from_float(abs(seconds) / one[1]) >= 1
+        ),
+        ("s", 1.0),
+    )
+    value = Decimal(seconds / size)
+    rounded = _THREE_DIGITS.create_decimal(value)
+    if abs(rounded) >= 1000:
+        rounded = value.quantize(Decimal(1), ROUND_HALF_UP)
+    return f"{rounded.normalize():,f} {unit}"
 
 
 def exact(speed: float) -> Fraction:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,6 +14,7 @@ from hpctwin.model.text import format_duration
 
 __all__ = [
     "COLUMNS",
+    "NO_CURRENCY",
     "Cell",
     "Column",
     "Table",
@@ -104,7 +106,20 @@ def format_metric(key: str, value: float | int | str | None) -> str:
         return f"{value:,}"
     if "fairness" in key:
         return f"{value:.3f}"
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    text = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return f"{text} {_currency(key)}".rstrip()
+
+
+NO_CURRENCY = "(no currency)"
+"""Unit of a price that is a number without a currency."""
+
+_COST = re.compile(r"(?:window_)?cost_([a-z]+)")
+
+
+def _currency(key: str) -> str:
+    """Return the currency of a cost; empty if the metric is none."""
+    found = _COST.fullmatch(key)
+    return "" if found is None else found[1].upper().replace("CURRENCY", NO_CURRENCY)
 
 
 _SIZES = {
@@ -210,7 +225,7 @@ def tau_note(
     """
     if tau_s in (None, TAU_S) or not any("bounded_slowdown" in name for name in metrics):
         return []
-    return [f"{words}τ = {format_duration(tau_s)}"]
+    return [f"{words}τ = {tau_s:g} s"]
 
 
 def metric_name(key: str) -> str:
@@ -221,7 +236,8 @@ def metric_name(key: str) -> str:
         return _NAMES[key]
     if key.startswith("jobs_"):
         return f"jobs {key.removeprefix('jobs_').replace('_', ' ')}"
-    key = key.removesuffix("_currency")  # a price without a currency
+    if _currency(key):
+        key = key.rpartition("_")[0]
     words = key.removesuffix("_s").removesuffix("_j").removesuffix("_kg").split("_")
     return " ".join(_NAMES.get(word, word) for word in words)
 

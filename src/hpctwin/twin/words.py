@@ -14,15 +14,21 @@ __all__ = ["FEW", "asked_text", "clock_text", "jobs_named"]
 
 FEW = 3
 """At most this many jobs are named; of the others only the number is given."""
-EPOCH_S = 1e8
-"""Times from here on are dates; smaller ones are seconds of an emulated clock."""
 
 
-def clock_text(time_s: float | None) -> str:
-    """Return a time as text: a date, or the duration since the clock's zero."""
+def clock_text(time_s: float | None, *, unix_time: bool) -> str:
+    """Return a time as text: a date, or the duration since the clock's zero.
+
+    The page finds dates of this form in sentences and shows them in its time zone (`zoned` in
+    web/static/clock.js).
+
+    Args:
+        time_s: The time, in seconds.
+        unix_time: Whether it counts from 1970.
+    """
     if time_s is None:
         return "never"
-    if time_s < EPOCH_S:
+    if not unix_time:
         return format_duration(round(time_s))
     return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 

@@ -116,8 +116,9 @@ def _seen(twin: Twin, started: Counter[str]) -> Seen:
 def _head(seen: Seen) -> Text:
     status = seen.status
     mode = Text(f" {status['mode']} ", style="reverse green" if status["is_active"] else "reverse")
+    at = clock_text(status["time_s"], unix_time=seen.mirror.unix_time)
     head = Text.assemble(
-        (f"{status['cluster'] or '…'} ", "bold"), mode, f"  {clock_text(status['time_s'])}   "
+        (f"{status['cluster'] or '…'} ", "bold"), mode, f"  {at}   "
         f"{status['running']} running, {status['waiting']} pending, "
         f"{status['free_nodes']}/{status['nodes']} nodes free   policy ",
         (status["policy"], "bold"), f"   {status['cycle_ms']:.1f} ms per decision",
@@ -185,7 +186,12 @@ def _explanation(twin: Twin) -> list[str]:
         "id": twin.decision_id,
         **{name: getattr(decision, name) for name in decision.__dataclass_fields__},
     }
-    return why_policy(about, twin.core.objective, unanswered=decision.unanswered)
+    return why_policy(
+        about,
+        twin.core.objective,
+        unanswered=decision.unanswered,
+        unix_time=twin.core.mirror.unix_time,
+    )
 
 
 def _span(seconds: float) -> str:

@@ -133,15 +133,15 @@ def when_command(
         "gone": "is not in the queue.",
         "runs": "is already running.",
         "starts now": "starts now.",
-        "waits": f"is pending; expected start {clock_text(found.start_s)}.",
+        "waits": f"is pending; expected start {clock_text(found.start_s, unix_time=said.unix_time)}.",
         "stuck": "is pending; no estimate of its start is possible.",
         "never": "would never start in the current state.",
     }[found.state]
     lines = [f"{title} {first}", *found.lines]
     if compare_rm and job_id is not None:
-        own = "no estimate" if own_s is None else clock_text(own_s)
+        own = "no estimate" if own_s is None else clock_text(own_s, unix_time=said.unix_time)
         lines.append(f"Estimate of the resource manager: {own}.")
-    lines.append(f"As of {clock_text(said.now_s)}, from {said.source}.")
+    lines.append(f"As of {clock_text(said.now_s, unix_time=said.unix_time)}, from {said.source}.")
     lines += [f"Not included: {note}." for note in said.not_read[:MOST_NOTES]]
     if len(said.not_read) > MOST_NOTES:
         lines.append(f"… and {len(said.not_read) - MOST_NOTES} more (--json lists them).")

@@ -228,6 +228,7 @@ def _decided(path: Path) -> Decided:
             ("versions", ", ".join(f"{name} {text}" for name, text in versions.items())),
             ("candidates", ", ".join(map(str, settings.get("core", {}).get("pool", ())))),
         ],
+        unix_time=bool(status.get("unix_time", True)),
     )
 
 

@@ -242,6 +242,7 @@ class Cluster(Shown, Settings, metaclass=_ClusterType):  # type: ignore[metaclas
             its fields.
         price: Price of electricity per kWh: a number, or a CSV file of prices over time, relative
             to this file.
+        currency: Currency of a price that is a number, such as ``EUR``; a file names its own.
         carbon: Carbon intensity of electricity, in g/kWh: a number or a file, like the price.
         cooling: Cooling plant; its nodes need components then.
         about: Description of the cluster, in a line.
@@ -267,6 +268,7 @@ class Cluster(Shown, Settings, metaclass=_ClusterType):  # type: ignore[metaclas
     preemption: Preemption | None = None
     cap: Cap | None = None
     price: NotNegative | str | None = None
+    currency: str = ""
     carbon: NotNegative | str | None = None
     cooling: Cooling | None = None
     switches: tuple[Switch, ...] = ()

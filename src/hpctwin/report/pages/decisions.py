@@ -16,9 +16,6 @@ from hpctwin.report.pages.html import rows_table
 
 __all__ = ["Decided", "decided_figures", "plot_policies"]
 
-_EPOCH_S = 1e8
-"""Lower bound of real clocks; emulated clocks are below it."""
-
 
 @dataclass(frozen=True, eq=False)
 class Decided:
@@ -34,6 +31,7 @@ class Decided:
         accuracy: Accuracy of forecasts, as rows of texts: the forecast wait, the number, the median
             error, the error of nine in ten, the bias, and the share within its interval.
         made: Names and values of the twin's settings.
+        unix_time: Whether the cluster's clock counts from 1970.
     """
 
     label: str
@@ -42,6 +40,7 @@ class Decided:
     until_s: float
     accuracy: Sequence[Sequence[str]] = ()
     made: Sequence[tuple[str, str]] = field(default_factory=tuple)
+    unix_time: bool = True
 
     @property
     def ruled(self) -> pl.DataFrame:
@@ -107,7 +106,7 @@ def plot_policies(one: Decided) -> Figure:
     names = list(dict.fromkeys([*scores["policy"].sort(), *ruled["policy"].sort()]))
     first = float(one.decisions["time_s"][0]) if len(one.decisions) else 0.0
     span = max(one.until_s - first, 1.0)
-    scale = TimeScale.of(span, first if first > _EPOCH_S else None)
+    scale = TimeScale.of(span, first if one.unix_time else None)
     figure = new_figure(3.0 + 0.26 * max(1, len(names)), title=f"Policies of {one.label}")
     top, below = figure.subplots(
         2, 1, sharex=True, height_ratios=[2.2, 0.5 + 0.26 * max(1, len(names))]

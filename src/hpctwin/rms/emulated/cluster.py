@@ -111,6 +111,7 @@ class EmulatedCluster(NodeLife):
         publish: Function that takes each event.
         faults: Faults to inject.
         start_s: Start of its clock; the workload's time zero.
+        unix_time: Whether its clock counts from 1970.
         run: Name of its first run, a number; see `restart`.
         record: Whether to keep ``history``: time, job and what happened to it. It grows with each
             job.
@@ -129,6 +130,7 @@ class EmulatedCluster(NodeLife):
         publish: Callable[[ev.Event], None] = lambda event: None,
         faults: Faults | None = None,
         start_s: float = 0.0,
+        unix_time: bool = False,
         run: int = 1,
         record: bool = False,
     ) -> None:
@@ -148,6 +150,7 @@ class EmulatedCluster(NodeLife):
         awaited = set() if workload is None else waited_for(workload)
         super().__init__(bare, faults, publish, now_s, run, awaited, record=record)
         self.plan = plan
+        self.unix_time = unix_time
         self.own_scheduling = True
         self.first_lease_s = 0.0
         self.leased_until_s = 0.0
@@ -371,6 +374,7 @@ class EmulatedCluster(NodeLife):
             jobs=tuple(job.record for job in self.jobs.values()),
             reservations=tuple(self.nodes.reservations.values()),
             own_scheduling=self.own_scheduling,
+            unix_time=self.unix_time,
         )
 
     # --- jobs ------------------------------------------------------------------------------------

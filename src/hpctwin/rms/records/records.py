@@ -344,6 +344,8 @@ class Snapshot(Record):
         reservations: Reservations that have not ended.
         own_scheduling: Whether the resource manager starts jobs by itself.
         shared: Names of the nodes on which it may run several jobs at once.
+        unix_time: Whether times count from 1970; else they count from the clock's own start, as those
+            of an emulated cluster.
     """
 
     cluster: Label
@@ -356,6 +358,7 @@ class Snapshot(Record):
     reservations: tuple[NodeReservation, ...] = ()
     own_scheduling: bool = True
     shared: tuple[NodeName, ...] = ()
+    unix_time: bool = True
 
     @model_validator(mode="after")
     def _nodes_match_machine(self) -> Self:

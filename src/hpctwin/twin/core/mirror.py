@@ -65,6 +65,7 @@ class Mirror:
         self.seq: int | None = None
         self.time_s = 0.0
         self.own_scheduling = True
+        self.unix_time = True
         self.shared: frozenset[str] = frozenset()
         self.needs_snapshot: str | None = "no snapshot yet"
         self.jobs: dict[str, JobRecord] = {}
@@ -145,6 +146,7 @@ class Mirror:
         self._snapshot_time_s = snapshot.time_s
         self.time_s = snapshot.time_s if not same_run else max(self.time_s, snapshot.time_s)
         self.own_scheduling = snapshot.own_scheduling
+        self.unix_time = snapshot.unix_time
         self.shared = frozenset(snapshot.shared)
         self.needs_snapshot = None
         self.jobs = {}
@@ -210,6 +212,7 @@ class Mirror:
             reservations=tuple(self.reservations.values()),
             own_scheduling=self.own_scheduling,
             shared=tuple(sorted(self.shared)),
+            unix_time=self.unix_time,
         )
 
     def difference(self, snapshot: Snapshot) -> list[str]:

@@ -41,6 +41,7 @@ def serve(
     faults: str = "{}",
     policy: str = "fcfs+easy",
     start: float = 0.0,
+    dates: bool = False,
     run: int = 1,
     record: bool = False,
     redis: str | None = None,
@@ -62,6 +63,7 @@ def serve(
         faults: Faults to emulate, as JSON; see hpctwin.rms.emulated.Faults.
         policy: Policy of the cluster's own scheduler.
         start: Time at which the cluster's clock starts, in seconds.
+        dates: Count --start and all times from 1970, as a real cluster does.
         run: Number of the first run; use a new one to restart next to a running twin.
         record: Record the history of all jobs.
         redis: URL of a Redis server that events are also published to.
@@ -81,7 +83,7 @@ def serve(
     server.attach(
         emulated_cluster(
             machine, jobs, publish=server.publish, faults=wrong, policy=policy, start_s=start,
-            run=run, record=record,
+            unix_time=dates, run=run, record=record,
         )
     )  # fmt: skip
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -39,7 +39,11 @@ def explain_decision(journal: Journal, number: int | None = None) -> list[str]:
         settings.weights, normalize=settings.normalize, function=settings.function
     )
     actions = journal.read_actions(decision=decision["id"])
-    return why_policy(decision, objective, actions, journal.unanswered(decision))
+    status = journal.read_latest("status")
+    unix_time = status is None or bool(status[1]["unix_time"])
+    return why_policy(
+        decision, objective, actions, journal.unanswered(decision), unix_time=unix_time
+    )
 
 
 def explain_job(journal: Journal, job_id: str) -> list[str]:
@@ -60,12 +64,17 @@ def explain_job(journal: Journal, job_id: str) -> list[str]:
     said = journal.read_forecasts(job_id)
     if said:
         first, came_true_s = said[0]
+        unix_time = stands.core.mirror.unix_time
         lines.append(
             (
-                f"The first forecast, made at {clock_text(first.made_s)}, was "
-                f"{clock_text(first.start_s)}"
+                f"The first forecast, made at {clock_text(first.made_s, unix_time=unix_time)}, was "
+                f"{clock_text(first.start_s, unix_time=unix_time)}"
             )
-            + (f"; it started at {clock_text(came_true_s)}." if came_true_s is not None else ".")
+            + (
+                "."
+                if came_true_s is None
+                else f"; it started at {clock_text(came_true_s, unix_time=unix_time)}."
+            )
         )
     for action in journal.read_actions(job=job_id)[-FEW:]:
         became = {"done": "was done", None: "is in progress"}.get(
@@ -95,8 +104,8 @@ def status_lines(status: dict[str, Any]) -> list[str]:
             f"{status['waiting']} pending, {status['free_nodes']} of {status['nodes']} nodes "
             "free."
         ),
-        f"Cluster time {clock_text(status['time_s'])}, events up to {status['seq']}, "
-        f"{status['lag']} on the bus; state {status['state']}.",
+        f"Cluster time {clock_text(status['time_s'], unix_time=status['unix_time'])}, events up to "
+        f"{status['seq']}, {status['lag']} on the bus; state {status['state']}.",
     ]
     if status["waits_for_snapshot"]:
         lines.append(f"The mirror waits for a snapshot: {status['waits_for_snapshot']}.")
@@ -175,6 +184,8 @@ def why_policy(
     objective: Objective,
     actions: Sequence[Action] = (),
     unanswered: Sequence[tuple[int, str]] = (),
+    *,
+    unix_time: bool = True,
 ) -> list[str]:
     """Return as lines why a decision chose its policy, and what followed from it.
 
@@ -183,12 +194,13 @@ def why_policy(
         objective: Objective that the candidates were judged by.
         actions: Actions sent for the decision.
         unanswered: Future and policy of each what-if that missed the deadline.
+        unix_time: Whether the cluster's clock counts from 1970.
     """
     candidates: list[Candidate] = decision["candidates"]
     chosen = next(c for c in candidates if c.policy == decision["policy"])
     lines = [
-        f"Decision {decision['id']} at {clock_text(decision['time_s'])}, with all events up to "
-        f"{decision['seq']}: {count_text(decision['waiting'], 'job')} pending, "
+        f"Decision {decision['id']} at {clock_text(decision['time_s'], unix_time=unix_time)}, with all "
+        f"events up to {decision['seq']}: {count_text(decision['waiting'], 'job')} pending, "
         f"{count_text(decision['free_nodes'], 'node')} free.",
         _why_chosen(decision, chosen, candidates, late=bool(unanswered)),
         *_left_out(unanswered),

@@ -70,6 +70,7 @@ class StatusWriter:
         return {
             "cluster": mirror.cluster,
             "time_s": follower.now_s(),
+            "unix_time": mirror.unix_time,
             "mode": guard.mode,
             "is_active": control.is_active,
             "stopped": guard.stopped,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 from pydantic import ValidationError
@@ -81,25 +82,19 @@ def when(
     if job is None:
         said = f"Job {job_id} is neither pending nor running: it has ended or never existed."
         return When("gone", (said,))
-    spec = job.spec
+    spec, clock = job.spec, _clock(core)
     asks = f"{asked_text(spec)} for up to {format_duration(round(spec.walltime_s))}"
     if job.start_s is not None:
         since = format_duration(round(now_s - job.start_s))
         waited = format_duration(round(job.start_s - spec.submit_s))
         runs = (
-            (
-                f"Job {job_id} ({asks}) has been running since {clock_text(job.start_s)}, for "
-                f"{since}."
-            ),
+            (f"Job {job_id} ({asks}) has been running since {clock(job.start_s)}, for {since}."),
             f"It waited {waited}.",
         )
         return When("runs", runs, job.start_s, job.start_s, job.start_s, True)
     waited = format_duration(round(max(0.0, now_s - spec.submit_s)))
     lines = (
-        (
-            f"Job {job_id} ({asks}) has been pending since {clock_text(spec.submit_s)}, for "
-            f"{waited}."
-        ),
+        (f"Job {job_id} ({asks}) has been pending since {clock(spec.submit_s)}, for {waited}."),
     )
     stuck, conditions = _conditions(core, job, now_s)
     if stuck:
@@ -119,9 +114,13 @@ def when(
     return When(state, (*lines, *conditions, *times), start_s, *span, policy, quantiles_s)
 
 
+def _clock(core: Core) -> Callable[[float | None], str]:
+    return partial(clock_text, unix_time=core.mirror.unix_time)
+
+
 def _conditions(core: Core, job: JobRecord, now_s: float) -> tuple[bool, list[str]]:
     """Return whether the time of a condition is unknown, and all conditions as text."""
-    spec = job.spec
+    spec, clock = job.spec, _clock(core)
     if spec.held:
         return True, ["It is held; it can start once it is released."]
     lines = [
@@ -136,12 +135,10 @@ def _conditions(core: Core, job: JobRecord, now_s: float) -> tuple[bool, list[st
     ]
     stuck = any(edge.on not in core.mirror.jobs for edge in spec.dependencies)
     if spec.not_before_s is not None and spec.not_before_s > now_s:
-        lines.append(f"It was submitted to start no earlier than {clock_text(spec.not_before_s)}.")
+        lines.append(f"It was submitted to start no earlier than {clock(spec.not_before_s)}.")
     until_s = core.put_off(spec.id)
     if until_s is not None and until_s > now_s:
-        lines.append(
-            f"The cluster rejected its start; the twin tries again at {clock_text(until_s)}."
-        )
+        lines.append(f"The cluster rejected its start; the twin tries again at {clock(until_s)}.")
     return stuck, lines
 
 
@@ -201,7 +198,7 @@ def _when(
     policy: str,
     span: tuple[float, float, bool],
 ) -> list[str]:
-    spec = job.spec
+    spec, clock = job.spec, _clock(core)
     fits, jobs = core.fits_now(), core.mirror.jobs
     shares = any(job.spec.tasks for job in jobs.values())
     free = core.free_nodes()
@@ -246,9 +243,9 @@ def _when(
         )
     low_s, high_s, calibrated = span
     lines.append(
-        f"Under {policy} it starts at {clock_text(start_s)}, in "
+        f"Under {policy} it starts at {clock(start_s)}, in "
         f"{format_duration(round(start_s - now_s))}"
-        f"; probably between {clock_text(low_s)} and {clock_text(high_s)}"
+        f"; probably between {clock(low_s)} and {clock(high_s)}"
         + ("." if calibrated else " (too few starts observed yet for a reliable interval).")
     )
     return lines
@@ -316,6 +313,7 @@ class Answer:
         now_s: The present by the cluster's clock, in seconds.
         source: Source of the answer, as text.
         not_read: Parts of the cluster that were not considered, as texts.
+        unix_time: Whether its times count from 1970.
     """
 
     job: str | None
@@ -323,6 +321,7 @@ class Answer:
     now_s: float
     source: str
     not_read: tuple[str, ...]
+    unix_time: bool = True
 
     def plain(self) -> dict[str, Any]:
         """Return the answer as plain values."""
@@ -367,7 +366,8 @@ def answer(known: Picture, question: Question) -> Answer:
         found = when_job(known, job or question)
     else:
         found = when_request(known, question)
-    return Answer(job, found, known.now_s, known.source, known.not_read)
+    unix_time = known.core.mirror.unix_time
+    return Answer(job, found, known.now_s, known.source, known.not_read, unix_time)
 
 
 def when_job(known: Picture, job_id: str) -> When:

@@ -110,7 +110,7 @@ def lived(core: Core, past: Lived, cluster: Cluster) -> Iterator[tuple[float, tu
     specs = _specs(workload)
     core.take_snapshot(
         Snapshot(
-            cluster="past", run="past", time_s=0.0, machine=cluster,
+            cluster="past", run="past", time_s=0.0, unix_time=False, machine=cluster,
             nodes=tuple(NodeRecord(name=name) for name in names),
         )
     )  # fmt: skip

@@ -19,6 +19,7 @@ from hpctwin.twin.journal.journal import Journal
 from hpctwin.web.server.assembly import JSON, JobId, Live, application_of
 from hpctwin.web.server.gate import Token
 from hpctwin.web.server.prometheus import exposition
+from hpctwin.web.views.job_groups import Meaning
 from hpctwin.web.views.source import Source
 from hpctwin.web.views.timeline import MEDIA_TYPE, Timeline, Window
 from hpctwin.web.views.views import (
@@ -55,9 +56,6 @@ class Charted(Protocol):
     def timeline_view(self) -> TimelineView:
         """Return the range of the timeline."""
 
-    def lane_name(self, lane: int) -> str:
-        """Return the node of a lane."""
-
 
 class _Pictures:
     """Cache of the last pictures, because many viewers request the same ones."""
@@ -65,16 +63,16 @@ class _Pictures:
     def __init__(self, source: Charted) -> None:
         self._source = source
         self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[int, Window], bytes] = OrderedDict()
+        self._kept: OrderedDict[tuple[int, Window, Meaning], bytes] = OrderedDict()
 
-    def of(self, window: Window) -> bytes:
-        version = self._source.timeline_view().version
+    def of(self, window: Window, by: Meaning) -> bytes:
+        asked = self._source.timeline_view().version, window, by
         with self._lock:
-            found = self._kept.get((version, window))
+            found = self._kept.get(asked)
         if found is None:
-            found = self._source.timeline().picture(window)
+            found = self._source.timeline().picture(window, by)
             with self._lock:
-                self._kept[version, window] = found
+                self._kept[asked] = found
                 if len(self._kept) > _KEPT:
                     self._kept.popitem(last=False)
         return found
@@ -102,22 +100,23 @@ def timeline_routes(app: FastAPI, source: Charted) -> None:
         bottom: Lane,
         width: Annotated[int, Query(ge=1, le=WIDEST)],
         height: Annotated[int, Query(ge=1, le=HIGHEST)],
+        by: Meaning = "user",
     ) -> Response:
         """Return the jobs in a window for typed arrays: a JSON head, then the columns.
 
-        A window with few jobs has their boxes. With many jobs, each pixel has its covered share and
-        the color with the largest share.
+        A window with few jobs has their boxes, in groups by `by`. With many jobs, each pixel has
+        its covered share.
         """
         if not (to_s - from_s > 1e-6 and bottom - top > 1e-6):
             raise HTTPException(409, "from_s must be before to_s, and top above bottom")
-        content = pictures.of(Window(from_s, to_s, top, bottom, width, height))
+        content = pictures.of(Window(from_s, to_s, top, bottom, width, height), by)
         return Response(content, media_type=MEDIA_TYPE)
 
     @app.get("/api/v1/timeline/at", tags=["look"])
     def at(time_s: Seconds, lane: Annotated[int, Query(ge=0, le=10**9)]) -> BoxView | None:
         """Return the job at this point, if there is one."""
         box = source.timeline().at(time_s, lane)
-        return None if box is None else BoxView(**vars(box), where=source.lane_name(box.first))
+        return None if box is None else BoxView(**vars(box))
 
 
 AT_ONCE = 2

@@ -1,20 +1,17 @@
-// Drawing of jobs as boxes or, where too many lie, as how full each pixel is; and of the axis of time.
+// Drawing of jobs as boxes or, where too many lie, as how full each pixel is; and of the axes.
 
-import { COLOURS, span } from "./words.js";
+import { ahead, dated, parts } from "./clock.js";
+import { SHARES } from "./colours.js";
 
-const LEAST_LABEL = 34, FORECAST = 2;
-const STRENGTH = [0.55, 0.95, 0.25];
+const LEAST_LABEL = 34, FORECAST = 2, LEAST_WHISKER = 8, MOST_WHISKERS = 80;
+const STRENGTH = [0.55, 0.95, 0.35];
 
-/** Boxes one by one, with names where there is room.
- * @param place x and y of a time and of a lane, and the size. */
+/** Boxes one by one.
+ * @param picture boxes, and the colors of their groups. @param place x and y of a time and of a lane, and the size. */
 export function drawBoxes(context, picture, { x, y, width, deep }, colours) {
-  const { start, end, first, count, colour, kind, jobs, from_s: from } = picture;
-  for (let i = 0; i < start.length; i += 1) {
-    const left = Math.max(-2, x(from + start[i])), right = Math.min(width + 2, x(from + end[i]));
-    const top = Math.max(-2, y(first[i])), bottom = Math.min(deep + 2, y(first[i] + count[i]));
-    if (right < 0 || left > width || bottom < 0 || top > deep) continue;
-    const wide = Math.max(1, right - left), tall = Math.max(1, bottom - top);
-    const tint = COLOURS[colour[i]];
+  const { group, kind, colours: tints } = picture;
+  for (const [i, left, top, wide, tall] of seen(picture, { x, y, width, deep })) {
+    const tint = tints[group[i]];
     context.globalAlpha = STRENGTH[kind[i]];
     context.fillStyle = tint;
     context.fillRect(left, top, wide, tall);
@@ -25,11 +22,78 @@ export function drawBoxes(context, picture, { x, y, width, deep }, colours) {
       context.lineWidth = 1;
       context.strokeRect(left + 0.5, top + 0.5, wide - 1, tall - 1);
     }
-    if (wide > LEAST_LABEL && tall > 12 && jobs[i] !== undefined) label(context, jobs[i], left, top, wide, tall, colours);
   }
 }
 
-/** A picture as an image: of many boxes, or of shares and colours by pixel. */
+/** Names of jobs where there is room, and of a marked job in any case. */
+export function drawNames(context, picture, place, colours) {
+  const { jobs, marked } = picture, last = [];
+  for (const [i, ...box] of seen(picture, place)) {
+    const [, , wide, tall] = box;
+    if (marked?.[i]) last.push([jobs[i], ...box]);
+    else if (wide > LEAST_LABEL && tall > 12 && jobs[i] !== undefined) label(context, jobs[i], ...box, colours);
+  }
+  for (const one of last) mark(context, place.width, colours, ...one);
+}
+
+/** Number, left, top, width and height of each box within a drawing. */
+function* seen({ start, end, first, count, from_s: from }, { x, y, width, deep }) {
+  for (let i = 0; i < start.length; i += 1) {
+    const left = Math.max(-2, x(from + start[i])), right = Math.min(width + 2, x(from + end[i]));
+    const top = Math.max(-2, y(first[i])), bottom = Math.min(deep + 2, y(first[i] + count[i]));
+    if (right < 0 || left > width || bottom < 0 || top > deep) continue;
+    yield [i, left, top, Math.max(1, right - left), Math.max(1, bottom - top)];
+  }
+}
+
+/** From when to when starts are forecast, over the boxes, if there are not too many.
+ * @param picked id of a job that always has its line. */
+export function drawWhiskers(context, picture, { x, y, width, deep }, colours, picked) {
+  const { first, count, low, high, jobs, from_s: from } = picture, shown = [];
+  if (!low) return;
+  for (let i = 0; i < low.length; i += 1) {
+    const top = Math.max(0, y(first[i])), bottom = Math.min(deep, y(first[i] + count[i])), at = [x(from + low[i]), x(from + high[i])];
+    if (at[1] - at[0] >= 2 && at[1] > 0 && at[0] < width && bottom > top) shown.push([at, (top + bottom) / 2, bottom - top, jobs[i] === picked]);
+  }
+  const few = shown.length <= MOST_WHISKERS;
+  context.strokeStyle = colours.text;
+  context.lineWidth = 1.5;
+  context.beginPath();
+  for (const [at, middle, tall, mine] of shown) {
+    if (!mine && (!few || tall < LEAST_WHISKER)) continue;
+    context.moveTo(at[0], middle);
+    context.lineTo(at[1], middle);
+    for (const end of at) {
+      context.moveTo(end, middle - 4);
+      context.lineTo(end, middle + 4);
+    }
+  }
+  context.stroke();
+}
+
+/** A frame around a job, and its name in full. */
+function mark(context, width, colours, name, left, top, wide, tall) {
+  context.strokeStyle = colours.text;
+  context.lineWidth = 3;
+  context.strokeRect(left + 1, top + 1, Math.max(2, wide - 2), Math.max(2, tall - 2));
+  context.font = "bold 11px system-ui, sans-serif";
+  context.fillStyle = colours.text;
+  const needs = context.measureText(name).width;
+  plate(context, name, Math.max(2, Math.min(left + 6, width - needs - 4)), top + tall / 2 + 4, colours);
+}
+
+/** A text that covers what is behind it. */
+function plate(context, text, x, y, colours) {
+  const colour = context.fillStyle;
+  context.globalAlpha = 0.8;
+  context.fillStyle = colours.back;
+  context.fillRect(x - 2, y - 11, context.measureText(text).width + 4, 14);
+  context.globalAlpha = 1;
+  context.fillStyle = colour;
+  context.fillText(text, x, y);
+}
+
+/** A picture as an image: of many boxes, or of the share of each pixel. */
 export function bitmap(picture, colours) {
   const { width, height } = picture;
   const canvas = document.createElement("canvas");
@@ -39,7 +103,7 @@ export function bitmap(picture, colours) {
     canvas.height = Math.max(height, 340);
     const x = (time) => ((time - picture.from_s) / (picture.to_s - picture.from_s)) * width;
     const y = (lane) => ((lane - picture.top) / (picture.bottom - picture.top)) * canvas.height;
-    drawBoxes(canvas.getContext("2d"), { ...picture, jobs: [] }, { x, y, width, deep: canvas.height }, colours);
+    drawBoxes(canvas.getContext("2d"), picture, { x, y, width, deep: canvas.height }, colours);
     return canvas;
   }
   canvas.width = width;
@@ -47,17 +111,10 @@ export function bitmap(picture, colours) {
   const context = canvas.getContext("2d");
   const image = context.createImageData(width, height);
   const pixels = new Uint32Array(image.data.buffer), { cells } = picture;
-  for (let i = 0; i < cells.length; i += 1) pixels[i] = PIXELS[cells[i]];
+  for (let i = 0; i < cells.length; i += 1) pixels[i] = SHARES[cells[i]];
   context.putImageData(image, 0, 0);
   return canvas;
 }
-
-/** The pixel of each cell: the colour of those that cover most of it, the stronger the fuller it is. */
-const PIXELS = Uint32Array.from({ length: 256 }, (_, cell) => {
-  const share = (cell >> 3) / 31, tint = parseInt(COLOURS[cell & 7].slice(1), 16);
-  const bytes = [(tint >> 16) & 255, (tint >> 8) & 255, tint & 255, share ? Math.round(255 * (0.12 + 0.73 * share)) : 0];
-  return new DataView(Uint8Array.from(bytes).buffer).getUint32(0, true);
-});
 
 function label(context, job, left, top, wide, tall, colours) {
   context.save();
@@ -65,13 +122,8 @@ function label(context, job, left, top, wide, tall, colours) {
   context.rect(left, top, wide, tall);
   context.clip();
   context.font = "11px system-ui, sans-serif";
-  const at = Math.max(left, 0) + 4, across = Math.min(wide, context.measureText(job).width + 4);
-  context.globalAlpha = 0.8;
-  context.fillStyle = colours.back;
-  context.fillRect(at - 2, top + tall / 2 - 7, across, 14);
-  context.globalAlpha = 1;
   context.fillStyle = colours.text;
-  context.fillText(job, at, top + tall / 2 + 4);
+  plate(context, job, Math.max(left, 0) + 4, top + tall / 2 + 4, colours);
   context.restore();
 }
 
@@ -91,12 +143,13 @@ function hatch(context, left, top, wide, tall, tint) {
   context.restore();
 }
 
-const STEPS = [1, 5, 15, 60, 300, 900, 1800, 3600, 7200, 14400, 28800, 86400, 172800, 604800, 2592000, 7776000, 31536000];
-const EPOCH = 1e8;
+const DAY = 86400, SOON = [1, 5, 15, 60, 300, 900, 1800, 3600, 7200, 14400, 28800];
+const DAYS = [1, 2, 7, 14].map((days) => days * DAY), MONTHS = [1, 3, 6, 12, 24, 60, 120, 240, 600, 1200, 2400, 6000];
+const LONGER = Array.from({ length: 24 }, (_, i) => [1, 2, 5][i % 3] * 10 ** Math.floor(i / 3) * DAY);
+const GAP = 10;
 
-/** Times below a drawing, by this browser's time zone. */
+/** Times below a drawing: dates in the zone of the page, or times since the clock's start. */
 export function axis(context, from, to, width, deep, colours) {
-  const step = STEPS.find((one) => ((to - from) / one) * 90 < width) ?? STEPS.at(-1);
   context.font = "11px system-ui, sans-serif";
   context.strokeStyle = colours.line;
   context.fillStyle = colours.dim;
@@ -104,21 +157,80 @@ export function axis(context, from, to, width, deep, colours) {
   context.beginPath();
   context.moveTo(0, deep + 0.5);
   context.lineTo(width, deep + 0.5);
-  const shift = from < EPOCH ? 0 : new Date(from * 1000).getTimezoneOffset() * 60;
-  for (let at = Math.ceil((from - shift) / step) * step + shift; at < to; at += step) {
-    const x = ((at - from) / (to - from)) * width;
+  let free = 0;
+  for (const [at, text] of ticks(context, from, to, width)) {
+    const x = ((at - from) / (to - from)) * width, wide = context.measureText(text).width;
     context.moveTo(x, deep);
     context.lineTo(x, deep + 4);
-    const text = moment(at, step);
-    context.fillText(text, Math.min(x + 3, width - context.measureText(text).width), deep + 15);
+    const left = Math.min(x + 3, width - wide);
+    if (left < free) continue;
+    context.fillText(text, left, deep + 15);
+    free = left + wide + GAP;
   }
   context.stroke();
 }
 
-function moment(at, step) {
-  if (at < EPOCH) return span(at);
-  const date = new Date(at * 1000);
-  if (step >= 2592000) return date.toLocaleDateString([], { year: "numeric", month: "short" });
-  if (step >= 86400) return date.toLocaleDateString([], { month: "short", day: "numeric" });
-  return date.toLocaleTimeString([], step < 60 ? {} : { hour: "2-digit", minute: "2-digit" });
+/** Times and texts of the finest axis of which no two texts touch. */
+function ticks(context, from, to, width) {
+  const fits = (step, text) => (step / (to - from)) * width > context.measureText(text).width + GAP;
+  if (!dated()) {
+    const steps = [...SOON, ...LONGER], step = steps.find((one) => fits(one, since(to, one))) ?? steps.at(-1);
+    return every(from, to, step, 0).map((at) => [at, since(at, step)]);
+  }
+  const step = [...SOON, ...DAYS].find((one) => fits(one, one < 60 ? "00:00:00" : "30 Sep"));
+  if (step) return every(from, to, step, ahead(from)).map((at) => [at, date(at, step)]);
+  const months = MONTHS.find((one) => fits(one * 28 * DAY, one < 12 ? "Sep 2000" : "2000")) ?? MONTHS.at(-1);
+  const { year, month } = parts(from), found = [];
+  for (let i = Math.floor((12 * year + month - 1) / months) * months; ; i += months) {
+    const utc = Date.UTC(Math.floor(i / 12), i % 12, 1) / 1000, at = utc - ahead(utc);
+    if (at >= to) return found;
+    if (at >= from) found.push([at, months < 12 ? `${parts(at).monthName} ${parts(at).year}` : parts(at).year]);
+  }
+}
+
+function every(from, to, step, shift) {
+  const found = [];
+  for (let at = Math.ceil((from + shift) / step) * step - shift; at < to; at += step) found.push(at);
+  return found;
+}
+
+/** A time since the clock's start, in the unit of the step, so that no two ticks have the same text. */
+function since(at, step) {
+  const [unit, size] = [["d", DAY], ["h", 3600], ["min", 60]].find(([, one]) => step >= one) ?? ["s", 1];
+  return `${Math.round(at / size).toLocaleString("en")} ${unit}`;
+}
+
+function date(at, step) {
+  const { day, monthName, hour, minute, second } = parts(at);
+  if (step >= DAY || (hour === "00" && minute === "00" && second === "00")) return `${+day} ${monthName}`;
+  return step < 60 ? `${hour}:${minute}:${second}` : `${hour}:${minute}`;
+}
+
+/** Names of lanes left of a drawing: of nodes where they are tall enough, else of racks or switches. */
+export function laneAxis(context, labels, y, left, deep, colours) {
+  const { nodes, places } = labels, tall = nodes.length ? y(nodes[0][0] + nodes[0][1]) - y(nodes[0][0]) : 0;
+  context.font = "11px system-ui, sans-serif";
+  context.strokeStyle = colours.line;
+  context.fillStyle = colours.dim;
+  context.lineWidth = 1;
+  context.beginPath();
+  let free = 0;
+  for (const [first, lanes, name] of tall >= 11 || !places.length ? nodes : places) {
+    const top = Math.max(0, y(first)), bottom = Math.min(deep, y(first + lanes)), at = (top + bottom) / 2 + 4;
+    if (bottom <= top) continue;
+    context.moveTo(left - 4, top + 0.5);
+    context.lineTo(left, top + 0.5);
+    if (at - 8 < free || at > deep + 4) continue;
+    context.fillText(shortened(context, name, left - 8), 0, at);
+    free = at + 3;
+  }
+  context.stroke();
+}
+
+/** A text without its begin, as far as there is room; ends tell names apart. */
+export function shortened(context, text, wide) {
+  if (context.measureText(text).width <= wide) return text;
+  let kept = text;
+  while (kept && context.measureText(`…${kept}`).width > wide) kept = kept.slice(1);
+  return `…${kept}`;
 }

@@ -1,25 +1,32 @@
 // Jobs on nodes over time. What is drawn is a picture of a window somewhat larger than what is shown: moving and
 // zooming show it at once from another side, and a new one is asked for meanwhile.
 
-import { axis, bitmap, drawBoxes } from "./boxes.js";
-import { clock, prepared, span, theme } from "./words.js";
+import { axis, bitmap, drawBoxes, drawNames, drawWhiskers, laneAxis } from "./boxes.js";
+import { clock, tell } from "./clock.js";
+import { coloursOf, legend } from "./colours.js";
+import { prepared, span, theme } from "./words.js";
 
-const AXIS = 22, PAUSE = 60, MOST_WIDE = 2560, MOST_HIGH = 1024, DIRECT = 1500;
-const COARSE = 1.5, FINE = 0.5;
+const AXIS = 22, TOP = 14, NAMES = 84, SHORT_NAMES = 56, NARROW = 600, PAUSE = 60, MOST_WIDE = 2560, MOST_HIGH = 1024, DIRECT = 1500;
+const COARSE = 1.5, FINE = 0.5, MOST_OUT = 20;
 
 export class Gantt {
-  /** @param said element that names the job pointed at. */
-  constructor(canvas, said = null) {
+  /** @param said element that names the job pointed at. @param by choice of what colors mean.
+   * @param key list that explains the colors. */
+  constructor(canvas, said = null, by = null, key = null) {
     this.canvas = canvas;
     this.said = said;
+    this.by = by;
+    this.key = key;
+    this.touches = new Map();
     this.facts = { lanes: 1, of: "node", from_s: 0, to_s: 1, now_s: null };
     this.source = this.picture = this.view = this.rows = this.picked = null;
     this.version = 0;
-    canvas.addEventListener("keydown", (event) => this.key(event));
+    canvas.addEventListener("keydown", (event) => this.press(event));
     canvas.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
     canvas.addEventListener("pointerdown", (event) => this.grab(event));
     canvas.addEventListener("pointermove", (event) => this.move(event));
-    canvas.addEventListener("pointerup", () => { this.held = null; });
+    for (const end of ["pointerup", "pointercancel"]) canvas.addEventListener(end, (event) => this.release(event));
+    by?.addEventListener("change", () => this.recolour());
     canvas.addEventListener("click", (event) => this.point(event));
     new ResizeObserver(() => this.draw()).observe(canvas);
   }
@@ -28,6 +35,7 @@ export class Gantt {
   set(source, facts) {
     this.source = source;
     this.facts = { now_s: null, of: "node", ...facts, lanes: Math.max(1, facts.lanes) };
+    if (facts.clock) tell(facts.clock);
     this.version += 1;
     this.draw();
   }
@@ -55,8 +63,11 @@ export class Gantt {
     return { from, to, top, bottom };
   }
 
+  /** Shows a stretch of time; it stays near that of the jobs. */
   look(from, to) {
-    this.view = [from - this.anchor, Math.max(to, from + 1e-3) - this.anchor];
+    const [first, last] = this.all, size = Math.min(Math.max(to - from, 1e-3), MOST_OUT * (last - first));
+    const begin = Math.min(Math.max(from, first - size), last) - this.anchor;
+    this.view = [begin, begin + size];
     this.draw();
   }
 
@@ -79,7 +90,7 @@ export class Gantt {
     this.lookAt(centre + (top - centre) * factor, centre + (bottom - centre) * factor);
   }
 
-  key(event) {
+  press(event) {
     const { from, to, top, bottom } = this.shown;
     const step = (to - from) / 8, rows = Math.max(1, (bottom - top) / 8);
     if (event.key === "+" || event.key === "=") this.zoom(0.7);
@@ -98,7 +109,9 @@ export class Gantt {
     event.preventDefault();
   }
 
+  /** Without Ctrl, the wheel scrolls the page. */
   wheel(event) {
+    if (!event.ctrlKey && !event.metaKey) return;
     event.preventDefault();
     const factor = (event.deltaY || event.deltaX) > 0 ? 1.15 : 1 / 1.15;
     if (event.shiftKey) this.zoomRows(factor, this.lane(event.offsetY));
@@ -106,29 +119,62 @@ export class Gantt {
   }
 
   grab(event) {
-    this.held = { x: event.offsetX, y: event.offsetY, ...this.shown };
+    this.touches.set(event.pointerId, [event.offsetX, event.offsetY]);
+    this.held = { x: event.offsetX, y: event.offsetY, apart: this.apart, ...this.shown };
     this.canvas.setPointerCapture(event.pointerId);
+  }
+
+  release(event) {
+    this.touches.delete(event.pointerId);
+    this.held = null;
+  }
+
+  /** Distance of two fingers; 0 with another number of them. */
+  get apart() {
+    if (this.touches.size !== 2) return 0;
+    const [[x, y], [otherX, otherY]] = this.touches.values();
+    return Math.max(20, Math.hypot(x - otherX, y - otherY));
   }
 
   move(event) {
     if (!this.held) return;
-    const { x, y, from, to, top, bottom } = this.held;
+    this.touches.set(event.pointerId, [event.offsetX, event.offsetY]);
+    const { x, y, from, to, top, bottom, apart } = this.held, { width, deep } = this.plot;
     if (Math.hypot(event.offsetX - x, event.offsetY - y) > 3) this.dragged = true;
     if (!this.dragged) return;
-    const seconds = ((event.offsetX - x) / this.canvas.clientWidth) * (to - from);
-    const rows = ((event.offsetY - y) / (this.canvas.clientHeight - AXIS)) * (bottom - top);
+    if (apart) {
+      const centre = (from + to) / 2, factor = apart / this.apart;
+      this.look(centre + (from - centre) * factor, centre + (to - centre) * factor);
+      return;
+    }
+    const seconds = ((event.offsetX - x) / width) * (to - from);
+    const rows = ((event.offsetY - y) / deep) * (bottom - top);
     this.look(from - seconds, to - seconds);
     this.lookAt(top - rows, bottom - rows);
   }
 
+  /** Where jobs are drawn: right of the names of lanes, below the name of the present. */
+  get plot() {
+    const { clientWidth: wide, clientHeight: high } = this.canvas;
+    const left = !this.facts.placed ? 0 : wide < NARROW ? SHORT_NAMES : NAMES;
+    const top = this.facts.now_s === null ? 0 : TOP;
+    return { left, top, width: Math.max(1, wide - left), deep: Math.max(1, high - AXIS - top) };
+  }
+
   time(x) {
-    const { from, to } = this.shown;
-    return from + (x / this.canvas.clientWidth) * (to - from);
+    const { from, to } = this.shown, { left, width } = this.plot;
+    return from + ((x - left) / width) * (to - from);
   }
 
   lane(y) {
-    const { top, bottom } = this.shown;
-    return top + (y / (this.canvas.clientHeight - AXIS)) * (bottom - top);
+    const { top, bottom } = this.shown, { top: begin, deep } = this.plot;
+    return top + ((y - begin) / deep) * (bottom - top);
+  }
+
+  /** Colors by another meaning. */
+  recolour() {
+    this.version += 1;
+    this.draw();
   }
 
   async point(event) {
@@ -187,16 +233,21 @@ export class Gantt {
   }
 
   paint() {
-    const { context, width, height } = prepared(this.canvas);
-    const colours = theme(), view = this.shown, deep = height - AXIS;
+    const { context } = prepared(this.canvas), { left, top, width, deep } = this.plot;
+    const colours = theme(), view = this.shown;
     const x = (time) => ((time - view.from) / (view.to - view.from)) * width;
     const y = (lane) => ((lane - view.top) / (view.bottom - view.top)) * deep;
+    context.translate(0, top);
+    if (left && this.picture?.labels) laneAxis(context, this.picture.labels, y, left, deep, colours);
+    context.translate(left, 0);
     context.save();
     context.beginPath();
     context.rect(0, 0, width, deep);
     context.clip();
     if (this.picture?.bitmap) project(context, this.picture, view, width, deep);
     else if (this.picture) drawBoxes(context, this.picture, { x, y, width, deep }, colours);
+    if (this.picture?.boxes) drawWhiskers(context, this.picture, { x, y, width, deep }, colours, this.picked?.job);
+    if (this.picture?.boxes && (this.picture.marked || !this.picture.bitmap)) drawNames(context, this.picture, { x, y, width, deep }, colours);
     if (this.picture && !this.begun) this.begun = performance.mark("timeline");
     this.borders(context, y, view, width, colours);
     if (this.picked) {
@@ -209,13 +260,10 @@ export class Gantt {
     axis(context, view.from, view.to, width, deep, colours);
     if (this.facts.now_s === null) return;
     const here = x(this.facts.now_s);
-    context.strokeStyle = context.fillStyle = colours.bad;
-    context.lineWidth = 2;
-    context.beginPath();
-    context.moveTo(here, 0);
-    context.lineTo(here, deep);
-    context.stroke();
-    context.fillText("now", Math.min(here + 3, width - 26), 11);
+    if (here < 0 || here > width) return;
+    context.fillStyle = colours.bad;
+    context.fillRect(here - 1, 0, 2, deep);
+    context.fillText("now", Math.max(0, Math.min(here - 11, width - 24)), -3);
   }
 
   /** Where one shared node ends and the next begins, if there is room for lines. */
@@ -244,7 +292,7 @@ export class Gantt {
     const { from, to, top, bottom } = this.shown, { from_s: first, to_s: last, lanes, made } = this.facts, known = this.picture;
     const inside = [Math.max(from, first), Math.min(to, last)];
     if (inside[0] >= inside[1] || !this.source) return null;
-    const width = this.canvas.clientWidth, deep = this.canvas.clientHeight - AXIS;
+    const { width, deep } = this.plot;
     const covers = known && known.from_s <= inside[0] && inside[1] <= known.to_s && known.top <= top && bottom <= known.bottom;
     if (covers && known.version === this.version) {
       if (!known.bitmap) return null;
@@ -276,8 +324,10 @@ export class Gantt {
     const window = this.wanted(), version = this.version;
     try {
       if (window) {
-        const found = await this.source.picture(window);
+        const by = this.by?.value ?? "user", found = await this.source.picture({ ...window, by });
         Object.assign(found, { version, width: window.width, height: window.height });
+        if (found.boxes) found.colours ??= coloursOf(by, found.legend, found.ordered);
+        if (this.key) legend(this.key, found, found.colours ?? [], this.by?.selectedOptions[0].textContent);
         if (!found.boxes || found.start.length > DIRECT) found.bitmap = bitmap(found, theme());
         this.picture = found;
         this.walked = undefined;
@@ -304,7 +354,7 @@ function project(context, picture, view, width, deep) {
 }
 
 function describe(box, of) {
-  const kinds = { ran: "ran", runs: "runs, at most", forecast: "is forecast" };
+  const kinds = { ran: "ran", runs: "runs, at most", forecast: "is scheduled" };
   const where = box.kind === "forecast" || !box.where ? "" : ` on ${box.where}${box.lanes > (of === "core" ? box.count : 1) ? " and others" : ""}`;
   return `Job ${box.job} ${kinds[box.kind]} from ${clock(box.start_s)} to ${clock(box.end_s)} (${span(box.end_s - box.start_s)}), ${box.lanes} ${of}${box.lanes === 1 ? "" : "s"}${where}.`;
 }

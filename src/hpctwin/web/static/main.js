@@ -2,18 +2,19 @@
 
 import * as api from "./api.js";
 import { follow, themed } from "./frame.js";
+import { chooser, clock, showZones, tell, zoned } from "./clock.js";
 import { Gantt } from "./gantt.js";
 import { amount, Lines } from "./lines.js";
 import { fetched } from "./pictures.js";
 import { Nodes } from "./nodes.js";
 import { Scores } from "./scores.js";
 import { WhatIf } from "./whatif.js";
-import { clock, element, number, replace, span } from "./words.js";
+import { counted, element, number, replace, span } from "./words.js";
 
 const at = (id) => document.getElementById(id);
 const MOST_ROWS = 500, REST = 2;
 
-const gantt = new Gantt(at("gantt"), at("gantt-said"));
+const gantt = new Gantt(at("gantt"), at("gantt-said"), at("colour-by"), at("legend"));
 const nodes = new Nodes(at("nodes"), at("nodes-said"), at("by"));
 const lines = new Lines(at("lines"), at("lines-said"));
 const scores = new Scores(at("scores"), at("scores-said"));
@@ -35,7 +36,7 @@ function showHead() {
     pair.append(element("dt", name), element("dd", String(value)));
     return pair;
   }));
-  replace(at("trouble"), head.trouble.map((text) => element("li", text)));
+  replace(at("trouble"), head.trouble.map((text) => element("li", zoned(text))));
   at("trouble").hidden = !head.trouble.length;
   replace(at("pool"), head.pool.map((name) => element("option", "", { value: name })));
   replace(at("not-read"), head.not_read.map((text) => element("li", `Not included: ${text}`)));
@@ -44,7 +45,7 @@ function showHead() {
 /** What is drawn now, as pairs; and in words what was used so far. */
 function drawn(energy) {
   if (!energy) return [];
-  const cost = (value) => `${number(value)}${energy.price_unit && ` ${energy.price_unit}`}`;
+  const cost = (value) => amount(value, energy.price_unit);
   const used = [amount(energy.energy_j / 3600, "Wh"), ...(energy.price === null ? [] : [`at a price of ${cost(energy.price)}`]),
     ...(energy.carbon === null ? [] : [`${amount(energy.carbon, "g")} of CO₂`])];
   at("used").textContent = `In the last ${span(energy.past_s)}: ${used.join(", ")}.`;
@@ -87,10 +88,17 @@ function queueRow(job) {
   return row;
 }
 
+/** What the timeline shows of the future. */
+function showSchedule({ of, schedule }) {
+  at("lane").textContent = of;
+  const never = schedule.never ? `; ${counted(schedule.never, "job")} would never start` : "";
+  at("schedule").textContent = `The future is one simulated schedule: ${schedule.policy}, jobs run for ${schedule.runtimes}, no further submissions${never}.`;
+}
+
 async function showJob(id) {
   try {
     const told = await api.get(`jobs/${encodeURIComponent(id)}/explain`);
-    replace(at("job"), told.lines.map((line) => element("p", line)));
+    replace(at("job"), told.lines.map((line) => element("p", zoned(line))));
   } catch (error) {
     replace(at("job"), [element("p", error.message)]);
   }
@@ -103,7 +111,7 @@ async function showDecisions() {
   if (!first) return;
   const chosen = first.candidates.length > 1 ? first : last.find((one) => one.candidates.length > 1) ?? first;
   const told = await api.get(`decisions/${chosen.id}/explain`);
-  replace(at("explained"), told.lines.map((line) => element("p", line)));
+  replace(at("explained"), told.lines.map((line) => element("p", zoned(line))));
   const names = Object.keys(chosen.candidates[0].metrics);
   const heading = element("tr");
   heading.append(...["Policy", "Score", ...names.map((name) => name.replace(/_s$/, "").replaceAll("_", " ")), "Starts now"].map((text, i) => element("th", text, { scope: "col", class: i ? "n" : "" })));
@@ -162,7 +170,7 @@ async function fill() {
       jobs = all;
       showQueue();
       nodes.set(grid);
-      at("lane").textContent = facts.of;
+      showSchedule(facts);
       gantt.set(fetched, facts);
       lines.set(told);
       if (head.decision !== decision) {
@@ -182,10 +190,18 @@ async function fill() {
 }
 
 at("find").addEventListener("input", showQueue);
+chooser(at("zone"), () => {
+  decision = null;
+  at("job").replaceChildren();
+  showHead();
+  fill();
+});
 themed(() => [gantt, nodes, scores, lines]);
 api.begin();
 follow(() => api.events("events"), (told) => {
   head = told;
+  tell(head.clock);
+  showZones(at("zone"));
   showHead();
   fill();
 });

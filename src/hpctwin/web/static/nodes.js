@@ -1,6 +1,9 @@
-// All nodes as cells, by where they stand: each filled as far as it is held, in the colour of its job.
+// All nodes as cells, by where they stand: each filled as far as it is held.
 
-import { clock, colour, prepared, theme } from "./words.js";
+import { shortened } from "./boxes.js";
+import { clock } from "./clock.js";
+import { COLOURS } from "./colours.js";
+import { prepared, theme } from "./words.js";
 
 const LABEL = 13, GAP = 10, LARGEST = 40, LEAST = 5, BORDERS = 2, LEAST_LABEL = 44, SHORT = 220, TALL = 900;
 
@@ -115,7 +118,7 @@ export class Nodes {
     const colours = theme(), gap = this.size > 6 ? 1 : 0, size = Math.max(1, this.size - 2 * gap);
     context.font = "11px system-ui, sans-serif";
     context.fillStyle = colours.dim;
-    for (const { place, x, y, wide } of this.labels ?? []) context.fillText(cut(context, place, wide), x, y + 10);
+    for (const { place, x, y, wide } of this.labels ?? []) context.fillText(shortened(context, place, wide), x, y + 10);
     this.nodes.forEach((node, i) => {
       if (!this.cells[i]) return;
       const x = this.cells[i].x + gap, y = this.cells[i].y + gap;
@@ -126,7 +129,7 @@ export class Nodes {
       }
       const deep = this.held(node) * size;
       if (node.jobs.length && deep > 0) {
-        context.fillStyle = colour(node.jobs[0]);
+        context.fillStyle = COLOURS[0];
         context.fillRect(x, y + size - Math.max(1, deep), size, Math.max(1, deep));
       }
       if (node.state !== "up") mark(context, node.state, x, y, size, colours);
@@ -138,13 +141,6 @@ export class Nodes {
       }
     });
   }
-}
-
-function cut(context, text, wide) {
-  if (context.measureText(text).width <= wide) return text;
-  let kept = text;
-  while (kept && context.measureText(`…${kept}`).width > wide) kept = kept.slice(1);
-  return `…${kept}`;
 }
 
 function mark(context, state, x, y, size, colours) {

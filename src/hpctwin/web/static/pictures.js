@@ -1,7 +1,6 @@
 // Where a timeline's pictures come from: the server, or what is at hand.
 
 import { bytes, get } from "./api.js";
-import { colourNumber } from "./words.js";
 
 const ARRAYS = { u1: Uint8Array, i4: Int32Array, f8: Float64Array };
 const KINDS = ["ran", "runs", "forecast"];
@@ -24,19 +23,22 @@ export const fetched = {
   at: (time, lane) => get(`timeline/at?${query({ time_s: time, lane })}`),
 };
 
-/** Pictures of bars that are at hand, as an answer to what-if has them. */
-export function given(bars) {
-  const boxes = bars.flatMap((bar) => bar.rows.map(([first, count]) => ({ ...bar, first, count })));
+/** Pictures of bars that are at hand, as an answer to what-if has them.
+ * @param groupOf number of a bar's group. @param legend names of the groups. @param colours of the groups.
+ * @param marked id of a job that is marked. */
+export function given(bars, { groupOf, legend, colours, marked }) {
+  const named = (bar) => (bar.job === marked ? "your job" : bar.job);
+  const boxes = bars.flatMap((bar) => bar.rows.map(([first, count]) => ({ ...bar, name: named(bar), first, count })));
   const column = (type, value) => ARRAYS[type].from(boxes, value);
   const picture = (window) => ({
-    ...window, boxes: true, jobs: boxes.map((box) => box.job),
+    ...window, boxes: true, jobs: boxes.map((box) => box.name), legend, colours, marked: boxes.map((box) => box.job === marked),
     start: column("f8", (box) => box.start_s - window.from_s), end: column("f8", (box) => box.end_s - window.from_s),
     first: column("i4", (box) => box.first), count: column("i4", (box) => box.count),
-    colour: column("u1", (box) => colourNumber(box.job)), kind: column("u1", (box) => KINDS.indexOf(box.kind)),
+    group: column("u1", groupOf), kind: column("u1", (box) => KINDS.indexOf(box.kind)),
   });
   const at = (time, lane) => {
     const box = boxes.find((one) => one.start_s <= time && time < one.end_s && one.first <= lane && lane < one.first + one.count);
-    return box ? { ...box, lanes: box.rows.reduce((sum, [, count]) => sum + count, 0), where: "" } : null;
+    return box ? { ...box, job: box.name, lanes: box.rows.reduce((sum, [, count]) => sum + count, 0), where: "" } : null;
   };
   return { picture: async (window) => picture(window), at: async (time, lane) => at(time, lane) };
 }

@@ -1,17 +1,18 @@
 // The page of a simulated run.
 
 import * as api from "./api.js";
+import { chooser, clock, showZones, tell } from "./clock.js";
 import { follow, themed } from "./frame.js";
 import { Gantt } from "./gantt.js";
 import { Lines } from "./lines.js";
 import { fetched } from "./pictures.js";
-import { clock, element, replace, span } from "./words.js";
+import { element, replace, span } from "./words.js";
 
 const at = (id) => document.getElementById(id);
 const TOP = ["mean_wait_s", "p95_wait_s", "mean_bounded_slowdown", "utilization", "makespan_s", "total_energy_j"];
 const PAUSE = 250;
 
-const gantt = new Gantt(at("gantt"), at("gantt-said"));
+const gantt = new Gantt(at("gantt"), at("gantt-said"), at("colour-by"), at("legend"));
 const lines = new Lines(at("lines"), at("lines-said"));
 let wanted = 0;
 
@@ -74,6 +75,8 @@ async function showTimeline() {
 }
 
 async function show(head) {
+  tell(head.clock);
+  showZones(at("zone"));
   showHead(head);
   await early;
   if (gantt.facts.version !== head.version) await showTimeline();
@@ -82,6 +85,10 @@ async function show(head) {
 }
 
 at("find").addEventListener("input", showJobs);
+chooser(at("zone"), () => {
+  for (const one of [gantt, lines]) one.draw();
+  showJobs();
+});
 themed(() => [gantt, lines]);
 api.begin();
 // It takes longest, so it does not wait until something is told; what goes wrong, the server tells again.

@@ -1,10 +1,11 @@
 // Scores of the candidates over time, and below them which policy ruled when.
 
-import { clock, number, prepared, theme } from "./words.js";
+import { clock } from "./clock.js";
+import { COLOURS } from "./colours.js";
+import { number, prepared, theme } from "./words.js";
 
-const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
 const DASHES = [[], [6, 3], [2, 3], [8, 3, 2, 3], [4, 2], [1, 2]];
-const LEFT = 6, STRIP = 14, KEYS = 18;
+const LEFT = 6, STRIP = 14, ROW = 16, LEAST = 70;
 
 export class Scores {
   constructor(canvas, said) {
@@ -33,18 +34,25 @@ export class Scores {
     const policies = [...new Set(shown.flatMap((one) => one.candidates.map((c) => c.policy)))];
     const scores = shown.flatMap((one) => (one.candidates.length > 1 ? one.candidates.map((c) => c.score) : []));
     const low = Math.min(...scores), high = Math.max(...scores);
-    const x = (i) => LEFT + (i / (shown.length - 1)) * (width - 2 * LEFT);
-    const deep = height - STRIP - KEYS - 8;
-    const y = (score) => KEYS + (high > low ? (1 - (score - low) / (high - low)) * deep : deep / 2);
     context.font = "11px system-ui, sans-serif";
-    let key = LEFT;
+    const keys = placed(context, policies, width), top = keys.at(-1).y + ROW, needed = top + LEAST + STRIP + 8;
+    if (height < needed) {
+      // The change of size draws again.
+      this.canvas.style.height = `${needed}px`;
+      return;
+    }
+    const wide = Math.max(...[low, high].map((one) => context.measureText(number(one)).width));
+    const left = LEFT + (scores.length ? wide + 6 : 0), deep = height - STRIP - top - 8;
+    const x = (i) => left + (i / (shown.length - 1)) * (width - left - LEFT);
+    const y = (score) => top + (high > low ? (1 - (score - low) / (high - low)) * deep : deep / 2);
     policies.forEach((policy, k) => {
+      const { x: key, y: line } = keys[k];
       context.strokeStyle = context.fillStyle = COLOURS[k % COLOURS.length];
       context.lineWidth = 2;
       context.setLineDash(DASHES[k % DASHES.length]);
       context.beginPath();
-      context.moveTo(key, 9);
-      context.lineTo(key + 20, 9);
+      context.moveTo(key, line + 9);
+      context.lineTo(key + 20, line + 9);
       let drawn = false;
       shown.forEach((one, i) => {
         const found = one.candidates.length > 1 && one.candidates.find((c) => c.policy === policy);
@@ -56,17 +64,27 @@ export class Scores {
       context.stroke();
       context.setLineDash([]);
       context.fillStyle = colours.text;
-      context.fillText(policy, key + 24, 13);
-      key += 36 + context.measureText(policy).width;
+      context.fillText(policy, key + 24, line + 13);
     });
     shown.forEach((one, i) => {
       context.fillStyle = COLOURS[policies.indexOf(one.policy) % COLOURS.length];
-      context.fillRect(x(i), height - STRIP, (width - 2 * LEFT) / (shown.length - 1) + 1, STRIP - 2);
+      context.fillRect(x(i), height - STRIP, (width - left - LEFT) / (shown.length - 1) + 1, STRIP - 2);
     });
     context.fillStyle = colours.dim;
     if (scores.length) {
-      context.fillText(number(high), LEFT, KEYS + 11);
-      context.fillText(number(low), LEFT, KEYS + deep);
+      context.fillText(number(high), LEFT, top + 8);
+      context.fillText(number(low), LEFT, top + deep);
     }
   }
+}
+
+/** Where the policies' names are, in as many rows as they need. */
+function placed(context, policies, width) {
+  let x = LEFT, y = 0;
+  return policies.map((policy) => {
+    const wide = 36 + context.measureText(policy).width;
+    if (x > LEFT && x + wide > width) [x, y] = [LEFT, y + ROW];
+    x += wide;
+    return { x: x - wide, y };
+  });
 }

@@ -1,55 +1,29 @@
 // Numbers as people read them.
 
-const SIZES = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
+const SIZES = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]], LEAST = 0.0005;
 
-/** Seconds as the two largest units: "2 h 5 min". */
+/** A duration with three significant digits: "2.08 h"; the same rule as format_duration in model/text.py. */
 export function span(seconds) {
   if (seconds === null || seconds === undefined || !Number.isFinite(seconds)) return "–";
-  const sign = seconds < -0.5 ? "−" : "";
-  let left = Math.round(Math.abs(seconds));
-  for (let i = 0; i < SIZES.length; i += 1) {
-    const [size, unit] = SIZES[i];
-    if (left < size && size > 1) continue;
-    const whole = Math.floor(left / size);
-    left -= whole * size;
-    if (i + 1 === SIZES.length) return `${sign}${whole} ${unit}`;
-    const [lower, name] = SIZES[i + 1];
-    const part = Math.floor(left / lower);
-    return part ? `${sign}${whole} ${unit} ${part} ${name}` : `${sign}${whole} ${unit}`;
-  }
-  return "0 s";
-}
-
-const EPOCH = 1e8;
-
-/** A moment, by this browser's time zone; below EPOCH, the time since an emulated clock began. */
-export function clock(seconds, withDate = true) {
-  if (seconds < EPOCH) return span(seconds);
-  const date = new Date(seconds * 1000);
-  const time = date.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit" });
-  return withDate ? `${date.toLocaleDateString()} ${time}` : time;
+  if (Math.abs(seconds) < LEAST) return "0 s";
+  const [unit, size] = SIZES.find(([, one]) => +(Math.abs(seconds) / one).toPrecision(3) >= 1) ?? SIZES.at(-1);
+  const value = seconds / size, rounded = +value.toPrecision(3);
+  if (Math.abs(rounded) < 1000) return `${rounded} ${unit}`;
+  return `${(Math.sign(value) * Math.round(Math.abs(value))).toLocaleString("en")} ${unit}`;
 }
 
 export function number(value) {
   if (value === null || value === undefined) return "–";
-  return Math.abs(value) >= 1000 ? Math.round(value).toLocaleString() : String(+value.toPrecision(4));
+  return Math.abs(value) >= 1000 ? Math.round(value).toLocaleString("en") : String(+value.toPrecision(4));
+}
+
+/** A number with its noun: "1 job", "2 jobs". */
+export function counted(count, noun) {
+  return `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
 }
 
 export function figure(value, unit) {
   return unit === "s" ? span(value) : number(value);
-}
-
-/** Eight colours that colour-blind eyes can tell apart (Okabe and Ito 2008), by a job's id. */
-export const COLOURS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#7f7f7f"];
-
-export function colourNumber(id) {
-  let hash = 2166136261;
-  for (let i = 0; i < id.length; i += 1) hash = Math.imul(hash ^ id.charCodeAt(i), 16777619);
-  return (hash >>> 0) % COLOURS.length;
-}
-
-export function colour(id) {
-  return COLOURS[colourNumber(id)];
 }
 
 /** An element with text; what others wrote is never read as markup. */

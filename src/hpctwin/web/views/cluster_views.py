@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from hpctwin.metrics import binned
 from hpctwin.model import Cluster, format_duration
@@ -15,7 +16,9 @@ from hpctwin.rms.records.records import JobRecord, JobSpec
 from hpctwin.twin.forecast.records import Forecast
 from hpctwin.twin.journal.status_reader import Standing
 from hpctwin.twin.words import asked_text
+from hpctwin.web.views.job_groups import Meaning
 from hpctwin.web.views.job_history import FloatArray, Stretch, ends_s, lanes_of, rows_of
+from hpctwin.web.views.lane_names import LaneNames
 from hpctwin.web.views.timeline import KINDS, Timeline
 from hpctwin.web.views.views import Bar, CandidateView, DecisionView, JobView, Line, NodeView
 
@@ -32,10 +35,15 @@ __all__ = [
 ]
 
 
-def job_views(stands: Standing) -> list[JobView]:
-    """Return pending jobs by forecast start, then running jobs."""
-    fits = stands.core.fits_now()
-    views = [_job_view(job, stands, fits) for job in stands.core.mirror.jobs.values()]
+def job_views(stands: Standing, starts_s: Mapping[str, float] | None = None) -> list[JobView]:
+    """Return pending jobs by forecast start, then running jobs.
+
+    Args:
+        stands: State of the cluster.
+        starts_s: Scheduled starts of pending jobs, by id, used for jobs without a forecast.
+    """
+    fits, starts_s = stands.core.fits_now(), starts_s or {}
+    views = [_job_view(job, stands, fits, starts_s) for job in stands.core.mirror.jobs.values()]
     last = float("inf")
     return sorted(
         views,
@@ -47,10 +55,17 @@ def job_views(stands: Standing) -> list[JobView]:
     )
 
 
-def _job_view(job: JobRecord, stands: Standing, fits: Callable[[JobSpec], bool]) -> JobView:
+def _job_view(
+    job: JobRecord,
+    stands: Standing,
+    fits: Callable[[JobSpec], bool],
+    starts_s: Mapping[str, float],
+) -> JobView:
     spec = job.spec
     said: Forecast | None = stands.forecasts.get(spec.id) if job.start_s is None else None
-    start_s = job.start_s if job.start_s is not None else said and said.start_s
+    start_s = job.start_s
+    if start_s is None:
+        start_s = starts_s.get(spec.id) if said is None else said.start_s
     return JobView(
         id=spec.id,
         user=spec.user,
@@ -167,12 +182,39 @@ def queue_by_reason(stands: Standing) -> dict[str, int]:
     return found
 
 
-def bars(machine: Cluster, stretches: Sequence[Stretch]) -> list[Bar]:
-    """Return jobs on nodes as bars on the lanes of a Gantt chart."""
+Forecasts = Mapping[str, Forecast]
+
+
+def bars(
+    machine: Cluster, stretches: Sequence[Stretch], forecasts: Forecasts | None = None
+) -> list[Bar]:
+    """Return jobs on nodes as bars on the lanes of a Gantt chart.
+
+    Args:
+        machine: Nodes of the cluster.
+        stretches: Jobs on nodes.
+        forecasts: Forecasts of pending jobs, whose intervals the bars have.
+    """
+    told = [_interval(one, forecasts or {}) for one in stretches]
     return [
-        Bar(job=one.job, kind=one.kind, start_s=one.start_s, end_s=one.end_s, rows=rows)
-        for one, rows in zip(stretches, rows_of(machine, stretches), strict=True)
+        Bar(
+            job=one.job,
+            kind=one.kind,
+            start_s=one.start_s,
+            end_s=one.end_s,
+            rows=rows,
+            low_s=low_s,
+            high_s=high_s,
+        )
+        for one, rows, (low_s, high_s) in zip(
+            stretches, rows_of(machine, stretches), told, strict=True
+        )
     ]
+
+
+def _interval(one: Stretch, forecasts: Forecasts) -> tuple[float | None, float | None]:
+    found = forecasts.get(one.job) if one.kind == "forecast" else None
+    return (None, None) if found is None else (found.low_s, found.high_s)
 
 
 def held_line(machine: Cluster, stretches: Sequence[Stretch], edges_s: FloatArray) -> Line:
@@ -200,18 +242,44 @@ def held_line(machine: Cluster, stretches: Sequence[Stretch], edges_s: FloatArra
     )
 
 
-def timeline(bars: list[Bar], lanes: int) -> Timeline:
-    """Return bars as a browser draws them."""
-    boxes = [(bar, first, count) for bar in bars for first, count in bar.rows]
+def timeline(
+    bars: Sequence[Bar], stretches: Sequence[Stretch], names: LaneNames, lanes: int
+) -> Timeline:
+    """Return bars as a browser draws them.
+
+    Args:
+        bars: Bars of the stretches, as of `bars`.
+        stretches: Jobs on nodes.
+        names: Names of the lanes.
+        lanes: Number of lanes.
+    """
+    row = np.repeat(np.arange(len(bars)), [len(bar.rows) for bar in bars])
+    places = np.array([place for bar in bars for place in bar.rows], np.int64).reshape(-1, 2)
+    within_s = np.array([(bar.low_s, bar.high_s) for bar in bars], np.float64).reshape(-1, 2)
+
+    def about(by: Meaning) -> pl.Series:
+        return pl.Series([_told_of(one, by) for one in stretches], strict=False)[row]
+
     return Timeline(
-        job=np.array([bar.job for bar, _, _ in boxes], "S"),
-        start_s=np.array([bar.start_s for bar, _, _ in boxes], np.float64),
-        end_s=np.array([bar.end_s for bar, _, _ in boxes], np.float64),
-        first=np.array([first for _, first, _ in boxes], np.int64),
-        count=np.array([count for _, _, count in boxes], np.int64),
-        kind=np.array([KINDS.index(bar.kind) for bar, _, _ in boxes], np.uint8),
+        job=np.array([bar.job for bar in bars], "S")[row],
+        start_s=np.array([bar.start_s for bar in bars], np.float64)[row],
+        end_s=np.array([bar.end_s for bar in bars], np.float64)[row],
+        first=places[:, 0],
+        count=places[:, 1],
+        kind=np.array([KINDS.index(bar.kind) for bar in bars], np.uint8)[row],
         lanes=lanes,
+        about=about,
+        names=names,
+        within_s=within_s[row].T,
     )
+
+
+def _told_of(one: Stretch, by: Meaning) -> str | float | None:
+    if by == "state" or one.about is None:
+        return one.state if by == "state" else None
+    if by == "wait":
+        return one.start_s - one.about.submit_s
+    return one.about.nodes if by == "size" else str(getattr(one.about, by))
 
 
 def decision_view(found: dict[str, Any]) -> DecisionView:

@@ -5,7 +5,6 @@ Recent jobs come from the cluster's events. Rows are nodes by number.
 
 from __future__ import annotations
 
-import heapq
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,23 +15,23 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin.model import Cluster
-from hpctwin.rms.node_capacity import AMOUNTS, Room, amounts_held
+from hpctwin.rms.node_capacity import AMOUNTS
 from hpctwin.rms.records import events as ev
-from hpctwin.rms.records.records import JobRecord
+from hpctwin.rms.records.records import JobRecord, JobSpec
 from hpctwin.simulation.result.counts import core_map
-from hpctwin.twin.journal.status_reader import Standing
 
 __all__ = [
     "PAST_S",
+    "About",
     "History",
     "Ran",
     "Rows",
     "Runs",
     "Stretch",
-    "course",
     "ends_s",
     "lanes_of",
-    "numbers_of",
+    "past",
+    "placed",
     "rows_of",
     "runs_of",
     "shares_of",
@@ -45,7 +44,34 @@ IntArray = npt.NDArray[np.int64]
 MOST = 100_000
 """Maximum number of past jobs in the history."""
 
-_TOLD = ('"job_started"', '"job_ended"', '"job_requeued"')
+_TOLD = ('"job_submitted"', '"job_started"', '"job_ended"', '"job_requeued"')
+_ENDED = {
+    "exit": "completed",
+    "cancelled": "cancelled",
+    "walltime": "time limit",
+    "node_failure": "node failure",
+}
+
+
+class About(NamedTuple):
+    """Facts that group jobs in charts.
+
+    Args:
+        user, account, partition: Names; empty if unknown.
+        submit_s: Submission, in seconds.
+        nodes: Number of nodes.
+    """
+
+    user: str
+    account: str
+    partition: str
+    submit_s: float
+    nodes: int
+
+    @classmethod
+    def of(cls, spec: JobSpec) -> About:
+        """Return the facts of a request."""
+        return cls(spec.user, spec.account, spec.partition, spec.submit_s, spec.nodes)
 
 
 @dataclass(frozen=True)
@@ -58,6 +84,8 @@ class Ran:
         node_names: Names of its nodes.
         amounts: Cores, memory and GPUs that it held of each node [nodes, 3]; None for whole nodes,
             or if unknown.
+        about: Facts of the job; None if its submission is unknown.
+        state: How it ended.
     """
 
     job: str
@@ -65,6 +93,8 @@ class Ran:
     end_s: float
     node_names: tuple[str, ...]
     amounts: FloatArray | None = None
+    about: About | None = None
+    state: str = "ended"
 
 
 class History:
@@ -73,16 +103,23 @@ class History:
     def __init__(self) -> None:
         self.ran: deque[Ran] = deque(maxlen=MOST)
         self._runs: dict[str, tuple[float, tuple[str, ...], FloatArray | None]] = {}
+        self._about: dict[str, About] = {}
 
     def take(self, event: ev.Event) -> None:
         """Update the history by an event."""
-        if isinstance(event, ev.JobStarted):
+        if isinstance(event, ev.JobSubmitted):
+            self._about[event.job.id] = About.of(event.job)
+        elif isinstance(event, ev.JobStarted):
             parts = [(part.cores, part.memory_gb, part.gpus) for part in event.parts]
             self._runs[event.job_id] = (
                 event.time_s, event.node_names, np.array(parts) if parts else None
             )  # fmt: skip
-        elif isinstance(event, ev.JobEnded | ev.JobRequeued):
-            self._over(event.job_id, event.time_s)
+        elif isinstance(event, ev.JobEnded):
+            failed = event.reason == "exit" and event.exit_code
+            self._over(event.job_id, event.time_s, "failed" if failed else _ENDED[event.reason])
+            self._about.pop(event.job_id, None)
+        elif isinstance(event, ev.JobRequeued):
+            self._over(event.job_id, event.time_s, "requeued")
 
     def read(self, texts: Iterable[str]) -> None:
         """Update the history by events in the journal's text form."""
@@ -93,15 +130,17 @@ class History:
     def set_right(self, jobs: Mapping[str, JobRecord], time_s: float) -> None:
         """Correct the history by the existing jobs; a job that no longer runs has ended."""
         for job_id in [i for i in self._runs if i not in jobs or jobs[i].start_s is None]:
-            self._over(job_id, time_s)
+            self._over(job_id, time_s, "ended")
+        self._about = {job_id: About.of(job.spec) for job_id, job in jobs.items()}
         for job_id, job in jobs.items():
             if job.start_s is not None:
                 self._runs[job_id] = (job.start_s, job.node_names, job.amounts)
 
-    def _over(self, job_id: str, end_s: float) -> None:
+    def _over(self, job_id: str, end_s: float, state: str) -> None:
         found = self._runs.pop(job_id, None)
         if found is not None and found[1]:
-            self.ran.append(Ran(job_id, found[0], end_s, *found[1:]))
+            about = self._about.get(job_id)
+            self.ran.append(Ran(job_id, found[0], end_s, *found[1:], about, state))
 
 
 Runs = tuple[tuple[int, int], ...]
@@ -137,11 +176,6 @@ class Rows:
         return taken
 
 
-def numbers_of(names: Sequence[str], number: Mapping[str, int]) -> list[int]:
-    """Return the numbers of nodes by name; unknown names are skipped."""
-    return [number[name] for name in names if name in number]
-
-
 Kind = Literal["ran", "runs", "forecast"]
 
 PAST_S = 86_400.0
@@ -157,6 +191,8 @@ class Stretch(NamedTuple):
         start_s, end_s: Start and end, in seconds.
         nodes: Numbers of its nodes, increasing [nodes].
         amounts: Cores, memory and GPUs that it holds of each node [nodes, 3]; None for whole nodes.
+        about: Facts of the job; None if unknown.
+        state: State of the job in a word.
     """
 
     job: str
@@ -165,6 +201,8 @@ class Stretch(NamedTuple):
     end_s: float
     nodes: IntArray
     amounts: FloatArray | None
+    about: About | None = None
+    state: str = ""
 
 
 def ends_s(job: JobRecord, start_s: float) -> float:
@@ -172,42 +210,29 @@ def ends_s(job: JobRecord, start_s: float) -> float:
     return start_s + job.spec.walltime_s
 
 
-def course(stands: Standing, history: History) -> list[Stretch]:
-    """Return jobs of the last `PAST_S`, running ones up to their limits, and forecast ones.
+def past(history: History, now_s: float, number: Mapping[str, int]) -> list[Stretch]:
+    """Return jobs that ended in the last `PAST_S`.
 
-    The nodes of a future job are a guess: the lowest-numbered ones with enough free capacity by
-    then.
+    Args:
+        history: The past.
+        now_s: Current time of the cluster's clock, in seconds.
+        number: Numbers of the nodes by name.
     """
-    mirror, now_s = stands.core.mirror, stands.now_s
-    number = {name: i for i, name in enumerate(mirror.nodes)}
-    found = [
-        _stretch(one.job, "ran", (one.start_s, one.end_s), one.node_names, one.amounts, number)
+    return [
+        _stretch(
+            one.job, "ran", (one.start_s, one.end_s), one.node_names, one.amounts, number
+        )._replace(about=one.about, state=one.state)
         for one in history.ran
         if one.end_s > now_s - PAST_S
     ]
-    waiting, running = [], []
-    for job in mirror.jobs.values():
-        if job.start_s is not None:
-            span = job.start_s, max(now_s, ends_s(job, job.start_s))
-            running.append((job, span[1]))
-            found.append(_stretch(job.spec.id, "runs", span, job.node_names, job.amounts, number))
-            continue
-        said = stands.forecasts.get(job.spec.id)
-        if said is not None and said.start_s is not None:
-            waiting.append((max(said.start_s, now_s), job))
-    waiting.sort(key=lambda one: one[0])
-    if any(job.spec.tasks for job in mirror.jobs.values()):
-        return found + _forecast_in_parts(stands, number, running, waiting)
-    free = {i: 0.0 for i, node in enumerate(mirror.nodes.values()) if node.state == "up"}
-    for job, end_s in running:
-        here = numbers_of(job.node_names, number)
-        free.update({i: max(free[i], end_s) for i in here if i in free})
-    rows = Rows(free)
-    for start_s, job in waiting:
-        end_s = ends_s(job, start_s)
-        nodes = rows.place(start_s, end_s, job.spec.nodes)
-        found.append(Stretch(job.spec.id, "forecast", start_s, end_s, nodes, None))
-    return found
+
+
+def placed(job: JobRecord, end_s: float, number: Mapping[str, int]) -> Stretch:
+    """Return a running job on its nodes up to a time."""
+    assert job.start_s is not None
+    span = job.start_s, end_s
+    found = _stretch(job.spec.id, "runs", span, job.node_names, job.amounts, number)
+    return found._replace(about=About.of(job.spec), state="running")
 
 
 def _stretch(
@@ -224,40 +249,6 @@ def _stretch(
     return Stretch(
         job, kind, *span, nodes[order], None if amounts is None else amounts[known][order]
     )
-
-
-def _forecast_in_parts(
-    stands: Standing,
-    number: Mapping[str, int],
-    running: Sequence[tuple[JobRecord, float]],
-    waiting: Sequence[tuple[float, JobRecord]],
-) -> list[Stretch]:
-    """Return forecast jobs on shared nodes: on the lowest with capacity for their tasks."""
-    mirror = stands.core.mirror
-    states = [node.state for node in mirror.nodes.values()]
-    room = Room.of(mirror.machine, states, mirror.jobs.values(), number)
-    held = [
-        (end_s, i, [number[name] for name in job.node_names], room.held_by(job), job.spec)
-        for i, (job, end_s) in enumerate(running)
-    ]
-    heapq.heapify(held)
-    found = []
-    for i, (start_s, job) in enumerate(waiting, len(running)):
-        while held and held[0][0] <= start_s:
-            _, _, nodes, amounts, of = heapq.heappop(held)
-            room.hold(nodes, amounts, -1, of=of)
-        spec = job.spec
-        taken = room.place(spec)
-        if taken is None:
-            continue
-        nodes = [node for node, _ in taken]
-        amounts = amounts_held(spec, taken, room.names) if spec.shares else None
-        room.hold(nodes, amounts, of=spec)
-        end_s = ends_s(job, start_s)
-        heapq.heappush(held, (end_s, i, nodes, amounts, spec))
-        shown = None if amounts is None else amounts[:, : len(AMOUNTS)]
-        found.append(Stretch(spec.id, "forecast", start_s, end_s, np.array(nodes), shown))
-    return found
 
 
 def lanes_of(machine: Cluster, stretches: Sequence[Stretch]) -> list[int]:

@@ -25,6 +25,7 @@ from hpctwin.model import MS_PER_S, Cluster, NodeGroup
 from hpctwin.model.cluster.node_group import Sleep, Transition
 from hpctwin.model.cluster.power import Component
 from hpctwin.model.columns import ms_of
+from hpctwin.report.columns import NO_CURRENCY
 from hpctwin.rms.records.records import NodeRecord
 from hpctwin.web.views.job_history import Stretch, shares_of
 from hpctwin.web.views.views import EnergyView, Line
@@ -36,8 +37,6 @@ IntArray = npt.NDArray[np.int64]
 Weather = float | str | None
 
 RATED = {"price": "price of the electricity", "carbon": "carbon emitted"}
-EPOCH_S = 1e8
-"""Lower bound of real clocks; an emulated clock is below it."""
 PUE_STEPS = 60
 """Number of steps up to now in which cooling is computed."""
 _NOTHING = Transition(time=0.0, power_w=0.0)
@@ -50,6 +49,8 @@ def energy_of(
     stretches: Sequence[Stretch],
     nodes: Sequence[NodeRecord],
     span_s: tuple[float, float],
+    *,
+    unix_time: bool = True,
 ) -> ComponentEnergy:
     """Return the energy accounts of a live cluster between two times of its clock.
 
@@ -58,6 +59,7 @@ def energy_of(
         stretches: Jobs on nodes.
         nodes: All nodes, by number.
         span_s: Begin and end, in seconds; the begin is the accounts' time zero.
+        unix_time: Whether the clock counts from 1970.
     """
     from_s, to_s = span_s
     described = machine.model_copy(update={"nodes": tuple(map(_described, machine.nodes))})
@@ -93,7 +95,7 @@ def energy_of(
         cluster=described,
         spent_ms=spent,
         log=log,
-        start_epoch_s=from_s if from_s > EPOCH_S else None,
+        start_epoch_s=from_s if unix_time else None,
     )
 
 
@@ -154,16 +156,19 @@ def _away(
     return np.array(found, np.int64).reshape(-1, 4).T
 
 
-def rates_of(machine: Cluster, from_s: float) -> dict[str, Series]:
+def rates_of(machine: Cluster, from_s: float, *, unix_time: bool = True) -> dict[str, Series]:
     """Return the cluster's ``price`` and ``carbon``, if any, with a given time zero.
 
     Raises:
         ConfigError: A file of them cannot be read on this host.
     """
     found = {}
-    for name, rate, unit in (("price", machine.price, ""), ("carbon", machine.carbon, "g")):
+    for name, rate, unit in (
+        ("price", machine.price, machine.currency),
+        ("carbon", machine.carbon, "g"),
+    ):
         if isinstance(rate, str):
-            found[name] = Series.read(rate).aligned(from_s if from_s > EPOCH_S else None)[0]
+            found[name] = Series.read(rate).aligned(from_s if unix_time else None)[0]
         elif rate is not None:
             found[name] = Series.hourly([rate], unit)
     return found
@@ -192,7 +197,7 @@ def energy_view(
         used |= {name: total, f"{name}_per_h": power_w * float(series.at(now_s)) * 3600}
     cooled = _cooled(energy, np.linspace(0.0, now_s, PUE_STEPS + 1), weather)
     pue = None if cooled is None else float(cooled[-1])
-    unit = rates["price"].unit if "price" in rates else ""
+    unit = rates["price"].unit or NO_CURRENCY if "price" in rates else ""
     return EnergyView(power_w=power_w, past_s=now_s, pue=pue, price_unit=unit, **used)
 
 
@@ -216,13 +221,7 @@ def power_lines(
         found.append(Line(name=says, unit="", mean=pue, peak=pue, most=None, least=1.0))
     for name, series in rates.items():
         each = np.diff(series.integral(edges_s)) / np.diff(edges_s) * 3600
-        unit = (
-            "g/h"
-            if name == "carbon"
-            else f"{series.unit}/h".removeprefix("/")
-            if series.unit
-            else "/h"
-        )
+        unit = "g/h" if name == "carbon" else f"{series.unit or NO_CURRENCY}/h"
         told = [tuple((each * watts).tolist()) for watts in (mean, peak)]
         found.append(Line(name=RATED[name], unit=unit, mean=told[0], peak=told[1], most=None))
     return found

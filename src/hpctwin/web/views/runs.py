@@ -14,12 +14,17 @@ import polars as pl
 
 from hpctwin.errors import ConfigError, HpctwinError, UnknownNameError
 from hpctwin.metrics import binned
-from hpctwin.report.columns import COLUMNS, format_metric, metric_name
+from hpctwin.report.columns import COLUMNS, NO_CURRENCY, format_metric, metric_name
 from hpctwin.report.figures.gantt import pack
 from hpctwin.report.pages.run import MANIFEST, VERSIONS, ReportedRun, read_run
+from hpctwin.web.views.clock import site_zone
+from hpctwin.web.views.cluster_views import places
+from hpctwin.web.views.job_groups import Meaning
+from hpctwin.web.views.lane_names import LaneNames
 from hpctwin.web.views.power_views import RATED
 from hpctwin.web.views.timeline import RAN, RUNS, Timeline, Window
 from hpctwin.web.views.views import (
+    Clock,
     FigureView,
     LaneGroup,
     Line,
@@ -117,19 +122,6 @@ class RunSource:
         """Return the range of the timeline."""
         return self._now.timeline_view
 
-    def lane_name(self, lane: int) -> str:
-        """Return the node of a lane."""
-        now = self._now
-        if not now.placed:
-            return ""
-        begin, node = 0, 0
-        for group in now.groups:
-            if lane < begin + group.nodes * group.lanes:
-                return f"{group.name} {node + (lane - begin) // group.lanes}"
-            begin += group.nodes * group.lanes
-            node += group.nodes
-        return ""
-
     def lines(self, bins: int) -> LinesView:
         """Return queue, cluster and power over time.
 
@@ -166,7 +158,9 @@ class _Moment:
         assert run.cluster is not None
         self.run, self.version, self.cluster = run, version, run.cluster
         self.placed = run.lanes is not None
-        self.offset_s = float(run.manifest.get("start_epoch_s") or 0.0)
+        start_epoch_s = run.manifest.get("start_epoch_s")
+        self.offset_s = float(start_epoch_s or 0.0)
+        self.clock = Clock(unix_time=start_epoch_s is not None, zone=site_zone())
         self.now_s: float | None = run.manifest.get("now_s")
         self.jobs = run.jobs
         if self.now_s is not None:
@@ -199,6 +193,7 @@ class _Moment:
             nodes=self.cluster.node_count,
             jobs=len(self.run.jobs),
             finished=self.now_s is None,
+            clock=self.clock,
             from_s=first,
             to_s=last,
             trouble=(),
@@ -233,6 +228,15 @@ class _Moment:
         open_ = (end.is_null() | (end < boxes["start_s"])).to_numpy()
         if self.now_s is not None:
             open_ |= (end > self.now_s).fill_null(value=False).to_numpy()
+        ids = boxes.select("job_id")
+
+        def about(by: Meaning) -> pl.Series:
+            column = {"wait": "wait_s", "size": "nodes"}.get(by, by)
+            if column not in self.jobs.columns:
+                return pl.Series([None] * len(ids))
+            known = self.jobs.select("job_id", pl.col(column).alias("told"))
+            return ids.join(known, on="job_id", how="left", maintain_order="left")["told"]
+
         return Timeline(
             job=_ids(boxes["job_id"]),
             start_s=boxes["start_s"].to_numpy() + self.offset_s,
@@ -241,7 +245,19 @@ class _Moment:
             count=boxes["count"].to_numpy().astype(np.int64),
             kind=np.where(open_, RUNS, RAN).astype(np.uint8),
             lanes=self.run.lane_count or 1,
+            about=about,
+            names=self.names if self.placed else None,
         )
+
+    @property
+    def names(self) -> LaneNames:
+        """Names of the lanes."""
+        each = np.repeat(
+            [group.lanes for group in self.groups], [group.nodes for group in self.groups]
+        )
+        of = [group.name for group in self.groups for _ in range(group.nodes)]
+        names = [f"{group} {node}" for node, group in enumerate(of)]
+        return LaneNames(names, places(self.cluster), each)
 
     @cached_property
     def timeline_view(self) -> TimelineView:
@@ -254,6 +270,7 @@ class _Moment:
             lanes=lanes,
             made=size if self.timeline.prepare(Window(first, last, 0, lanes, *size)) else None,
             groups=self.groups,
+            clock=self.clock,
             from_s=first,
             to_s=last,
             now_s=None if self.now_s is None else self.now_s + self.offset_s,
@@ -279,7 +296,7 @@ class _Moment:
         if self.run.costs is not None:
             for column in self.run.costs.columns[1:]:
                 what, unit, *_ = column.split("_")
-                unit = unit if what == "carbon" else unit.upper().replace("CURRENCY", "")
+                unit = unit if what == "carbon" else unit.upper().replace("CURRENCY", NO_CURRENCY)
                 rows.append((self.run.costs, column, RATED[what], f"{unit}/h", None))
         lines = []
         for table, column, name, of, most in rows:

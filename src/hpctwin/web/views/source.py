@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
@@ -19,21 +18,26 @@ from hpctwin.twin.forecast.accuracy import Accuracy, accuracy
 from hpctwin.twin.journal.status_reader import Standing, full_id
 from hpctwin.twin.service.explain import explain_decision, explain_job
 from hpctwin.twin.start_times.estimate import when
+from hpctwin.web.views.clock import site_zone
 from hpctwin.web.views.cluster_views import (
     bars,
     decision_view,
     held_line,
     job_views,
     node_views,
+    places,
     timeline,
 )
 from hpctwin.web.views.follower import FollowedJournal
-from hpctwin.web.views.job_history import PAST_S, Stretch, course, lanes_of
+from hpctwin.web.views.job_history import PAST_S, Stretch, ends_s, lanes_of, past, placed
+from hpctwin.web.views.lane_names import LaneNames
 from hpctwin.web.views.power_views import Weather, energy_of, energy_view, power_lines, rates_of
+from hpctwin.web.views.schedule import Schedule, schedule_of
 from hpctwin.web.views.timeline import Timeline
 from hpctwin.web.views.views import (
     Bar,
     Change,
+    Clock,
     DecisionView,
     EnergyView,
     FigureView,
@@ -43,6 +47,7 @@ from hpctwin.web.views.views import (
     LinesView,
     MeterView,
     NodeView,
+    ScheduleView,
     Shown,
     TimelineView,
     Told,
@@ -55,6 +60,13 @@ __all__ = ["Source"]
 T = TypeVar("T")
 
 ACCURACY_EVERY_S = 10.0
+_FAST_S = 0.2
+_REST = 5.0
+"""A schedule that takes longer than `_FAST_S` is kept for this multiple of the time that it took."""
+_RUNTIMES = {
+    "walltime": "their walltimes",
+    "recent": "the mean of their users' last two runtimes, up to their walltimes",
+}
 _JOBS, _NODES, _BARS = (
     TypeAdapter(list[JobView]),
     TypeAdapter(list[NodeView]),
@@ -77,7 +89,9 @@ class Source(FollowedJournal):
     def __init__(self, path: Path, weather: Weather = None) -> None:
         self.weather = weather
         self._accuracy: tuple[float, list[Accuracy]] | None = None
-        self._untold = ""
+        self._untold = self._unscheduled = ""
+        self._scheduled: Schedule
+        self._scheduled_until = 0.0
         super().__init__(path)
 
     def head(self) -> Head:
@@ -91,6 +105,7 @@ class Source(FollowedJournal):
                 version=self.version,
                 cluster=core.mirror.cluster,
                 time_s=stands.now_s,
+                clock=self._clock,
                 alive=self._alive,
                 age_s=time.time() - self._said[0],
                 mode=status.get("mode", ""),
@@ -136,18 +151,19 @@ class Source(FollowedJournal):
             found.insert(0, "the twin is not running")
         if self.fault:
             found.insert(0, self.fault)
-        if self._untold:
-            found.append(self._untold)
+        found += [text for text in (self._untold, self._unscheduled) if text]
         return tuple(found)
 
     def jobs(self) -> bytes:
         """Return pending jobs by forecast start, then running jobs, as JSON."""
-        return self._kept("jobs", lambda stands: _JOBS.dump_json(job_views(stands)))
+        return self._kept("jobs", lambda _: _JOBS.dump_json(self.job_views()))
 
     def job_views(self) -> list[JobView]:
         """Return the same as `jobs`, not as JSON."""
         with self.looking() as stands:
-            return job_views(stands)
+            jobs, known = stands.core.mirror.jobs, stands.forecasts
+            late = any(job.start_s is None and i not in known for i, job in jobs.items())
+            return job_views(stands, self._schedule().starts_s if late else {})
 
     def nodes(self) -> bytes:
         """Return all nodes as JSON."""
@@ -158,24 +174,81 @@ class Source(FollowedJournal):
         return self._kept("bars", lambda _: _BARS.dump_json(self._bars()))
 
     def _bars(self) -> list[Bar]:
-        return self._kept("list", lambda stands: bars(stands.core.mirror.machine, self._course()))
+        return self._kept(
+            "list",
+            lambda stands: bars(stands.core.mirror.machine, self._course(), stands.forecasts),
+        )
+
+    def _schedule(self) -> Schedule:
+        """Return the schedule; one that took long is kept while it is still young."""
+
+        def of(stands: Standing) -> Schedule:
+            if time.monotonic() < self._scheduled_until:
+                return self._scheduled
+            begin, core = time.monotonic(), stands.core
+            self._unscheduled = ""
+            try:
+                now = core.present(stands.now_s, stands.policy)
+                self._scheduled = schedule_of(now, core.mirror.snapshot(), stands.now_s)
+            except HpctwinError as error:
+                self._unscheduled = f"the schedule is not shown: {error}"
+                self._scheduled = Schedule(stands.policy, {}, 0, {}, self._running())
+            took_s = time.monotonic() - begin
+            self._scheduled_until = begin + (_REST * took_s if took_s > _FAST_S else 0.0)
+            return self._scheduled
+
+        return self._kept("schedule", of)
+
+    def _past(self) -> list[Stretch]:
+        return self._kept("past", lambda stands: past(self.history, stands.now_s, self._numbers))
+
+    def _running(self) -> list[Stretch]:
+        now_s, jobs = self._stands.now_s, self._stands.core.mirror.jobs.values()
+        return [
+            placed(job, max(now_s, ends_s(job, job.start_s)), self._numbers)
+            for job in jobs
+            if job.start_s is not None
+        ]
+
+    @property
+    def _numbers(self) -> dict[str, int]:
+        return {name: i for i, name in enumerate(self._stands.core.mirror.nodes)}
 
     def _course(self) -> list[Stretch]:
-        return self._kept("course", lambda stands: course(stands, self.history))
+        return self._kept("course", lambda _: [*self._past(), *self._schedule().stretches])
+
+    @property
+    def _from_s(self) -> float:
+        """Begin of the shown time."""
+        now_s, jobs = self._stands.now_s, self._stands.core.mirror.jobs.values()
+        starts = [job.start_s for job in jobs if job.start_s is not None]
+        first = min([one.start_s for one in self._past()] + starts, default=now_s)
+        return max(min(first, now_s - 60), now_s - PAST_S)
 
     @property
     def _span_s(self) -> tuple[float, float]:
         """Begin and end of the shown time."""
-        stands = self._stands
-        all_of_it = self._course()
-        first = min((one.start_s for one in all_of_it), default=stands.now_s)
-        last = max((one.end_s for one in all_of_it), default=stands.now_s)
-        now_s = stands.now_s
-        return max(min(first, now_s - 60), now_s - PAST_S), max(last, now_s + 60)
+        now_s = self._stands.now_s
+        last = max((one.end_s for one in self._course()), default=now_s)
+        return self._from_s, max(last, now_s + 60)
 
     def timeline(self) -> Timeline:
         """Return the same as `bars`, as a browser draws it."""
-        return self._kept("timeline", lambda _: timeline(self._bars(), self._lanes))
+        return self._kept(
+            "timeline", lambda _: timeline(self._bars(), self._course(), self._names, self._lanes)
+        )
+
+    @property
+    def _names(self) -> LaneNames:
+        mirror = self._stands.core.mirror
+        each = np.repeat(
+            lanes_of(mirror.machine, self._course()), [one.count for one in mirror.machine.nodes]
+        )
+        return LaneNames(list(mirror.nodes), places(mirror.machine), each)
+
+    @property
+    def _clock(self) -> Clock:
+        return Clock(unix_time=self._stands.core.mirror.unix_time, zone=site_zone())
 
     @property
     def _groups(self) -> tuple[LaneGroup, ...]:
@@ -202,29 +275,25 @@ class Source(FollowedJournal):
                 from_s=from_s,
                 to_s=to_s,
                 now_s=stands.now_s,
+                clock=self._clock,
+                schedule=ScheduleView(
+                    policy=self._schedule().policy,
+                    runtimes=_RUNTIMES[stands.core.settings.predictor],
+                    never=self._schedule().never,
+                ),
                 placed=True,
             )
-
-    def lane_name(self, lane: int) -> str:
-        """Return the node of a lane."""
-        with self.looking() as stands:
-            before = 0
-            for group in self._groups:
-                if lane < group.nodes * group.lanes:
-                    at = before + lane // group.lanes
-                    return next(itertools.islice(stands.core.mirror.nodes, at, None), "")
-                before += group.nodes
-                lane -= group.nodes * group.lanes
-        return ""
 
     def energy(self) -> EnergyView | None:
         """Return current power and energy so far; None without a power model."""
 
         def of(stands: Standing) -> EnergyView | None:
-            accounts = self._energy()
+            span_s = self._from_s, stands.now_s + 60
+            # The future has no effect on it, so nothing is simulated.
+            accounts = self._energy([*self._past(), *self._running()], span_s)
             if accounts is None:
                 return None
-            now_s = stands.now_s - self._span_s[0]
+            now_s = stands.now_s - span_s[0]
             return self._with_weather(
                 lambda weather: energy_view(accounts, now_s, self._rates(), weather)
             )
@@ -240,18 +309,19 @@ class Source(FollowedJournal):
             self.weather = None
         return told(None)
 
-    def _energy(self) -> ComponentEnergy | None:
+    def _energy(
+        self, stretches: Sequence[Stretch], span_s: tuple[float, float]
+    ) -> ComponentEnergy | None:
         mirror = self._stands.core.mirror
         if not mirror.machine.has_power:
             return None
         nodes = list(mirror.nodes.values())
-        return self._kept(
-            "energy", lambda _: energy_of(mirror.machine, self._course(), nodes, self._span_s)
-        )
+        return energy_of(mirror.machine, stretches, nodes, span_s, unix_time=mirror.unix_time)
 
     def _rates(self) -> dict[str, Series]:
         try:
-            return rates_of(self._stands.core.mirror.machine, self._span_s[0])
+            mirror = self._stands.core.mirror
+            return rates_of(mirror.machine, self._from_s, unix_time=mirror.unix_time)
         except HpctwinError as error:
             self._untold = f"price and carbon are not shown: {error}"
             return {}
@@ -266,7 +336,7 @@ class Source(FollowedJournal):
             from_s, to_s = self._span_s
             edges = np.linspace(0.0, to_s - from_s, bins + 1)
             told = [held_line(stands.core.mirror.machine, self._course(), from_s + edges)]
-            energy = self._energy()
+            energy = self._kept("energy", lambda _: self._energy(self._course(), self._span_s))
             if energy is not None:
                 told += self._with_weather(
                     lambda weather: power_lines(energy, edges, self._rates(), weather)

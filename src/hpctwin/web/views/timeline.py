@@ -2,8 +2,8 @@
 
 A year of a large cluster has a million jobs, and a screen a million pixels. So the amount of data
 follows the pixels, not the jobs. If the window has at most `MOST_BOXES` boxes, they are sent as
-they are. Otherwise each pixel is sent as the exact share of it that jobs cover, and the color that
-covers most of it.
+they are, in groups for colors. Otherwise each pixel is sent as the exact share of it that jobs
+cover.
 
 The data are columns of numbers as bytes, for typed arrays in a browser. The format is four bytes
 with the length of a JSON head, the head, then the columns. Each column begins at a multiple of
@@ -14,16 +14,18 @@ eight bytes; all numbers are little-endian. The head's ``columns`` gives the nam
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
+
+from hpctwin.web.views.job_groups import Groups, Meaning, groups_of
+from hpctwin.web.views.lane_names import LaneNames
 
 __all__ = [
-    "COLOURS",
     "FORECAST",
     "MEDIA_TYPE",
     "MOST_BOXES",
@@ -32,7 +34,6 @@ __all__ = [
     "Box",
     "Timeline",
     "Window",
-    "colours_of",
     "packed",
 ]
 
@@ -67,13 +68,11 @@ IntArray = npt.NDArray[np.int64]
 
 RAN, RUNS, FORECAST = 0, 1, 2
 KINDS = ("ran", "runs", "forecast")
-COLOURS = 8
-"""Number of colors that distinguish jobs; the same in static/words.js."""
 MOST_BOXES = 8000
 MOST_NAMED = 1500
 """Maximum number of boxes that are sent with their job ids."""
-_LEVELS = 31
-"""Number of steps of a pixel's share, so that share and color fit into one byte."""
+_LEVELS = 255
+"""Number of steps of a pixel's share."""
 
 
 class Window(NamedTuple):
@@ -103,6 +102,7 @@ class Box:
         start_s, end_s: Start and end, in seconds.
         first, count: First lane and number of lanes.
         lanes: Number of all lanes of the job at that time, including other boxes.
+        where: Name of the first node; empty if unknown.
     """
 
     job: str
@@ -112,6 +112,7 @@ class Box:
     first: int
     count: int
     lanes: int
+    where: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,6 +125,10 @@ class Timeline:
         first, count: First lanes and numbers of lanes [N].
         kind: `RAN`, `RUNS` or `FORECAST` [N].
         lanes: Number of lanes of the timeline.
+        about: Function that returns what groups are made by, as for `groups_of` [N]; None if
+            nothing is known of the jobs.
+        names: Names of the lanes; None if they are invented.
+        within_s: Earliest and latest forecast of each start, in seconds; NaN without one [2, N].
     """
 
     job: npt.NDArray[Any]
@@ -133,57 +138,78 @@ class Timeline:
     count: IntArray
     kind: npt.NDArray[np.uint8]
     lanes: int
+    about: Callable[[Meaning], pl.Series] | None = None
+    names: LaneNames | None = None
+    within_s: FloatArray | None = None
+    _order: IntArray = field(init=False, repr=False)
     _made: dict[Window, bytes] = field(default_factory=dict, init=False, repr=False)
+    _groups: dict[Meaning, Groups] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         order = np.argsort(self.start_s, kind="stable")
+        object.__setattr__(self, "_order", order)
         for name in ("job", "start_s", "end_s", "first", "count", "kind"):
             object.__setattr__(self, name, getattr(self, name)[order])
+        if self.within_s is not None:
+            object.__setattr__(self, "within_s", self.within_s[:, order])
 
-    @cached_property
-    def _colour(self) -> npt.NDArray[np.uint8]:
-        return colours_of(self.job)
+    def groups(self, by: Meaning) -> Groups:
+        """Return the groups of the boxes, in the order of their starts."""
+        if by not in self._groups:
+            values = pl.Series([None] * len(self.job)) if self.about is None else self.about(by)
+            found = groups_of(by, values)
+            self._groups[by] = found._replace(number=found.number[self._order])
+        return self._groups[by]
 
     def prepare(self, whole: Window) -> bool:
-        """Prepare the data of pictures and the first picture; return whether that one is kept.
+        """Prepare the first picture; return whether it is kept.
 
         Args:
             whole: Window of the first picture. The picture is kept if it is slow because of many
                 jobs.
         """
-        _ = self._colour
         if len(self._within(whole)) > MOST_BOXES:
             self._made[whole] = self.picture(whole)
         return whole in self._made
 
-    def picture(self, window: Window) -> bytes:
+    def picture(self, window: Window, by: Meaning = "user") -> bytes:
         """Return the content of a window, for `static/gantt.js`; columns as of `packed`.
 
-        The head has the window's ``from_s``, ``to_s``, ``top`` and ``bottom``, and ``boxes``. If
-        that is true, the columns are ``start`` and ``end`` (seconds after ``from_s``), ``first``,
-        ``count``, ``colour`` and ``kind``, and ``jobs`` has the ids if there are few. Otherwise the
-        head has ``width`` and ``height``, and the column ``cells`` is in row order: the color in
-        the lowest three bits, above it the share in 31 steps.
+        The head has the window's ``from_s``, ``to_s``, ``top`` and ``bottom``, the ``labels`` of
+        its lanes, and ``boxes``. If that is true, the columns are ``start`` and ``end`` (seconds
+        after ``from_s``), ``first``, ``count``, ``group`` and ``kind``, and for forecasts ``low``
+        and ``high``; ``jobs`` has the ids if there are few, ``legend`` the names of the groups, and
+        ``ordered`` is whether they are steps. Otherwise the head has ``width`` and ``height``, and
+        the column ``cells`` has the share of each pixel in row order, in 255 steps.
+
+        Args:
+            window: The window.
+            by: Meaning of the groups.
         """
         if window in self._made:
             return self._made[window]
         rows = self._within(window)
         where = {name: getattr(window, name) for name in ("from_s", "to_s", "top", "bottom")}
+        if self.names is not None:
+            where["labels"] = self.names.labels(window.top, window.bottom)
         if len(rows) > MOST_BOXES:
             cells = self._cells(rows, window)
             size = {"width": window.width, "height": window.height}
             return packed({**where, **size, "boxes": False}, {"cells": cells})
-        few = len(rows) <= MOST_NAMED
+        few, groups = len(rows) <= MOST_NAMED, self.groups(by)
         columns: dict[str, npt.NDArray[Any]] = {
             "start": self.start_s[rows] - window.from_s,
             "end": self.end_s[rows] - window.from_s,
             "first": self.first[rows].astype(np.int32),
             "count": self.count[rows].astype(np.int32),
-            "colour": self._colour[rows],
+            "group": groups.number[rows],
             "kind": self.kind[rows],
         }
+        if self.within_s is not None:
+            columns["low"], columns["high"] = self.within_s[:, rows] - window.from_s
         jobs = [_text(one) for one in self.job[rows].tolist()] if few else []
-        return packed({**where, "boxes": True, "jobs": jobs}, columns)
+        told = {"jobs": jobs, "legend": groups.names, "ordered": groups.ordered}
+        return packed({**where, **told, "boxes": True}, columns)
 
     def at(self, time_s: float, lane: int) -> Box | None:
         """Return the box at a point; the last started one if there are several."""
@@ -203,6 +229,7 @@ class Timeline:
             first=int(self.first[row]),
             count=int(self.count[row]),
             lanes=int(self.count[own].sum()),
+            where="" if self.names is None else self.names.at(int(self.first[row])),
         )
 
     def _within(self, window: Window) -> IntArray:
@@ -214,7 +241,7 @@ class Timeline:
         return np.flatnonzero(there)
 
     def _cells(self, rows: IntArray, window: Window) -> npt.NDArray[np.uint8]:
-        """Return share and color of each pixel; boxes are cut off at the window."""
+        """Return the share of each pixel; boxes are cut off at the window."""
         wide, high = window.width, window.height
         across = wide / (window.to_s - window.from_s)
         down = high / (window.bottom - window.top)
@@ -223,19 +250,8 @@ class Timeline:
         right = np.clip((self.end_s[rows] - window.from_s) * across, 0, wide)
         top = np.clip((first - window.top) * down, 0, high)
         bottom = np.clip((first + self.count[rows] - window.top) * down, 0, high)
-        colour = self._colour[rows]
-        most, total = np.zeros((high, wide)), np.zeros((high, wide))
-        leading = np.zeros((high, wide), np.uint8)
-        for number in range(COLOURS):
-            own = np.flatnonzero(colour == number)
-            if len(own):
-                plane = _covered(left[own], right[own], top[own], bottom[own], wide, high)
-                more = plane > most
-                leading[more] = number
-                most[more] = plane[more]
-                total += plane
-        share = np.ceil(np.clip(total, 0, 1) * _LEVELS - 1e-6).astype(np.uint8)
-        return (leading | share << 3).astype(np.uint8).ravel()
+        share = np.clip(_covered(left, right, top, bottom, wide, high), 0, 1)
+        return np.ceil(share * _LEVELS - 1e-6).astype(np.uint8).ravel()
 
 
 def _covered(
@@ -281,19 +297,6 @@ def _parts(begin: FloatArray, end: FloatArray, thin: bool) -> list[tuple[IntArra
     last = end.astype(np.int64)
     part, rest = begin - cell, end - last
     return [(cell, 1 - part), (cell + 1, part), (last, rest - 1), (last + 1, -rest)]
-
-
-def colours_of(ids: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
-    """Return each job's color: FNV-1a of its id, as `colour` in static/words.js."""
-    texts = ids.astype("S")
-    letters = (
-        texts.view(np.uint8).reshape(len(texts), -1) if len(texts) else np.zeros((0, 1), np.uint8)
-    )
-    found = np.full(len(texts), 2166136261, np.uint32)
-    for letter in letters.T:
-        mixed = (found ^ letter) * np.uint32(16777619)
-        found = np.where(letter > 0, mixed, found)
-    return (found % COLOURS).astype(np.uint8)
 
 
 def _text(job: object) -> str:

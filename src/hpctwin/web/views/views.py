@@ -14,6 +14,7 @@ __all__ = [
     "BoxView",
     "CandidateView",
     "Change",
+    "Clock",
     "DecisionView",
     "EnergyView",
     "FigureView",
@@ -30,6 +31,7 @@ __all__ = [
     "RunHead",
     "RunJob",
     "RunJobs",
+    "ScheduleView",
     "Shown",
     "TimelineView",
     "Told",
@@ -47,6 +49,15 @@ class Asked(BaseModel):
     """A request: unknown fields are rejected."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Clock(View):
+    """Meaning of the times of a cluster or run."""
+
+    unix_time: bool = Field(
+        description="Whether times are seconds since 1970; if not, they count from the first one."
+    )
+    zone: str = Field(description="Time zone of the site, as in the IANA database.")
 
 
 class EnergyView(View):
@@ -87,9 +98,8 @@ class Head(View):
 
     version: int
     cluster: str
-    time_s: float = Field(
-        description="Present time by the cluster's clock, in seconds since the epoch."
-    )
+    time_s: float = Field(description="Present time by the cluster's clock, in seconds.")
+    clock: Clock
     alive: bool = Field(description="Whether the twin is running.")
     age_s: float = Field(description="Age of the twin's last update, in seconds.")
     mode: str
@@ -150,6 +160,8 @@ class Bar(View):
     rows: tuple[tuple[int, int], ...] = Field(
         description="Lanes of the timeline: first, count; tentative for forecast jobs."
     )
+    low_s: float | None = Field(None, description="Lower bound of the 80 % interval of the start.")
+    high_s: float | None = None
 
 
 class LaneGroup(View):
@@ -158,6 +170,14 @@ class LaneGroup(View):
     name: str
     nodes: int
     lanes: int = Field(description="of each node")
+
+
+class ScheduleView(View):
+    """The simulated future that a timeline shows, without further submissions."""
+
+    policy: str
+    runtimes: str = Field(description="How long jobs run in it, in words.")
+    never: int = Field(description="Number of pending jobs that would never start.")
 
 
 class TimelineView(View):
@@ -172,6 +192,8 @@ class TimelineView(View):
     from_s: float
     to_s: float
     now_s: float | None = Field(description="Present time; null for finished runs.")
+    clock: Clock
+    schedule: ScheduleView | None = Field(None, description="Null for runs.")
     placed: bool = Field(description="Whether lanes are recorded; if not, they are invented.")
     made: tuple[int, int] | None = Field(
         None, description="Width and height of a picture of the whole timeline, if available."
@@ -268,13 +290,13 @@ class Future(View):
     metrics: dict[str, float]
     units: dict[str, str]
     never: int = Field(description="Number of pending jobs that would never start.")
-    starts: dict[str, float] = Field(
-        description="Start times of pending jobs, in seconds since the epoch."
-    )
+    starts: dict[str, float] = Field(description="Start times of pending jobs, in seconds.")
     lanes: int = Field(
         description="Number of lanes of the bars: one per node, or per core if nodes are shared."
     )
-    bars: tuple[Bar, ...]
+    bars: tuple[Bar, ...] = Field(
+        description="Running jobs up to their expected ends, then pending jobs."
+    )
 
 
 class WhatIfAnswer(View):
@@ -319,9 +341,8 @@ class RunHead(View):
     nodes: int
     jobs: int
     finished: bool = Field(description="Whether the simulation has ended.")
-    from_s: float = Field(
-        description="First time of the run, in seconds; since the epoch, if known."
-    )
+    clock: Clock
+    from_s: float = Field(description="First time of the run, in seconds.")
     to_s: float = Field(description="Last time so far.")
     trouble: tuple[str, ...]
     figures: tuple[FigureView, ...]

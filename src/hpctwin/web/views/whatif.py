@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
-
-import numpy as np
 
 from hpctwin.energy.power.states import node_watts
 from hpctwin.engine.state.layout import COMPUTING, IDLE
 from hpctwin.errors import ConfigError, UnknownNameError
-from hpctwin.model import MS_PER_S, Cluster
+from hpctwin.model import Cluster
 from hpctwin.policies import Policy, parse_policy
 from hpctwin.rms.records.records import JobRecord, JobSpec, NodeRecord, NodeReservation, Snapshot
-from hpctwin.simulation import Simulation
-from hpctwin.simulation.result.counts import core_map
 from hpctwin.twin.core.core import Core
 from hpctwin.twin.start_times.estimate import usual_priority
 from hpctwin.twin.what_if.objective import METRICS
 from hpctwin.twin.what_if.present import Present
-from hpctwin.twin.what_if.run import Past, course_of, outlooks_of
-from hpctwin.web.views.job_history import Rows, Runs, numbers_of, runs_of
-from hpctwin.web.views.views import Bar, Change, Future, WhatIfAnswer
+from hpctwin.web.views.cluster_views import bars
+from hpctwin.web.views.job_history import lanes_of
+from hpctwin.web.views.schedule import schedule_of
+from hpctwin.web.views.views import Change, Future, WhatIfAnswer
 
 __all__ = ["PRETEND", "Asking", "prepare"]
 
@@ -199,69 +195,14 @@ def _partition(now: Snapshot, asked: str) -> str:
 
 
 def _future(now: Present, snapshot: Snapshot, now_s: float) -> Future:
-    simulation = now.fork()
-    simulation.advance()
-    start, end = simulation.column("start"), simulation.column("end")
-    (outlook,) = outlooks_of([course_of(now, simulation, Past.none(), None)])[0].each()
-    metrics = {name: float(outlook.value(name)) for name in METRICS}
-    rows = now.waiting[np.argsort(start[now.waiting], kind="stable")]
-    started = rows[start[rows] >= 0]
-    spans = {
-        int(row): (float(start[row]) / MS_PER_S, float(end[row]) / MS_PER_S) for row in started
-    }
-    shared = simulation.workload.shares_nodes
-    where = _lanes(simulation, now) if shared else _guessed(simulation, snapshot, now_s, spans)
+    schedule, machine = schedule_of(now, snapshot, now_s), snapshot.machine
+    lanes = lanes_of(machine, schedule.stretches)
     return Future(
-        policy=simulation.policy.name,
-        metrics={name: value for name, value in metrics.items() if math.isfinite(value)},
+        policy=schedule.policy,
+        metrics=dict(schedule.metrics),
         units={name: metric.unit for name, metric in METRICS.items()},
-        never=len(rows) - len(started),
-        starts={now.ids[row]: span[0] for row, span in spans.items()},
-        lanes=sum(
-            group.count * (max(1, round(group.cores or 0)) if shared else 1)
-            for group in snapshot.machine.nodes
-        ),
-        bars=tuple(
-            Bar(job=now.ids[row], kind="forecast", start_s=span[0], end_s=span[1], rows=where[row])
-            for row, span in spans.items()
-        ),
+        never=schedule.never,
+        starts=dict(schedule.starts_s),
+        lanes=sum(group.count * each for group, each in zip(machine.nodes, lanes, strict=True)),
+        bars=tuple(bars(machine, schedule.stretches)),
     )
-
-
-def _guessed(
-    simulation: Simulation,
-    snapshot: Snapshot,
-    now_s: float,
-    spans: Mapping[int, tuple[float, float]],
-) -> dict[int, Runs]:
-    """Return guessed nodes of each job that starts, if nodes are only counted."""
-    place, counts = _places(snapshot, now_s), simulation.workload.nodes
-    return {row: runs_of(place.place(*span, int(counts[row]))) for row, span in spans.items()}
-
-
-def _lanes(simulation: Simulation, now: Present) -> dict[int, Runs]:
-    """Return the cores of each job that starts, if jobs share nodes."""
-    placements = simulation.result().placements
-    assert placements is not None
-    number = {job: row for row, job in enumerate(simulation.workload.job_id.tolist())}
-    waits = set(now.waiting.tolist())
-    found: dict[int, list[tuple[int, int]]] = {row: [] for row in waits}
-    for job, first, count in (
-        core_map(simulation.cluster, placements).select("job_id", "first_node", "count").iter_rows()
-    ):
-        if number[job] in waits:
-            found[number[job]].append((first, count))
-    return {row: tuple(rows) for row, rows in found.items()}
-
-
-def _places(snapshot: Snapshot, now_s: float) -> Rows:
-    """Return rows with the time when each available node is free."""
-    number = {node.name: i for i, node in enumerate(snapshot.nodes)}
-    free = {i: 0.0 for i, node in enumerate(snapshot.nodes) if node.state == "up"}
-    for job in snapshot.jobs:
-        if job.start_s is not None:
-            ends_s = max(now_s, job.start_s + job.spec.walltime_s)
-            for i in numbers_of(job.node_names, number):
-                if i in free:
-                    free[i] = max(free[i], ends_s)
-    return Rows(free)
