@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 
 from hpctwin.errors import ConfigError, in_brief, near
-from hpctwin.network.platform import DEFAULT_GAMMA, Platform, Role
+from hpctwin.network.platform import DEFAULT_GAMMA, Platform, PowerStates, Role
 from hpctwin.network.topologies import Dragonfly, FatTree, Topology, Torus
 from hpctwin.network.zones import Declared, Gateways, Links, Star, Zone
 
@@ -41,6 +41,7 @@ class HostOptions:
         cores: Number of cores.
         pstate: Power state at the beginning.
         role: What the host is for.
+        power: Power draw by power state; None if unknown.
         properties: Its properties, with those of the zones around it.
     """
 
@@ -48,6 +49,7 @@ class HostOptions:
     cores: int = 1
     pstate: int = 0
     role: Role = "compute_node"
+    power: PowerStates | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -337,15 +339,19 @@ class Builder:
         """Return the platform."""
         if not self._hosts:
             raise ConfigError(f"platform {self.name!r} has no hosts")
-        declared = [zone for zone in self.zones if isinstance(zone, Declared)]
+        with_hosts = {self._point_zone[point] for point in self._hosts}
+        declared = [
+            zone for zone in self.zones if isinstance(zone, Declared) and zone.number in with_hosts
+        ]
         if declared:
             loopback = self._link_numbers.get("__loopback__") or self.add_link(
                 "__loopback__", self.loopback, "FATPIPE"
             )
             for zone in declared:
                 zone.loopback = loopback[0]
-                zone.routes = zone.implied | zone.routes
         for one in self.zones:
+            if isinstance(one, Declared):
+                one.routes = one.implied | one.routes
             one.gateways = one.implied_gateways | one.gateways
             one.finish()
         names, bandwidth, latency, fatpipe = (
@@ -361,6 +367,7 @@ class Builder:
             host_pstate=np.array([host.pstate for host in hosts], np.int64),
             host_properties=tuple(host.properties for host in hosts),
             host_roles=tuple(host.role for host in hosts),
+            host_power=tuple(host.power for host in hosts),
             link_names=tuple(names),
             link_bandwidth=np.array(bandwidth, np.float64),
             link_latency=np.array(latency, np.float64),

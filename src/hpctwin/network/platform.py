@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from hpctwin.errors import ConfigError, UnknownNameError
 from hpctwin.network.zones import Gateways, NoRouteError, Zone, links_matrix
 
-__all__ = ["DEFAULT_GAMMA", "Platform", "Role", "Routes"]
+__all__ = ["DEFAULT_GAMMA", "Platform", "PowerStates", "Role", "Routes", "SleepState"]
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -27,6 +27,38 @@ DEFAULT_GAMMA = 4194304.0
 
 _AT_ONCE = 1 << 16
 """Number of pairs whose routes are computed at a time, which bounds the memory."""
+
+
+class SleepState(NamedTuple):
+    """Numbers of the power states of a sleep state.
+
+    Args:
+        asleep: State in which the host sleeps.
+        off: State that lasts one flop while the host falls asleep.
+        on: State that lasts one flop while it wakes up.
+    """
+
+    asleep: int
+    off: int
+    on: int
+
+
+class PowerStates(NamedTuple):
+    """Power draw of a host in each power state, in W.
+
+    A host of several cores draws from ``one_core_w`` to ``busy_w``, in proportion to its load.
+
+    Args:
+        idle_w: Power draw of an idle host [states].
+        one_core_w: Power draw at the smallest load [states].
+        busy_w: Power draw with all cores in use [states].
+        sleep: Sleep states.
+    """
+
+    idle_w: tuple[float, ...]
+    one_core_w: tuple[float, ...]
+    busy_w: tuple[float, ...]
+    sleep: tuple[SleepState, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +89,8 @@ class Platform:
         host_pstate: Power state of each host at the beginning.
         host_properties: Properties of each host, with those of the zones around it.
         host_roles: Role of each host.
+        host_power: Power draw of each host by power state, which may be fewer than its speeds;
+            None if unknown.
         link_names: Names of the links.
         link_bandwidth: Bandwidth of each link, in B/s.
         link_latency: Latency of each link, in seconds.
@@ -77,6 +111,7 @@ class Platform:
     host_pstate: IntArray
     host_properties: tuple[Mapping[str, str], ...]
     host_roles: tuple[Role, ...]
+    host_power: tuple[PowerStates | None, ...]
     link_names: tuple[str, ...]
     link_bandwidth: FloatArray
     link_latency: FloatArray

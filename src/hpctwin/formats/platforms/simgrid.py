@@ -18,7 +18,7 @@ from hpctwin.errors import ConfigError, near
 from hpctwin.formats.platforms import units
 from hpctwin.formats.platforms.xml import Element, parse_xml
 from hpctwin.network.builder import MOST_HOSTS, Builder, HostOptions, Link
-from hpctwin.network.platform import Platform, Role
+from hpctwin.network.platform import Platform, PowerStates, Role, SleepState
 from hpctwin.network.zones import Declared, Gateways, Links, Shortest, Star, Zone
 
 __all__ = ["read_platform"]
@@ -68,6 +68,8 @@ _OLD_NAMES = {
 }
 _IGNORED = ("actor", "disk", "mount", "storage", "storage_type", "trace", "trace_connect")
 """Tags of what jobs do not use: programs, disks, and changes over time."""
+_HOSTS = ("host", "peer", "cluster", "cabinet")
+_PROPERTIES = ("role", "wattage_per_state", "watt_per_state", "sleep_pstates")
 _CONFIG = ("network/TCP-gamma", "network/TCP_gamma", "network/loopback-bw", "network/loopback-lat")
 
 
@@ -96,26 +98,35 @@ def read_platform(path: Path, text: str, counts: dict[str, int]) -> Platform:
             raise element.fault(f"this tag is not supported.{near(element.tag, _READ)}")
     reader = _Reader(path, root)
     platform = reader.platform()
-    for what, count in _not_read(root).items():
-        counts[what] = counts.get(what, 0) + count
+    counts |= _not_read(root)
     return platform
 
 
-def _not_read(root: Element) -> Counter[str]:
-    """Return sentences about tags, attributes and options that are not read, with their counts."""
-    found: Counter[str] = Counter()
+def _not_read(root: Element) -> dict[str, int]:
+    """Return sentences about what is not read, with their counts."""
+    tags: Counter[str] = Counter()
+    fields: Counter[str] = Counter()
+    properties: Counter[str] = Counter()
+    options: Counter[str] = Counter()
     for element in root.all():
         if element.tag in _IGNORED:
-            found[f"tag {element.tag!r} of the platform, ignored"] += 1
+            tags[f"field {element.tag!r} of the platform, ignored"] += 1
             continue
+        what = "host" if element.tag in _HOSTS else element.tag
         for name in element.attributes:
             if name not in _READ[element.tag]:
-                found[f"field {name[:40]!r} of a {element.tag}, ignored"] += 1
-        if element.tag == "config":
-            for prop in element.children:
-                name = prop.attributes.get("id", "")
-                if name not in _CONFIG:
-                    found[f"option {name[:40]!r} of SimGrid, ignored"] += 1
+                fields[f"field {name[:40]!r} of a {what}, ignored"] += 1
+        for prop in (
+            one.attributes.get("id", "")[:40] for one in element.children if one.tag == "prop"
+        ):
+            if element.tag in _HOSTS and prop not in _PROPERTIES:
+                properties[f"field {prop!r} of a host's properties, ignored"] += 1
+            if element.tag == "config" and prop not in _CONFIG:
+                options[prop] += 1
+    found = {**tags, **fields, **properties}
+    if options:
+        names = ", ".join([*options][:8]) + (", …" if len(options) > 8 else "")
+        found[f"option of SimGrid for other models, ignored: {names}"] = options.total()
     return found
 
 
@@ -271,11 +282,13 @@ class _Reader:
             else element.text("speed")
         )
         properties = {**inherited, **_properties(element)}
+        speeds = tuple(units.speed(part) for part in text.split(","))
         return HostOptions(
-            speeds=tuple(units.speed(part) for part in text.split(",")),
+            speeds=speeds,
             cores=_whole(attributes.get("core", "1"), "core"),
             pstate=_whole(attributes.get("pstate", "0"), "pstate"),
             role=self._role(name, properties),
+            power=_power(properties, len(speeds)),
             properties=properties,
         )
 
@@ -315,7 +328,7 @@ class _Reader:
             name,
             parent,
             hosts,
-            _link(element, "bw", "lat") or (0.0, 0.0),
+            _required_link(element),
             self._options(element, first, inherited),
             kind=kind,
             fields=_parameters(kind, attributes.get("topo_parameters", ""), len(hosts)),
@@ -330,9 +343,7 @@ class _Reader:
 
     def _add_cabinet(self, element: Element, zone: Zone, inherited: Mapping[str, str]) -> None:
         star = _star(zone)
-        link = _link(element, "bw", "lat")
-        if link is None:
-            raise element.fault("attribute 'bw' is missing")
+        link = _required_link(element)
         points = []
         for name in self._names(element).values():
             point = self._builder.add_host(zone, name, self._options(element, name, inherited))
@@ -394,6 +405,47 @@ def _properties(element: Element) -> dict[str, str]:
     }
 
 
+def _power(properties: Mapping[str, str], speeds: int) -> PowerStates | None:
+    """Return the power states in a host's properties; None if there are none.
+
+    Raises:
+        ConfigError: A property is malformed.
+    """
+    text = properties.get("wattage_per_state") or properties.get("watt_per_state")
+    if not text:
+        return None
+    watts = [_wattage(part) for part in text.split(",")]
+    sleep = []
+    for triplet in filter(str.strip, properties.get("sleep_pstates", "").split(",")):
+        if not re.fullmatch(r"\s*\d{1,4}\s*:\s*\d{1,4}\s*:\s*\d{1,4}\s*", triplet, re.ASCII):
+            raise ConfigError(
+                f"sleep_pstates has {triplet[:40]!r}; it must be three numbers such as 3:4:5"
+            )
+        numbers = SleepState(*(int(number) for number in triplet.split(":")))
+        states = max(speeds, len(watts))
+        for number in numbers:
+            if number >= states:
+                raise ConfigError(
+                    f"sleep_pstates names power state {number}, but there are {states}, from 0"
+                )
+        sleep.append(numbers)
+    idle, one_core, busy = zip(*watts, strict=True)
+    return PowerStates(idle, one_core, busy, tuple(sleep))
+
+
+def _wattage(text: str) -> tuple[float, float, float]:
+    """Return the wattages of ``idle:busy``, or of ``idle:one busy core:busy``."""
+    try:
+        numbers = [units.number(part) for part in text.split(":")]
+    except ValueError as error:
+        raise ConfigError(f"wattage {text[:40]!r} must be numbers such as 95:190") from error
+    if min(numbers) < 0:
+        raise ConfigError(f"wattage {text.strip()[:40]!r} must not be negative")
+    if len(numbers) > 3:
+        raise ConfigError(f"wattage {text[:40]!r} has more than three numbers, such as 95:100:190")
+    return numbers[0], numbers[-2 if len(numbers) == 3 else 0], numbers[-1]
+
+
 def _symmetrical(element: Element) -> bool:
     said = element.attributes.get("symmetrical", "YES")
     if said.upper() not in ("YES", "NO"):
@@ -415,6 +467,11 @@ def _link(element: Element, bandwidth: str, latency: str) -> Link | None:
     if not text:
         return None
     return units.bandwidth(text), units.latency(element.attributes.get(latency) or "0")
+
+
+def _required_link(element: Element) -> Link:
+    """Return the link of each host of a cluster or cabinet."""
+    return units.bandwidth(element.text("bw")), units.latency(element.text("lat"))
 
 
 def _whole(text: str, what: str) -> int:
