@@ -11,8 +11,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.errors import ConfigError, UnknownNameError
-from hpctwin.network.zones import Gateways, NoRouteError, Zone, links_matrix
+from hpctwin.errors import NoRouteError, UnknownNameError
+from hpctwin.network.zones import Gateways, Zone, links_matrix
 
 __all__ = ["DEFAULT_GAMMA", "Platform", "PowerStates", "Role", "Routes", "SleepState"]
 
@@ -151,7 +151,7 @@ class Platform:
         For many pairs, `routes` is much faster.
 
         Raises:
-            ConfigError: The hosts are not connected.
+            NoRouteError: The hosts are not connected.
         """
         found = self.routes(np.array([src]), np.array([dst]))
         return found.links, float(found.latency_s[0])
@@ -164,7 +164,7 @@ class Platform:
             dst: Numbers of the second hosts [pairs].
 
         Raises:
-            ConfigError: Two of the hosts are not connected.
+            NoRouteError: Two of the hosts are not connected.
         """
         source, target = (self.host_point[np.asarray(one, np.int64)] for one in (src, dst))
         counts, links, latencies = [], [], []
@@ -173,10 +173,8 @@ class Platform:
             try:
                 found, further_s = self._links(source[part], target[part])
             except NoRouteError as error:
-                a, b = self.point_names[error.source], self.point_names[error.target]
-                raise ConfigError(
-                    f"platform {self.name!r}: no route from {a!r} to {b!r}"
-                ) from error
+                ends = (self.point_names[int(point)] for point in (error.source, error.target))
+                raise NoRouteError(self.name, *ends) from error
             used = found >= 0
             counts.append(used.sum(1))
             links.append(found[used])
@@ -244,7 +242,7 @@ class Platform:
             found = common.gateways.get((below_a[-1].number, below_b[-1].number))
             if found is not None:
                 return found
-        raise NoRouteError(source, target)
+        raise NoRouteError(self.name, source, target)
 
 
 def _with_bypasses(

@@ -107,7 +107,7 @@ def read_batsim(path: Path, document: Any, *, skip_invalid: bool) -> Workload:
     counts = {what: count for what, count in notes.items() if count}
     document_record = JsonRecord(path, "the workload", document)
     counts |= not_read("a job", [job.record for job in jobs], _OF_JOBS)
-    counts |= not_read("a profile", reader.records.values(), _OF_PROFILES)
+    counts |= not_read("a job's profile", reader.records.values(), _OF_PROFILES)
     counts |= not_read("the workload", [document_record], ("nb_res", "jobs", "profiles"))
     try:
         return Workload.build(

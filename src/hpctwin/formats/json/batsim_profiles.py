@@ -263,12 +263,10 @@ def _amounts(record: JsonRecord, key: str) -> npt.NDArray[np.float64] | None:
     values = record.values[key]
     if not isinstance(values, list):
         raise record.fault(key, f"is {values!r:.40}, expected a list of numbers")
-    wrong = next((v for v in values if isinstance(v, bool) or not isinstance(v, int | float)), None)
-    if wrong is not None or (values and not 0 <= min(values) <= max(values) <= _AMOUNT):
-        found = next(
-            (v for v in values if not isinstance(v, int | float) or not 0 <= v <= _AMOUNT), wrong
-        )
-        raise record.fault(key, f"has {found!r:.40}, expected numbers from 0 to {_AMOUNT:g}")
+    for value in values:
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not (number and 0 <= value <= _AMOUNT):
+            raise record.fault(key, f"has {value!r:.40}, expected numbers from 0 to {_AMOUNT:g}")
     return np.array(values, np.float64)
 
 

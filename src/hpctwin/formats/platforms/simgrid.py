@@ -136,9 +136,11 @@ def _at(element: Element) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise (
-            error if str(error).startswith(str(element.path)) else element.fault(str(error))
-        ) from error
+        said = str(error)
+        if said.startswith(str(element.path)):
+            raise
+        name = element.attributes.get("id")
+        raise element.fault(said.removeprefix(f"{element.tag} {name!r}: ")) from error
 
 
 class _Reader:
