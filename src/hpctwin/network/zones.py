@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from hpctwin.errors import NoRouteError
 
-__all__ = ["Declared", "Gateways", "Shortest", "Star", "Zone", "links_matrix"]
+__all__ = ["Attached", "Declared", "Gateways", "Shortest", "Star", "Zone", "links_matrix"]
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -241,3 +241,26 @@ class Star(Zone):
         plane = np.hypot(a[:, 0] - b[:, 0], a[:, 1] - b[:, 1])
         latency_ms: FloatArray = plane + np.abs(a[:, 2]) + np.abs(b[:, 2])
         return np.where(source == target, 0.0, latency_ms / 1000)
+
+
+@dataclass(eq=False)
+class Attached(Zone):
+    """A zone of hosts that are each attached to another host, such as disks to nodes.
+
+    Args:
+        base: Host to which a point is attached [points of this zone].
+        out: Link from a point to its base [points of this zone].
+        into: Link from the base to a point [points of this zone].
+    """
+
+    base: list[int] = field(default_factory=list)
+    out: list[int] = field(default_factory=list)
+    into: list[int] = field(default_factory=list)
+
+    kind = "attached to nodes"
+
+    def finish(self) -> None:
+        """See `Zone`."""
+        self.bases = np.array(self.base, np.int64)
+        self.out_links = np.array(self.out, np.int32)
+        self.into_links = np.array(self.into, np.int32)
