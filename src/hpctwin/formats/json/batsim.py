@@ -50,7 +50,7 @@ def is_batsim(document: Any) -> bool:
 
 
 class _Job(NamedTuple):
-    """What is read from one job."""
+    """Values that are read from one job."""
 
     submit_s: float
     nodes: float

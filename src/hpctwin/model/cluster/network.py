@@ -381,7 +381,7 @@ def _paths(network: Network) -> dict[tuple[str, str], list[int]]:
 
 
 def _growing(names: dict[str, list[int]]) -> Iterator[str]:
-    """Yield names, also those that are added meanwhile."""
+    """Yield names, including names that are added meanwhile."""
     done = 0
     while done < len(names):
         yield [*names][done]
