@@ -25,8 +25,19 @@ from hpctwin.formats.json.jobs import (
 from hpctwin.model import ReadNotes, Workload
 from hpctwin.network.profiles import Profile, SmpiTrace
 
-__all__ = ["is_batsim", "read_batsim", "write_batsim"]
+__all__ = ["FINAL_STATES", "is_batsim", "read_batsim", "write_batsim"]
 
+FINAL_STATES = {
+    "completed": "COMPLETED_SUCCESSFULLY",
+    "walltime": "COMPLETED_WALLTIME_REACHED",
+    "failed": "COMPLETED_FAILED",
+    "node_failure": "COMPLETED_FAILED",
+    "cancelled": "COMPLETED_KILLED",
+    "preempted": "COMPLETED_KILLED",
+    "rejected": "REJECTED",
+    "dependency": "REJECTED",
+}
+"""Batsim's names of the states in which jobs end, by hpctwin's."""
 _CARRIED = frozenset({"nodes_hint"})
 _SHORTEST_S = 0.001
 _LATEST_S = 1e15
