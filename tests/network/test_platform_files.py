@@ -332,6 +332,40 @@ def test_coordinates_add_latency() -> None:
     assert platform.route(0, 1)[1] == pytest.approx(8e-3)
 
 
+ELASTISIM = """<platform version="4.1"><zone id="D" routing="Full">
+ <zone id="B" routing="Full"><host id="batch" speed="0Gf"><prop id="batch_system" value="true"/></host></zone>
+ <cluster id="C" prefix="n" radical="9-10" suffix="" speed="1000Gf" bw="100Gbps" lat="50us">
+  <prop id="node_local_bb" value="true"/><prop id="bb_read_bw" value="4GBps"/>
+  <prop id="bb_write_bw" value="2GBps"/><prop id="num_gpus" value="4"/></cluster>
+ <zone id="P" routing="Full"><host id="PFS" speed="0Gf"><prop id="pfs_host" value="true"/></host></zone>
+ <link id="r" bandwidth="80GBps" latency="50ms"/><link id="w" bandwidth="50GBps" latency="50ms"/>
+ <zoneRoute src="P" dst="C" gw_src="PFS" gw_dst="nC_router" symmetrical="NO"><link_ctn id="r"/></zoneRoute>
+ <zoneRoute src="C" dst="P" gw_src="nC_router" gw_dst="PFS" symmetrical="NO"><link_ctn id="w"/></zoneRoute>
+</zone></platform>"""
+
+
+def test_a_platform_of_elastisim_has_its_file_system_burst_buffers_and_gpus(tmp_path: Path) -> None:
+    (tmp_path / "p.xml").write_text(ELASTISIM)
+    cluster = read_cluster(tmp_path / "p.xml")
+    platform = cluster.platform
+    assert platform is not None
+    assert (cluster.node_count, cluster.nodes[0].gpus, cluster.notes.counts) == (2, 4, {})
+    assert [platform.host_names[host] for host in platform.hosts_of("master")] == ["batch"]
+    assert names(platform, "n9", "PFS") == ["C_link_9_UP", "w"]
+    assert names(platform, "PFS", "n9") == ["r", "C_link_9_DOWN"]
+    assert names(platform, "n9", "bb-n9") == ["bb_write_bw_n9"]
+    assert names(platform, "bb-n9", "n10") == ["bb_read_bw_n9", "C_link_9_UP", "C_link_10_DOWN"]
+    hosts = [platform.host("n10"), platform.host("n9")]
+    assert [platform.host_names[host] for host in platform.storage("bb", hosts)] == [
+        "bb-n10",
+        "bb-n9",
+    ]
+    with pytest.raises(ConfigError, match="host 'batch' has no storage 'bb'"):
+        platform.storage("bb", [platform.host("batch")])
+    with pytest.raises(ConfigError, match="bandwidth '4 GB'"):
+        read(ELASTISIM.replace("4GBps", "4 GB"))
+
+
 def test_nodes_are_hosts_that_compute_in_batsims_order(tmp_path: Path) -> None:
     (tmp_path / "p.xml").write_text(OLD.replace('radical="0-2,10"', 'radical="10,0-2"'))
     cluster = read_cluster(tmp_path / "p.xml")

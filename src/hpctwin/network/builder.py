@@ -269,6 +269,11 @@ class Builder:
         self.add_router(made, router or f"{name}_router")
         return made
 
+    def hosts(self) -> list[tuple[str, HostOptions]]:
+        """Return the names and properties of the hosts so far."""
+        names = (self._points[point] for point in self._hosts)
+        return list(zip(names, self._options, strict=True))
+
     def point(self, name: str) -> int:
         """Return the point of a host or router."""
         if name not in self._point_number:

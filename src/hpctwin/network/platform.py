@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.errors import NoRouteError, UnknownNameError
+from hpctwin.errors import ConfigError, NoRouteError, UnknownNameError
 from hpctwin.network.zones import Attached, Gateways, Zone, links_matrix
 
 __all__ = ["DEFAULT_GAMMA", "Platform", "PowerStates", "Role", "Routes", "SleepState"]
@@ -91,8 +91,7 @@ class Platform:
         host_roles: Role of each host.
         host_power: Power draw of each host by power state, which may be fewer than its speeds;
             None if unknown.
-        storages: Hosts of each storage by its name: one, or one for each node in the order of
-            `hosts_of`.
+        storages: Hosts of each storage by its name: one, or one attached to each node.
         link_names: Names of the links.
         link_bandwidth: Bandwidth of each link, in B/s.
         link_latency: Latency of each link, in seconds.
@@ -158,6 +157,7 @@ class Platform:
 
         Raises:
             UnknownNameError: There is no such storage.
+            ConfigError: One of the hosts has none of its own.
         """
         users = np.asarray(hosts, np.int64)
         found = self.storages.get(label)
@@ -171,11 +171,15 @@ class Platform:
             (found,) = self.storages.values()
         if found is None:
             raise UnknownNameError("storage", label, self.storages)
-        if len(found) == 1:
-            return np.repeat(found, len(users))
-        node = np.full(len(self.host_names), -1)
-        node[self.hosts_of("compute_node")] = np.arange(len(found))
-        own: IntArray = found[node[users]]
+        zone = self.zones[self.point_zone[self.host_point[found[0]]]]
+        if not isinstance(zone, Attached):
+            return np.repeat(found[:1], len(users))
+        at_point = np.full(len(self.point_names), -1)
+        at_point[zone.bases[self.point_rank[self.host_point[found]]]] = found
+        own: IntArray = at_point[self.host_point[users]]
+        if (own < 0).any():
+            without = self.host_names[int(users[own < 0][0])]
+            raise ConfigError(f"platform {self.name!r}: host {without!r} has no storage {label!r}")
         return own
 
     def route(self, src: int, dst: int) -> tuple[LinkArray, float]:

@@ -20,7 +20,7 @@ from hpctwin.formats.platforms.xml import Element, parse_xml
 from hpctwin.network import units
 from hpctwin.network.builder import MOST_HOSTS, Builder, HostOptions, Link
 from hpctwin.network.platform import Platform, PowerStates, Role, SleepState
-from hpctwin.network.zones import Declared, Gateways, Links, Shortest, Star, Zone
+from hpctwin.network.zones import Attached, Declared, Gateways, Links, Shortest, Star, Zone
 
 __all__ = ["read_platform"]
 
@@ -70,7 +70,11 @@ _OLD_NAMES = {
 _IGNORED = ("actor", "disk", "mount", "storage", "storage_type", "trace", "trace_connect")
 """Tags of what jobs do not use: programs, disks, and changes over time."""
 _HOSTS = ("host", "peer", "cluster", "cabinet")
-_PROPERTIES = ("role", "wattage_per_state", "watt_per_state", "sleep_pstates")
+_PROPERTIES = (
+    "role", "wattage_per_state", "watt_per_state", "sleep_pstates",
+    "batch_system", "pfs_host", "node_local_bb", "bb_read_bw", "bb_write_bw", "num_gpus",
+)  # fmt: skip
+"""Properties of hosts that are read: Batsim's, then ElastiSim's."""
 _CONFIG = ("network/TCP-gamma", "network/TCP_gamma", "network/loopback-bw", "network/loopback-lat")
 
 
@@ -175,7 +179,8 @@ class _Reader:
         self._hosts = 0
         self._masters = any(
             one.tag == "prop"
-            and (one.attributes.get("id"), one.attributes.get("value")) == ("role", "master")
+            and (one.attributes.get("id"), one.attributes.get("value"))
+            in (("role", "master"), ("batch_system", "true"))
             for one in root.all()
         )
         names = {one.attributes.get("id") for one in root.all() if one.tag == "host"}
@@ -196,7 +201,25 @@ class _Reader:
             with _at(element):
                 add()
         with _at(self._root):
+            self._add_burst_buffers()
             return self._builder.build()
+
+    def _add_burst_buffers(self) -> None:
+        """Add the burst buffer of each host that has one in ElastiSim's form."""
+        hosts = [
+            one for one in self._builder.hosts() if _is_true(one[1].properties, "node_local_bb")
+        ]
+        if not hosts:
+            return
+        zone = self._builder.add_zone(Attached, "bb", self._builder.zones[0])
+        for name, host in hosts:
+            self._builder.add_host(
+                zone, f"bb-{name}", HostOptions((0.0,), role="storage"), storage="bb"
+            )
+            zone.base.append(self._builder.point(name))
+            for links, key in ((zone.out, "bb_read_bw"), (zone.into, "bb_write_bw")):
+                bandwidth = units.bandwidth(host.properties.get(key, ""))
+                links += self._builder.add_link(f"{key}_{name}", (bandwidth, 0.0))
 
     def _add_zone(
         self, element: Element, parent: Zone | None, properties: Mapping[str, str]
@@ -297,6 +320,10 @@ class _Reader:
 
     def _role(self, name: str, properties: Mapping[str, str]) -> Role:
         role = properties.get("role", "").strip()
+        if _is_true(properties, "batch_system"):
+            return "master"
+        if _is_true(properties, "pfs_host"):
+            return "storage"
         if not role:
             return "master" if name == self._master and not self._masters else "compute_node"
         roles: dict[str, Role] = {
@@ -447,6 +474,10 @@ def _wattage(text: str) -> tuple[float, float, float]:
     if len(numbers) > 3:
         raise ConfigError(f"wattage {text[:40]!r} has more than three numbers, such as 95:100:190")
     return numbers[0], numbers[-2 if len(numbers) == 3 else 0], numbers[-1]
+
+
+def _is_true(properties: Mapping[str, str], name: str) -> bool:
+    return properties.get(name, "").strip().lower() == "true"
 
 
 def _symmetrical(element: Element) -> bool:
