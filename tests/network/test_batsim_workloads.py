@@ -238,6 +238,11 @@ def test_traces_beside_the_workload(tmp_path: Path) -> None:
         ),
         ({"type": "usage_trace", "trace": "r2.txt"}, ["1.txt, line 1", "usage is 1.5"]),
         ({"type": "TraceReplayProfile", "trace_type": "x"}, ["trace_type is 'x', expected SMPI"]),
+        ({"type": "TraceReplayProfile", "trace_type": {}}, ["trace_type is {}, expected SMPI"]),
+        (
+            {"type": "ptask_homogeneous", "generation_strategy": []},
+            ["generation_strategy is [], expected DefinedAmounts"],
+        ),
     ],
 )
 def test_a_wrong_profile_is_reported_with_job_and_field(
@@ -254,6 +259,13 @@ def test_a_wrong_profile_is_reported_with_job_and_field(
     assert len(str(caught.value).splitlines()) == 1
     for part in says:
         assert part in str(caught.value)
+
+
+def test_jobs_of_elastisim_are_recognized(tmp_path: Path) -> None:
+    job = {"type": "rigid", "submit_time": 0, "num_nodes": 2, "application_model": "a.json"}
+    (tmp_path / "w.json").write_text(json.dumps({"jobs": [job]}))
+    with pytest.raises(TraceError, match="jobs of ElastiSim are not supported"):
+        read_workload(tmp_path / "w.json")
 
 
 @pytest.mark.traces

@@ -212,7 +212,7 @@ class ProfileReader:
     def _replay(self, record: JsonRecord, ranks: int) -> Profile:
         kinds = {"SMPI": self._smpi, "FractionalComputation": self._usage}
         kind = record.values.get("trace_type")
-        if kind not in kinds:
+        if not isinstance(kind, str) or kind not in kinds:
             raise record.fault("trace_type", f"is {kind!r:.40}, expected {' or '.join(kinds)}")
         return kinds[kind](record, ranks)
 
@@ -275,7 +275,7 @@ def _amounts(record: JsonRecord, key: str) -> npt.NDArray[np.float64] | None:
 def _spreads(record: JsonRecord) -> bool:
     """Return whether amounts are totals over all ranks."""
     said = record.values.get("generation_strategy", "DefinedAmountsUsedForEachValue")
-    if said not in _STRATEGIES:
+    if not isinstance(said, str) or said not in _STRATEGIES:
         raise record.fault(
             "generation_strategy", f"is {said!r:.40}, expected {' or '.join([*_STRATEGIES][:2])}"
         )
