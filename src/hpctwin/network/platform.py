@@ -157,7 +157,7 @@ class Platform:
 
         Raises:
             UnknownNameError: There is no such storage.
-            ConfigError: One of the hosts has none of its own.
+            ConfigError: One of the hosts has no such storage attached.
         """
         users = np.asarray(hosts, np.int64)
         found = self.storages.get(label)

@@ -164,7 +164,7 @@ def write_batsim(workload: Workload, path: str | Path) -> tuple[str, ...]:
     """Write a Batsim workload with the names of Batsim 3 to 4, atomically.
 
     A job without a profile gets a ``delay`` profile of its run time, and so does a job with a
-    recorded trace, which is in files of its own. A job that fails has ``ret`` 1.
+    recorded trace, which is in separate files. A job that fails has ``ret`` 1.
 
     Returns:
         One sentence for each thing that the format cannot hold.

@@ -292,7 +292,7 @@ def _label(record: JsonRecord, key: str, default: str | None = None) -> str:
 
 
 def can_write(profile: Profile) -> bool:
-    """Return whether a profile fits into a workload's file; traces have files of their own."""
+    """Return whether a profile fits into a workload's file; traces are separate files."""
     return not any(isinstance(part, SmpiTrace | UsageTrace) for part in parts_of(profile))
 
 
