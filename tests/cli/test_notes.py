@@ -95,8 +95,8 @@ def batsim(path: Path, profile: dict[str, Any], **job: Any) -> Path:
     ("profile", "job", "said"),
     [
         (
-            {"type": "parallel_homogeneous", "cpu": 1e10, "com": 0}, {},
-            "1 × job with computation, on nodes of 1 Gflop/s (assumed)",
+            {"type": "parallel_homogeneous", "cpu": 1e10, "com": 0}, {"walltime": -1},
+            "1 × job without walltime, given a walltime of 1e+09 s",
         ),
         ({"type": "delay", "delay": 9}, {"after": ["0"]}, "1 × field 'after' of a job, ignored"),
         ({"type": "delay", "delay": 9, "np": 4}, {}, "1 × field 'np' of a job's profile, ignored"),
@@ -281,9 +281,9 @@ def test_unread_fields_of_platforms_are_reported_once(
         machine["states"]["sleeping"]["transitions"][0]["energy"] = 9
     (tmp_path / "p.json").write_text(json.dumps({"machines": machines, "network": {}}))
     (tmp_path / "q.xml").write_text(
-        BATSIM.replace('id="a0"', 'id="a0" core="4"')
+        BATSIM.replace('id="a0"', 'id="a0" state_file="s"')
         .replace('<prop id="sleep_pstates"', '<prop id="watt_off" value="9"/><prop id="sleep_pstates"')
-        .replace("</zone>", '<cabinet id="c"/><link id="l"/></zone>')
+        .replace("</zone>", '<storage id="c"/><link id="l" bandwidth="1"/></zone>')
     )  # fmt: skip
     (tmp_path / "r.csv").write_text(
         "sn,cpu_milli,memory_mib,gpu,model,rack\nn,8000,1024,1,P100,r1\n"
@@ -304,8 +304,8 @@ def test_unread_fields_of_platforms_are_reported_once(
         (
             "q.xml",
             [
-                "1 × field 'cabinet' of the platform, ignored",
-                "1 × field 'core' of a host, ignored",
+                "1 × field 'storage' of the platform, ignored",
+                "1 × field 'state_file' of a host, ignored",
                 "2 × field 'watt_off' of a host's properties, ignored",
             ],
         ),
