@@ -1,7 +1,7 @@
 // The dashboard: follows the server's events and shows what stands.
 
 import * as api from "./api.js";
-import { follow, themed } from "./frame.js";
+import { follow, themed, visitor } from "./frame.js";
 import { Gantt } from "./gantt.js";
 import { amount, Lines } from "./lines.js";
 import { fetched } from "./pictures.js";
@@ -185,6 +185,7 @@ at("find").addEventListener("input", showQueue);
 themed(() => [gantt, nodes, scores, lines]);
 api.begin();
 follow(() => api.events("events"), (told) => {
+  if (!head) visitor([["History", "history"]]).catch(() => null);
   head = told;
   showHead();
   fill();

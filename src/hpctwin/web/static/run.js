@@ -1,7 +1,7 @@
 // The page of a simulated run.
 
 import * as api from "./api.js";
-import { follow, themed } from "./frame.js";
+import { follow, themed, visitor } from "./frame.js";
 import { Gantt } from "./gantt.js";
 import { Lines } from "./lines.js";
 import { fetched } from "./pictures.js";
@@ -13,7 +13,7 @@ const PAUSE = 250;
 
 const gantt = new Gantt(at("gantt"), at("gantt-said"));
 const lines = new Lines(at("lines"), at("lines-said"));
-let wanted = 0;
+let wanted = 0, seen = false;
 
 function pairs(rows) {
   return rows.map(([name, value]) => {
@@ -75,6 +75,8 @@ async function showTimeline() {
 
 async function show(head) {
   showHead(head);
+  if (!seen) visitor([]).catch(() => null);
+  seen = true;
   await early;
   if (gantt.facts.version !== head.version) await showTimeline();
   lines.set(await api.get(`lines?bins=${Math.max(100, Math.min(800, Math.round(at("lines").clientWidth / 2)))}`));

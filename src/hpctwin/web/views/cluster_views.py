@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,17 +14,21 @@ from hpctwin.model.cluster.cluster import parse_nodes
 from hpctwin.rms.node_capacity import Room
 from hpctwin.rms.records.records import JobRecord, JobSpec
 from hpctwin.twin.forecast.records import Forecast
+from hpctwin.twin.journal.history import MOST_PARTITIONS, OTHERS
 from hpctwin.twin.journal.status_reader import Standing
 from hpctwin.twin.words import asked_text
 from hpctwin.web.views.job_history import FloatArray, Stretch, ends_s, lanes_of, rows_of
 from hpctwin.web.views.timeline import KINDS, Timeline
 from hpctwin.web.views.views import Bar, CandidateView, DecisionView, JobView, Line, NodeView
+from hpctwin.web.views.visibility import EVERYTHING, Visibility
 
 __all__ = [
     "bars",
     "decision_view",
     "held_line",
+    "job_view",
     "job_views",
+    "jobs_by_partition",
     "node_views",
     "nodes_by_state",
     "places",
@@ -32,10 +37,10 @@ __all__ = [
 ]
 
 
-def job_views(stands: Standing) -> list[JobView]:
+def job_views(stands: Standing, sees: Visibility = EVERYTHING) -> list[JobView]:
     """Return pending jobs by forecast start, then running jobs."""
     fits = stands.core.fits_now()
-    views = [_job_view(job, stands, fits) for job in stands.core.mirror.jobs.values()]
+    views = [job_view(job, stands, fits, sees) for job in stands.core.mirror.jobs.values()]
     last = float("inf")
     return sorted(
         views,
@@ -47,11 +52,14 @@ def job_views(stands: Standing) -> list[JobView]:
     )
 
 
-def _job_view(job: JobRecord, stands: Standing, fits: Callable[[JobSpec], bool]) -> JobView:
+def job_view(
+    job: JobRecord, stands: Standing, fits: Callable[[JobSpec], bool], sees: Visibility = EVERYTHING
+) -> JobView:
+    """Return the view of a pending or running job."""
     spec = job.spec
     said: Forecast | None = stands.forecasts.get(spec.id) if job.start_s is None else None
     start_s = job.start_s if job.start_s is not None else said and said.start_s
-    return JobView(
+    view = JobView(
         id=spec.id,
         user=spec.user,
         account=spec.account,
@@ -65,8 +73,9 @@ def _job_view(job: JobRecord, stands: Standing, fits: Callable[[JobSpec], bool])
         low_s=None if said is None else said.low_s,
         high_s=None if said is None else said.high_s,
         calibrated=said is not None and said.calibrated,
-        why="" if job.start_s is not None else _why(job, stands, fits),
+        why="" if job.start_s is not None else sees.reason(_why(job, stands, fits), spec.user),
     )
+    return sees.of(view, spec.user)
 
 
 def _why(job: JobRecord, stands: Standing, fits: Callable[[JobSpec], bool]) -> str:
@@ -154,6 +163,21 @@ def nodes_by_state(stands: Standing) -> dict[str, int]:
         what = node.state if node.state != "up" else "busy" if name in used else "free"
         found[what] += 1
     return found
+
+
+def jobs_by_partition(stands: Standing) -> dict[tuple[str, str], int]:
+    """Return the numbers of jobs by partition and state; small partitions are one."""
+    found: Counter[tuple[str, str]] = Counter()
+    for job in stands.core.mirror.jobs.values():
+        found[job.spec.partition, "waiting" if job.start_s is None else "running"] += 1
+    sizes: Counter[str] = Counter()
+    for (name, _), number in found.items():
+        sizes[name] += number
+    named = {name for name, _ in sizes.most_common(MOST_PARTITIONS)}
+    joined: Counter[tuple[str, str]] = Counter()
+    for (name, state), number in sorted(found.items()):
+        joined[name if name in named else OTHERS, state] += number
+    return dict(joined)
 
 
 def queue_by_reason(stands: Standing) -> dict[str, int]:

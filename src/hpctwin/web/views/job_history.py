@@ -18,7 +18,7 @@ import polars as pl
 from hpctwin.model import Cluster
 from hpctwin.rms.node_capacity import AMOUNTS, Room, amounts_held
 from hpctwin.rms.records import events as ev
-from hpctwin.rms.records.records import JobRecord
+from hpctwin.rms.records.records import JobRecord, JobSpec
 from hpctwin.simulation.result.counts import core_map
 from hpctwin.twin.journal.status_reader import Standing
 
@@ -45,7 +45,10 @@ IntArray = npt.NDArray[np.int64]
 MOST = 100_000
 """Maximum number of past jobs in the history."""
 
-_TOLD = ('"job_started"', '"job_ended"', '"job_requeued"')
+_TOLD = (
+    '"job_submitted"', '"job_modified"', '"job_started"', '"job_ended"', '"job_requeued"',
+    '"job_deleted"',
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,7 @@ class Ran:
         node_names: Names of its nodes.
         amounts: Cores, memory and GPUs that it held of each node [nodes, 3]; None for whole nodes,
             or if unknown.
+        spec: Its request; None if it is not known any more.
     """
 
     job: str
@@ -65,6 +69,7 @@ class Ran:
     end_s: float
     node_names: tuple[str, ...]
     amounts: FloatArray | None = None
+    spec: JobSpec | None = None
 
 
 class History:
@@ -73,16 +78,21 @@ class History:
     def __init__(self) -> None:
         self.ran: deque[Ran] = deque(maxlen=MOST)
         self._runs: dict[str, tuple[float, tuple[str, ...], FloatArray | None]] = {}
+        self._specs: dict[str, JobSpec] = {}
 
     def take(self, event: ev.Event) -> None:
         """Update the history by an event."""
-        if isinstance(event, ev.JobStarted):
+        if isinstance(event, ev.JobSubmitted | ev.JobModified):
+            self._specs[event.job.id] = event.job
+        elif isinstance(event, ev.JobDeleted):
+            self._specs.pop(event.job_id, None)
+        elif isinstance(event, ev.JobStarted):
             parts = [(part.cores, part.memory_gb, part.gpus) for part in event.parts]
             self._runs[event.job_id] = (
                 event.time_s, event.node_names, np.array(parts) if parts else None
             )  # fmt: skip
         elif isinstance(event, ev.JobEnded | ev.JobRequeued):
-            self._over(event.job_id, event.time_s)
+            self._over(event.job_id, event.time_s, ended=isinstance(event, ev.JobEnded))
 
     def read(self, texts: Iterable[str]) -> None:
         """Update the history by events in the journal's text form."""
@@ -94,14 +104,20 @@ class History:
         """Correct the history by the existing jobs; a job that no longer runs has ended."""
         for job_id in [i for i in self._runs if i not in jobs or jobs[i].start_s is None]:
             self._over(job_id, time_s)
+        self._specs = {job_id: job.spec for job_id, job in jobs.items()}
         for job_id, job in jobs.items():
             if job.start_s is not None:
                 self._runs[job_id] = (job.start_s, job.node_names, job.amounts)
 
-    def _over(self, job_id: str, end_s: float) -> None:
+    def last(self, job_id: str) -> Ran | None:
+        """Return the last run of a job that has ended; None if there is none."""
+        return next((one for one in reversed(self.ran) if one.job == job_id), None)
+
+    def _over(self, job_id: str, end_s: float, *, ended: bool = True) -> None:
+        spec = self._specs.pop(job_id, None) if ended else self._specs.get(job_id)
         found = self._runs.pop(job_id, None)
         if found is not None and found[1]:
-            self.ran.append(Ran(job_id, found[0], end_s, *found[1:]))
+            self.ran.append(Ran(job_id, found[0], end_s, *found[1:], spec))
 
 
 Runs = tuple[tuple[int, int], ...]
