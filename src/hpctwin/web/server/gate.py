@@ -25,9 +25,9 @@ __all__ = [
     "LARGEST_BODY",
     "MADE_UP",
     "Access",
+    "DeniedError",
     "Gate",
     "Person",
-    "RefusedError",
     "Role",
     "Token",
     "is_loopback",
@@ -81,7 +81,7 @@ class Token(Person):
         return f"Token({self.name!r}, {self.role!r})"
 
 
-class RefusedError(Exception):
+class DeniedError(Exception):
     """A request is refused.
 
     Args:
@@ -307,18 +307,22 @@ class Gate:
                 who = sign_in.who(scope["headers"], peer)
                 if who is not None:
                     _check_same_site(scope["method"], headers)
-            except RefusedError as refused:
+            except DeniedError as refused:
                 return refused.status, refused.detail, []
         state["who"], state["visibility"] = who, self._access.visibility(who)
         state["sign_in"] = None if sign_in is None else sign_in.address
         path = scope["path"]
-        if not self._access.tokens and sign_in is None:
+        if sign_in is None and not self._access.tokens:
+            return None
+        if sign_in is not None and sign_in.serves(path):
             return None
         is_page = "/api/" not in path and _PAGE.fullmatch(path) is not None
         if who is None and not (is_page or path in _OPEN or path.startswith("/static/")):
             wanted = [(b"www-authenticate", b'Bearer realm="hpctwin"')]
             if sign_in is None:
                 return 401, "a token is required: Authorization: Bearer TOKEN", wanted
+            if sign_in.address is not None:
+                wanted.append((b"x-hpctwin-sign-in", sign_in.address.encode()))
             return 401, "sign in, or give a token: Authorization: Bearer TOKEN", wanted
         return None
 
@@ -340,7 +344,7 @@ def _check_same_site(method: str, headers: dict[bytes, bytes]) -> None:
     site, origin = headers.get(b"sec-fetch-site"), headers.get(b"origin")
     foreign = origin is not None and origin.partition(b"//")[2] != headers.get(b"host", b"")
     if site not in (None, b"same-origin", b"none") or (site is None and foreign):
-        raise RefusedError(403, "the request comes from a page of another site")
+        raise DeniedError(403, "the request comes from a page of another site")
 
 
 async def _body(receive: Receive) -> bytes | None:

@@ -26,7 +26,7 @@ from pydantic import Field, field_validator, model_validator
 from hpctwin.errors import ConfigError, need
 from hpctwin.model.settings import Duration, Settings
 from hpctwin.twin.settings.config import read_trusted_yaml
-from hpctwin.web.server.gate import Person, Receive, RefusedError, Role, Scope, Send
+from hpctwin.web.server.gate import DeniedError, Person, Receive, Role, Scope, Send
 
 __all__ = ["HeaderSettings", "OidcSettings", "SignIn", "SignInSettings"]
 
@@ -186,7 +186,7 @@ class SignIn:
             peer: Address that the request comes from: the proxy's, if there is one.
 
         Raises:
-            RefusedError: The request has the proxy's header but does not come from the proxy.
+            DeniedError: The request has the proxy's header but does not come from the proxy.
         """
         if self.settings.header is not None:
             return self._from_proxy(headers, peer)
@@ -201,13 +201,13 @@ class SignIn:
         if not given:
             return None
         if not self._is_proxy(headers, peer):
-            raise RefusedError(403, f"header {asked.name} is accepted only from the reverse proxy")
+            raise DeniedError(403, f"header {asked.name} is accepted only from the reverse proxy")
         if len(given) > 1:
-            raise RefusedError(400, f"header {asked.name} occurs {len(given)} times")
+            raise DeniedError(400, f"header {asked.name} occurs {len(given)} times")
         try:
             name = given[0].decode().strip()
         except UnicodeDecodeError as error:
-            raise RefusedError(400, f"header {asked.name} is not UTF-8") from error
+            raise DeniedError(400, f"header {asked.name} is not UTF-8") from error
         return self._person(name) if name else None
 
     def _is_proxy(self, headers: Sequence[tuple[bytes, bytes]], peer: str) -> bool:
@@ -226,7 +226,7 @@ class SignIn:
 
     def _person(self, name: str) -> Person:
         if len(name) > LONGEST_NAME or not name.isprintable():
-            raise RefusedError(403, "the user name is too long, or has control characters")
+            raise DeniedError(403, "the user name is too long, or has control characters")
         role: Role = "operator" if name in self.settings.operators else "user"
         return Person(name, role)
 
@@ -238,17 +238,17 @@ class SignIn:
         try:
             if path == SIGN_OUT:
                 if method != "POST":
-                    raise RefusedError(405, "sign out by POST")
+                    raise DeniedError(405, "sign out by POST")
                 await _send(send, 204, [self._set("session", "", 0)])
                 return
             if method != "GET":
-                raise RefusedError(405, "sign in by GET")
+                raise DeniedError(405, "sign in by GET")
             asked = parse_qs(scope["query_string"].decode("latin-1"))
             if path == SIGN_IN:
                 await self._begin(send, asked)
             else:
                 await self._finish(send, asked, scope["headers"])
-        except RefusedError as refused:
+        except DeniedError as refused:
             text = f"<p>Sign-in failed: {html.escape(refused.detail)}.</p>"
             again = f'<p><a href="{SIGN_IN}">Sign in again</a></p>'
             kind = (b"content-type", b"text/html; charset=utf-8")
@@ -282,19 +282,19 @@ class SignIn:
         flow = self._opened("flow", _cookie(headers, self._cookie_name("flow")))
         one = {name: values[0] for name, values in asked.items()}
         if flow is None:
-            raise RefusedError(400, "it was not begun in this browser, or took too long")
+            raise DeniedError(400, "it was not begun in this browser, or took too long")
         if not hmac.compare_digest(one.get("state", "").encode(), flow["state"].encode()):
-            raise RefusedError(400, "the provider's answer does not belong to it")
+            raise DeniedError(400, "the provider's answer does not belong to it")
         if "error" in one:
-            raise RefusedError(
+            raise DeniedError(
                 403, f"the provider says {one.get('error_description', one['error'])}"
             )
         if one.get("iss", oidc.issuer).rstrip("/") != oidc.issuer:
-            raise RefusedError(400, "the answer comes from another provider")
+            raise DeniedError(400, "the answer comes from another provider")
         claims = await self._claims(one.get("code", ""), flow)
         name = claims.get(oidc.user_claim)
         if not isinstance(name, str) or not name:
-            raise RefusedError(
+            raise DeniedError(
                 403, f"the provider gives no user name in the claim {oidc.user_claim}"
             )
         person = self._person(name)
@@ -334,10 +334,10 @@ class SignIn:
             )
             claims.validate(leeway=LEEWAY_S)
         except (OAuthError, httpx.HTTPError) as error:
-            raise RefusedError(502, f"the provider gives no token: {error}") from error
+            raise DeniedError(502, f"the provider gives no token: {error}") from error
         except (JoseError, KeyError, ValueError) as error:
             self._known = None  # its keys may have changed
-            raise RefusedError(403, f"the provider's token is not valid: {error}") from error
+            raise DeniedError(403, f"the provider's token is not valid: {error}") from error
         return dict(claims)
 
     async def _provider(self) -> tuple[dict[str, Any], Any]:
@@ -353,11 +353,11 @@ class SignIn:
                     found = await client.get(f"{oidc.issuer}/.well-known/openid-configuration")
                     about = found.raise_for_status().json()
                     if about["issuer"].rstrip("/") != oidc.issuer:
-                        raise RefusedError(502, f"the provider names itself {about['issuer']}")
+                        raise DeniedError(502, f"the provider names itself {about['issuer']}")
                     told = (await client.get(about["jwks_uri"])).raise_for_status().json()
                 self._known = time.monotonic(), about, KeySet.import_key_set(told)
             except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
-                raise RefusedError(502, f"{oidc.issuer} does not answer as a provider") from error
+                raise DeniedError(502, f"{oidc.issuer} does not answer as a provider") from error
         return self._known[1], self._known[2]
 
     def _client(self) -> Any:

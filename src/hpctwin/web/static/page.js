@@ -12,8 +12,13 @@ const at = (id) => document.getElementById(id);
 const [kind, ...rest] = location.pathname.slice(api.root.length).split("/");
 const name = decodeURIComponent(rest.join("/")), TITLES = { history: "History", compare: "Comparison of runs" };
 const title = TITLES[kind] ?? `${kind[0].toUpperCase()}${kind.slice(1)} ${name}`;
+const HINTS = {
+  job: "A job has a page while it is pending or running, and for a day after its end.",
+  user: "A user has a page while a job is pending or running, and for a day after. Names of other users may be hidden from you.",
+  decision: "The journal deletes decisions after its retention.",
+};
 const PAUSE = 3000, MOST_NODES = 200;
-let me = null, charts = [], shown = [];
+let me = null, last = null, charts = [], shown = [];
 
 const time = (seconds) => (seconds === null || seconds === undefined ? "–" : clock(seconds));
 const all = (names, of) => {
@@ -106,7 +111,7 @@ function approval(number) {
   const made = element("p", "", { class: "switch" }), said = element("span", "", { role: "status" });
   for (const [text, approved] of [["Approve", true], ["Reject", false]]) {
     const button = element("button", `${text} decision ${number}`, { type: "button" });
-    button.addEventListener("click", () => api.send("POST", `decisions/${number}/approval`, { approved }).then(() => fill(), (error) => { said.textContent = error.message; }));
+    button.addEventListener("click", () => api.send("POST", `decisions/${number}/approval`, { approved }).then(() => fill(last), (error) => { said.textContent = error.message; }));
     made.append(button);
   }
   made.append(said);
@@ -184,6 +189,7 @@ function put(sections) {
 }
 
 async function fill(head) {
+  last = head;
   const page = kind === "compare" ? comparePage : (head?.kind === "run" ? RUN : LIVE)[kind];
   try {
     me ??= await visitor(kind === "compare" ? [["All clusters and runs", api.root]] : [[head.kind === "run" ? "This run" : "This cluster", api.root], ...(head.kind === "run" ? [] : [["History", `${api.root}history`], ["Last decision", address("decision", head.decision ?? 1)]])]);
@@ -193,7 +199,7 @@ async function fill(head) {
   } catch (error) {
     if (error.status === 401) throw error;
     at("standing").textContent = "";
-    put([section("Not found", element("p", error.message))]);
+    put([section("Not found", element("p", error.message), element("p", HINTS[kind] ?? "", { class: "hint" }))]);
   }
 }
 
@@ -202,12 +208,12 @@ async function* asked() {
     yield await api.get("me");
     await new Promise(() => {});
   }
-  let last = null;
+  let version = null;
   for (;;) {
     const head = await api.get("state");
     // Charts of weeks do not change within seconds, and a reader keeps the place.
-    if (last === null || (head.version !== last && kind !== "history")) yield head;
-    last = head.version;
+    if (version === null || (head.version !== version && kind !== "history")) yield head;
+    version = head.version;
     await new Promise((done) => { setTimeout(done, PAUSE); });
   }
 }

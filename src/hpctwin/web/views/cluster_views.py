@@ -73,18 +73,20 @@ def job_view(
         low_s=None if said is None else said.low_s,
         high_s=None if said is None else said.high_s,
         calibrated=said is not None and said.calibrated,
-        why="" if job.start_s is not None else sees.reason(_why(job, stands, fits), spec.user),
+        why="" if job.start_s is not None else _why(job, stands, fits, sees),
     )
     return sees.of(view, spec.user)
 
 
-def _why(job: JobRecord, stands: Standing, fits: Callable[[JobSpec], bool]) -> str:
+def _why(
+    job: JobRecord, stands: Standing, fits: Callable[[JobSpec], bool], sees: Visibility
+) -> str:
     """Return in a few words why a job does not start now."""
     spec, now_s = job.spec, stands.now_s
     if spec.held:
         return "held"
     if spec.reason:
-        return spec.reason
+        return sees.reason(spec.reason, spec.user)
     if spec.dependencies:
         others = ", ".join(edge.on for edge in spec.dependencies[:2])
         return f"waits for {others}" + (" …" if len(spec.dependencies) > 2 else "")

@@ -8,6 +8,7 @@ from typing import TypeVar
 from pydantic import BaseModel
 
 from hpctwin.errors import UnknownNameError
+from hpctwin.rms.records.records import REASONS
 
 __all__ = ["EVERYTHING", "Visibility"]
 
@@ -41,8 +42,11 @@ class Visibility:
         return view.model_copy(update=dict.fromkeys(fields, ""))
 
     def reason(self, text: str, user: str | None) -> str:
-        """Return a reason; of another user's job only its kind, not the manager's own words."""
-        return text if self.shows(user) else text.partition(":")[0]
+        """Return a reason of the manager; of another user's job only its kind, see `REASONS`."""
+        if self.shows(user):
+            return text
+        kind = text.partition(":")[0]
+        return kind if kind in REASONS else "policy"
 
     def check(self, user: str) -> None:
         """Check that the visitor may ask for the jobs of a user.
