@@ -191,6 +191,8 @@ class Follower:
             self._take_event(event)
             self._see_time(event.time_s)
             self._compare_with_reference()
+        for job_id in tuple(self._starting):
+            self._count_start(job_id)
         for delivery, reason in bad:
             logger.warning("unreadable event: %s", reason)
             self.bus.dead_letter(delivery, reason)
@@ -201,20 +203,27 @@ class Follower:
 
     def _take_event(self, event: ev.Event) -> None:
         """Give an event to the core, and count starts in the history."""
-        mirror = self.core.mirror
-        if isinstance(event, ev.JobStarted):
-            before = mirror.jobs.get(event.job_id)
-            # The event may be repeated for a job that runs already.
-            if before is None or before.start_s is None:
-                self._starting.add(event.job_id)
+        if not isinstance(event, ev.JobStarted):
+            self.core.take_event(event)
+            return
+        before = self.core.mirror.jobs.get(event.job_id)
         self.core.take_event(event)
-        # The mirror applies an event later if an earlier one is missing.
-        for job_id in tuple(self._starting):
-            job = mirror.jobs.get(job_id)
-            if job is None or job.start_s is not None:
-                self._starting.discard(job_id)
-            if job is not None and job.start_s is not None:
-                self.history.started(job)
+        # The event may be repeated for a job that runs already.
+        if before is None or before.start_s is None:
+            self._count_start(event.job_id)
+
+    def _count_start(self, job_id: str) -> None:
+        """Count a job in the history once the mirror shows its start.
+
+        The mirror applies an event later if an earlier one is missing.
+        """
+        job = self.core.mirror.jobs.get(job_id)
+        if job is not None and job.start_s is None:
+            self._starting.add(job_id)
+            return
+        self._starting.discard(job_id)
+        if job is not None:
+            self.history.started(job)
 
     def watch_gap(self) -> None:
         """Stop waiting for events that do not come within ``gap_timeout``.

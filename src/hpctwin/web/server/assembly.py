@@ -88,7 +88,7 @@ class Live:
         """Return the event stream for a new listener.
 
         Args:
-            sees: What the listener may see.
+            sees: Names that the listener may see.
 
         Raises:
             HTTPException: There are too many listeners.
@@ -112,7 +112,7 @@ class Live:
             self.listeners -= 1
 
     def _now(self, sees: Visibility) -> str:
-        # The head has no names of single users: it differs only between those who see all or not.
+        # The head has no names of single users: it differs only with whether all names are visible.
         version = self._source.version
         known = self._texts.get(sees.names)
         if known is None or known[0] != version:
@@ -135,7 +135,7 @@ def _sees(request: Request) -> Visibility:
 
 
 Sees = Annotated[Visibility, Depends(_sees)]
-"""What the visitor may see, in a route."""
+"""Names that the visitor may see, in a route."""
 
 _DETAIL = {
     "content": {JSON: {"schema": {
@@ -287,7 +287,7 @@ def _bare(lifespan: Any, page: str) -> FastAPI:
 
     @app.get("/api/v1/me", tags=["look"])
     def me(request: Request, sees: Sees) -> Me:
-        """Return who you are to this server, and what you may see."""
+        """Return your name and role on this server."""
         state = request.scope.get("state", {})
         who = state.get("who")
         return Me(

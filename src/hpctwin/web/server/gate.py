@@ -105,7 +105,7 @@ class SignsIn(Protocol):
         """Return whether the sign-in itself answers at a path."""
 
     def who(self, headers: Sequence[tuple[bytes, bytes]], peer: str) -> Person | None:
-        """Return who sends a request; None if nobody has signed in."""
+        """Return the person that sends a request; None without sign-in."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request of the sign-in."""
@@ -113,7 +113,7 @@ class SignsIn(Protocol):
 
 @dataclass(frozen=True)
 class Access:
-    """Who may use the page.
+    """Access to the page.
 
     Args:
         tokens: Accepted tokens; without any and without sign-in, everyone who can reach the page
@@ -131,7 +131,7 @@ class Access:
     hide_names: bool = False
 
     def visibility(self, who: Person | None) -> Visibility:
-        """Return what a visitor may see of others."""
+        """Return the names that a visitor may see."""
         if not self.hide_names or (who is not None and who.role == "operator"):
             return EVERYTHING
         return Visibility(who.name if who is not None and who.role == "user" else "", names=False)

@@ -179,7 +179,7 @@ class SignIn:
     # --- each request ----------------------------------------------------------------------------
 
     def who(self, headers: Sequence[tuple[bytes, bytes]], peer: str) -> Person | None:
-        """Return who sends a request; None if nobody has signed in.
+        """Return the person that sends a request; None without sign-in.
 
         Args:
             headers: Headers of the request.

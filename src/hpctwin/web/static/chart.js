@@ -4,8 +4,23 @@ import { axis } from "./boxes.js";
 import { amount } from "./lines.js";
 import { clock, COLOURS, element, prepared, span, theme } from "./words.js";
 
-const AXIS = 22, TOP = 30, KEY = 18;
+const AXIS = 22, TOP = 30, KEY = 18, MOST = 300;
 const DASHES = [[], [6, 3], [2, 3], [8, 3, 2, 3], [4, 2], [1, 2]];
+
+/** At most MOST periods: some neighbors are joined if there are more. */
+function joined(edges, series) {
+  const by = Math.ceil((edges.length - 1) / MOST);
+  const parts = Array.from({ length: Math.ceil((edges.length - 1) / by) }, (_, i) => i * by);
+  const join = (values, most) => {
+    const known = values.filter((one) => one !== null);
+    if (!known.length) return null;
+    return most ? Math.max(...known) : known.reduce((sum, one) => sum + one, 0) / known.length;
+  };
+  return {
+    edges: [...parts.map((i) => edges[i]), edges.at(-1)],
+    series: series.map(({ name, values, most }) => ({ name, values: parts.map((i) => join(values.slice(i, i + by), most)) })),
+  };
+}
 
 export class Chart {
   /** @param title what is drawn. @param unit "s" for durations. */
@@ -26,9 +41,10 @@ export class Chart {
     new ResizeObserver(() => this.draw()).observe(this.canvas);
   }
 
-  /** @param edges begins of the periods, and the end of the last. @param series names and values; null if unknown. */
+  /** @param edges begins of the periods, and the end of the last.
+   * @param series names and values, null if unknown; `most`: periods are joined by their maximum, not their mean. */
   set(edges, series) {
-    Object.assign(this, { edges, series });
+    Object.assign(this, joined(edges, series));
     const known = series.flatMap(({ values }) => values.filter((one) => one !== null));
     this.high = Math.max(...known, 0) || 1;
     this.canvas.setAttribute("aria-label", known.length ? `${this.title}: up to ${this.text(this.high)}` : `${this.title}: nothing is recorded`);

@@ -44,7 +44,7 @@ function sums(all, kind) {
 }
 
 function waits(all, kind, one) {
-  return table(`Waits by ${one}`, [one, "Started jobs", "Mean wait", "Longest wait"], sums(all, kind).map(({ name, starts, wait, most }) => [
+  return table(`By ${one}`, [`${one[0].toUpperCase()}${one.slice(1)}`, "Started jobs", "Mean wait", "Longest wait"], sums(all, kind).map(({ name, starts, wait, most }) => [
     name.startsWith("(") ? name : link(one, name), starts, span(wait / starts), span(most),
   ]), 1);
 }
@@ -57,7 +57,7 @@ export async function groupHistory(kind, name, now) {
   const of = (key) => all.map((one) => one?.[kind === "user" ? "users" : "partitions"][name]?.[key] ?? null);
   const queue = new Chart("Jobs, hourly mean"), wait = new Chart("Wait until start", "s");
   queue.set(edges, [{ name: "pending", values: of("waiting") }, { name: "running", values: of("running") }]);
-  wait.set(edges, [{ name: "mean", values: of("mean_wait_s") }, { name: "longest", values: of("max_wait_s") }]);
+  wait.set(edges, [{ name: "mean", values: of("mean_wait_s") }, { name: "longest", values: of("max_wait_s"), most: true }]);
   return section("Last week", queue.canvas, queue.said, wait.canvas, wait.said);
 }
 
@@ -70,24 +70,24 @@ export async function historyPage(now) {
   const known = all.filter(Boolean), total = (key) => known.reduce((sum, one) => sum + (one[key] ?? 0), 0);
   if (!known.length) return [section("History", switches, element("p", "Nothing is recorded for this time. The twin writes the history once a minute while it runs."))];
   const charts = [
-    ["Pending jobs", "", [["mean", pick(all, "waiting")], ["most", pick(all, "max_waiting")], ["running", pick(all, "running")]]],
+    ["Pending jobs", "", [["mean", pick(all, "waiting")], ["most", pick(all, "max_waiting"), true], ["running", pick(all, "running")]]],
     ["Nodes in use", "%", [["share", pick(all, "utilization")]]],
     ["Mean wait until start", "s", sums(all, "partitions").slice(0, MOST_LINES).map(({ name }) => [name || "all", all.map((one) => one?.partitions[name]?.mean_wait_s ?? null)])],
     ["Error of first start forecasts, mean", "s", [["error", pick(all, "mean_error_s")]]],
     ["Starts within their 80 % interval", "%", [["share", pick(all, "covered")]]],
-    ["Time per decision", "ms", [["mean", pick(all, "mean_decision_ms")], ["longest", pick(all, "max_decision_ms")]]],
+    ["Time per decision", "ms", [["mean", pick(all, "mean_decision_ms")], ["longest", pick(all, "max_decision_ms"), true]]],
   ].map(([title, unit, series]) => {
     const chart = new Chart(title, unit);
-    chart.set(edges, series.map(([name, values]) => ({ name, values })));
+    chart.set(edges, series.map(([name, values, most]) => ({ name, values, most })));
     return chart;
   });
   const chosen = new Map();
   for (const one of known) for (const [name, count] of Object.entries(one.policies)) chosen.set(name, (chosen.get(name) ?? 0) + count);
-  const decided = total("decisions"), shares = [...chosen].sort((a, b) => b[1] - a[1]).map(([name, count]) => `${name} in ${Math.round((100 * count) / decided)} %`);
+  const decided = total("decisions"), shares = [...chosen].sort((a, b) => b[1] - a[1]).filter(([, count]) => count >= decided / 100).map(([name, count]) => `${name} in ${Math.round((100 * count) / decided)} %`);
   const head = facts([
     ["started jobs", number(total("starts"))], ["decisions", number(decided)], ["policy changes", number(total("policy_changes"))], ["chosen", shares.join(", ") || "–"],
   ]);
   const made = section("History", switches, head, element("p", "Charts: ← → read the values. Gaps: the twin did not run.", { class: "hint" }), ...charts.flatMap(({ canvas, said }) => [canvas, said]));
   made.charts = charts;
-  return [made, section("By partition", waits(all, "partitions", "partition")), section("By user", waits(all, "users", "user"))];
+  return [made, section("Waits", waits(all, "partitions", "partition"), waits(all, "users", "user"))];
 }

@@ -4,6 +4,7 @@ import * as api from "./api.js";
 import { follow, themed, visitor } from "./frame.js";
 import { Gantt } from "./gantt.js";
 import { amount, Lines } from "./lines.js";
+import { link } from "./links.js";
 import { fetched } from "./pictures.js";
 import { Nodes } from "./nodes.js";
 import { Scores } from "./scores.js";
@@ -90,7 +91,7 @@ function queueRow(job) {
 async function showJob(id) {
   try {
     const told = await api.get(`jobs/${encodeURIComponent(id)}/explain`);
-    replace(at("job"), told.lines.map((line) => element("p", line)));
+    replace(at("job"), [...told.lines.map((line) => element("p", line)), link("job", id, `Page of job ${id}`)]);
   } catch (error) {
     replace(at("job"), [element("p", error.message)]);
   }
@@ -103,7 +104,7 @@ async function showDecisions() {
   if (!first) return;
   const chosen = first.candidates.length > 1 ? first : last.find((one) => one.candidates.length > 1) ?? first;
   const told = await api.get(`decisions/${chosen.id}/explain`);
-  replace(at("explained"), told.lines.map((line) => element("p", line)));
+  replace(at("explained"), [...told.lines.map((line) => element("p", line)), link("decision", chosen.id, `Page of decision ${chosen.id}`)]);
   const names = Object.keys(chosen.candidates[0].metrics);
   const heading = element("tr");
   heading.append(...["Policy", "Score", ...names.map((name) => name.replace(/_s$/, "").replaceAll("_", " ")), "Starts now"].map((text, i) => element("th", text, { scope: "col", class: i ? "n" : "" })));

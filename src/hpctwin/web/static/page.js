@@ -31,9 +31,9 @@ const user = (text) => (text ? link("user", text) : hidden(text));
 const words = (lines) => lines.map((line) => element("p", line));
 
 function jobs(caption, found, now) {
-  return table(caption, ["Job", "State", "User", "Account", "Partition", "Nodes", "Limit", "Starts in", "Reason"], found.map((job) => [
-    link("job", job.id), job.state === "waiting" ? "pending" : job.state, user(job.user), hidden(job.account), link("partition", job.partition), job.nodes, span(job.walltime_s),
-    job.state === "running" ? "runs" : job.start_s === null ? "–" : span(Math.max(0, job.start_s - now)), job.why,
+  return table(caption, ["Job", "State", "Starts in", "Reason", "User", "Nodes", "Limit", "Partition", "Account"], found.map((job) => [
+    link("job", job.id), job.state === "waiting" ? "pending" : job.state, job.state === "running" ? "–" : job.start_s === null ? "unknown" : span(Math.max(0, job.start_s - now)), job.why || "–",
+    user(job.user), job.nodes, span(job.walltime_s), link("partition", job.partition), hidden(job.account),
   ]));
 }
 
@@ -152,7 +152,8 @@ async function comparePage() {
     const best = better && new Set(known).size > 1 ? (better === "low" ? Math.min(...known) : Math.max(...known)) : null;
     return [metric, ...runs.map((_, i) => {
       const text = figures[i].get(key)?.text ?? "–", base = values[0];
-      const by = i && base && values[i] !== null ? ` (${values[i] >= base ? "+" : "−"}${number(Math.abs(100 * (values[i] / base - 1)))} %)` : "";
+      const change = i && base && values[i] !== null ? 100 * (values[i] / base - 1) : 0;
+      const by = Math.abs(change) < 0.05 ? "" : ` (${change > 0 ? "+" : "−"}${Math.abs(change).toFixed(1)} %)`;
       return best !== null && values[i] === best ? element("b", `${text}${by} ✓`) : text + by;
     })];
   });
@@ -169,7 +170,7 @@ async function comparePage() {
   const heads = runs.map((run) => element("a", run.name, { href: `${api.root}${encodeURIComponent(run.name)}/` }));
   const compared = table("Difference from the first run; ✓ marks the best", ["Metric", ...runs.map((run) => run.name)], rows, 1);
   [...compared.querySelectorAll("thead th")].slice(1).forEach((th, i) => replace(th, [heads[i]]));
-  return [section("Metrics", compared), section("Over time, since the begin of each run", ...charts.flatMap(({ canvas, said }) => [canvas, said]))];
+  return [section("Metrics", compared), section("Over time, from the start of each run", ...charts.flatMap(({ canvas, said }) => [canvas, said]))];
 }
 
 // --- the page -----------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ import * as api from "./api.js";
 import { follow, themed, visitor } from "./frame.js";
 import { Gantt } from "./gantt.js";
 import { Lines } from "./lines.js";
+import { link } from "./links.js";
 import { fetched } from "./pictures.js";
 import { clock, element, replace, span } from "./words.js";
 
@@ -56,7 +57,9 @@ async function showJobs() {
 
 function jobRow(job) {
   const row = element("tr");
-  row.append(element("th", job.id, { scope: "row" }), element("td", job.user ?? ""), element("td", job.partition ?? ""));
+  const name = element("th", "", { scope: "row" });
+  name.append(link("job", job.id));
+  row.append(name, element("td", job.user ?? ""), element("td", job.partition ?? ""));
   for (const text of [job.nodes, span(job.walltime_s)]) row.append(element("td", String(text), { class: "n" }));
   row.append(element("td", clock(job.submit_s)));
   const ran = job.start_s === null || job.end_s === null ? null : job.end_s - job.start_s;

@@ -92,6 +92,8 @@ class FollowedJournal:
         with closing(self.journal()) as journal:
             self._open(journal)
             self._read(journal)
+        named = [one.name for one in self.core.mirror.machine.partitions] or [""]
+        self.waits.update((name, Histogram(WAITS_S)) for name in named[:MOST_PARTITIONS])
 
     def journal(self) -> Journal:
         """Return the journal, opened for reading by the calling thread."""

@@ -274,7 +274,7 @@ def history(
         from_s: First begin, by the cluster's clock.
         to_s: Last begin.
         limit: Maximum number of periods.
-        sees: What the visitor may see.
+        sees: Names that the visitor may see.
     """
     with closing(source.journal()) as journal:
         found = journal.read_history(STEPS[step], from_s, to_s, limit + 1)

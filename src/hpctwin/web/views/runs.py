@@ -146,7 +146,7 @@ class RunSource:
         Args:
             find: Text to search; empty for all jobs.
             state: State of the jobs; None for all.
-            sees: What the visitor may see; hidden names are not found.
+            sees: Names that the visitor may see; hidden names are not found.
         """
         return self._now.find(find, state, sees)
 
@@ -167,7 +167,7 @@ class RunSource:
         Args:
             column: ``user`` or ``partition``.
             name: Name of the user or partition.
-            sees: What the visitor may see.
+            sees: Names that the visitor may see.
 
         Raises:
             UnknownNameError: The run has no job of it, or the user is hidden.

@@ -351,7 +351,7 @@ class Source(FollowedJournal):
             HpctwinError: The change is not valid, or names a user that is hidden.
         """
         if change.job is not None and change.job.user:
-            # Its start would tell that user's priority and limits.
+            # Its start would show that user's priority and limits.
             sees.check(change.job.user)
         with self.looking() as stands:
             asking = prepare(stands.core, stands.now_s, stands.policy, change)

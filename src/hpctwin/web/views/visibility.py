@@ -20,7 +20,7 @@ _NAMES = ("user", "account", "name")
 
 @dataclass(frozen=True)
 class Visibility:
-    """What a visitor may see of other users' jobs.
+    """Names in other users' jobs that a visitor may see.
 
     Args:
         user: User of the cluster that the visitor is; empty if none.
