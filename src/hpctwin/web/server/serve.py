@@ -17,6 +17,7 @@ from hpctwin.errors import ConfigError
 from hpctwin.web.server.api import Name, timeline_routes
 from hpctwin.web.server.assembly import JobId, Live, Sees, application_of, page_routes
 from hpctwin.web.server.gate import (
+    PAGES,
     Access,
     Application,
     Gate,
@@ -100,7 +101,7 @@ def run_application(
         """Return the jobs of a partition."""
         return source.group("partition", name, sees)
 
-    page_routes(app, ("job", "user", "partition"))
+    page_routes(app, PAGES)
 
     return app
 

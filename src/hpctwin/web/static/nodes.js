@@ -1,5 +1,6 @@
 // All nodes as cells, by where they stand: each filled as far as it is held, in the colour of its job.
 
+import { address } from "./links.js";
 import { clock, colour, prepared, theme } from "./words.js";
 
 const LABEL = 13, GAP = 10, LARGEST = 40, LEAST = 5, BORDERS = 2, LEAST_LABEL = 44, SHORT = 220, TALL = 900;
@@ -15,6 +16,7 @@ export class Nodes {
     this.cells = [];
     this.at = -1;
     canvas.addEventListener("keydown", (event) => this.key(event));
+    canvas.addEventListener("click", () => this.open());
     canvas.addEventListener("pointermove", (event) => this.name(this.find(event.offsetX, event.offsetY)));
     by.addEventListener("change", () => this.draw());
     new ResizeObserver(() => this.lay()).observe(canvas);
@@ -81,6 +83,7 @@ export class Nodes {
   }
 
   key(event) {
+    if (event.key === "Enter") this.open();
     const steps = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: this.columns, ArrowUp: -this.columns };
     if (!(event.key in steps) || !this.nodes.length) return;
     event.preventDefault();
@@ -94,6 +97,11 @@ export class Nodes {
     const node = this.nodes[index];
     this.said.textContent = node ? describe(node) : "";
     this.draw();
+  }
+
+  /** Goes to the page of the node pointed at. */
+  open() {
+    if (this.nodes[this.at]) location.assign(address("node", this.nodes[this.at].name));
   }
 
   /** How far a node's cell is filled: by what is chosen, else by what it is fullest of. */
