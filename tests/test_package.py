@@ -42,7 +42,7 @@ IMPORTED = {
     "dask-jobqueue": "dask_jobqueue", "optuna": "optuna",
     "torch": "torch", "stable-baselines3": "stable_baselines3",
     "sb3-contrib": "sb3_contrib", "backports.zstd": "backports",
-    "pandas": "pandas", "pyarrow": "pyarrow",
+    "pandas": "pandas", "pyarrow": "pyarrow", "authlib": "authlib", "httpx": "httpx",
 }  # fmt: skip
 """What the packages of the extras for users are imported as."""
 

@@ -23,6 +23,7 @@ from hpctwin.policies.policy import PolicyFile
 from hpctwin.sweep import SearchSettings, SweepSettings
 from hpctwin.twin.facility.service import LiveFacility
 from hpctwin.twin.settings.config import TwinConfig
+from hpctwin.web.server.sign_in import SignInSettings
 
 __all__ = ["FILES", "models", "page", "setup"]
 
@@ -50,6 +51,11 @@ FILES: dict[str, tuple[type[BaseModel], str]] = {
     "Several clusters, live": (
         LiveFacility,
         "`live.yaml`; more in [several clusters](../how-to/simulate-several-clusters.md#3-place-jobs-live)",
+    ),
+    "Sign-in of the web page": (
+        SignInSettings,
+        "`hpctwin serve --sign-in FILE`; more in "
+        "[the web page](../how-to/serve-the-web-page.md#let-users-sign-in)",
     ),
     "A sweep": (
         SweepSettings,

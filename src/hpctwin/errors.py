@@ -189,7 +189,8 @@ class UnknownNameError(HpctwinError, LookupError):
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         names = sorted(known)
         hint = near(name, names) if isinstance(name, str) else ""
-        super().__init__(f"unknown {kind} {in_brief(name)}.{hint} Known: {', '.join(names)}")
+        listed = f" Known: {', '.join(names)}" if names else ""
+        super().__init__(f"unknown {kind} {in_brief(name)}.{hint}{listed}")
         self.kind = kind
         self.name = name
         self.known = names

@@ -14,7 +14,7 @@ from hpctwin.web.server.gate import Access, Gate, Token
 from hpctwin.web.views.source import Source
 from tests.twin.test_runner import Setting
 
-LOOKS = Token("ben", "read-only", b"b" * 24)
+LOOKS = Token("ben", "viewer", b"b" * 24)
 ACTS = Token("ana", "operator", b"a" * 24)
 ACCESS = Access((LOOKS, ACTS), frozenset({"localhost"}))
 

@@ -28,7 +28,7 @@ def tokens(tmp_path: pathlib.Path, text: str, mode: int = 0o600) -> pathlib.Path
 def test_on_loopback_a_token_is_made_up_that_differs_each_time() -> None:
     first, second = (access_of(Listening()).tokens for _ in range(2))
     assert len(first) == 1
-    assert first[0].role == "read-only"
+    assert first[0].role == "viewer"
     assert len(first[0].secret) >= 24
     assert first[0].secret != second[0].secret
 
@@ -36,11 +36,11 @@ def test_on_loopback_a_token_is_made_up_that_differs_each_time() -> None:
 def test_tokens_are_read_from_a_file_or_the_environment(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = f"# who may\n\nana operator {SECRET}\nprometheus read-only {SECRET[::-1]}x\n"
+    text = f"# who may\n\nana operator {SECRET}\nprometheus viewer {SECRET[::-1]}x\n"
     found = read_tokens(tokens(tmp_path, text))
     assert [(one.name, one.role) for one in found] == [
         ("ana", "operator"),
-        ("prometheus", "read-only"),
+        ("prometheus", "viewer"),
     ]
     monkeypatch.setenv(ENVIRONMENT, text)
     assert read_tokens(None) == found
@@ -77,7 +77,7 @@ def test_beyond_this_host_tokens_do_not_travel_in_the_clear(tmp_path: pathlib.Pa
         ("ana operator short\n", 0o600, "line 1: secret of ana has 5 characters"),
         (f"ana operatr {SECRET}\n", 0o600, "operatr"),
         (f"ana {SECRET}\n", 0o600, "line 1: found 2 words"),
-        (f"a operator {SECRET}\na read-only {SECRET}\n", 0o600, "line 2: a is listed twice"),
+        (f"a operator {SECRET}\na viewer {SECRET}\n", 0o600, "line 2: a is listed twice"),
         ("# nothing\n", 0o600, "file contains no token"),
     ],
 )

@@ -212,10 +212,15 @@ def test_prometheus_reads_the_metrics_and_they_are_those_of_the_state(make: Any)
         for family in text_string_to_metric_families(text)
         for sample in family.samples
     }
-    assert samples["hpctwin_jobs_waiting",] == state["waiting"]
-    assert samples["hpctwin_nodes", "free"] == state["free_nodes"]
-    assert samples["hpctwin_policy_in_force", state["policy"]] == 1
-    assert samples["hpctwin_decisions_total",] >= 1
+    cluster = state["cluster"]
+    assert samples["hpctwin_jobs_waiting", cluster] == state["waiting"]
+    assert samples["hpctwin_nodes", cluster, "free"] == state["free_nodes"]
+    assert samples["hpctwin_policy_in_force", cluster, state["policy"]] == 1
+    assert samples["hpctwin_decisions_total", cluster] >= 1
+    decided = samples["hpctwin_decision_seconds_count", cluster]
+    assert decided == samples["hpctwin_policy_decisions_total", cluster, state["policy"]] >= 1
+    assert samples["hpctwin_partition_jobs", cluster, "", "waiting"] == state["waiting"]
+    assert [key for key in samples if key[0] == "hpctwin_build_info"]
 
 
 def test_ready_means_that_the_twin_runs(make: Any) -> None:

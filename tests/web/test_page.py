@@ -37,7 +37,7 @@ def served(folder: Path, mode: str, *options: str) -> Iterator[str]:
     pair.begin_twin()
     pair.wait(lambda: (pair.status().get("waiting") or 0) >= 5, 60)
     tokens = folder / "tokens"
-    tokens.write_text(f"ben read-only {LOOKS}\nana operator {ACTS}\n")
+    tokens.write_text(f"ben viewer {LOOKS}\nana operator {ACTS}\n")
     tokens.chmod(0o600)
     command = ["serve", "-c", str(pair.config), "--port", "0", "--tokens", str(tokens)]
     with (folder / "serve.log").open("w") as errors:

@@ -55,7 +55,7 @@ def test_the_panels_of_the_dashboard_are_next_to_each_other_within_the_page() ->
         assert panel["datasource"]["uid"] == "${source}"
     ids = [panel["id"] for panel in board["panels"]]
     assert len(set(ids)) == len(ids)
-    assert {one["name"] for one in board["templating"]["list"]} == {"source", "instance"}
+    assert {one["name"] for one in board["templating"]["list"]} == {"source", "instance", "page"}
 
 
 VARIABLE = {

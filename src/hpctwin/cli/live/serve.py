@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 
 __all__ = ["mcp_command", "serve_command"]
 
-_TAKEN = ("api", "static", "healthz", "readyz", "metrics", "favicon.ico")
+_TAKEN = (
+    "api", "static", "healthz", "readyz", "metrics", "favicon.ico", "sign-in", "sign-out",
+    "job", "node", "user", "partition", "decision", "history", "compare",
+)  # fmt: skip
+"""Names that no part of a server may have; with those of pages, an address would be ambiguous."""
 
 
 def serve_command(
@@ -33,6 +37,8 @@ def serve_command(
     private_key: Path | None = None,
     behind_proxy: bool = False,
     allow_host: tuple[str, ...] = (),
+    sign_in: Path | None = None,
+    hide_names: bool = False,
     log: LogOptions = LogOptions(),  # noqa: B008
 ) -> int:
     """Serve web pages of live twins or simulated runs: dashboard, REST, metrics.
@@ -49,14 +55,16 @@ def serve_command(
         port: Port to listen on.
         weather: Wet-bulb temperature in °C, or a CSV file of weather; a live page then shows the
             PUE if the cluster has a cooling plant.
-        tokens: File with a line NAME ROLE SECRET for each token; ROLE is read-only or operator. The
-            environment variable HPCTWIN_TOKENS has the same form. Without both, a token is
-            generated and shown.
+        tokens: File with a line NAME ROLE SECRET for each token; ROLE is viewer, user or operator.
+            The environment variable HPCTWIN_TOKENS has the same form. Without both, and without
+            --sign-in, a token is generated and shown.
         no_token: Let every user of this host read the pages; only on loopback.
         certificate: Certificate file for TLS.
         private_key: Private key file for TLS.
         behind_proxy: A proxy provides TLS.
         allow_host: Also answer requests to this name of the host, such as a proxy's.
+        sign_in: YAML file for sign-in by a reverse proxy's header, or by OpenID Connect.
+        hide_names: Show users, accounts and names of other users' jobs only to operators.
     """
     from hpctwin.errors import need
 
@@ -67,8 +75,9 @@ def serve_command(
     from hpctwin.web.server.serve import Listening, access_of, serve, socket_at
 
     listening = Listening(
-        host, port, tokens, no_token, certificate, private_key, behind_proxy, tuple(allow_host)
-    )
+        host, port, tokens, no_token, certificate, private_key, behind_proxy, tuple(allow_host),
+        sign_in, hide_names,
+    )  # fmt: skip
     access = access_of(listening)
     parts = _parts(runs, config, journal, temperature_or_file(weather))
     with socket_at(host, port) as listens:
@@ -122,21 +131,24 @@ def mcp_command(
         Path | None, Parameter(name=["--config", "-c"], env_var="HPCTWIN_CONFIG")
     ] = None,
     journal: Path | None = None,
+    hide_names: bool = False,
 ) -> int:
     """Serve read-only tools for an assistant over MCP, on standard input and output.
 
     Args:
         config: The twin's YAML file.
         journal: A journal to use instead of the one in the YAML file.
+        hide_names: Leave out users, accounts and names of jobs.
     """
     from hpctwin.errors import need
 
     need("mcp", "mcp", "hpctwin mcp")
     from hpctwin.web.server.assistant import assistant
     from hpctwin.web.views.source import Source
+    from hpctwin.web.views.visibility import Visibility
 
     where, _ = _twin(config, journal)
-    assistant(Source(where)).run("stdio")
+    assistant(Source(where), Visibility(names=not hide_names)).run("stdio")
     return 0
 
 

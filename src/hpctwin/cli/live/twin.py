@@ -173,10 +173,11 @@ def explain(
             lines = explain_job(journal, str(name))
         else:
             lines = explain_decision(journal, int(name) if name else None)
+    page = _page(config, subject, name)
     if json:
-        print_json({"subject": subject, "name": name, "lines": lines})
+        print_json({"subject": subject, "name": name, "lines": lines, "page": page})
     else:
-        print_lines(lines)
+        print_lines(lines if page is None else [*lines, page])
     return 0
 
 
@@ -340,6 +341,18 @@ def _config(path: Path, mode: str | None = None) -> TwinConfig:
         raise UnknownNameError("mode", mode, get_args(Mode))
     chosen: Mode = mode  # type: ignore[assignment]
     return settings.model_copy(update={"act": settings.act.model_copy(update={"mode": chosen})})
+
+
+def _page(config: Path, subject: str, name: str | None) -> str | None:
+    """Return the address of the page about a job or decision; None if no page is configured."""
+    from urllib.parse import quote
+
+    address = _config(config).web_address
+    if address is None:
+        return None
+    with _journal(config) as journal:
+        found = name or next(iter(journal.decision_ids(1)), "")
+    return f"{address.rstrip('/')}/{subject}/{quote(str(found), safe='')}"
 
 
 def _journal(config: Path, *, read_only: bool = True) -> closing[Journal]:

@@ -103,6 +103,7 @@ class Control:
                 took_ms=self.decision_ms,
                 approval="pending" if asks else None,
             )
+        follower.history.decided(decision, self.decision_ms)
         self.decision = decision
         self.decisions += 1
         follower.decisions += 1

@@ -21,6 +21,8 @@ from hpctwin.rms.records import events as ev
 from hpctwin.rms.records.records import Snapshot
 from hpctwin.twin.core.core import Core
 from hpctwin.twin.following.bus import Bus, Delivery
+from hpctwin.twin.forecast.records import Forecast
+from hpctwin.twin.journal.history import Recorder
 from hpctwin.twin.journal.journal import Journal
 from hpctwin.twin.journal.restore import apply_input, restored
 from hpctwin.twin.journal.tables import Input
@@ -98,6 +100,7 @@ class Follower:
         self.bus = bus
         self.journal = journal
         self.core = Core(config.core, what_ifs)
+        self.history = Recorder()
         self.drift: list[str] = []
         self.counts = dict.fromkeys(("events", "bad_events", "snapshots", "drifts"), 0)
         self.looked_at = float("-inf")
@@ -112,6 +115,7 @@ class Follower:
         self.due = dict.fromkeys(("retry", "resync", "delete"), 0.0)
         self._what_ifs = what_ifs
         self._held: list[Delivery] = []
+        self._starting: set[str] = set()
         self._reference: Snapshot | None = None
         self._reference_until = 0.0
         self._clock: tuple[float, float] | None = None
@@ -167,21 +171,28 @@ class Follower:
             except FormatError as error:
                 bad.append((delivery, str(error)))
         now = time.time()
+        came_true: list[tuple[Forecast, float]] = []
         # First the journal, then the core, then the acknowledgment; see the module's invariants.
         with self.journal.writing():
             self.save_if_due()
             for event in events:
                 self.journal.input("event", ev.event_json(event), now)
                 if isinstance(event, ev.JobStarted):
-                    self.journal.came_true(event.job_id, event.time_s)
+                    made = self.journal.came_true(event.job_id, event.time_s)
+                    if made is not None:
+                        came_true.append((made, event.time_s))
                 elif isinstance(event, ev.JobDeleted):
                     self.journal.forget(event.job_id)
         self._held = []
         self.progress = True
+        for pair in came_true:
+            self.history.came_true(*pair)
         for event in events:
-            self.core.take_event(event)
+            self._take_event(event)
             self._see_time(event.time_s)
             self._compare_with_reference()
+        for job_id in tuple(self._starting):
+            self._count_start(job_id)
         for delivery, reason in bad:
             logger.warning("unreadable event: %s", reason)
             self.bus.dead_letter(delivery, reason)
@@ -189,6 +200,30 @@ class Follower:
         self.bus.acknowledge([d.id for d in deliveries if d.id not in unreadable])
         self.counts["events"] += len(events)
         self.counts["bad_events"] += len(bad)
+
+    def _take_event(self, event: ev.Event) -> None:
+        """Give an event to the core, and count starts in the history."""
+        if not isinstance(event, ev.JobStarted):
+            self.core.take_event(event)
+            return
+        before = self.core.mirror.jobs.get(event.job_id)
+        self.core.take_event(event)
+        # The event may be repeated for a job that runs already.
+        if before is None or before.start_s is None:
+            self._count_start(event.job_id)
+
+    def _count_start(self, job_id: str) -> None:
+        """Count a job in the history once the mirror shows its start.
+
+        The mirror applies an event later if an earlier one is missing.
+        """
+        job = self.core.mirror.jobs.get(job_id)
+        if job is not None and job.start_s is None:
+            self._starting.add(job_id)
+            return
+        self._starting.discard(job_id)
+        if job is not None:
+            self.history.started(job)
 
     def watch_gap(self) -> None:
         """Stop waiting for events that do not come within ``gap_timeout``.

@@ -185,11 +185,15 @@ class Journal:
         )
         return row
 
-    def came_true(self, job: str, start_s: float) -> None:
-        """Record a job's actual start in all its open forecasts."""
+    def came_true(self, job: str, start_s: float) -> Forecast | None:
+        """Record a job's actual start in all its open forecasts, and return the first of them."""
+        first = self._forecasts("WHERE job=? AND came_true_s IS NULL ORDER BY id LIMIT 1", job)
+        if not first:
+            return None
         self._db.execute(
             "UPDATE forecasts SET came_true_s=? WHERE job=? AND came_true_s IS NULL", (start_s, job)
         )
+        return first[0][0]
 
     def forget(self, job: str) -> None:
         """Delete the open forecasts of a job that will not start."""
@@ -219,6 +223,22 @@ class Journal:
         """Replace a record whose latest version alone is kept."""
         self._db.execute(
             "INSERT OR REPLACE INTO latest VALUES (?,?,?)", (key, at_s, json.dumps(body))
+        )
+
+    def history(self, step_s: int, at_s: int, body: str, most: int) -> None:
+        """Replace the row of a period, and delete the oldest rows beyond a number.
+
+        Args:
+            step_s: Length of the period, in seconds.
+            at_s: Begin of the period.
+            body: Content as JSON text; see `hpctwin.twin.journal.history`.
+            most: Number of rows of this length that are kept.
+        """
+        self._db.execute("INSERT OR REPLACE INTO history VALUES (?,?,?)", (step_s, at_s, body))
+        self._db.execute(
+            "DELETE FROM history WHERE step_s=?1 AND at_s<=(SELECT at_s FROM history"
+            " WHERE step_s=?1 ORDER BY at_s DESC LIMIT 1 OFFSET ?2)",
+            (step_s, most),
         )
 
     def delete_before(self, at_s: float) -> None:
@@ -322,10 +342,10 @@ class Journal:
         query = "SELECT id FROM decisions WHERE id<? ORDER BY id DESC LIMIT ?"
         return [row[0] for row in self._run(query, last, limit)]
 
-    def decided_after(self, last: int) -> list[tuple[int, str]]:
-        """Return ids and policies of the decisions after a given id, oldest first."""
-        rows = self._run("SELECT id, policy FROM decisions WHERE id>? ORDER BY id", last)
-        return [(int(row[0]), str(row[1])) for row in rows]
+    def decided_after(self, last: int) -> list[tuple[int, str, float]]:
+        """Return ids, policies and durations in ms of the decisions after an id, oldest first."""
+        rows = self._run("SELECT id, policy, took_ms FROM decisions WHERE id>? ORDER BY id", last)
+        return [(int(row[0]), str(row[1]), float(row[2])) for row in rows]
 
     def read_actions(self, *, job: str | None = None, decision: int | None = None) -> list[Action]:
         """Return the actions of a job or of a decision, oldest first."""
@@ -352,14 +372,37 @@ class Journal:
         asked = {"job": job, "decision": decision}
         wanted = {name: value for name, value in asked.items() if value is not None}
         where = "WHERE " + " AND ".join(f"{name}=?" for name in wanted) if wanted else ""
+        return self._forecasts(f"{where} ORDER BY id", *wanted.values())
+
+    def _forecasts(self, where: str, *values: Any) -> list[tuple[Forecast, float | None]]:
         rows = self._run(
             "SELECT job, made_s, start_s, low_s, high_s, calibrated, nodes, came_true_s"
-            f" FROM forecasts {where} ORDER BY id",
-            *wanted.values(),
+            f" FROM forecasts {where}",
+            *values,
         ).fetchall()
         return [
             (Forecast(r[0], r[1], r[2], r[3], r[4], bool(r[5]), True, r[6]), r[7]) for r in rows
         ]
+
+    def read_history(
+        self, step_s: int, from_s: float, to_s: float, limit: int
+    ) -> list[tuple[int, dict[str, Any]]]:
+        """Return begin and content of periods, oldest first.
+
+        Args:
+            step_s: Length of the periods, in seconds.
+            from_s: First begin.
+            to_s: Last begin.
+            limit: Maximum number of periods: the first ones.
+        """
+        if not self._one("SELECT 1 FROM sqlite_master WHERE name='history'"):
+            return []  # a version without this table wrote the journal
+        rows = self._run(
+            "SELECT at_s, body FROM history WHERE step_s=? AND at_s BETWEEN ? AND ?"
+            " ORDER BY at_s LIMIT ?",
+            step_s, from_s, to_s, limit,
+        ).fetchall()  # fmt: skip
+        return [(row[0], json.loads(row[1])) for row in rows]
 
     def approvals(self, state: str) -> list[tuple[int, float]]:
         """Return ids and times of the decisions with a given approval."""

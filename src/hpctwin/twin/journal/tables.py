@@ -33,6 +33,9 @@ CREATE TABLE IF NOT EXISTS forecasts (
     start_s REAL, low_s REAL, high_s REAL, calibrated INTEGER NOT NULL,
     nodes INTEGER NOT NULL, came_true_s REAL);
 CREATE INDEX IF NOT EXISTS forecasts_open ON forecasts (job) WHERE came_true_s IS NULL;
+CREATE TABLE IF NOT EXISTS history (
+    step_s INTEGER NOT NULL, at_s INTEGER NOT NULL, body TEXT NOT NULL,
+    PRIMARY KEY (step_s, at_s)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS latest (key TEXT PRIMARY KEY, at_s REAL NOT NULL, body TEXT NOT NULL);
 """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from hpctwin.errors import JournalError
@@ -20,12 +21,15 @@ from hpctwin.twin.words import FEW, clock_text, jobs_named
 __all__ = ["explain_decision", "explain_job", "status_lines", "why_policy"]
 
 
-def explain_decision(journal: Journal, number: int | None = None) -> list[str]:
+def explain_decision(
+    journal: Journal, number: int | None = None, *, own_words: bool = True
+) -> list[str]:
     """Return as lines why a recorded decision was made, and what followed from it.
 
     Args:
         journal: The journal.
         number: Id of the decision; the last one by default.
+        own_words: Whether to include the resource manager's own words.
 
     Raises:
         HpctwinError: There is no such decision.
@@ -38,7 +42,7 @@ def explain_decision(journal: Journal, number: int | None = None) -> list[str]:
     objective = Objective(
         settings.weights, normalize=settings.normalize, function=settings.function
     )
-    actions = journal.read_actions(decision=decision["id"])
+    actions = _told(journal.read_actions(decision=decision["id"]), own_words)
     status = journal.read_latest("status")
     unix_time = status is None or bool(status[1]["unix_time"])
     return why_policy(
@@ -46,12 +50,13 @@ def explain_decision(journal: Journal, number: int | None = None) -> list[str]:
     )
 
 
-def explain_job(journal: Journal, job_id: str) -> list[str]:
+def explain_job(journal: Journal, job_id: str, *, own_words: bool = True) -> list[str]:
     """Return as lines why a job is pending, when it will start, and its history.
 
     Args:
         journal: The journal.
         job_id: Id of the job.
+        own_words: Whether to include the resource manager's own words.
 
     Raises:
         HpctwinError: The journal has no state of the cluster yet, or the id is that of an array of
@@ -76,13 +81,20 @@ def explain_job(journal: Journal, job_id: str) -> list[str]:
                 else f"; it started at {clock_text(came_true_s, unix_time=unix_time)}."
             )
         )
-    for action in journal.read_actions(job=job_id)[-FEW:]:
+    for action in _told(journal.read_actions(job=job_id)[-FEW:], own_words):
         became = {"done": "was done", None: "is in progress"}.get(
             action.result, f"failed: {action.result}, {action.reason}"
         )
         what = "its start" if action.kind == "start" else "a higher priority for it"
         lines.append(f"Decision {action.decision} requested {what}; that {became}.")
     return lines
+
+
+def _told(actions: Sequence[Action], own_words: bool) -> list[Action]:
+    """Return actions, without the resource manager's own words if they are not shown."""
+    if own_words:
+        return list(actions)
+    return [replace(one, reason=one.reason and "its reason is hidden") for one in actions]
 
 
 def status_lines(status: dict[str, Any]) -> list[str]:

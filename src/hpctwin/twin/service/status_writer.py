@@ -132,7 +132,12 @@ class StatusWriter:
             ended: Whether the twin ends now.
         """
         journal, at_s = self._follower.journal, time.time()
-        journal.latest("status", {**self.status(), "ended": ended}, at_s)
+        status = self.status()
+        journal.latest("status", {**status, "ended": ended}, at_s)
+        history, core = self._follower.history, self._follower.core
+        history.turn(journal, core, status["time_s"], status["waiting"], status["running"])
+        if ended:
+            history.write(journal, core)
         journal.latest("stopped", self._control.guard.stopped or "", at_s)
         decision, number = self._control.decision, self._control.decision_id
         if decision is not None and self._said != number:

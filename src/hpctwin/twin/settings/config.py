@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from hpctwin.errors import ConfigError, HpctwinError
 from hpctwin.metrics.registry import TAU_S
@@ -347,6 +347,7 @@ class TwinConfig(Settings):
         meter: Meter of the cluster's power, on which the twin calibrates its power forecast.
         lock: File that twins on several hosts share, so that only one of them acts. On one host,
             twins of one cluster find each other without it.
+        web_address: Address of the twin's web page, to which `hpctwin twin explain` links.
     """
 
     manager: AnyManager
@@ -362,6 +363,7 @@ class TwinConfig(Settings):
     what_ifs: WhatIfSettings = WhatIfSettings()
     meter: AnyMeter | None = None
     lock: Path | None = None
+    web_address: Annotated[str, StringConstraints(pattern=r"^https?://\S+$")] | None = None
 
     @model_validator(mode="before")
     @classmethod

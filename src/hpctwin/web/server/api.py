@@ -9,17 +9,27 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path as FilePath
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
 from fastapi import Depends, FastAPI, HTTPException, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from hpctwin.twin.forecast.accuracy import Accuracy
 from hpctwin.twin.journal.journal import Journal
-from hpctwin.web.server.assembly import JSON, JobId, Live, application_of
-from hpctwin.web.server.gate import Token
-from hpctwin.web.server.prometheus import exposition
+from hpctwin.web.server.assembly import JSON, JobId, Live, Sees, application_of, page_routes
+from hpctwin.web.server.gate import PAGES, Person
+from hpctwin.web.server.prometheus import EXPOSITION, Collector, exposition
 from hpctwin.web.views.job_groups import Meaning
+from hpctwin.web.views.pages import (
+    GroupPage,
+    History,
+    JobPage,
+    NodePage,
+    group_page,
+    history,
+    job_page,
+    node_page,
+)
 from hpctwin.web.views.source import Source
 from hpctwin.web.views.timeline import MEDIA_TYPE, Timeline, Window
 from hpctwin.web.views.views import (
@@ -37,6 +47,7 @@ from hpctwin.web.views.views import (
     Told,
     WhatIfAnswer,
 )
+from hpctwin.web.views.visibility import Visibility
 
 __all__ = ["HIGHEST", "WIDEST", "Charted", "application", "timeline_routes"]
 
@@ -63,14 +74,15 @@ class _Pictures:
     def __init__(self, source: Charted) -> None:
         self._source = source
         self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[int, Window, Meaning], bytes] = OrderedDict()
+        self._kept: OrderedDict[tuple[int, Window, Meaning, str | None], bytes] = OrderedDict()
 
-    def of(self, window: Window, by: Meaning) -> bytes:
-        asked = self._source.timeline_view().version, window, by
+    def of(self, window: Window, by: Meaning, sees: Visibility) -> bytes:
+        only = None if sees.names else sees.user
+        asked = self._source.timeline_view().version, window, by, only
         with self._lock:
             found = self._kept.get(asked)
         if found is None:
-            found = self._source.timeline().picture(window, by)
+            found = self._source.timeline().picture(window, by, only=only)
             with self._lock:
                 self._kept[asked] = found
                 if len(self._kept) > _KEPT:
@@ -100,6 +112,7 @@ def timeline_routes(app: FastAPI, source: Charted) -> None:
         bottom: Lane,
         width: Annotated[int, Query(ge=1, le=WIDEST)],
         height: Annotated[int, Query(ge=1, le=HIGHEST)],
+        sees: Sees,
         by: Meaning = "user",
     ) -> Response:
         """Return the jobs in a window for typed arrays: a JSON head, then the columns.
@@ -109,7 +122,7 @@ def timeline_routes(app: FastAPI, source: Charted) -> None:
         """
         if not (to_s - from_s > 1e-6 and bottom - top > 1e-6):
             raise HTTPException(409, "from_s must be before to_s, and top above bottom")
-        content = pictures.of(Window(from_s, to_s, top, bottom, width, height), by)
+        content = pictures.of(Window(from_s, to_s, top, bottom, width, height), by, sees)
         return Response(content, media_type=MEDIA_TYPE)
 
     @app.get("/api/v1/timeline/at", tags=["look"])
@@ -122,6 +135,7 @@ def timeline_routes(app: FastAPI, source: Charted) -> None:
 AT_ONCE = 2
 """Maximum number of parallel what-ifs; further requests must be repeated later."""
 
+Name = Annotated[str, Path(min_length=1, max_length=128)]
 Number = Annotated[int, Path(ge=1, lt=2**62)]
 
 
@@ -146,6 +160,7 @@ def application(
     _looking(app, source, live)
     timeline_routes(app, source)
     _asking(app, source)
+    _pages(app, source)
     _acting(app, source, kill_switch)
     return app
 
@@ -162,22 +177,22 @@ def _looking(app: FastAPI, source: Source, live: Live) -> None:
     @app.get("/metrics", tags=["health"], response_class=Response)
     def metrics() -> Response:
         """Return metrics for Prometheus."""
-        return Response(exposition(source, live), media_type="text/plain; version=0.0.4")
+        return Response(exposition(Collector(source, live)), media_type=EXPOSITION)
 
     @app.get("/api/v1/state", tags=["look"])
-    def state() -> Head:
+    def state(sees: Sees) -> Head:
         """Return the state of the cluster and its twin."""
-        return source.head()
+        return source.head(sees)
 
     @app.get("/api/v1/events", tags=["look"], response_class=StreamingResponse)
-    def events() -> StreamingResponse:
+    def events(sees: Sees) -> StreamingResponse:
         """Stream server-sent events: ``head`` with the content of `/state`, at each change."""
-        return live.response()
+        return live.response(sees)
 
     @app.get("/api/v1/jobs", tags=["look"], response_model=list[JobView])
-    def jobs() -> Response:
+    def jobs(sees: Sees) -> Response:
         """Return pending jobs by forecast start, then running jobs."""
-        return Response(source.jobs(), media_type=JSON)
+        return Response(source.jobs(sees), media_type=JSON)
 
     @app.get("/api/v1/nodes", tags=["look"], response_model=list[NodeView])
     def nodes() -> Response:
@@ -216,13 +231,48 @@ def _looking(app: FastAPI, source: Source, live: Live) -> None:
         return source.accuracy()
 
 
+def _pages(app: FastAPI, source: Source) -> None:
+    page_routes(app, (*PAGES, "history"))
+
+    @app.get("/api/v1/jobs/{job}", tags=["look"])
+    def job(job: JobId, sees: Sees) -> JobPage:
+        """Return a job that is pending, running, or ended within the last day."""
+        return job_page(source, job, sees)
+
+    @app.get("/api/v1/nodes/{name}", tags=["look"])
+    def node(name: Name, sees: Sees) -> NodePage:
+        """Return a node with its past, running and forecast jobs."""
+        return node_page(source, name, sees)
+
+    @app.get("/api/v1/users/{name:path}", tags=["look"])
+    def user(name: Name, sees: Sees) -> GroupPage:
+        """Return a user with jobs now or within the last day."""
+        return group_page(source, "user", name, sees)
+
+    @app.get("/api/v1/partitions/{name:path}", tags=["look"])
+    def partition(name: Name, sees: Sees) -> GroupPage:
+        """Return a partition with its jobs."""
+        return group_page(source, "partition", name, sees)
+
+    @app.get("/api/v1/history", tags=["look"])
+    def history_of_weeks(
+        sees: Sees,
+        step: Literal["minute", "hour"] = "hour",
+        from_s: Seconds = 0.0,
+        to_s: Seconds = 1e11,
+        limit: Annotated[int, Query(ge=1, le=5000)] = 1000,
+    ) -> History:
+        """Return the history, oldest first: minutes of 3 days, or hours of 26 weeks."""
+        return history(source, step, from_s, to_s, limit, sees)
+
+
 def _asking(app: FastAPI, source: Source) -> None:
     @app.get("/api/v1/decisions/{number}/explain", tags=["ask"])
-    def explain_decision(number: Number) -> Told:
+    def explain_decision(number: Number, sees: Sees) -> Told:
         """Explain this decision in plain words."""
         if source.decision(number) is None:
             raise HTTPException(404, f"no decision {number}")
-        return source.explain_decision(number)
+        return source.explain_decision(number, sees)
 
     @app.get("/api/v1/jobs/{job}/when", tags=["ask"])
     def when(job: JobId) -> Told:
@@ -230,12 +280,12 @@ def _asking(app: FastAPI, source: Source) -> None:
         return source.when(job)
 
     @app.get("/api/v1/jobs/{job}/explain", tags=["ask"])
-    def explain_job(job: JobId) -> Told:
+    def explain_job(job: JobId, sees: Sees) -> Told:
         """Forecast and explain a job's start, with all its forecasts and actions."""
-        return source.explain_job(job)
+        return source.explain_job(job, sees)
 
     @app.post("/api/v1/what-if", tags=["ask"])
-    def what_if(change: Change) -> WhatIfAnswer:
+    def what_if(change: Change, sees: Sees) -> WhatIfAnswer:
         """Simulate the cluster with and without a change until both queues are empty.
 
         The real cluster is not changed.
@@ -245,7 +295,7 @@ def _asking(app: FastAPI, source: Source) -> None:
                 429, f"{AT_ONCE} what-ifs are already running; try again in a second"
             )
         try:
-            return source.what_if(change)
+            return source.what_if(change, sees)
         finally:
             app.state.turns.release()
 
@@ -283,9 +333,9 @@ def _acting(app: FastAPI, source: Source, switch: FilePath | None) -> None:
 
 
 def _operator(request: Request) -> str:
-    who: Token | None = request.scope["state"]["who"]
+    who: Person | None = request.scope["state"]["who"]
     if who is None or who.role != "operator":
-        raise HTTPException(403, "the token of an operator is required")
+        raise HTTPException(403, "the role operator is required")
     return who.name
 
 

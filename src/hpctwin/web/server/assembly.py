@@ -14,16 +14,29 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Annotated, Any, Protocol
 
-from fastapi import FastAPI, HTTPException, Path, Request, Response
+from fastapi import Depends, FastAPI, HTTPException, Path, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse, StreamingResponse
 from fastapi.staticfiles import StaticFiles
 from pydantic import BaseModel
 
 from hpctwin._version import __version__
 from hpctwin.errors import HpctwinError, UnknownNameError
-from hpctwin.web.views.views import Shown
+from hpctwin.web.server.gate import PAGES
+from hpctwin.web.server.prometheus import EXPOSITION, Collector, exposition
+from hpctwin.web.views.views import Me, Shown
+from hpctwin.web.views.visibility import EVERYTHING, Visibility
 
-__all__ = ["JSON", "MOST_LISTENERS", "JobId", "Live", "Part", "application_of", "together"]
+__all__ = [
+    "JSON",
+    "MOST_LISTENERS",
+    "JobId",
+    "Live",
+    "Part",
+    "Sees",
+    "application_of",
+    "page_routes",
+    "together",
+]
 
 KEEP_ALIVE_S = 15.0
 MOST_LISTENERS = 1000
@@ -34,7 +47,7 @@ class Headed(Protocol):
 
     version: int
 
-    def head(self) -> BaseModel:
+    def head(self, sees: Visibility = EVERYTHING) -> BaseModel:
         """Return the head of the page."""
 
 
@@ -49,7 +62,7 @@ class Live:
         self._source = source
         self._changed = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._text: tuple[int, str] = (-1, "")
+        self._texts: dict[bool, tuple[int, str]] = {}
         self.listeners = 0
         self._ended = False
 
@@ -71,23 +84,26 @@ class Live:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    def response(self) -> StreamingResponse:
+    def response(self, sees: Visibility = EVERYTHING) -> StreamingResponse:
         """Return the event stream for a new listener.
+
+        Args:
+            sees: Names that the listener may see.
 
         Raises:
             HTTPException: There are too many listeners.
         """
         if self.listeners >= MOST_LISTENERS:
             raise HTTPException(503, f"{MOST_LISTENERS} listen already")
-        return StreamingResponse(self.events(), media_type="text/event-stream")
+        return StreamingResponse(self.events(sees), media_type="text/event-stream")
 
-    async def events(self) -> AsyncIterator[str]:
+    async def events(self, sees: Visibility = EVERYTHING) -> AsyncIterator[str]:
         """Yield server-sent events for one listener, first the current state."""
         self.listeners += 1
         try:
             while not self._ended:
                 changed = self._changed
-                yield self._now()
+                yield self._now(sees)
                 try:
                     await asyncio.wait_for(changed.wait(), KEEP_ALIVE_S)
                 except TimeoutError:
@@ -95,20 +111,31 @@ class Live:
         finally:
             self.listeners -= 1
 
-    def _now(self) -> str:
+    def _now(self, sees: Visibility) -> str:
+        # The head has no names of single users: it differs only with whether all names are visible.
         version = self._source.version
-        if self._text[0] != version:
-            head = self._source.head()
-            self._text = (
+        known = self._texts.get(sees.names)
+        if known is None or known[0] != version:
+            head = self._source.head(sees)
+            known = self._texts[sees.names] = (
                 version,
                 f"id: {version}\nevent: head\ndata: {head.model_dump_json()}\n\n",
             )
-        return self._text[1]
+        return known[1]
 
 
 JSON = "application/json"
 
 JobId = Annotated[str, Path(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][\w.@:+\[\]-]*$")]
+
+
+def _sees(request: Request) -> Visibility:
+    sees: Visibility = request.scope.get("state", {}).get("visibility", EVERYTHING)
+    return sees
+
+
+Sees = Annotated[Visibility, Depends(_sees)]
+"""Names that the visitor may see, in a route."""
 
 _DETAIL = {
     "content": {JSON: {"schema": {
@@ -138,7 +165,7 @@ class Followed(Protocol):
     def follow(self, stop: threading.Event, told: Callable[[], None], every_s: float) -> None:
         """Read new data until `stop` is set."""
 
-    def head(self) -> BaseModel:
+    def head(self, sees: Visibility = EVERYTHING) -> BaseModel:
         """Return the head of the page."""
 
 
@@ -149,12 +176,14 @@ class Part:
     Args:
         app: Application of the page.
         live: Notifier of its listeners.
-        shown: Function that returns its entry in the list of pages, by its name.
+        shown: Function that returns its entry in the list of pages, by its name and for a visitor.
+        collector: Collector of its metrics; None for a run.
     """
 
     app: FastAPI
     live: Live
-    shown: Callable[[str], Shown]
+    shown: Callable[[str, Visibility], Shown]
+    collector: Collector | None = None
 
 
 def application_of(source: Followed, live: Live, *, page: str, every_s: float) -> FastAPI:
@@ -201,13 +230,33 @@ def together(parts: Mapping[str, Part]) -> FastAPI:
     app = _bare(lifespan, "shown.html")
 
     @app.get("/api/v1/shown", tags=["look"])
-    def shown() -> Sequence[Shown]:
+    def shown(sees: Sees) -> Sequence[Shown]:
         """Return all clusters and runs of this server with their states."""
-        return [part.shown(name) for name, part in parts.items()]
+        return [part.shown(name, sees) for name, part in parts.items()]
 
+    @app.get("/metrics", tags=["health"], response_class=Response)
+    def metrics() -> Response:
+        """Return the metrics of all clusters for Prometheus."""
+        collectors = [part.collector for part in parts.values() if part.collector is not None]
+        return Response(exposition(*collectors), media_type=EXPOSITION)
+
+    page_routes(app, ("compare",))
     for name, part in parts.items():
+        part.app.state.listed = True
         app.mount(f"/{name}", part.app)
     return app
+
+
+def page_routes(app: FastAPI, kinds: Sequence[str]) -> None:
+    """Add the addresses of pages: ``/KIND/NAME``, or ``/KIND`` for a page about many things."""
+    text = (resources.files("hpctwin.web") / "static" / "page.html").read_text()
+
+    def page() -> HTMLResponse:
+        return HTMLResponse(text)
+
+    for kind in kinds:
+        path = f"/{kind}/{{name:path}}" if kind in PAGES else f"/{kind}"
+        app.get(path, include_in_schema=False)(page)
 
 
 def _bare(lifespan: Any, page: str) -> FastAPI:
@@ -235,6 +284,19 @@ def _bare(lifespan: Any, page: str) -> FastAPI:
     @app.get("/", include_in_schema=False)
     def index() -> HTMLResponse:
         return HTMLResponse(text)
+
+    @app.get("/api/v1/me", tags=["look"])
+    def me(request: Request, sees: Sees) -> Me:
+        """Return your name and role on this server."""
+        state = request.scope.get("state", {})
+        who = state.get("who")
+        return Me(
+            name="" if who is None else who.name,
+            role="viewer" if who is None else who.role,
+            names_hidden=not sees.names,
+            sign_in=state.get("sign_in"),
+            listed=getattr(app.state, "listed", False),
+        )
 
     @app.get("/favicon.ico", include_in_schema=False)
     def icon() -> Response:

@@ -21,6 +21,7 @@ from pydantic import BaseModel, Field
 from hpctwin._version import __version__
 from hpctwin.web.views.source import Source
 from hpctwin.web.views.views import Change, Head
+from hpctwin.web.views.visibility import EVERYTHING, Visibility
 
 __all__ = ["INSTRUCTIONS", "assistant", "quoted"]
 
@@ -129,11 +130,12 @@ def quoted(text: str) -> Quoted:
     return Quoted(quoted=short if len(short) <= LONGEST else f"{short[: LONGEST - 1]}…")
 
 
-def assistant(source: Source) -> MCPServer:
+def assistant(source: Source, sees: Visibility = EVERYTHING) -> MCPServer:
     """Return the server; run it with ``run("stdio")``.
 
     Args:
         source: State of a cluster.
+        sees: Names that the assistant may see.
     """
     server: MCPServer = MCPServer(
         "hpctwin", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING"
@@ -144,12 +146,12 @@ def assistant(source: Source) -> MCPServer:
     @tool
     def state() -> Standing:
         """Return the current state of the cluster and its twin."""
-        return _standing(source.head())
+        return _standing(source.head(sees))
 
     @tool
     def queue(limit: Limit = 50) -> Queue:
         """Return pending jobs by forecast start, then running jobs."""
-        return _queue(source, limit)
+        return _queue(source, limit, sees)
 
     @tool
     def when(job: JobId) -> Words:
@@ -159,17 +161,18 @@ def assistant(source: Source) -> MCPServer:
     @tool
     def explain_job(job: JobId) -> Words:
         """Forecast and explain a job's start, with all its forecasts and actions."""
-        return _words(source.explain_job(job).lines)
+        return _words(source.explain_job(job, sees).lines)
 
     @tool
     def explain_decision(number: Annotated[int, Field(ge=0, lt=2**62)] = 0) -> Words:
         """Explain why the twin chose this policy; number 0 is the last decision."""
-        return _words(source.explain_decision(number or source.head().decision or 0).lines)
+        number = number or source.head().decision or 0
+        return _words(source.explain_decision(number, sees).lines)
 
     @tool
     def what_if(change: Change) -> Futures:
         """Simulate the cluster with and without a change until its queue is empty."""
-        return _futures(source, change)
+        return _futures(source, change, sees)
 
     return server
 
@@ -210,11 +213,11 @@ def _standing(head: Head) -> Standing:
     )
 
 
-def _queue(source: Source, limit: int) -> Queue:
+def _queue(source: Source, limit: int, sees: Visibility) -> Queue:
     head = source.head()
     now_s = head.time_s
     shown = []
-    for job in source.job_views()[:limit]:
+    for job in source.job_views(sees)[:limit]:
         waits = job.state == "waiting"
         known = waits and job.start_s is not None
         between = None
@@ -248,8 +251,8 @@ def _cuts(line: str) -> range:
     return range(0, len(line), LONGEST)
 
 
-def _futures(source: Source, change: Change) -> Futures:
-    answer = source.what_if(change)
+def _futures(source: Source, change: Change, sees: Visibility) -> Futures:
+    answer = source.what_if(change, sees)
     before, after = answer.as_is, answer.changed
     both = before.starts.keys() & after.starts.keys()
     pretended = after.starts.get(answer.pretend or "")

@@ -6,16 +6,18 @@ import hmac
 import ipaddress
 import json
 import os
+import re
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Protocol, get_args
 
 from hpctwin.errors import ConfigError, UnknownNameError
 from hpctwin.model.trusted import check_trusted
+from hpctwin.web.views.visibility import EVERYTHING, Visibility
 
 __all__ = [
     "BURST",
@@ -23,7 +25,9 @@ __all__ = [
     "LARGEST_BODY",
     "MADE_UP",
     "Access",
+    "DeniedError",
     "Gate",
+    "Person",
     "Role",
     "Token",
     "is_loopback",
@@ -31,10 +35,16 @@ __all__ = [
     "read_tokens",
 ]
 
-Role = Literal["read-only", "operator"]
-"""``read-only`` reads and runs what-ifs.
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-``operator`` also approves decisions and uses the kill switch.
+Role = Literal["viewer", "user", "operator"]
+"""``viewer`` reads and runs what-ifs.
+
+``user`` does the same, and is the cluster's user of that name. ``operator`` also approves decisions
+and uses the kill switch, and sees all names.
 """
 
 ENVIRONMENT = "HPCTWIN_TOKENS"
@@ -44,35 +54,87 @@ MADE_UP = "(made up)"
 
 
 @dataclass(frozen=True)
-class Token:
-    """A secret with the rights of its holder.
+class Person:
+    """A visitor of the page.
 
     Args:
-        name: Name of the holder, for the journal.
-        role: Rights of the holder; see `Role`.
-        secret: Secret text, never shown.
+        name: Name of the visitor, for the journal; of a ``user`` that of the cluster.
+        role: Rights of the visitor; see `Role`.
     """
 
     name: str
     role: Role
+
+
+@dataclass(frozen=True, repr=False)
+class Token(Person):
+    """A secret with the rights of its holder.
+
+    Args:
+        name, role: Name and rights of the holder.
+        secret: Secret text, never shown.
+    """
+
     secret: bytes
 
     def __repr__(self) -> str:
         return f"Token({self.name!r}, {self.role!r})"
 
 
-@dataclass(frozen=True)
-class Access:
-    """Who may use the page.
+class DeniedError(Exception):
+    """A request is refused.
 
     Args:
-        tokens: Accepted tokens; without any, everyone who can reach the page may read it.
+        status: Status of the answer.
+        detail: Reason, as text.
+    """
+
+    def __init__(self, status: int, detail: str) -> None:
+        super().__init__(detail)
+        self.status, self.detail = status, detail
+
+
+class SignsIn(Protocol):
+    """Sign-in of people; see `hpctwin.web.server.sign_in`."""
+
+    @property
+    def address(self) -> str | None:
+        """Path where a person signs in; None if a proxy does it."""
+
+    def serves(self, path: str) -> bool:
+        """Return whether the sign-in itself answers at a path."""
+
+    def who(self, headers: Sequence[tuple[bytes, bytes]], peer: str) -> Person | None:
+        """Return the person that sends a request; None without sign-in."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request of the sign-in."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """Access to the page.
+
+    Args:
+        tokens: Accepted tokens; without any and without sign-in, everyone who can reach the page
+            may read it.
         hosts: Host names that requests may use. A request from another page that uses a different
             name for this address is refused (DNS rebinding).
+        sign_in: Sign-in of people; None without one.
+        hide_names: Whether the names of other users, their accounts and jobs are hidden from all
+            but operators.
     """
 
     tokens: tuple[Token, ...]
     hosts: frozenset[str]
+    sign_in: SignsIn | None = None
+    hide_names: bool = False
+
+    def visibility(self, who: Person | None) -> Visibility:
+        """Return the names that a visitor may see."""
+        if not self.hide_names or (who is not None and who.role == "operator"):
+            return EVERYTHING
+        return Visibility(who.name if who is not None and who.role == "user" else "", names=False)
 
     def who(self, authorization: str | None) -> Token | None:
         """Return the token in an authorization header; None if it is not an accepted one.
@@ -143,7 +205,7 @@ def _tokens(lines: Iterable[str], where: str) -> Iterable[Token]:
 
 def made_up() -> Token:
     """Return a token for this run; all users of a host can reach its loopback ports."""
-    return Token(MADE_UP, "read-only", secrets.token_urlsafe(24).encode())
+    return Token(MADE_UP, "viewer", secrets.token_urlsafe(24).encode())
 
 
 def is_loopback(host: str) -> bool:
@@ -172,13 +234,13 @@ _HEADERS = [
 _TOO_LONG: tuple[int, str, list[tuple[bytes, bytes]]]
 _TOO_LONG = (413, f"body exceeds {LARGEST_BODY} bytes", [])
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-Application = Callable[[Scope, Receive, Send], Awaitable[None]]
-
 _OPEN = ("/healthz", "/readyz", "/favicon.ico")
-"""Paths without a token; pages, which end with a slash and are only code, need none."""
+"""Paths without a token; pages, which are only code, need none."""
+PAGES = ("job", "node", "user", "partition", "decision")
+"""First part of the addresses of pages about one thing."""
+TABLES = ("history", "compare")
+"""Addresses of pages about many things."""
+_PAGE = re.compile(rf"(/[^/]+)?/(({'|'.join(PAGES)})/.+|{'|'.join(TABLES)})|.*/")
 
 
 class Gate:
@@ -212,6 +274,9 @@ class Gate:
                 message = {**message, "headers": kept}
             await send(message)
 
+        if self._access.sign_in is not None and self._access.sign_in.serves(scope["path"]):
+            await self._access.sign_in(scope, receive, with_headers)
+            return
         if scope["method"] not in ("GET", "HEAD"):
             body = await _body(receive)
             if body is None:
@@ -233,17 +298,32 @@ class Gate:
         length = headers.get(b"content-length", b"0")
         if not length.isdigit() or int(length) > LARGEST_BODY:
             return _TOO_LONG
-        scope.setdefault("state", {})["who"] = None
-        if not self._access.tokens:
-            return None
+        state, sign_in = scope.setdefault("state", {}), self._access.sign_in
         given = headers.get(b"authorization")
-        who = self._access.who(None if given is None else given.decode("latin-1"))
-        scope["state"]["who"] = who
+        who: Person | None = self._access.who(None if given is None else given.decode("latin-1"))
+        if who is None and sign_in is not None:
+            peer = state.get("peer") or (scope.get("client") or ("",))[0]
+            try:
+                who = sign_in.who(scope["headers"], peer)
+                if who is not None:
+                    _check_same_site(scope["method"], headers)
+            except DeniedError as refused:
+                return refused.status, refused.detail, []
+        state["who"], state["visibility"] = who, self._access.visibility(who)
+        state["sign_in"] = None if sign_in is None else sign_in.address
         path = scope["path"]
-        is_open = path in _OPEN or path.endswith("/") or path.startswith("/static/")
-        if who is None and not is_open:
+        if sign_in is None and not self._access.tokens:
+            return None
+        if sign_in is not None and sign_in.serves(path):
+            return None
+        is_page = "/api/" not in path and _PAGE.fullmatch(path) is not None
+        if who is None and not (is_page or path in _OPEN or path.startswith("/static/")):
             wanted = [(b"www-authenticate", b'Bearer realm="hpctwin"')]
-            return 401, "a token is required: Authorization: Bearer TOKEN", wanted
+            if sign_in is None:
+                return 401, "a token is required: Authorization: Bearer TOKEN", wanted
+            if sign_in.address is not None:
+                wanted.append((b"x-hpctwin-sign-in", sign_in.address.encode()))
+            return 401, "sign in, or give a token: Authorization: Bearer TOKEN", wanted
         return None
 
     def _too_many(self, client: str) -> float:
@@ -255,6 +335,16 @@ class Gate:
         if len(self._rates) > MOST_CLIENTS:
             self._rates.popitem(last=False)
         return 0.0 if left >= 1.0 else (1.0 - left) / PER_S
+
+
+def _check_same_site(method: str, headers: dict[bytes, bytes]) -> None:
+    """Refuse an action that a page of another site sends with this browser's sign-in."""
+    if method in ("GET", "HEAD", "OPTIONS"):
+        return
+    site, origin = headers.get(b"sec-fetch-site"), headers.get(b"origin")
+    foreign = origin is not None and origin.partition(b"//")[2] != headers.get(b"host", b"")
+    if site not in (None, b"same-origin", b"none") or (site is None and foreign):
+        raise DeniedError(403, "the request comes from a page of another site")
 
 
 async def _body(receive: Receive) -> bytes | None:

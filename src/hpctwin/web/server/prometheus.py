@@ -1,18 +1,29 @@
-"""Metrics for Prometheus at ``/metrics``."""
+"""Metrics for Prometheus at ``/metrics``; all have the label ``cluster``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 
-from hpctwin.web.server.assembly import Live
-from hpctwin.web.views.cluster_views import nodes_by_state, queue_by_reason
+from hpctwin._version import __version__
+from hpctwin.web.views.cluster_views import jobs_by_partition, nodes_by_state, queue_by_reason
+from hpctwin.web.views.follower import Histogram
 from hpctwin.web.views.source import Source
 from hpctwin.web.views.views import MeterView
 
-__all__ = ["exposition"]
+__all__ = ["EXPOSITION", "Collector", "exposition"]
+
+EXPOSITION = "text/plain; version=0.0.4"
+"""Media type of the text for Prometheus."""
 
 _COUNTS = {
     "events": "events of the cluster received",
@@ -25,16 +36,34 @@ _COUNTS = {
 }
 
 
-class _Collector:
-    """Collector that reads the metrics from the source at each scrape."""
+class Listeners(Protocol):
+    """Notifier that counts listeners."""
 
-    def __init__(self, source: Source, live: Live) -> None:
+    listeners: int
+
+
+class Collector:
+    """Collector that reads the metrics of a cluster from its source at each scrape.
+
+    Args:
+        source: Source of the metrics.
+        live: Notifier that counts listeners.
+    """
+
+    def __init__(self, source: Source, live: Listeners) -> None:
         self._source = source
         self._live = live
+
+    @property
+    def cluster(self) -> str:
+        """Name of the cluster."""
+        return self._source.head().cluster
 
     def collect(self) -> Iterable[Metric]:
         """Yield all metrics."""
         head = self._source.head()
+        build = {"version": __version__, "python": platform.python_version()}
+        yield _labelled_by("hpctwin_build_info", "version of hpctwin", [(build, 1.0)])
         gauges = {
             "up": ("whether the twin runs", float(head.alive)),
             "is_active": ("whether the twin controls scheduling", float(head.is_active)),
@@ -64,6 +93,20 @@ class _Collector:
             yield GaugeMetricFamily(f"hpctwin_{name}", says, value)
         with self._source.looking() as stands:
             nodes, reasons = nodes_by_state(stands), queue_by_reason(stands)
+            jobs = jobs_by_partition(stands)
+        yield _labelled_by(
+            "hpctwin_partition_jobs",
+            "jobs by partition and state",
+            [
+                ({"partition": name, "state": state}, number)
+                for (name, state), number in jobs.items()
+            ],
+        )
+        yield _histogram("hpctwin_decision_seconds", "duration of decisions",
+                         {(): self._source.decision_times}, ())  # fmt: skip
+        yield _histogram("hpctwin_wait_seconds", "wait of started jobs, by partition",
+                         {(name,): one for name, one in self._source.waits.items()},
+                         ("partition",))  # fmt: skip
         yield _labelled("hpctwin_nodes", "nodes by state", "state", nodes)
         yield _labelled("hpctwin_queue_jobs", "pending jobs by reason", "reason", reasons)
         yield _labelled("hpctwin_policy_in_force", "1 for the current policy", "policy",
@@ -132,13 +175,42 @@ def _labelled(name: str, says: str, label: str, values: dict[str, int]) -> Metri
     return family
 
 
-def exposition(source: Source, live: Live) -> bytes:
-    """Return the text for Prometheus.
+def _labelled_by(name: str, says: str, rows: Iterable[tuple[dict[str, str], float]]) -> Metric:
+    family = Metric(name, says, "gauge")
+    for labels, value in rows:
+        family.add_sample(name, labels, value)
+    return family
 
-    Args:
-        source: Source of the metrics.
-        live: Notifier that counts listeners.
-    """
+
+def _histogram(
+    name: str, says: str, found: Mapping[tuple[str, ...], Histogram], labels: tuple[str, ...]
+) -> Metric:
+    family = HistogramMetricFamily(name, says, labels=labels)
+    for values, one in sorted(found.items()):
+        family.add_metric(values, one.buckets(), one.total)
+    return family
+
+
+class _Together:
+    """Collector that joins the metrics of several clusters, and names the cluster of each."""
+
+    def __init__(self, collectors: Sequence[Collector]) -> None:
+        self._collectors = collectors
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield each metric once, with the samples of all clusters."""
+        families: dict[str, Metric] = {}
+        for one in self._collectors:
+            cluster = {"cluster": one.cluster}
+            for family in one.collect():
+                known = families.setdefault(family.name, family)
+                samples = [s._replace(labels={**cluster, **s.labels}) for s in family.samples]
+                known.samples = samples if known is family else known.samples + samples
+        return families.values()
+
+
+def exposition(*collectors: Collector) -> bytes:
+    """Return the text for Prometheus."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Collector(source, live))
+    registry.register(_Together(collectors))
     return generate_latest(registry)

@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import FastAPI, Query
 from fastapi.responses import StreamingResponse
 
 from hpctwin.errors import ConfigError
-from hpctwin.web.server.api import timeline_routes
-from hpctwin.web.server.assembly import JobId, Live, application_of
-from hpctwin.web.server.gate import Access, is_loopback, made_up, read_tokens
+from hpctwin.web.server.api import Name, timeline_routes
+from hpctwin.web.server.assembly import JobId, Live, Sees, application_of, page_routes
+from hpctwin.web.server.gate import (
+    PAGES,
+    Access,
+    Application,
+    Gate,
+    Receive,
+    Scope,
+    Send,
+    is_loopback,
+    made_up,
+    read_tokens,
+)
+from hpctwin.web.server.prometheus import Collector
+from hpctwin.web.server.sign_in import SignIn
 from hpctwin.web.views.runs import RunSource
-from hpctwin.web.views.views import LinesView, RunHead, RunJob, RunJobs
+from hpctwin.web.views.views import LinesView, RunGroup, RunHead, RunJob, RunJobs
+from hpctwin.web.views.visibility import EVERYTHING
 
 if TYPE_CHECKING:
     from hpctwin.web.server.assembly import Part
@@ -66,14 +81,27 @@ def run_application(
     def jobs(
         find: Annotated[str, Query(max_length=128)] = "",
         state: Annotated[str | None, Query(max_length=32)] = None,
+        sees: Sees = EVERYTHING,
     ) -> RunJobs:
         """Return the first 500 jobs that match an id, user, account or partition."""
-        return source.jobs(find, state)
+        return source.jobs(find, state, sees)
 
     @app.get("/api/v1/jobs/{job}", tags=["look"])
-    def job(job: JobId) -> RunJob:
+    def job(job: JobId, sees: Sees) -> RunJob:
         """Return one job."""
-        return source.job(job)
+        return source.job(job, sees)
+
+    @app.get("/api/v1/users/{name:path}", tags=["look"])
+    def user(name: Name, sees: Sees) -> RunGroup:
+        """Return the jobs of a user."""
+        return source.group("user", name, sees)
+
+    @app.get("/api/v1/partitions/{name:path}", tags=["look"])
+    def partition(name: Name, sees: Sees) -> RunGroup:
+        """Return the jobs of a partition."""
+        return source.group("partition", name, sees)
+
+    page_routes(app, PAGES)
 
     return app
 
@@ -90,6 +118,8 @@ class Listening:
         certificate, key: Files for TLS.
         behind_proxy: Whether a proxy on this host or next to it provides TLS.
         allow_hosts: Host names that requests may use, in addition to that of the address.
+        sign_in: YAML file of `SignInSettings`; None without sign-in.
+        hide_names: Whether only operators see the names of other users.
     """
 
     host: str = "127.0.0.1"
@@ -100,6 +130,8 @@ class Listening:
     key: Path | None = None
     behind_proxy: bool = False
     allow_hosts: tuple[str, ...] = ()
+    sign_in: Path | None = None
+    hide_names: bool = False
 
     @property
     def tls(self) -> bool:
@@ -116,26 +148,40 @@ def access_of(listening: Listening) -> Access:
     if (listening.certificate is None) != (listening.key is None):
         raise ConfigError("--certificate and --private-key are required together")
     tokens = read_tokens(listening.tokens)
+    sign_in = None if listening.sign_in is None else SignIn.from_yaml(listening.sign_in)
     if not is_loopback(listening.host):
-        if not tokens:
+        if not tokens and sign_in is None:
             raise ConfigError(
                 f"--host {listening.host}: access from other hosts requires a token; give "
-                "a file with --tokens"
+                "a file with --tokens, or --sign-in"
             )
         if not listening.tls and not listening.behind_proxy:
             raise ConfigError(
                 f"--host {listening.host}: tokens would be sent unencrypted; give "
                 "--certificate and --private-key, or --behind-proxy if a proxy does TLS"
             )
-    if listening.no_token and tokens:
-        raise ConfigError("--no-token does not work with --tokens; remove one of them")
-    if not tokens and not listening.no_token:
+    if listening.no_token and (tokens or sign_in is not None):
+        other = "--tokens" if tokens else "--sign-in"
+        raise ConfigError(f"--no-token does not work with {other}; remove one of them")
+    if not tokens and not listening.no_token and sign_in is None:
+        if _goes_to_log():
+            raise ConfigError(
+                "--tokens: the output of this service goes to the system's log, where a generated "
+                "token would stay; give a file with --tokens, or --sign-in"
+            )
         tokens = (made_up(),)
     hosts = {"localhost", "127.0.0.1", "::1", listening.host.lower()}
     hosts.update(name.lower() for name in listening.allow_hosts)
     # Behind a proxy or on all addresses, the proxy or the network must check host names.
     everywhere = listening.host in ("0.0.0.0", "::") and not listening.allow_hosts
-    return Access(tokens, frozenset() if everywhere else frozenset(hosts))
+    names = frozenset() if everywhere else frozenset(hosts)
+    return Access(tokens, names, sign_in, listening.hide_names)
+
+
+def _goes_to_log() -> bool:
+    """Return whether systemd has connected the standard output to its journal."""
+    about = os.fstat(1)
+    return os.environ.get("JOURNAL_STREAM") == f"{about.st_dev}:{about.st_ino}"
 
 
 def twin_part(
@@ -158,7 +204,8 @@ def twin_part(
 
     source = Source(journal, weather)
     live = Live(source)
-    return Part(application(source, live=live, kill_switch=kill_switch), live, source.shown)
+    app = application(source, live=live, kill_switch=kill_switch)
+    return Part(app, live, source.shown, Collector(source, live))
 
 
 def run_part(folder: Path) -> Part:
@@ -192,7 +239,6 @@ def serve(
     import uvicorn
 
     from hpctwin.web.server.assembly import together
-    from hpctwin.web.server.gate import Gate
 
     app = next(iter(parts.values())).app if len(parts) == 1 else together(parts)
 
@@ -205,10 +251,10 @@ def serve(
             super().handle_exit(sig, frame)
 
     config = uvicorn.Config(
-        Gate(app, access),
+        _behind(listening, access, Gate(app, access)),
         ssl_certfile=listening.certificate,
         ssl_keyfile=listening.key,
-        proxy_headers=listening.behind_proxy,
+        proxy_headers=False,
         server_header=False,
         access_log=False,
         log_config=None,
@@ -218,6 +264,23 @@ def serve(
         h11_max_incomplete_event_size=65_536,
     )
     Server(config).run(sockets=[listens])
+
+
+def _behind(listening: Listening, access: Access, gate: Application) -> Application:
+    """Return an application that knows the client by a proxy's headers, and the proxy itself."""
+    from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
+
+    if not listening.behind_proxy and access.sign_in is None:
+        return gate
+    proxies = getattr(access.sign_in, "proxies", ())
+    trusted = list(proxies) or os.environ.get("FORWARDED_ALLOW_IPS", "127.0.0.1")
+    inside: Any = ProxyHeadersMiddleware(gate, trusted) if listening.behind_proxy else gate  # type: ignore[arg-type]
+
+    async def outside(scope: Scope, receive: Receive, send: Send) -> None:
+        scope.setdefault("state", {})["peer"] = (scope.get("client") or ("",))[0]
+        await inside(scope, receive, send)
+
+    return outside
 
 
 def socket_at(host: str, port: int) -> socket.socket:

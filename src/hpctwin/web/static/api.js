@@ -3,10 +3,31 @@
 const KEY = "hpctwin-token";
 let token = "";
 
+/** Where the pages of this cluster or run begin: "/", or "/NAME/" on a server of several. */
+export const root = /^(.*?\/)(?:(?:job|node|user|partition|decision)\/.*|history|compare)?$/.exec(location.pathname)?.[1] ?? "/";
+
+// A new tab asks the others for the token, which no tab stores beyond its own life.
+const tabs = new BroadcastChannel(KEY);
+tabs.addEventListener("message", ({ data }) => { if (data === "token?" && token) tabs.postMessage({ token }); });
+
+/** The token of another tab of this page, or "". */
+export function ofOtherTab() {
+  return new Promise((done) => {
+    const told = ({ data }) => { if (data.token) done(data.token); };
+    tabs.addEventListener("message", told);
+    tabs.postMessage("token?");
+    setTimeout(() => {
+      tabs.removeEventListener("message", told);
+      done("");
+    }, 200);
+  });
+}
+
 export class Refused extends Error {
-  constructor(status, detail) {
+  constructor(status, detail, signIn = null) {
     super(detail);
     this.status = status;
+    this.signIn = signIn;
   }
 }
 
@@ -34,25 +55,31 @@ async function request(path, options = {}) {
   } catch {
     // The status says it.
   }
-  throw new Refused(response.status, detail);
+  throw new Refused(response.status, detail, response.headers.get("x-hpctwin-sign-in"));
 }
 
-export async function get(path) {
-  return (await request(`api/v1/${path}`)).json();
+/** @param part another cluster or run of this server, such as "east/". */
+export async function get(path, part = "") {
+  return (await request(`${root}${part}api/v1/${path}`)).json();
+}
+
+export async function signOut() {
+  use("");
+  await request("/sign-out", { method: "POST" });
 }
 
 export async function bytes(path) {
-  return (await request(`api/v1/${path}`)).arrayBuffer();
+  return (await request(`${root}api/v1/${path}`)).arrayBuffer();
 }
 
 export async function send(method, path, body) {
   const headers = { "Content-Type": "application/json" };
-  return (await request(`api/v1/${path}`, { method, headers, body: JSON.stringify(body) })).json();
+  return (await request(`${root}api/v1/${path}`, { method, headers, body: JSON.stringify(body) })).json();
 }
 
 /** Server-sent events, each as it comes; ends when the connection does. */
 export async function* events(path) {
-  const response = await request(`api/v1/${path}`);
+  const response = await request(`${root}api/v1/${path}`);
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";
   for (;;) {

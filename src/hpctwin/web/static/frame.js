@@ -1,11 +1,43 @@
 // What all pages have: asking for a token, dark and light, and being told of changes.
 
 import * as api from "./api.js";
+import { element, replace } from "./words.js";
 
 const at = (id) => document.getElementById(id);
 const THEME = "hpctwin-theme";
+let refused = "";
 
-async function askToken() {
+/** Names the visitor in the header, and links the other pages.
+ * @param links pairs of a text and an address. */
+export async function visitor(links) {
+  const me = await api.get("me");
+  const nav = element("nav", "", { "aria-label": "Pages" });
+  const all = [...(me.listed ? [["All clusters and runs", `${api.root}../`]] : []), ...links];
+  for (const [text, href] of all) nav.append(element("a", text, { href }));
+  if (me.name && me.name !== "(made up)") {
+    nav.append(element("span", `${me.name} (${me.role})`));
+    if (me.sign_in) {
+      const button = element("button", "Sign out", { type: "button" });
+      button.addEventListener("click", () => api.signOut().then(() => location.reload()));
+      nav.append(button);
+    }
+  }
+  document.querySelector("header nav")?.remove();
+  if (nav.children.length) document.querySelector("header").prepend(nav);
+  return me;
+}
+
+async function askToken(signIn) {
+  const known = await api.ofOtherTab();
+  if (known && known !== refused) {
+    refused = known;
+    api.use(known);
+    return;
+  }
+  if (signIn) {
+    const to = encodeURIComponent(location.pathname + location.search);
+    replace(at("token-why"), [element("a", "Sign in", { href: `${signIn}?to=${to}`, autofocus: "" }), " with your account, or give a token."]);
+  }
   at("ask-token").showModal();
   await new Promise((done) => { at("ask-token").addEventListener("close", done, { once: true }); });
   api.use(at("token").value.trim());
@@ -23,7 +55,7 @@ export async function follow(ask, told) {
       }
     } catch (error) {
       if (error.status === 401) {
-        await askToken();
+        await askToken(error.signIn);
         continue;
       }
       at("standing").textContent = error.status ? error.message : "No answer from the server; trying again …";

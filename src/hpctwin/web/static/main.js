@@ -1,10 +1,11 @@
 // The dashboard: follows the server's events and shows what stands.
 
 import * as api from "./api.js";
-import { follow, themed } from "./frame.js";
+import { follow, themed, visitor } from "./frame.js";
 import { chooser, clock, showZones, tell, zoned } from "./clock.js";
 import { Gantt } from "./gantt.js";
 import { amount, Lines } from "./lines.js";
+import { link } from "./links.js";
 import { fetched } from "./pictures.js";
 import { Nodes } from "./nodes.js";
 import { Scores } from "./scores.js";
@@ -98,7 +99,7 @@ function showSchedule({ of, schedule }) {
 async function showJob(id) {
   try {
     const told = await api.get(`jobs/${encodeURIComponent(id)}/explain`);
-    replace(at("job"), told.lines.map((line) => element("p", zoned(line))));
+    replace(at("job"), [...told.lines.map((line) => element("p", zoned(line))), link("job", id, `Page of job ${id}`)]);
   } catch (error) {
     replace(at("job"), [element("p", error.message)]);
   }
@@ -111,7 +112,7 @@ async function showDecisions() {
   if (!first) return;
   const chosen = first.candidates.length > 1 ? first : last.find((one) => one.candidates.length > 1) ?? first;
   const told = await api.get(`decisions/${chosen.id}/explain`);
-  replace(at("explained"), told.lines.map((line) => element("p", zoned(line))));
+  replace(at("explained"), [...told.lines.map((line) => element("p", zoned(line))), link("decision", chosen.id, `Page of decision ${chosen.id}`)]);
   const names = Object.keys(chosen.candidates[0].metrics);
   const heading = element("tr");
   heading.append(...["Policy", "Score", ...names.map((name) => name.replace(/_s$/, "").replaceAll("_", " ")), "Starts now"].map((text, i) => element("th", text, { scope: "col", class: i ? "n" : "" })));
@@ -199,6 +200,7 @@ chooser(at("zone"), () => {
 themed(() => [gantt, nodes, scores, lines]);
 api.begin();
 follow(() => api.events("events"), (told) => {
+  if (!head) visitor([["History", "history"]]).catch(() => null);
   head = told;
   tell(head.clock);
   showZones(at("zone"));

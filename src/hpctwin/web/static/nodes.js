@@ -3,6 +3,7 @@
 import { shortened } from "./boxes.js";
 import { clock } from "./clock.js";
 import { COLOURS } from "./colours.js";
+import { address } from "./links.js";
 import { prepared, theme } from "./words.js";
 
 const LABEL = 13, GAP = 10, LARGEST = 40, LEAST = 5, BORDERS = 2, LEAST_LABEL = 44, SHORT = 220, TALL = 900;
@@ -18,6 +19,7 @@ export class Nodes {
     this.cells = [];
     this.at = -1;
     canvas.addEventListener("keydown", (event) => this.key(event));
+    canvas.addEventListener("click", () => this.open());
     canvas.addEventListener("pointermove", (event) => this.name(this.find(event.offsetX, event.offsetY)));
     by.addEventListener("change", () => this.draw());
     new ResizeObserver(() => this.lay()).observe(canvas);
@@ -84,6 +86,7 @@ export class Nodes {
   }
 
   key(event) {
+    if (event.key === "Enter") this.open();
     const steps = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: this.columns, ArrowUp: -this.columns };
     if (!(event.key in steps) || !this.nodes.length) return;
     event.preventDefault();
@@ -97,6 +100,11 @@ export class Nodes {
     const node = this.nodes[index];
     this.said.textContent = node ? describe(node) : "";
     this.draw();
+  }
+
+  /** Goes to the page of the node pointed at. */
+  open() {
+    if (this.nodes[this.at]) location.assign(address("node", this.nodes[this.at].name));
   }
 
   /** How far a node's cell is filled: by what is chosen, else by what it is fullest of. */

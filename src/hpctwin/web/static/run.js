@@ -2,9 +2,10 @@
 
 import * as api from "./api.js";
 import { chooser, clock, showZones, tell } from "./clock.js";
-import { follow, themed } from "./frame.js";
+import { follow, themed, visitor } from "./frame.js";
 import { Gantt } from "./gantt.js";
 import { Lines } from "./lines.js";
+import { link } from "./links.js";
 import { fetched } from "./pictures.js";
 import { element, replace, span } from "./words.js";
 
@@ -14,7 +15,7 @@ const PAUSE = 250;
 
 const gantt = new Gantt(at("gantt"), at("gantt-said"), at("colour-by"), at("legend"));
 const lines = new Lines(at("lines"), at("lines-said"));
-let wanted = 0;
+let wanted = 0, seen = false;
 
 function pairs(rows) {
   return rows.map(([name, value]) => {
@@ -57,7 +58,9 @@ async function showJobs() {
 
 function jobRow(job) {
   const row = element("tr");
-  row.append(element("th", job.id, { scope: "row" }), element("td", job.user ?? ""), element("td", job.partition ?? ""));
+  const name = element("th", "", { scope: "row" });
+  name.append(link("job", job.id));
+  row.append(name, element("td", job.user ?? ""), element("td", job.partition ?? ""));
   for (const text of [job.nodes, span(job.walltime_s)]) row.append(element("td", String(text), { class: "n" }));
   row.append(element("td", clock(job.submit_s)));
   const ran = job.start_s === null || job.end_s === null ? null : job.end_s - job.start_s;
@@ -78,6 +81,8 @@ async function show(head) {
   tell(head.clock);
   showZones(at("zone"));
   showHead(head);
+  if (!seen) visitor([]).catch(() => null);
+  seen = true;
   await early;
   if (gantt.facts.version !== head.version) await showTimeline();
   lines.set(await api.get(`lines?bins=${Math.max(100, Math.min(800, Math.round(at("lines").clientWidth / 2)))}`));

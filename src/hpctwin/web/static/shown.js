@@ -1,7 +1,7 @@
 // The list of clusters and runs that are served together.
 
 import * as api from "./api.js";
-import { follow, themed } from "./frame.js";
+import { follow, themed, visitor } from "./frame.js";
 import { element, replace } from "./words.js";
 
 const EVERY = 2000;
@@ -33,6 +33,7 @@ api.begin();
 follow(asked, (all) => {
   document.getElementById("standing").textContent = `${all.length} clusters and runs`;
   if (JSON.stringify(all) === last) return;
+  if (!last) visitor(all.filter(({ kind }) => kind === "run").length > 1 ? [["Compare the runs", "compare"]] : []).catch(() => null);
   last = JSON.stringify(all);
   replace(document.getElementById("main"), all.map(card));
 });

@@ -26,10 +26,15 @@ export function figure(value, unit) {
   return unit === "s" ? span(value) : number(value);
 }
 
+/** A text whose characters that turn the direction of writing, or are not seen, are named. */
+export function visible(text) {
+  return String(text).replace(/[\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g, (one) => `⟨U+${one.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`);
+}
+
 /** An element with text; what others wrote is never read as markup. */
 export function element(name, text = "", attributes = {}) {
   const made = document.createElement(name);
-  made.textContent = text;
+  made.textContent = visible(text);
   for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
   return made;
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from hpctwin.model.cluster.cluster import parse_nodes
 from hpctwin.rms.node_capacity import Room
 from hpctwin.rms.records.records import JobRecord, JobSpec
 from hpctwin.twin.forecast.records import Forecast
+from hpctwin.twin.journal.history import MOST_PARTITIONS, OTHERS
 from hpctwin.twin.journal.status_reader import Standing
 from hpctwin.twin.words import asked_text
 from hpctwin.web.views.job_groups import Meaning
@@ -21,12 +23,15 @@ from hpctwin.web.views.job_history import FloatArray, Stretch, ends_s, lanes_of,
 from hpctwin.web.views.lane_names import LaneNames
 from hpctwin.web.views.timeline import KINDS, Timeline
 from hpctwin.web.views.views import Bar, CandidateView, DecisionView, JobView, Line, NodeView
+from hpctwin.web.views.visibility import EVERYTHING, Visibility
 
 __all__ = [
     "bars",
     "decision_view",
     "held_line",
+    "job_view",
     "job_views",
+    "jobs_by_partition",
     "node_views",
     "nodes_by_state",
     "places",
@@ -35,15 +40,20 @@ __all__ = [
 ]
 
 
-def job_views(stands: Standing, starts_s: Mapping[str, float] | None = None) -> list[JobView]:
+def job_views(
+    stands: Standing,
+    starts_s: Mapping[str, float] | None = None,
+    sees: Visibility = EVERYTHING,
+) -> list[JobView]:
     """Return pending jobs by forecast start, then running jobs.
 
     Args:
         stands: State of the cluster.
         starts_s: Scheduled starts of pending jobs, by id, used for jobs without a forecast.
+        sees: What the visitor may see.
     """
-    fits, starts_s = stands.core.fits_now(), starts_s or {}
-    views = [_job_view(job, stands, fits, starts_s) for job in stands.core.mirror.jobs.values()]
+    fits, jobs = stands.core.fits_now(), stands.core.mirror.jobs.values()
+    views = [job_view(job, stands, fits, starts_s or {}, sees) for job in jobs]
     last = float("inf")
     return sorted(
         views,
@@ -55,18 +65,20 @@ def job_views(stands: Standing, starts_s: Mapping[str, float] | None = None) -> 
     )
 
 
-def _job_view(
+def job_view(
     job: JobRecord,
     stands: Standing,
     fits: Callable[[JobSpec], bool],
     starts_s: Mapping[str, float],
+    sees: Visibility = EVERYTHING,
 ) -> JobView:
+    """Return the view of a pending or running job; see `job_views`."""
     spec = job.spec
     said: Forecast | None = stands.forecasts.get(spec.id) if job.start_s is None else None
     start_s = job.start_s
     if start_s is None:
         start_s = starts_s.get(spec.id) if said is None else said.start_s
-    return JobView(
+    view = JobView(
         id=spec.id,
         user=spec.user,
         account=spec.account,
@@ -80,17 +92,20 @@ def _job_view(
         low_s=None if said is None else said.low_s,
         high_s=None if said is None else said.high_s,
         calibrated=said is not None and said.calibrated,
-        why="" if job.start_s is not None else _why(job, stands, fits),
+        why="" if job.start_s is not None else _why(job, stands, fits, sees),
     )
+    return sees.of(view, spec.user)
 
 
-def _why(job: JobRecord, stands: Standing, fits: Callable[[JobSpec], bool]) -> str:
+def _why(
+    job: JobRecord, stands: Standing, fits: Callable[[JobSpec], bool], sees: Visibility
+) -> str:
     """Return in a few words why a job does not start now."""
     spec, now_s = job.spec, stands.now_s
     if spec.held:
         return "held"
     if spec.reason:
-        return spec.reason
+        return sees.reason(spec.reason, spec.user)
     if spec.dependencies:
         others = ", ".join(edge.on for edge in spec.dependencies[:2])
         return f"waits for {others}" + (" …" if len(spec.dependencies) > 2 else "")
@@ -169,6 +184,21 @@ def nodes_by_state(stands: Standing) -> dict[str, int]:
         what = node.state if node.state != "up" else "busy" if name in used else "free"
         found[what] += 1
     return found
+
+
+def jobs_by_partition(stands: Standing) -> dict[tuple[str, str], int]:
+    """Return the numbers of jobs by partition and state; small partitions are one."""
+    found: Counter[tuple[str, str]] = Counter()
+    for job in stands.core.mirror.jobs.values():
+        found[job.spec.partition, "waiting" if job.start_s is None else "running"] += 1
+    sizes: Counter[str] = Counter()
+    for (name, _), number in found.items():
+        sizes[name] += number
+    named = {name for name, _ in sizes.most_common(MOST_PARTITIONS)}
+    joined: Counter[tuple[str, str]] = Counter()
+    for (name, state), number in sorted(found.items()):
+        joined[name if name in named else OTHERS, state] += number
+    return dict(joined)
 
 
 def queue_by_reason(stands: Standing) -> dict[str, int]:
@@ -275,11 +305,11 @@ def timeline(
 
 
 def _told_of(one: Stretch, by: Meaning) -> str | float | None:
-    if by == "state" or one.about is None:
+    if by == "state" or one.spec is None:
         return one.state if by == "state" else None
     if by == "wait":
-        return one.start_s - one.about.submit_s
-    return one.about.nodes if by == "size" else str(getattr(one.about, by))
+        return one.start_s - one.spec.submit_s
+    return one.spec.nodes if by == "size" else str(getattr(one.spec, by))
 
 
 def decision_view(found: dict[str, Any]) -> DecisionView:

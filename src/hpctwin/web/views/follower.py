@@ -6,24 +6,60 @@ entries of the journal; answers use the resulting mirror.
 
 from __future__ import annotations
 
+import itertools
+import json
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
+from bisect import bisect_left
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 from hpctwin.errors import HpctwinError
 from hpctwin.twin.core.core import Core
+from hpctwin.twin.journal.history import MOST_PARTITIONS, OTHERS
 from hpctwin.twin.journal.journal import Journal, tells_of_life
 from hpctwin.twin.journal.restore import apply_input, restored_core
 from hpctwin.twin.journal.status_reader import Standing, standing_of
+from hpctwin.twin.journal.tables import Input
 from hpctwin.web.views.job_history import PAST_S, History
 
-__all__ = ["FollowedJournal"]
+__all__ = ["FollowedJournal", "Histogram"]
 
 T = TypeVar("T")
+
+MOST_KEPT = 32
+"""Maximum number of results that are kept until the next change."""
+
+
+class Histogram:
+    """Numbers of values up to each of some bounds, and their sum.
+
+    Args:
+        bounds: Bounds, increasing.
+    """
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self._bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def add(self, value: float) -> None:
+        """Count a value."""
+        self._counts[bisect_left(self._bounds, value)] += 1
+        self.total += value
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """Return bounds as texts, and the number of values up to each."""
+        names = [*map(str, self._bounds), "+Inf"]
+        return list(zip(names, itertools.accumulate(map(float, self._counts)), strict=True))
+
+
+DECISIONS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+WAITS_S = (10.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 43_200.0, 86_400.0, 259_200.0, 604_800.0)
+"""Bounds of the histograms, in seconds."""
 
 
 class FollowedJournal:
@@ -41,18 +77,23 @@ class FollowedJournal:
         self.version = 0
         self.fault: str | None = None
         self._lock = threading.RLock()
-        self._made: dict[str, tuple[int, Any]] = {}
+        self._made: OrderedDict[Hashable, tuple[int, Any]] = OrderedDict()
         self._last = (0, 0)
         self._said: tuple[float, dict[str, Any]] = (0.0, {})
         self._alive = False
         self._snapshots = 0
         self._counted = 0
         self._by_policy: Counter[str] = Counter()
+        self.decision_times = Histogram(DECISIONS_S)
+        self.waits: dict[str, Histogram] = {}
+        """Waits of the jobs that have started since the page has, by partition."""
         self.core: Core
         self.history = History()
         with closing(self.journal()) as journal:
             self._open(journal)
             self._read(journal)
+        named = [one.name for one in self.core.mirror.machine.partitions] or [""]
+        self.waits.update((name, Histogram(WAITS_S)) for name in named[:MOST_PARTITIONS])
 
     def journal(self) -> Journal:
         """Return the journal, opened for reading by the calling thread."""
@@ -110,7 +151,8 @@ class FollowedJournal:
         for one in journal.inputs_after(self._last[0]):
             if one.kind == "event":
                 self.history.read([one.body])
-            if one.kind != "decide":
+                self._take_event(one)
+            elif one.kind != "decide":
                 apply_input(self.core, one)
             self._last = (one.id, last[1])
         if self.core.mirror.snapshots != self._snapshots:
@@ -119,10 +161,28 @@ class FollowedJournal:
         self._said, self._alive = said, alive
         self._stands = standing_of(self.core, journal)
         self._decided = journal.read_decision()
-        for number, policy in journal.decided_after(self._counted):
+        for number, policy, took_ms in journal.decided_after(self._counted):
             self._counted = number
             self._by_policy[policy] += 1
+            self.decision_times.add(took_ms / 1000)
         self.version += 1
+
+    def _take_event(self, one: Input) -> None:
+        """Give an event to the core, and count the wait of a job that starts by it."""
+        job_id = json.loads(one.body)["job_id"] if '"kind":"job_started"' in one.body else ""
+        before = self.core.mirror.jobs.get(job_id)
+        apply_input(self.core, one)
+        job = self.core.mirror.jobs.get(job_id)
+        if (
+            job is None
+            or job.start_s is None
+            or (before is not None and before.start_s is not None)
+        ):
+            return
+        name = job.spec.partition
+        if name not in self.waits and len(self.waits) >= MOST_PARTITIONS:
+            name = OTHERS
+        self.waits.setdefault(name, Histogram(WAITS_S)).add(job.start_s - job.spec.submit_s)
 
     def _settle(self) -> None:
         self._snapshots = self.core.mirror.snapshots
@@ -134,10 +194,20 @@ class FollowedJournal:
         with self._lock:
             yield self._stands
 
-    def _kept(self, name: str, make: Callable[[Standing], T]) -> T:
+    def _kept(self, name: str, make: Callable[[Standing], T], of: Hashable = None) -> T:
+        """Return what `make` returns, made once for each version.
+
+        Args:
+            name: Name of the result.
+            make: Function that makes it.
+            of: Visitor of the result, if it differs between visitors.
+        """
         with self.looking() as stands:
-            known = self._made.get(name)
+            known = self._made.pop((name, of), None)
             if known is None or known[0] != self.version:
-                known = self._made[name] = (self.version, make(stands))
+                known = (self.version, make(stands))
+            self._made[name, of] = known
+            if len(self._made) > MOST_KEPT:
+                self._made.popitem(last=False)
             kept: T = known[1]
             return kept

@@ -22,7 +22,6 @@ from hpctwin.simulation.result.counts import core_map
 
 __all__ = [
     "PAST_S",
-    "About",
     "History",
     "Ran",
     "Rows",
@@ -44,34 +43,17 @@ IntArray = npt.NDArray[np.int64]
 MOST = 100_000
 """Maximum number of past jobs in the history."""
 
-_TOLD = ('"job_submitted"', '"job_started"', '"job_ended"', '"job_requeued"')
+_TOLD = (
+    '"job_submitted"', '"job_modified"', '"job_started"', '"job_ended"', '"job_requeued"',
+    '"job_deleted"',
+)  # fmt: skip
+
 _ENDED = {
     "exit": "completed",
     "cancelled": "cancelled",
     "walltime": "time limit",
     "node_failure": "node failure",
 }
-
-
-class About(NamedTuple):
-    """Facts that group jobs in charts.
-
-    Args:
-        user, account, partition: Names; empty if unknown.
-        submit_s: Submission, in seconds.
-        nodes: Number of nodes.
-    """
-
-    user: str
-    account: str
-    partition: str
-    submit_s: float
-    nodes: int
-
-    @classmethod
-    def of(cls, spec: JobSpec) -> About:
-        """Return the facts of a request."""
-        return cls(spec.user, spec.account, spec.partition, spec.submit_s, spec.nodes)
 
 
 @dataclass(frozen=True)
@@ -84,7 +66,7 @@ class Ran:
         node_names: Names of its nodes.
         amounts: Cores, memory and GPUs that it held of each node [nodes, 3]; None for whole nodes,
             or if unknown.
-        about: Facts of the job; None if its submission is unknown.
+        spec: Its request; None if it is not known any more.
         state: How it ended.
     """
 
@@ -93,7 +75,7 @@ class Ran:
     end_s: float
     node_names: tuple[str, ...]
     amounts: FloatArray | None = None
-    about: About | None = None
+    spec: JobSpec | None = None
     state: str = "ended"
 
 
@@ -103,12 +85,14 @@ class History:
     def __init__(self) -> None:
         self.ran: deque[Ran] = deque(maxlen=MOST)
         self._runs: dict[str, tuple[float, tuple[str, ...], FloatArray | None]] = {}
-        self._about: dict[str, About] = {}
+        self._specs: dict[str, JobSpec] = {}
 
     def take(self, event: ev.Event) -> None:
         """Update the history by an event."""
-        if isinstance(event, ev.JobSubmitted):
-            self._about[event.job.id] = About.of(event.job)
+        if isinstance(event, ev.JobSubmitted | ev.JobModified):
+            self._specs[event.job.id] = event.job
+        elif isinstance(event, ev.JobDeleted):
+            self._specs.pop(event.job_id, None)
         elif isinstance(event, ev.JobStarted):
             parts = [(part.cores, part.memory_gb, part.gpus) for part in event.parts]
             self._runs[event.job_id] = (
@@ -117,7 +101,7 @@ class History:
         elif isinstance(event, ev.JobEnded):
             failed = event.reason == "exit" and event.exit_code
             self._over(event.job_id, event.time_s, "failed" if failed else _ENDED[event.reason])
-            self._about.pop(event.job_id, None)
+            self._specs.pop(event.job_id, None)
         elif isinstance(event, ev.JobRequeued):
             self._over(event.job_id, event.time_s, "requeued")
 
@@ -131,16 +115,20 @@ class History:
         """Correct the history by the existing jobs; a job that no longer runs has ended."""
         for job_id in [i for i in self._runs if i not in jobs or jobs[i].start_s is None]:
             self._over(job_id, time_s, "ended")
-        self._about = {job_id: About.of(job.spec) for job_id, job in jobs.items()}
+        self._specs = {job_id: job.spec for job_id, job in jobs.items()}
         for job_id, job in jobs.items():
             if job.start_s is not None:
                 self._runs[job_id] = (job.start_s, job.node_names, job.amounts)
 
+    def last(self, job_id: str) -> Ran | None:
+        """Return the last run of a job that has ended; None if there is none."""
+        return next((one for one in reversed(self.ran) if one.job == job_id), None)
+
     def _over(self, job_id: str, end_s: float, state: str) -> None:
         found = self._runs.pop(job_id, None)
         if found is not None and found[1]:
-            about = self._about.get(job_id)
-            self.ran.append(Ran(job_id, found[0], end_s, *found[1:], about, state))
+            spec = self._specs.get(job_id)
+            self.ran.append(Ran(job_id, found[0], end_s, *found[1:], spec, state))
 
 
 Runs = tuple[tuple[int, int], ...]
@@ -191,7 +179,7 @@ class Stretch(NamedTuple):
         start_s, end_s: Start and end, in seconds.
         nodes: Numbers of its nodes, increasing [nodes].
         amounts: Cores, memory and GPUs that it holds of each node [nodes, 3]; None for whole nodes.
-        about: Facts of the job; None if unknown.
+        spec: Request of the job; None if unknown.
         state: State of the job in a word.
     """
 
@@ -201,7 +189,7 @@ class Stretch(NamedTuple):
     end_s: float
     nodes: IntArray
     amounts: FloatArray | None
-    about: About | None = None
+    spec: JobSpec | None = None
     state: str = ""
 
 
@@ -221,7 +209,7 @@ def past(history: History, now_s: float, number: Mapping[str, int]) -> list[Stre
     return [
         _stretch(
             one.job, "ran", (one.start_s, one.end_s), one.node_names, one.amounts, number
-        )._replace(about=one.about, state=one.state)
+        )._replace(spec=one.spec, state=one.state)
         for one in history.ran
         if one.end_s > now_s - PAST_S
     ]
@@ -232,7 +220,7 @@ def placed(job: JobRecord, end_s: float, number: Mapping[str, int]) -> Stretch:
     assert job.start_s is not None
     span = job.start_s, end_s
     found = _stretch(job.spec.id, "runs", span, job.node_names, job.amounts, number)
-    return found._replace(about=About.of(job.spec), state="running")
+    return found._replace(spec=job.spec, state="running")
 
 
 def _stretch(

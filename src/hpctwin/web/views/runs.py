@@ -13,7 +13,7 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin.errors import ConfigError, HpctwinError, UnknownNameError
-from hpctwin.metrics import binned
+from hpctwin.metrics import METRICS, binned
 from hpctwin.report.columns import COLUMNS, NO_CURRENCY, format_metric, metric_name
 from hpctwin.report.figures.gantt import pack
 from hpctwin.report.pages.run import MANIFEST, VERSIONS, ReportedRun, read_run
@@ -29,12 +29,14 @@ from hpctwin.web.views.views import (
     LaneGroup,
     Line,
     LinesView,
+    RunGroup,
     RunHead,
     RunJob,
     RunJobs,
     Shown,
     TimelineView,
 )
+from hpctwin.web.views.visibility import EVERYTHING, Visibility
 
 __all__ = ["MOST_JOBS", "RunSource"]
 
@@ -97,19 +99,19 @@ class RunSource:
         self._read_at = read_at
         self.version += 1
 
-    def head(self) -> RunHead:
-        """Return the run's settings and its state."""
+    def head(self, sees: Visibility = EVERYTHING) -> RunHead:
+        """Return the run's settings and its state, the same for every visitor."""
         head = self._now.head
         trouble = () if self.fault is None else (self.fault,)
         return head.model_copy(update={"version": self.version, "trouble": trouble})
 
-    def shown(self, name: str) -> Shown:
+    def shown(self, name: str, sees: Visibility = EVERYTHING) -> Shown:
         """Return the run's entry in the list of pages."""
-        head = self.head()
+        head = self.head(sees)
         told = {one.key: one for one in head.figures}
         figures = tuple(told[column.key] for column in COLUMNS if column.key in told)
         policy = FigureView(key="policy", name="policy", text=head.policy)
-        title = f"{head.workload} on {head.cluster}"
+        title = f"{name}: {head.workload} on {head.cluster}, {head.policy}"
         return Shown(
             name=name, kind="run", title=title, trouble=head.trouble, figures=(policy, *figures)
         )
@@ -130,16 +132,17 @@ class RunSource:
         """
         return self._now.lines(bins)
 
-    def jobs(self, find: str, state: str | None) -> RunJobs:
+    def jobs(self, find: str, state: str | None, sees: Visibility = EVERYTHING) -> RunJobs:
         """Return the first jobs with this id, or text in their user, account or partition.
 
         Args:
             find: Text to search; empty for all jobs.
             state: State of the jobs; None for all.
+            sees: Names that the visitor may see; hidden names are not found.
         """
-        return self._now.find(find, state)
+        return self._now.find(find, state, sees)
 
-    def job(self, job_id: str) -> RunJob:
+    def job(self, job_id: str, sees: Visibility = EVERYTHING) -> RunJob:
         """Return one job.
 
         Raises:
@@ -148,7 +151,34 @@ class RunSource:
         found = self._now.jobs.filter(pl.col("job_id").cast(pl.String) == job_id).head(1)
         if not len(found):
             raise UnknownNameError("job", job_id, [])
-        return self._now.views(found)[0]
+        return self._now.views(found, sees)[0]
+
+    def group(self, column: str, name: str, sees: Visibility = EVERYTHING) -> RunGroup:
+        """Return the jobs of a user or a partition.
+
+        Args:
+            column: ``user`` or ``partition``.
+            name: Name of the user or partition.
+            sees: Names that the visitor may see.
+
+        Raises:
+            UnknownNameError: The run has no job of it, or the user is hidden.
+        """
+        if column == "user":
+            sees.check(name)
+        now = self._now
+        found = now.jobs.filter(pl.col(column) == name)
+        if not len(found):
+            raise UnknownNameError(column, name, [])
+        waits = found["wait_s"].drop_nulls()
+        return RunGroup(
+            name=name,
+            found=len(found),
+            states=dict(found.group_by("state").len().sort("state").iter_rows()),
+            mean_wait_s=waits.mean() if len(waits) else None,
+            max_wait_s=waits.max() if len(waits) else None,
+            shown=tuple(now.views(found.head(MOST_JOBS), sees)),
+        )
 
 
 class _Moment:
@@ -181,7 +211,13 @@ class _Moment:
     def head(self) -> RunHead:
         manifest, (first, last) = self.run.manifest, self.span_s
         figures = [
-            FigureView(key=key, name=metric_name(key), text=format_metric(key, value))
+            FigureView(
+                key=key,
+                name=metric_name(key),
+                text=format_metric(key, value),
+                value=value,
+                better=METRICS[key].better if key in METRICS else None,
+            )
             for key, value in self.run.summary.items()
             if value is not None and not isinstance(value, str | bool)
         ]
@@ -312,27 +348,30 @@ class _Moment:
             )
         return LinesView(edges_s=tuple(edges.tolist()), lines=tuple(lines))
 
-    def find(self, find: str, state: str | None) -> RunJobs:
+    def find(self, find: str, state: str | None, sees: Visibility) -> RunJobs:
         found = self.jobs
         if state is not None:
             found = found.filter(pl.col("state") == state)
         if find:
+            shown = pl.lit(value=True) if sees.names else pl.col("user") == sees.user
             named = [
-                pl.col(name).str.to_lowercase().str.contains(find.lower(),
-                literal=True).fill_null(value=False) for name in ("user", "account", "partition")
+                (pl.col(name).str.to_lowercase().str.contains(find.lower(), literal=True)
+                & (shown | pl.lit(name == "partition"))).fill_null(value=False)
+                for name in ("user", "account", "partition")
             ]  # fmt: skip
             found = found.filter(
                 (pl.col("job_id").cast(pl.String) == find) | pl.any_horizontal(named)
             )
-        return RunJobs(found=len(found), shown=tuple(self.views(found.head(MOST_JOBS))))
+        return RunJobs(found=len(found), shown=tuple(self.views(found.head(MOST_JOBS), sees)))
 
-    def views(self, found: pl.DataFrame) -> list[RunJob]:
+    def views(self, found: pl.DataFrame, sees: Visibility) -> list[RunJob]:
         at = [pl.col(name) + self.offset_s for name in ("submit_s", "start_s", "end_s")]
         rows = found.with_columns(at).iter_rows(named=True)
         names = [name for name in RunJob.model_fields if name != "id"]
-        return [
+        views = (
             RunJob(id=str(row["job_id"]), **{name: row[name] for name in names}) for row in rows
-        ]
+        )
+        return [sees.of(view, view.user) for view in views]
 
 
 def _until(series: pl.DataFrame, now_s: float) -> pl.DataFrame:

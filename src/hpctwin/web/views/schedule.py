@@ -13,13 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpctwin.model import MS_PER_S
-from hpctwin.rms.records.records import Snapshot
+from hpctwin.rms.records.records import JobSpec, Snapshot
 from hpctwin.simulation import Simulation
 from hpctwin.simulation.result.node_use import AMOUNTS
 from hpctwin.twin.what_if.objective import METRICS
 from hpctwin.twin.what_if.present import Present
 from hpctwin.twin.what_if.run import Past, course_of, outlooks_of
-from hpctwin.web.views.job_history import About, Rows, Stretch, ends_s, placed
+from hpctwin.web.views.job_history import Rows, Stretch, ends_s, placed
 
 __all__ = ["Schedule", "schedule_of"]
 
@@ -69,11 +69,11 @@ def schedule_of(now: Present, snapshot: Snapshot, now_s: float) -> Schedule:
         for job in snapshot.jobs
         if job.start_s is not None
     ]
-    about = {job.spec.id: About.of(job.spec) for job in snapshot.jobs}
+    specs = {job.spec.id: job.spec for job in snapshot.jobs}
     if simulation.workload.shares_nodes:
-        pending = _in_parts(simulation, now, spans, about)
+        pending = _in_parts(simulation, now, spans, specs)
     else:
-        pending = _guessed(snapshot, running, spans, about)
+        pending = _guessed(snapshot, running, spans, specs)
     return Schedule(
         policy=simulation.policy.name,
         metrics={name: value for name, value in metrics.items() if math.isfinite(value)},
@@ -87,7 +87,7 @@ Spans = Mapping[str, tuple[float, float]]
 
 
 def _guessed(
-    snapshot: Snapshot, running: Sequence[Stretch], spans: Spans, about: Mapping[str, About]
+    snapshot: Snapshot, running: Sequence[Stretch], spans: Spans, specs: Mapping[str, JobSpec]
 ) -> list[Stretch]:
     """Return pending jobs on guessed nodes, because whole nodes are only counted."""
     free = {i: 0.0 for i, node in enumerate(snapshot.nodes) if node.state == "up"}
@@ -96,14 +96,14 @@ def _guessed(
     rows = Rows(free)
     return [
         Stretch(
-            job, "forecast", *span, rows.place(*span, about[job].nodes), None, about[job], "pending"
+            job, "forecast", *span, rows.place(*span, specs[job].nodes), None, specs[job], "pending"
         )
         for job, span in spans.items()
     ]
 
 
 def _in_parts(
-    simulation: Simulation, now: Present, spans: Spans, about: Mapping[str, About]
+    simulation: Simulation, now: Present, spans: Spans, specs: Mapping[str, JobSpec]
 ) -> list[Stretch]:
     """Return pending jobs with the parts of nodes that the simulation gave them."""
     placements = simulation.result().placements
@@ -116,6 +116,6 @@ def _in_parts(
             nodes = rows["node"].to_numpy().astype(np.int64)
             amounts = rows.select(AMOUNTS).fill_null(0.0).to_numpy().astype(np.float64)
             found.append(
-                Stretch(job, "forecast", *spans[job], nodes, amounts, about[job], "pending")
+                Stretch(job, "forecast", *spans[job], nodes, amounts, specs[job], "pending")
             )
     return sorted(found, key=lambda one: one.start_s)

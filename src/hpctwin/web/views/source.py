@@ -53,6 +53,7 @@ from hpctwin.web.views.views import (
     Told,
     WhatIfAnswer,
 )
+from hpctwin.web.views.visibility import EVERYTHING, Visibility
 from hpctwin.web.views.whatif import prepare
 
 __all__ = ["Source"]
@@ -94,7 +95,7 @@ class Source(FollowedJournal):
         self._scheduled_until = 0.0
         super().__init__(path)
 
-    def head(self) -> Head:
+    def head(self, sees: Visibility = EVERYTHING) -> Head:
         """Return the state of the cluster and its twin."""
         with self.looking() as stands:
             core, status = stands.core, stands.status
@@ -112,7 +113,7 @@ class Source(FollowedJournal):
                 is_active=bool(status.get("is_active")) and self._alive,
                 policy=stands.policy,
                 policy_assumed=stands.assumed,
-                trouble=self._trouble(),
+                trouble=self._trouble(sees),
                 nodes=len(core.mirror.nodes),
                 free_nodes=core.free_nodes(),
                 running=running,
@@ -121,13 +122,13 @@ class Source(FollowedJournal):
                 cycle_ms=None if decided is None else decided["took_ms"],
                 energy=energy,
                 meter=MeterView(**status["meter"]) if status.get("meter") else None,
-                not_read=tuple(status.get("not_read", ())),
+                not_read=tuple(status.get("not_read", ())) if sees.names else (),
                 pool=tuple(policy.name for policy in core.pool),
             )
 
-    def shown(self, name: str) -> Shown:
+    def shown(self, name: str, sees: Visibility = EVERYTHING) -> Shown:
         """Return the cluster's entry in the list of pages."""
-        head = self.head()
+        head = self.head(sees)
         told = {
             "policy": head.policy, "running": f"{head.running:,}", "pending": f"{head.waiting:,}",
             "nodes free": f"{head.free_nodes:,} of {head.nodes:,}",
@@ -137,12 +138,15 @@ class Source(FollowedJournal):
             name=name, kind="twin", title=head.cluster, trouble=head.trouble, figures=figures
         )
 
-    def _trouble(self) -> tuple[str, ...]:
+    def _trouble(self, sees: Visibility) -> tuple[str, ...]:
         status = self._said[1]
         named = (("", "fault"), ("", "inactive"), ("not acting: ", "kept_out"),
                  ("stopped by itself: ", "stopped"),
                  ("the mirror waits for a snapshot: ", "waits_for_snapshot"))  # fmt: skip
         found = [f"{text}{status[key]}" for text, key in named if status.get(key)]
+        if found and not sees.names:
+            # The manager's own words may name users and accounts.
+            found = ["the twin reports an error; operators see it"]
         if (status.get("meter") or {}).get("fault"):
             found.append(f"the meter: {status['meter']['fault']}")
         if status.get("killed"):
@@ -154,16 +158,16 @@ class Source(FollowedJournal):
         found += [text for text in (self._untold, self._unscheduled) if text]
         return tuple(found)
 
-    def jobs(self) -> bytes:
+    def jobs(self, sees: Visibility = EVERYTHING) -> bytes:
         """Return pending jobs by forecast start, then running jobs, as JSON."""
-        return self._kept("jobs", lambda _: _JOBS.dump_json(self.job_views()))
+        return self._kept("jobs", lambda _: _JOBS.dump_json(self.job_views(sees)), sees)
 
-    def job_views(self) -> list[JobView]:
+    def job_views(self, sees: Visibility = EVERYTHING) -> list[JobView]:
         """Return the same as `jobs`, not as JSON."""
         with self.looking() as stands:
             jobs, known = stands.core.mirror.jobs, stands.forecasts
             late = any(job.start_s is None and i not in known for i, job in jobs.items())
-            return job_views(stands, self._schedule().starts_s if late else {})
+            return job_views(stands, self._schedule().starts_s if late else {}, sees)
 
     def nodes(self) -> bytes:
         """Return all nodes as JSON."""
@@ -176,7 +180,7 @@ class Source(FollowedJournal):
     def _bars(self) -> list[Bar]:
         return self._kept(
             "list",
-            lambda stands: bars(stands.core.mirror.machine, self._course(), stands.forecasts),
+            lambda stands: bars(stands.core.mirror.machine, self.course(), stands.forecasts),
         )
 
     def _schedule(self) -> Schedule:
@@ -214,7 +218,8 @@ class Source(FollowedJournal):
     def _numbers(self) -> dict[str, int]:
         return {name: i for i, name in enumerate(self._stands.core.mirror.nodes)}
 
-    def _course(self) -> list[Stretch]:
+    def course(self) -> list[Stretch]:
+        """Return recent, running and scheduled jobs on nodes."""
         return self._kept("course", lambda _: [*self._past(), *self._schedule().stretches])
 
     @property
@@ -229,20 +234,20 @@ class Source(FollowedJournal):
     def _span_s(self) -> tuple[float, float]:
         """Begin and end of the shown time."""
         now_s = self._stands.now_s
-        last = max((one.end_s for one in self._course()), default=now_s)
+        last = max((one.end_s for one in self.course()), default=now_s)
         return self._from_s, max(last, now_s + 60)
 
     def timeline(self) -> Timeline:
         """Return the same as `bars`, as a browser draws it."""
         return self._kept(
-            "timeline", lambda _: timeline(self._bars(), self._course(), self._names, self._lanes)
+            "timeline", lambda _: timeline(self._bars(), self.course(), self._names, self._lanes)
         )
 
     @property
     def _names(self) -> LaneNames:
         mirror = self._stands.core.mirror
         each = np.repeat(
-            lanes_of(mirror.machine, self._course()), [one.count for one in mirror.machine.nodes]
+            lanes_of(mirror.machine, self.course()), [one.count for one in mirror.machine.nodes]
         )
         return LaneNames(list(mirror.nodes), places(mirror.machine), each)
 
@@ -255,7 +260,7 @@ class Source(FollowedJournal):
         machine = self._stands.core.mirror.machine
         return tuple(
             LaneGroup(name=group.name, nodes=group.count, lanes=lanes)
-            for group, lanes in zip(machine.nodes, lanes_of(machine, self._course()), strict=True)
+            for group, lanes in zip(machine.nodes, lanes_of(machine, self.course()), strict=True)
         )
 
     @property
@@ -266,7 +271,7 @@ class Source(FollowedJournal):
         """Return the range of the timeline."""
         with self.looking() as stands:
             from_s, to_s = self._span_s
-            shared = any(one.amounts is not None for one in self._course())
+            shared = any(one.amounts is not None for one in self.course())
             return TimelineView(
                 version=self.version,
                 of="core" if shared else "node",
@@ -335,8 +340,8 @@ class Source(FollowedJournal):
         with self.looking() as stands:
             from_s, to_s = self._span_s
             edges = np.linspace(0.0, to_s - from_s, bins + 1)
-            told = [held_line(stands.core.mirror.machine, self._course(), from_s + edges)]
-            energy = self._kept("energy", lambda _: self._energy(self._course(), self._span_s))
+            told = [held_line(stands.core.mirror.machine, self.course(), from_s + edges)]
+            energy = self._kept("energy", lambda _: self._energy(self.course(), self._span_s))
             if energy is not None:
                 told += self._with_weather(
                     lambda weather: power_lines(energy, edges, self._rates(), weather)
@@ -352,19 +357,30 @@ class Source(FollowedJournal):
             found = when(stands.core, job_id, stands.now_s, stands.policy, stands.forecasts)
         return Told(**vars(found))
 
-    def explain_job(self, job_id: str) -> Told:
+    def explain_job(self, job_id: str, sees: Visibility = EVERYTHING) -> Told:
         """Forecast and explain a job's start, with all its forecasts and actions."""
+        own_words = sees.shows(self._user_of(job_id))
         with closing(self.journal()) as journal:
-            return Told(lines=tuple(explain_job(journal, job_id)))
+            return Told(lines=tuple(explain_job(journal, job_id, own_words=own_words)))
 
-    def explain_decision(self, number: int) -> Told:
+    def _user_of(self, job_id: str) -> str | None:
+        """Return the user of a pending, running or recent job; None if it is not known."""
+        with self.looking() as stands:
+            job = stands.core.mirror.jobs.get(full_id(stands.core, job_id))
+            if job is not None:
+                return job.spec.user
+            past = self.history.last(job_id)
+            return None if past is None or past.spec is None else past.spec.user
+
+    def explain_decision(self, number: int, sees: Visibility = EVERYTHING) -> Told:
         """Explain why a decision was made.
 
         Raises:
             HpctwinError: There is no decision of that number.
         """
         with closing(self.journal()) as journal:
-            return Told(lines=tuple(explain_decision(journal, number)))
+            lines = explain_decision(journal, number, own_words=sees.names)
+            return Told(lines=tuple(lines))
 
     def decisions(self, limit: int, before: int | None = None) -> list[DecisionView]:
         """Return the last decisions, newest first."""
@@ -398,12 +414,15 @@ class Source(FollowedJournal):
         with self.looking():
             return dict(self._by_policy)
 
-    def what_if(self, change: Change) -> WhatIfAnswer:
+    def what_if(self, change: Change, sees: Visibility = EVERYTHING) -> WhatIfAnswer:
         """Return both futures of a change.
 
         Raises:
-            HpctwinError: The change is not valid.
+            HpctwinError: The change is not valid, or names a user that is hidden.
         """
+        if change.job is not None and change.job.user:
+            # Its start would show that user's priority and limits.
+            sees.check(change.job.user)
         with self.looking() as stands:
             asking = prepare(stands.core, stands.now_s, stands.policy, change)
         return asking.answer()

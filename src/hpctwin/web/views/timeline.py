@@ -143,7 +143,9 @@ class Timeline:
     within_s: FloatArray | None = None
     _order: IntArray = field(init=False, repr=False)
     _made: dict[Window, bytes] = field(default_factory=dict, init=False, repr=False)
-    _groups: dict[Meaning, Groups] = field(default_factory=dict, init=False, repr=False)
+    _groups: dict[tuple[Meaning, str | None], Groups] = field(
+        default_factory=dict, init=False, repr=False
+    )
 
     def __post_init__(self) -> None:
         order = np.argsort(self.start_s, kind="stable")
@@ -153,13 +155,16 @@ class Timeline:
         if self.within_s is not None:
             object.__setattr__(self, "within_s", self.within_s[:, order])
 
-    def groups(self, by: Meaning) -> Groups:
-        """Return the groups of the boxes, in the order of their starts."""
-        if by not in self._groups:
+    def groups(self, by: Meaning, only: str | None = None) -> Groups:
+        """Return the groups of the boxes, in the order of their starts; see `picture`."""
+        if (by, only) not in self._groups:
             values = pl.Series([None] * len(self.job)) if self.about is None else self.about(by)
+            if only is not None and by in ("user", "account") and self.about is not None:
+                own = (self.about("user") == only) & (only != "")
+                values = pl.select(pl.when(own).then(values)).to_series()
             found = groups_of(by, values)
-            self._groups[by] = found._replace(number=found.number[self._order])
-        return self._groups[by]
+            self._groups[by, only] = found._replace(number=found.number[self._order])
+        return self._groups[by, only]
 
     def prepare(self, whole: Window) -> bool:
         """Prepare the first picture; return whether it is kept.
@@ -172,7 +177,7 @@ class Timeline:
             self._made[whole] = self.picture(whole)
         return whole in self._made
 
-    def picture(self, window: Window, by: Meaning = "user") -> bytes:
+    def picture(self, window: Window, by: Meaning = "user", *, only: str | None = None) -> bytes:
         """Return the content of a window, for `static/gantt.js`; columns as of `packed`.
 
         The head has the window's ``from_s``, ``to_s``, ``top`` and ``bottom``, the ``labels`` of
@@ -185,6 +190,7 @@ class Timeline:
         Args:
             window: The window.
             by: Meaning of the groups.
+            only: The only user whose jobs are in groups of users and accounts; None for all.
         """
         if window in self._made:
             return self._made[window]
@@ -196,7 +202,7 @@ class Timeline:
             cells = self._cells(rows, window)
             size = {"width": window.width, "height": window.height}
             return packed({**where, **size, "boxes": False}, {"cells": cells})
-        few, groups = len(rows) <= MOST_NAMED, self.groups(by)
+        few, groups = len(rows) <= MOST_NAMED, self.groups(by, only)
         columns: dict[str, npt.NDArray[Any]] = {
             "start": self.start_s[rows] - window.from_s,
             "end": self.end_s[rows] - window.from_s,

@@ -25,9 +25,11 @@ __all__ = [
     "LaneGroup",
     "Line",
     "LinesView",
+    "Me",
     "NodeView",
     "PretendJob",
     "Reserve",
+    "RunGroup",
     "RunHead",
     "RunJob",
     "RunJobs",
@@ -328,6 +330,8 @@ class FigureView(View):
     key: str
     name: str
     text: str = Field(description="with its unit")
+    value: float | None = Field(None, description="Value in the unit of the key.")
+    better: Literal["low", "high"] | None = Field(None, description="Better end of its scale.")
 
 
 class RunHead(View):
@@ -391,6 +395,27 @@ class RunJobs(View):
 
     found: int
     shown: tuple[RunJob, ...]
+
+
+class RunGroup(View):
+    """The jobs of a user or a partition in a run."""
+
+    name: str
+    found: int = Field(description="Number of jobs.")
+    states: dict[str, int] = Field(description="Number of jobs by state.")
+    mean_wait_s: float | None
+    max_wait_s: float | None
+    shown: tuple[RunJob, ...] = Field(description="The first jobs by submission.")
+
+
+class Me(View):
+    """A visitor of the page."""
+
+    name: str = Field(description="Name of the visitor; empty without sign-in and token.")
+    role: Literal["viewer", "user", "operator"]
+    names_hidden: bool = Field(description="Whether names of other users are hidden.")
+    sign_in: str | None = Field(description="Path to sign in with a browser; null without one.")
+    listed: bool = Field(description="Whether a page of all clusters and runs exists at ``/``.")
 
 
 class Shown(View):
