@@ -19,6 +19,7 @@ from hpctwin.twin.journal.journal import Journal
 from hpctwin.web.server.assembly import JSON, JobId, Live, application_of
 from hpctwin.web.server.gate import Token
 from hpctwin.web.server.prometheus import exposition
+from hpctwin.web.views.job_list import LiveJobFilter
 from hpctwin.web.views.source import Source
 from hpctwin.web.views.timeline import MEDIA_TYPE, Timeline, Window
 from hpctwin.web.views.views import (
@@ -28,6 +29,7 @@ from hpctwin.web.views.views import (
     Change,
     DecisionView,
     Head,
+    JobList,
     JobView,
     KillSwitch,
     LinesView,
@@ -175,10 +177,18 @@ def _looking(app: FastAPI, source: Source, live: Live) -> None:
         """Stream server-sent events: ``head`` with the content of `/state`, at each change."""
         return live.response()
 
-    @app.get("/api/v1/jobs", tags=["look"], response_model=list[JobView])
-    def jobs() -> Response:
-        """Return pending jobs by forecast start, then running jobs."""
-        return Response(source.jobs(), media_type=JSON)
+    @app.get("/api/v1/jobs", tags=["look"])
+    def jobs(asked: Annotated[LiveJobFilter, Query()]) -> JobList:
+        """Return a page of the pending and running jobs that match a filter."""
+        return source.jobs(asked)
+
+    @app.get("/api/v1/jobs/{job}", tags=["look"])
+    def job(job: JobId) -> JobView:
+        """Return a pending or running job."""
+        found = source.job(job)
+        if found is None:
+            raise HTTPException(404, f"job {job} is neither pending nor running")
+        return found
 
     @app.get("/api/v1/nodes", tags=["look"], response_model=list[NodeView])
     def nodes() -> Response:

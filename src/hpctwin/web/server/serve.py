@@ -16,6 +16,7 @@ from hpctwin.errors import ConfigError
 from hpctwin.web.server.api import timeline_routes
 from hpctwin.web.server.assembly import JobId, Live, application_of
 from hpctwin.web.server.gate import Access, is_loopback, made_up, read_tokens
+from hpctwin.web.views.job_list import RunJobFilter
 from hpctwin.web.views.runs import RunSource
 from hpctwin.web.views.views import LinesView, RunHead, RunJob, RunJobs
 
@@ -63,12 +64,9 @@ def run_application(
         return source.lines(bins)
 
     @app.get("/api/v1/jobs", tags=["look"])
-    def jobs(
-        find: Annotated[str, Query(max_length=128)] = "",
-        state: Annotated[str | None, Query(max_length=32)] = None,
-    ) -> RunJobs:
-        """Return the first 500 jobs that match an id, user, account or partition."""
-        return source.jobs(find, state)
+    def jobs(asked: Annotated[RunJobFilter, Query()]) -> RunJobs:
+        """Return a page of the jobs that match a filter."""
+        return source.jobs(asked)
 
     @app.get("/api/v1/jobs/{job}", tags=["look"])
     def job(job: JobId) -> RunJob:

@@ -18,7 +18,7 @@ const nodes = new Nodes(at("nodes"), at("nodes-said"), at("by"));
 const lines = new Lines(at("lines"), at("lines-said"));
 const scores = new Scores(at("scores"), at("scores-said"));
 new WhatIf(at("whatif"));
-let head = null, jobs = [], decision = null, filling = false, again = false;
+let head = null, wanted = 0, decision = null, filling = false, again = false;
 
 function showHead() {
   document.title = `${head.cluster} – hpctwin`;
@@ -66,13 +66,14 @@ function metered(meter) {
   ];
 }
 
-function showQueue() {
-  const wanted = at("find").value.trim().toLowerCase();
-  const waiting = jobs.filter((job) => job.state === "waiting");
-  const found = waiting.filter((job) => [job.id, job.user, job.account, job.partition].some((text) => text.toLowerCase().includes(wanted)));
-  const cut = found.length > MOST_ROWS ? `, the first ${MOST_ROWS} shown` : "";
-  at("found").textContent = `${found.length} of ${waiting.length} pending jobs${cut}`;
-  replace(document.querySelector("#queue tbody"), found.slice(0, MOST_ROWS).map(queueRow));
+async function showQueue() {
+  const mine = wanted += 1;
+  const asked = new URLSearchParams({ state: "waiting", limit: MOST_ROWS, find: at("find").value.trim() });
+  const { found, shown } = await api.get(`jobs?${asked}`);
+  if (mine !== wanted) return;
+  const cut = found > shown.length ? `, the first ${shown.length} shown` : "";
+  at("found").textContent = `${found} of ${head.waiting} pending jobs${cut}`;
+  replace(document.querySelector("#queue tbody"), shown.map(queueRow));
 }
 
 function queueRow(job) {
@@ -158,9 +159,7 @@ async function fill() {
       again = false;
       const begin = performance.now();
       const bins = Math.max(60, Math.min(600, Math.round(at("lines").clientWidth / 2)));
-      const [all, grid, facts, told] = await Promise.all([api.get("jobs"), api.get("nodes"), api.get("timeline"), api.get(`lines?bins=${bins}`)]);
-      jobs = all;
-      showQueue();
+      const [, grid, facts, told] = await Promise.all([showQueue(), api.get("nodes"), api.get("timeline"), api.get(`lines?bins=${bins}`)]);
       nodes.set(grid);
       at("lane").textContent = facts.of;
       gantt.set(fetched, facts);
@@ -181,7 +180,9 @@ async function fill() {
   }
 }
 
-at("find").addEventListener("input", showQueue);
+at("find").addEventListener("input", () => {
+  showQueue().catch((error) => { at("found").textContent = error.message; });
+});
 themed(() => [gantt, nodes, scores, lines]);
 api.begin();
 follow(() => api.events("events"), (told) => {

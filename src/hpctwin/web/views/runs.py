@@ -17,6 +17,7 @@ from hpctwin.metrics import binned
 from hpctwin.report.columns import COLUMNS, format_metric, metric_name
 from hpctwin.report.figures.gantt import pack
 from hpctwin.report.pages.run import MANIFEST, VERSIONS, ReportedRun, read_run
+from hpctwin.web.views.job_list import RunJobFilter, selected
 from hpctwin.web.views.power_views import RATED
 from hpctwin.web.views.timeline import RAN, RUNS, Timeline, Window
 from hpctwin.web.views.views import (
@@ -31,9 +32,8 @@ from hpctwin.web.views.views import (
     TimelineView,
 )
 
-__all__ = ["MOST_JOBS", "RunSource"]
+__all__ = ["RunSource"]
 
-MOST_JOBS = 500
 _WIDE, _HIGH = 1600, 318
 """Size of the prepared picture: the page timeline's height, a usual screen's width."""
 
@@ -138,14 +138,13 @@ class RunSource:
         """
         return self._now.lines(bins)
 
-    def jobs(self, find: str, state: str | None) -> RunJobs:
-        """Return the first jobs with this id, or text in their user, account or partition.
+    def jobs(self, asked: RunJobFilter) -> RunJobs:
+        """Return a page of the jobs that match a filter.
 
         Args:
-            find: Text to search; empty for all jobs.
-            state: State of the jobs; None for all.
+            asked: Filters, order and page.
         """
-        return self._now.find(find, state)
+        return self._now.find(asked)
 
     def job(self, job_id: str) -> RunJob:
         """Return one job.
@@ -295,19 +294,9 @@ class _Moment:
             )
         return LinesView(edges_s=tuple(edges.tolist()), lines=tuple(lines))
 
-    def find(self, find: str, state: str | None) -> RunJobs:
-        found = self.jobs
-        if state is not None:
-            found = found.filter(pl.col("state") == state)
-        if find:
-            named = [
-                pl.col(name).str.to_lowercase().str.contains(find.lower(),
-                literal=True).fill_null(value=False) for name in ("user", "account", "partition")
-            ]  # fmt: skip
-            found = found.filter(
-                (pl.col("job_id").cast(pl.String) == find) | pl.any_horizontal(named)
-            )
-        return RunJobs(found=len(found), shown=tuple(self.views(found.head(MOST_JOBS))))
+    def find(self, asked: RunJobFilter) -> RunJobs:
+        found, page = selected(self.jobs.with_columns(id="job_id"), asked)
+        return RunJobs(version=self.version, found=found, shown=tuple(self.views(page)))
 
     def views(self, found: pl.DataFrame) -> list[RunJob]:
         at = [pl.col(name) + self.offset_s for name in ("submit_s", "start_s", "end_s")]

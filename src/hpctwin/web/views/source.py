@@ -29,6 +29,7 @@ from hpctwin.web.views.cluster_views import (
 )
 from hpctwin.web.views.follower import FollowedJournal
 from hpctwin.web.views.job_history import PAST_S, Stretch, course, lanes_of
+from hpctwin.web.views.job_list import LiveJobFilter, job_table, selected
 from hpctwin.web.views.power_views import Weather, energy_of, energy_view, power_lines, rates_of
 from hpctwin.web.views.timeline import Timeline
 from hpctwin.web.views.views import (
@@ -38,6 +39,7 @@ from hpctwin.web.views.views import (
     EnergyView,
     FigureView,
     Head,
+    JobList,
     JobView,
     LaneGroup,
     LinesView,
@@ -55,11 +57,7 @@ __all__ = ["Source"]
 T = TypeVar("T")
 
 ACCURACY_EVERY_S = 10.0
-_JOBS, _NODES, _BARS = (
-    TypeAdapter(list[JobView]),
-    TypeAdapter(list[NodeView]),
-    TypeAdapter(list[Bar]),
-)
+_NODES, _BARS = TypeAdapter(list[NodeView]), TypeAdapter(list[Bar])
 
 
 class Source(FollowedJournal):
@@ -140,14 +138,27 @@ class Source(FollowedJournal):
             found.append(self._untold)
         return tuple(found)
 
-    def jobs(self) -> bytes:
-        """Return pending jobs by forecast start, then running jobs, as JSON."""
-        return self._kept("jobs", lambda stands: _JOBS.dump_json(job_views(stands)))
-
     def job_views(self) -> list[JobView]:
-        """Return the same as `jobs`, not as JSON."""
+        """Return pending jobs by forecast start, then running jobs."""
+        return self._kept("jobs", job_views)
+
+    def jobs(self, asked: LiveJobFilter) -> JobList:
+        """Return a page of the jobs that match a filter.
+
+        Args:
+            asked: Filters, order and page.
+        """
+        with self.looking():
+            version, views = self.version, self.job_views()
+            table = self._kept("job table", lambda _: job_table(views))
+        found, page = selected(table, asked)
+        return JobList(version=version, found=found, shown=tuple(views[i] for i in page["at"]))
+
+    def job(self, job_id: str) -> JobView | None:
+        """Return a pending or running job; None if it does not exist."""
         with self.looking() as stands:
-            return job_views(stands)
+            job_id = full_id(stands.core, job_id)
+            return next((job for job in self.job_views() if job.id == job_id), None)
 
     def nodes(self) -> bytes:
         """Return all nodes as JSON."""

@@ -19,6 +19,7 @@ __all__ = [
     "FigureView",
     "Future",
     "Head",
+    "JobList",
     "JobView",
     "KillSwitch",
     "LaneGroup",
@@ -116,9 +117,11 @@ class JobView(View):
     user: str
     account: str
     partition: str
+    qos: str
     nodes: int
     walltime_s: float
     submit_s: float
+    wait_s: float = Field(description="Wait until its start, or so far.")
     state: Literal["waiting", "running"]
     start_s: float | None = Field(description="Start, or forecast start of a pending job.")
     end_s: float | None = Field(description="End at the walltime, if a start is known or forecast.")
@@ -126,6 +129,14 @@ class JobView(View):
     high_s: float | None = None
     calibrated: bool = False
     why: str = Field("", description="Why the job does not start now.")
+
+
+class JobList(View):
+    """A page of the jobs that match a filter."""
+
+    version: int = Field(description="Version of the state; pages of one version fit together.")
+    found: int = Field(description="Number of all matching jobs.")
+    shown: tuple[JobView, ...] = Field(description="Jobs of this page.")
 
 
 class NodeView(View):
@@ -366,10 +377,11 @@ class RunJob(View):
 
 
 class RunJobs(View):
-    """Jobs found by a search."""
+    """A page of the jobs that match a filter."""
 
-    found: int
-    shown: tuple[RunJob, ...]
+    version: int = Field(description="Version of the run; pages of one version fit together.")
+    found: int = Field(description="Number of all matching jobs.")
+    shown: tuple[RunJob, ...] = Field(description="Jobs of this page.")
 
 
 class Shown(View):
