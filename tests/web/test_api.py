@@ -91,13 +91,13 @@ def test_explanations_are_those_of_the_command_line(make: Any) -> None:
     page = make()
     with page.client() as client:
         (last, *_) = client.get("/api/v1/decisions").json()
-        lines = client.get(f"/api/v1/decisions/{last['id']}/explain").json()["lines"]
-        assert lines == list(page.source.explain_decision(last["id"]).lines)
+        lines = client.get(f"/api/v1/decisions/{last['id']}/explain").json()["why"]
+        assert lines == list(page.source.explain_decision(last["id"]).why)
         waits = client.get("/api/v1/jobs?state=waiting").json()["shown"][0]
         told = client.get(f"/api/v1/jobs/{waits['id']}/when").json()
-    assert told["state"] == "waits"
+    assert told["state"] == "waiting"
     assert told["start_s"] == waits["start_s"]
-    assert f"Job {waits['id']}" in told["lines"][0]
+    assert f"Job {waits['id']}" in told["why"][0]
 
 
 @pytest.mark.parametrize(

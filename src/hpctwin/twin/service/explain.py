@@ -17,7 +17,7 @@ from hpctwin.twin.start_times.estimate import when
 from hpctwin.twin.what_if.objective import METRICS, Objective
 from hpctwin.twin.words import FEW, clock_text, jobs_named
 
-__all__ = ["explain_decision", "explain_job", "status_lines", "why_policy"]
+__all__ = ["explain_decision", "explain_job", "job_records", "status_lines", "why_policy"]
 
 
 def explain_decision(journal: Journal, number: int | None = None) -> list[str]:
@@ -56,7 +56,12 @@ def explain_job(journal: Journal, job_id: str) -> list[str]:
     stands = standing(journal)
     job_id = full_id(stands.core, job_id)
     found = when(stands.core, job_id, stands.now_s, stands.policy, stands.forecasts)
-    lines = list(found.lines)
+    return [*found.why, *job_records(journal, job_id)]
+
+
+def job_records(journal: Journal, job_id: str) -> list[str]:
+    """Return as lines what a journal has about a job: its first forecast, and actions."""
+    lines = []
     said = journal.read_forecasts(job_id)
     if said:
         first, came_true_s = said[0]

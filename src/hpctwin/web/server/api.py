@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 import time
@@ -16,8 +17,10 @@ from fastapi.responses import StreamingResponse
 
 from hpctwin.twin.forecast.accuracy import Accuracy
 from hpctwin.twin.journal.journal import Journal
+from hpctwin.twin.what_if.pool import StoppableRuns
 from hpctwin.web.server.assembly import JSON, JobId, Live, application_of
 from hpctwin.web.server.gate import Token
+from hpctwin.web.server.problems import faults
 from hpctwin.web.server.prometheus import exposition
 from hpctwin.web.views.job_list import LiveJobFilter
 from hpctwin.web.views.source import Source
@@ -28,14 +31,16 @@ from hpctwin.web.views.views import (
     BoxView,
     Change,
     DecisionView,
+    Explanation,
     Head,
+    JobExplanation,
+    JobForecast,
     JobList,
     JobView,
     KillSwitch,
     LinesView,
     NodeView,
     TimelineView,
-    Told,
     WhatIfAnswer,
 )
 
@@ -95,9 +100,9 @@ def timeline_routes(app: FastAPI, source: Charted) -> None:
         "/api/v1/timeline/picture",
         tags=["look"],
         response_class=Response,
-        responses={200: {"content": {MEDIA_TYPE: {}}}},
+        responses={200: {"content": {MEDIA_TYPE: {}}}, **faults(409, 422)},
     )
-    def picture(
+    def timeline_picture(
         from_s: Seconds,
         to_s: Seconds,
         top: Lane,
@@ -115,8 +120,8 @@ def timeline_routes(app: FastAPI, source: Charted) -> None:
         content = pictures.of(Window(from_s, to_s, top, bottom, width, height))
         return Response(content, media_type=MEDIA_TYPE)
 
-    @app.get("/api/v1/timeline/at", tags=["look"])
-    def at(time_s: Seconds, lane: Annotated[int, Query(ge=0, le=10**9)]) -> BoxView | None:
+    @app.get("/api/v1/timeline/at", tags=["look"], responses=faults(422))
+    def timeline_at(time_s: Seconds, lane: Annotated[int, Query(ge=0, le=10**9)]) -> BoxView | None:
         """Return the job at this point, if there is one."""
         box = source.timeline().at(time_s, lane)
         return None if box is None else BoxView(**vars(box), where=source.lane_name(box.first))
@@ -177,12 +182,12 @@ def _looking(app: FastAPI, source: Source, live: Live) -> None:
         """Stream server-sent events: ``head`` with the content of `/state`, at each change."""
         return live.response()
 
-    @app.get("/api/v1/jobs", tags=["look"])
+    @app.get("/api/v1/jobs", tags=["look"], responses=faults(422))
     def jobs(asked: Annotated[LiveJobFilter, Query()]) -> JobList:
         """Return a page of the pending and running jobs that match a filter."""
         return source.jobs(asked)
 
-    @app.get("/api/v1/jobs/{job}", tags=["look"])
+    @app.get("/api/v1/jobs/{job}", tags=["look"], responses=faults(404, 409, 422))
     def job(job: JobId) -> JobView:
         """Return a pending or running job."""
         found = source.job(job)
@@ -200,12 +205,12 @@ def _looking(app: FastAPI, source: Source, live: Live) -> None:
         """Return the jobs of the last day, running jobs and forecast jobs, for a Gantt chart."""
         return Response(source.bars(), media_type=JSON)
 
-    @app.get("/api/v1/lines", tags=["look"])
+    @app.get("/api/v1/lines", tags=["look"], responses=faults(422))
     def lines(bins: Annotated[int, Query(ge=1, le=2000)] = 400) -> LinesView:
         """Return nodes in use over time, and if known power, PUE, carbon and price."""
         return source.lines(bins)
 
-    @app.get("/api/v1/decisions", tags=["look"])
+    @app.get("/api/v1/decisions", tags=["look"], responses=faults(422))
     def decisions(
         limit: Annotated[int, Query(ge=1, le=1000)] = 50,
         before: Annotated[int | None, Query(ge=1, lt=2**62)] = None,
@@ -213,7 +218,7 @@ def _looking(app: FastAPI, source: Source, live: Live) -> None:
         """Return the last decisions, newest first."""
         return source.decisions(limit, before)
 
-    @app.get("/api/v1/decisions/{number}", tags=["look"])
+    @app.get("/api/v1/decisions/{number}", tags=["look"], responses=faults(404, 422))
     def decision(number: Number) -> DecisionView:
         """Return one decision."""
         found = source.decision(number)
@@ -228,25 +233,34 @@ def _looking(app: FastAPI, source: Source, live: Live) -> None:
 
 
 def _asking(app: FastAPI, source: Source) -> None:
-    @app.get("/api/v1/decisions/{number}/explain", tags=["ask"])
-    def explain_decision(number: Number) -> Told:
+    @app.get("/api/v1/decisions/{number}/explain", tags=["ask"], responses=faults(404, 422))
+    def explain_decision(number: Number) -> Explanation:
         """Explain this decision in plain words."""
         if source.decision(number) is None:
             raise HTTPException(404, f"no decision {number}")
         return source.explain_decision(number)
 
-    @app.get("/api/v1/jobs/{job}/when", tags=["ask"])
-    def when(job: JobId) -> Told:
+    @app.get("/api/v1/jobs/{job}/when", tags=["ask"], responses=faults(404, 409, 422))
+    def when(job: JobId) -> JobForecast:
         """Forecast when a job starts, and explain why not now."""
-        return source.when(job)
+        found = source.when(job)
+        if found.state == "gone":
+            raise HTTPException(404, found.why[0])
+        return found
 
-    @app.get("/api/v1/jobs/{job}/explain", tags=["ask"])
-    def explain_job(job: JobId) -> Told:
-        """Forecast and explain a job's start, with all its forecasts and actions."""
-        return source.explain_job(job)
+    @app.get("/api/v1/jobs/{job}/explain", tags=["ask"], responses=faults(404, 409, 422))
+    def explain_job(job: JobId) -> JobExplanation:
+        """Explain a job's start, with its first forecast and all actions of the twin.
 
-    @app.post("/api/v1/what-if", tags=["ask"])
-    def what_if(change: Change) -> WhatIfAnswer:
+        A job that has ended is explained as long as the journal has records of it.
+        """
+        found = source.explain_job(job)
+        if found.state == "gone" and len(found.why) == 1:
+            raise HTTPException(404, found.why[0])
+        return found
+
+    @app.post("/api/v1/what-if", tags=["ask"], responses=faults(400, 404, 408, 409, 413, 422))
+    async def what_if(change: Change, request: Request) -> WhatIfAnswer:
         """Simulate the cluster with and without a change until both queues are empty.
 
         The real cluster is not changed.
@@ -255,14 +269,31 @@ def _asking(app: FastAPI, source: Source) -> None:
             raise HTTPException(
                 429, f"{AT_ONCE} what-ifs are already running; try again in a second"
             )
+        runs = StoppableRuns(sliced=True)
+        work = asyncio.ensure_future(asyncio.to_thread(source.what_if, change, runs))
+        work.add_done_callback(lambda _: app.state.turns.release())
+        gone = asyncio.ensure_future(_disconnected(request))
         try:
-            return source.what_if(change)
+            await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
+            if not work.done():
+                raise HTTPException(503, "the client has left")
+            return work.result()
         finally:
-            app.state.turns.release()
+            runs.stop()
+            gone.cancel()
+
+
+async def _disconnected(request: Request) -> None:
+    """Wait until the client has left; the body of the request has been read."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+_ACTS = faults(400, 403, 404, 408, 409, 413, 422)
 
 
 def _acting(app: FastAPI, source: Source, switch: FilePath | None) -> None:
-    @app.post("/api/v1/decisions/{number}/approval", tags=["act"])
+    @app.post("/api/v1/decisions/{number}/approval", tags=["act"], responses=_ACTS)
     def approve(number: Number, asked: Approval, who: Operator) -> DecisionView:
         """Approve or reject a decision that waits for a person; recorded with your name."""
         with _writing(source) as journal:
@@ -280,7 +311,7 @@ def _acting(app: FastAPI, source: Source, switch: FilePath | None) -> None:
         assert found is not None
         return found
 
-    @app.put("/api/v1/kill-switch", tags=["act"])
+    @app.put("/api/v1/kill-switch", tags=["act"], responses=_ACTS)
     def kill_switch(asked: KillSwitch, who: Operator) -> KillSwitch:
         """Set or release the kill switch; recorded with your name."""
         if switch is None:

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Annotated, Any, Protocol
 
-from fastapi import FastAPI, HTTPException, Path, Request, Response
-from fastapi.responses import HTMLResponse, JSONResponse, StreamingResponse
+from fastapi import FastAPI, HTTPException, Path, Response
+from fastapi.responses import HTMLResponse, StreamingResponse
 from fastapi.staticfiles import StaticFiles
 from pydantic import BaseModel
 
 from hpctwin._version import __version__
-from hpctwin.errors import HpctwinError, UnknownNameError
+from hpctwin.web.server.problems import document, faults, handle_errors
 from hpctwin.web.views.views import Shown
 
 __all__ = ["JSON", "MOST_LISTENERS", "JobId", "Live", "Part", "application_of", "together"]
@@ -109,25 +109,6 @@ class Live:
 JSON = "application/json"
 
 JobId = Annotated[str, Path(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][\w.@:+\[\]-]*$")]
-
-_DETAIL = {
-    "content": {JSON: {"schema": {
-        "type": "object", "required": ["detail"], "properties": {"detail": {}},
-    }}}
-}  # fmt: skip
-_FAULTS: dict[int | str, dict[str, Any]] = {
-    401: {"description": "A token is required.", **_DETAIL},
-    403: {"description": "The token's role does not allow it.", **_DETAIL},
-    404: {"description": "The object does not exist.", **_DETAIL},
-    409: {
-        "description": "The request conflicts with the current state; see the detail.",
-        **_DETAIL,
-    },
-    413: {"description": "The body is too long.", **_DETAIL},
-    421: {"description": "The host name of the request is not allowed.", **_DETAIL},
-    429: {"description": "Too many requests.", **_DETAIL},
-    503: {"description": "Not now.", **_DETAIL},
-}
 
 
 class Followed(Protocol):
@@ -219,14 +200,12 @@ def _bare(lifespan: Any, page: str) -> FastAPI:
         redoc_url=None,
         openapi_url="/api/v1/openapi.json",
         lifespan=lifespan,
-        responses=_FAULTS,
+        responses=faults(401, 421, 429, 503),
+        generate_unique_id_function=lambda route: route.name,
     )
 
-    @app.exception_handler(HpctwinError)
-    def wrong(_: Request, error: HpctwinError) -> JSONResponse:
-        status = 404 if isinstance(error, UnknownNameError) else 409
-        return JSONResponse({"detail": str(error)}, status_code=status)
-
+    handle_errors(app)
+    document(app)
     folder = resources.files("hpctwin.web") / "static"
     with resources.as_file(folder) as path:
         app.mount("/static", StaticFiles(directory=path), name="static")
@@ -241,7 +220,7 @@ def _bare(lifespan: Any, page: str) -> FastAPI:
         return Response((folder / "icon.svg").read_bytes(), media_type="image/svg+xml")
 
     @app.get("/healthz", tags=["health"])
-    def healthz() -> dict[str, str]:
+    async def healthz() -> dict[str, str]:
         """Report that this server runs."""
         return {"status": "ok"}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from hpctwin.errors import ConfigError
 from hpctwin.web.server.api import timeline_routes
 from hpctwin.web.server.assembly import JobId, Live, application_of
 from hpctwin.web.server.gate import Access, is_loopback, made_up, read_tokens
+from hpctwin.web.server.problems import faults
 from hpctwin.web.views.job_list import RunJobFilter
 from hpctwin.web.views.runs import RunSource
 from hpctwin.web.views.views import LinesView, RunHead, RunJob, RunJobs
@@ -58,17 +60,17 @@ def run_application(
         """Stream events: ``head`` with the content of `/state`, at each change of the files."""
         return live.response()
 
-    @app.get("/api/v1/lines", tags=["look"])
+    @app.get("/api/v1/lines", tags=["look"], responses=faults(422))
     def lines(bins: Annotated[int, Query(ge=1, le=2000)] = 400) -> LinesView:
         """Return queue, cluster and power over time, as means and peaks of equal bins."""
         return source.lines(bins)
 
-    @app.get("/api/v1/jobs", tags=["look"])
+    @app.get("/api/v1/jobs", tags=["look"], responses=faults(422))
     def jobs(asked: Annotated[RunJobFilter, Query()]) -> RunJobs:
         """Return a page of the jobs that match a filter."""
         return source.jobs(asked)
 
-    @app.get("/api/v1/jobs/{job}", tags=["look"])
+    @app.get("/api/v1/jobs/{job}", tags=["look"], responses=faults(404, 422))
     def job(job: JobId) -> RunJob:
         """Return one job."""
         return source.job(job)
@@ -190,8 +192,11 @@ def serve(
     import uvicorn
 
     from hpctwin.web.server.assembly import together
+    from hpctwin.web.server.connections import BACKLOG, Brief, bounded, room_for_connections
     from hpctwin.web.server.gate import Gate
 
+    for name in ("uvicorn.error", "asyncio"):
+        logging.getLogger(name).addFilter(Brief())
     app = next(iter(parts.values())).app if len(parts) == 1 else together(parts)
 
     class Server(uvicorn.Server):
@@ -213,6 +218,9 @@ def serve(
         log_level="warning",
         timeout_graceful_shutdown=1,
         timeout_keep_alive=30,
+        http=bounded(room_for_connections()),
+        ws="none",
+        backlog=BACKLOG,
         h11_max_incomplete_event_size=65_536,
     )
     Server(config).run(sockets=[listens])

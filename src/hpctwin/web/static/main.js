@@ -28,7 +28,7 @@ function showHead() {
     ["policy", head.policy + (head.policy_assumed ? " (assumed)" : "")], ["running", head.running], ["pending", head.waiting],
     ["nodes free", `${head.free_nodes} of ${head.nodes}`], ["cluster time", clock(head.time_s)],
     ...drawn(head.energy), ...metered(head.meter),
-    ["time per decision", head.cycle_ms === null ? "–" : `${number(head.cycle_ms)} ms`],
+    ["time per decision", head.cycle_s === null ? "–" : `${number(1000 * head.cycle_s)} ms`],
   ];
   replace(at("figures"), figures.map(([name, value]) => {
     const pair = element("div");
@@ -91,7 +91,7 @@ function queueRow(job) {
 async function showJob(id) {
   try {
     const told = await api.get(`jobs/${encodeURIComponent(id)}/explain`);
-    replace(at("job"), told.lines.map((line) => element("p", line)));
+    replace(at("job"), told.why.map((line) => element("p", line)));
   } catch (error) {
     replace(at("job"), [element("p", error.message)]);
   }
@@ -104,7 +104,7 @@ async function showDecisions() {
   if (!first) return;
   const chosen = first.candidates.length > 1 ? first : last.find((one) => one.candidates.length > 1) ?? first;
   const told = await api.get(`decisions/${chosen.id}/explain`);
-  replace(at("explained"), told.lines.map((line) => element("p", line)));
+  replace(at("explained"), told.why.map((line) => element("p", line)));
   const names = Object.keys(chosen.candidates[0].metrics);
   const heading = element("tr");
   heading.append(...["Policy", "Score", ...names.map((name) => name.replace(/_s$/, "").replaceAll("_", " ")), "Starts now"].map((text, i) => element("th", text, { scope: "col", class: i ? "n" : "" })));

@@ -228,5 +228,5 @@ def decision_view(found: dict[str, Any]) -> DecisionView:
         )
         for one in found["candidates"]
     )
-    named = {key: found[key] for key in DecisionView.model_fields if key != "candidates"}
-    return DecisionView(**named, candidates=candidates)
+    named = {key: found[key] for key in DecisionView.model_fields if key in found}
+    return DecisionView(**named | {"candidates": candidates}, took_s=found["took_ms"] / 1000)

@@ -16,9 +16,12 @@ from hpctwin.energy import Series
 from hpctwin.energy.accounts.component_energy import ComponentEnergy
 from hpctwin.errors import HpctwinError
 from hpctwin.twin.forecast.accuracy import Accuracy, accuracy
+from hpctwin.twin.forecast.forecaster import LEVELS
+from hpctwin.twin.forecast.records import Forecast
 from hpctwin.twin.journal.status_reader import Standing, full_id
-from hpctwin.twin.service.explain import explain_decision, explain_job
+from hpctwin.twin.service.explain import explain_decision, job_records
 from hpctwin.twin.start_times.estimate import when
+from hpctwin.twin.what_if.pool import StoppableRuns
 from hpctwin.web.views.cluster_views import (
     bars,
     decision_view,
@@ -37,8 +40,11 @@ from hpctwin.web.views.views import (
     Change,
     DecisionView,
     EnergyView,
+    Explanation,
     FigureView,
     Head,
+    JobExplanation,
+    JobForecast,
     JobList,
     JobView,
     LaneGroup,
@@ -47,10 +53,9 @@ from hpctwin.web.views.views import (
     NodeView,
     Shown,
     TimelineView,
-    Told,
     WhatIfAnswer,
 )
-from hpctwin.web.views.whatif import prepare
+from hpctwin.web.views.whatif import Question
 
 __all__ = ["Source"]
 
@@ -101,7 +106,7 @@ class Source(FollowedJournal):
                 running=running,
                 waiting=len(jobs) - running,
                 decision=None if decided is None else decided["id"],
-                cycle_ms=None if decided is None else decided["took_ms"],
+                cycle_s=None if decided is None else decided["took_ms"] / 1000,
                 energy=energy,
                 meter=MeterView(**status["meter"]) if status.get("meter") else None,
                 not_read=tuple(status.get("not_read", ())),
@@ -286,26 +291,34 @@ class Source(FollowedJournal):
                 edges_s=tuple((from_s + edges).tolist()), now_s=stands.now_s, lines=tuple(told)
             )
 
-    def when(self, job_id: str) -> Told:
+    def when(self, job_id: str) -> JobForecast:
         """Forecast when a job starts, and explain why not now."""
         with self.looking() as stands:
             job_id = full_id(stands.core, job_id)
-            found = when(stands.core, job_id, stands.now_s, stands.policy, stands.forecasts)
-        return Told(**vars(found))
+            known = stands.forecasts
+            if job_id in stands.core.mirror.jobs and job_id not in known:
+                known = self._kept("forecasts", _forecasts)
+            found = when(stands.core, job_id, stands.now_s, stands.policy, known)
+        quantiles = dict(zip(map(str, LEVELS), found.quantiles_s, strict=False))
+        return JobForecast(
+            job=job_id, as_of_s=stands.now_s, **vars(found) | {"quantiles_s": quantiles}
+        )
 
-    def explain_job(self, job_id: str) -> Told:
+    def explain_job(self, job_id: str) -> JobExplanation:
         """Forecast and explain a job's start, with all its forecasts and actions."""
+        told = self.when(job_id)
         with closing(self.journal()) as journal:
-            return Told(lines=tuple(explain_job(journal, job_id)))
+            records = job_records(journal, told.job)
+        return JobExplanation(job=told.job, state=told.state, why=(*told.why, *records))
 
-    def explain_decision(self, number: int) -> Told:
+    def explain_decision(self, number: int) -> Explanation:
         """Explain why a decision was made.
 
         Raises:
             HpctwinError: There is no decision of that number.
         """
         with closing(self.journal()) as journal:
-            return Told(lines=tuple(explain_decision(journal, number)))
+            return Explanation(why=tuple(explain_decision(journal, number)))
 
     def decisions(self, limit: int, before: int | None = None) -> list[DecisionView]:
         """Return the last decisions, newest first."""
@@ -339,12 +352,22 @@ class Source(FollowedJournal):
         with self.looking():
             return dict(self._by_policy)
 
-    def what_if(self, change: Change) -> WhatIfAnswer:
+    def what_if(self, change: Change, runs: StoppableRuns | None = None) -> WhatIfAnswer:
         """Return both futures of a change.
 
+        Args:
+            change: Changes to simulate.
+            runs: With which the what-if can be stopped.
+
         Raises:
-            HpctwinError: The change is not valid.
+            HpctwinError: The change is not valid, takes too long, or was stopped.
         """
         with self.looking() as stands:
-            asking = prepare(stands.core, stands.now_s, stands.policy, change)
-        return asking.answer()
+            question = Question.of(stands.core, stands.now_s, stands.policy, change)
+        return question.answer(runs)
+
+
+def _forecasts(stands: Standing) -> dict[str, Forecast]:
+    """Return forecasts of all pending jobs, also of those that the twin has not seen yet."""
+    new = stands.core.forecasts(stands.now_s, stands.policy)
+    return {one.job_id: one for one in new} | dict(stands.forecasts)

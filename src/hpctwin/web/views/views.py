@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
 from hpctwin.rms.records.records import JobId, Label, NodeName
 
@@ -16,9 +16,12 @@ __all__ = [
     "Change",
     "DecisionView",
     "EnergyView",
+    "Explanation",
     "FigureView",
     "Future",
     "Head",
+    "JobExplanation",
+    "JobForecast",
     "JobList",
     "JobView",
     "KillSwitch",
@@ -33,7 +36,6 @@ __all__ = [
     "RunJobs",
     "Shown",
     "TimelineView",
-    "Told",
     "WhatIfAnswer",
 ]
 
@@ -48,6 +50,9 @@ class Asked(BaseModel):
     """A request: unknown fields are rejected."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+JobState = Literal["gone", "running", "starting", "waiting", "stuck", "never"]
 
 
 class EnergyView(View):
@@ -103,7 +108,7 @@ class Head(View):
     running: int
     waiting: int
     decision: int | None = Field(description="Number of the last decision.")
-    cycle_ms: float | None = Field(description="Duration of the last decision, in ms.")
+    cycle_s: float | None = Field(description="Duration of the last decision, in seconds.")
     energy: EnergyView | None = Field(description="Null if the cluster has no power model.")
     meter: MeterView | None = Field(description="Null if the twin has no meter.")
     not_read: tuple[str, ...] = Field(description="What the mirror does not include.")
@@ -217,7 +222,7 @@ class DecisionView(View):
 
     id: int
     time_s: float
-    took_ms: float
+    took_s: float = Field(description="Duration of the decision, in seconds.")
     policy: str
     before: str = Field(description="Policy before the decision.")
     reason: str
@@ -228,16 +233,31 @@ class DecisionView(View):
     candidates: tuple[CandidateView, ...]
 
 
-class Told(View):
-    """An answer in plain words."""
+class Explanation(View):
+    """An explanation in plain words."""
 
-    lines: tuple[str, ...]
-    state: str = ""
-    start_s: float | None = None
-    low_s: float | None = None
-    high_s: float | None = None
-    calibrated: bool = False
-    policy: str = ""
+    why: tuple[str, ...] = Field(description="Sentences of the explanation.")
+
+
+class JobExplanation(Explanation):
+    """An explanation of a job's start, with what the journal has about the job."""
+
+    job: str = Field(description="Full id of the job.")
+    state: JobState = Field(description="State of the job; gone if it has ended.")
+
+
+class JobForecast(JobExplanation):
+    """A forecast of a job's start, as `hpctwin when --json` prints it."""
+
+    start_s: float | None = Field(description="Start, or forecast start of a pending job.")
+    low_s: float | None = Field(description="Lower bound of the 80 % interval of the start.")
+    high_s: float | None = Field(description="Upper bound of the 80 % interval of the start.")
+    calibrated: bool = Field(description="Whether enough starts were observed for the interval.")
+    quantiles_s: dict[str, float] = Field(
+        description="Times by which it has started, by probability; empty with too few starts."
+    )
+    policy: str = Field(description="Policy of the forecast; empty without a forecast.")
+    as_of_s: float = Field(description="Present time by the cluster's clock.")
 
 
 class PretendJob(Asked):
@@ -264,7 +284,7 @@ class Change(Asked):
     drain: tuple[NodeName, ...] = Field(default=(), max_length=100_000)
     reserve: Reserve | None = None
     job: PretendJob | None = None
-    add_nodes: int = Field(default=0, ge=0, le=1_000_000)
+    add_nodes: int = Field(default=0, ge=0, le=200_000)
     cap_w: float | None = Field(
         default=None, gt=0, le=1e12, allow_inf_nan=False,
         description="Power cap of all nodes, by the cluster's power model.",
@@ -296,19 +316,19 @@ class WhatIfAnswer(View):
     as_is: Future
     changed: Future
     pretend: str | None = Field(description="Id of the hypothetical job.")
-    took_ms: float
+    took_s: float = Field(description="Duration of both simulations, in seconds.")
 
 
 class Approval(Asked):
     """Whether a decision that waits for a person is approved."""
 
-    approved: bool
+    approved: StrictBool = Field(description="true to approve, false to reject.")
 
 
 class KillSwitch(Asked):
     """State of the kill switch; while it is set, the twin does nothing."""
 
-    thrown: bool
+    thrown: StrictBool = Field(description="true to set the switch, false to release it.")
 
 
 class FigureView(View):
