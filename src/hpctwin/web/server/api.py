@@ -269,9 +269,15 @@ def _asking(app: FastAPI, source: Source) -> None:
             raise HTTPException(
                 429, f"{AT_ONCE} what-ifs are already running; try again in a second"
             )
+
+        def ended(work: asyncio.Future[WhatIfAnswer]) -> None:
+            # If the client has left, the error is for no other reader.
+            _ = work.cancelled() or work.exception()
+            app.state.turns.release()
+
         runs = StoppableRuns(sliced=True)
         work = asyncio.ensure_future(asyncio.to_thread(source.what_if, change, runs))
-        work.add_done_callback(lambda _: app.state.turns.release())
+        work.add_done_callback(ended)
         gone = asyncio.ensure_future(_disconnected(request))
         try:
             await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)

@@ -33,7 +33,7 @@ class Problem(BaseModel):
     type: str = Field("about:blank", description="Always about:blank: the status says it.")
     title: str = Field(description="Name of the HTTP status.")
     status: int = Field(description="HTTP status.")
-    detail: str = Field(description="What is wrong and what to do, in one sentence.")
+    detail: str = Field(description="The error and what to do, in one sentence.")
     errors: list[InvalidField] = Field([], description="Invalid parts of the request.")
 
 

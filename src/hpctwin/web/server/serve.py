@@ -8,22 +8,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
+import uvicorn
 from fastapi import FastAPI, Query
 from fastapi.responses import StreamingResponse
 
 from hpctwin.errors import ConfigError
-from hpctwin.web.server.api import timeline_routes
-from hpctwin.web.server.assembly import JobId, Live, application_of
-from hpctwin.web.server.gate import Access, is_loopback, made_up, read_tokens
+from hpctwin.web.server.api import application, timeline_routes
+from hpctwin.web.server.assembly import JobId, Live, Part, application_of, together
+from hpctwin.web.server.connections import BACKLOG, Brief, bounded, room_for_connections
+from hpctwin.web.server.gate import Access, Gate, is_loopback, made_up, read_tokens
 from hpctwin.web.server.problems import faults
 from hpctwin.web.views.job_list import RunJobFilter
 from hpctwin.web.views.runs import RunSource
+from hpctwin.web.views.source import Source
 from hpctwin.web.views.views import LinesView, RunHead, RunJob, RunJobs
-
-if TYPE_CHECKING:
-    from hpctwin.web.server.assembly import Part
 
 __all__ = [
     "Listening",
@@ -31,6 +31,7 @@ __all__ = [
     "run_application",
     "run_part",
     "serve",
+    "server_of",
     "socket_at",
     "twin_part",
 ]
@@ -152,10 +153,6 @@ def twin_part(
     Raises:
         HpctwinError: The journal does not exist, or has no snapshot of the cluster yet.
     """
-    from hpctwin.web.server.api import application
-    from hpctwin.web.server.assembly import Live, Part
-    from hpctwin.web.views.source import Source
-
     source = Source(journal, weather)
     live = Live(source)
     return Part(application(source, live=live, kill_switch=kill_switch), live, source.shown)
@@ -170,9 +167,6 @@ def run_part(folder: Path) -> Part:
     Raises:
         ConfigError: The folder is not a run's.
     """
-    from hpctwin.web.server.assembly import Live, Part
-    from hpctwin.web.views.runs import RunSource
-
     source = RunSource(folder)
     live = Live(source)
     return Part(run_application(source, live=live), live, source.shown)
@@ -189,14 +183,13 @@ def serve(
         access: Accepted tokens and host names.
         listens: Listening socket from `socket_at`.
     """
-    import uvicorn
-
-    from hpctwin.web.server.assembly import together
-    from hpctwin.web.server.connections import BACKLOG, Brief, bounded, room_for_connections
-    from hpctwin.web.server.gate import Gate
-
     for name in ("uvicorn.error", "asyncio"):
         logging.getLogger(name).addFilter(Brief())
+    server_of(parts, listening, access).run(sockets=[listens])
+
+
+def server_of(parts: Mapping[str, Part], listening: Listening, access: Access) -> uvicorn.Server:
+    """Return the server of pages; arguments as for `serve`."""
     app = next(iter(parts.values())).app if len(parts) == 1 else together(parts)
 
     class Server(uvicorn.Server):
@@ -209,6 +202,9 @@ def serve(
 
     config = uvicorn.Config(
         Gate(app, access),
+        http=bounded(room_for_connections()),
+        ws="none",
+        backlog=BACKLOG,
         ssl_certfile=listening.certificate,
         ssl_keyfile=listening.key,
         proxy_headers=listening.behind_proxy,
@@ -218,12 +214,9 @@ def serve(
         log_level="warning",
         timeout_graceful_shutdown=1,
         timeout_keep_alive=30,
-        http=bounded(room_for_connections()),
-        ws="none",
-        backlog=BACKLOG,
         h11_max_incomplete_event_size=65_536,
     )
-    Server(config).run(sockets=[listens])
+    return Server(config)
 
 
 def socket_at(host: str, port: int) -> socket.socket:

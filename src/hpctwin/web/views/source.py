@@ -368,6 +368,6 @@ class Source(FollowedJournal):
 
 
 def _forecasts(stands: Standing) -> dict[str, Forecast]:
-    """Return forecasts of all pending jobs, also of those that the twin has not seen yet."""
+    """Return forecasts of all pending jobs, including jobs that the twin has not seen yet."""
     new = stands.core.forecasts(stands.now_s, stands.policy)
     return {one.job_id: one for one in new} | dict(stands.forecasts)

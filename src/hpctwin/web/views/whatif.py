@@ -33,10 +33,8 @@ PRETEND = "pretend"
 """Id of a job that is not submitted."""
 LONGEST_S = 30.0
 """Time after which a what-if is stopped, in seconds."""
-MOST_WORK = 20_000_000
+MOST_WORK = 100_000_000
 """Maximum number of added nodes times simulated jobs."""
-_LEAST_JOBS = 100
-"""Number of jobs in that bound at least: nodes take time even without jobs."""
 _RESERVATION = "what-if"
 _NEW_NODE = "new-{}"
 _POWER = "what-if power"
@@ -47,7 +45,7 @@ class TooLargeError(HpctwinError):
 
 
 class LateError(HpctwinError):
-    """A what-if was stopped, because it took too long or nobody waits for it."""
+    """A what-if was stopped, because it took too long or its client has left."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +139,7 @@ def check_size(jobs: int, change: Change) -> None:
     Raises:
         TooLargeError: It would take too long.
     """
-    simulated = max(jobs + (change.job is not None), _LEAST_JOBS)
+    simulated = jobs + (change.job is not None)
     if change.add_nodes * simulated > MOST_WORK:
         raise TooLargeError(
             f"add_nodes: {change.add_nodes:,} nodes for {simulated:,} jobs exceed the limit of "
