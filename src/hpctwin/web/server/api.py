@@ -15,7 +15,6 @@ from typing import Annotated, Any, Protocol
 from fastapi import Depends, FastAPI, HTTPException, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
-from hpctwin.twin.forecast.accuracy import Accuracy
 from hpctwin.twin.journal.journal import Journal
 from hpctwin.twin.what_if.pool import StoppableRuns
 from hpctwin.web.server.assembly import JSON, JobId, Live, application_of
@@ -26,6 +25,7 @@ from hpctwin.web.views.job_list import LiveJobFilter
 from hpctwin.web.views.source import Source
 from hpctwin.web.views.timeline import MEDIA_TYPE, Timeline, Window
 from hpctwin.web.views.views import (
+    AccuracyView,
     Approval,
     Bar,
     BoxView,
@@ -44,13 +44,18 @@ from hpctwin.web.views.views import (
     WhatIfAnswer,
 )
 
-__all__ = ["HIGHEST", "WIDEST", "Charted", "application", "timeline_routes"]
+__all__ = ["HIGHEST", "WIDEST", "Bins", "Charted", "application", "timeline_routes"]
 
 WIDEST, HIGHEST = 2560, 1024
 _KEPT = 8
 
-Seconds = Annotated[float, Query(ge=-1e11, le=1e11, allow_inf_nan=False)]
-Lane = Annotated[float, Query(ge=0, le=1e9, allow_inf_nan=False)]
+Seconds = Annotated[
+    float, Query(ge=-1e11, le=1e11, allow_inf_nan=False, description="Time, in seconds.")
+]
+Lane = Annotated[
+    float, Query(ge=0, le=1e9, allow_inf_nan=False, description="Lane; parts of lanes are allowed.")
+]
+Bins = Annotated[int, Query(ge=1, le=2000, description="Number of bins.")]
 
 
 class Charted(Protocol):
@@ -107,8 +112,8 @@ def timeline_routes(app: FastAPI, source: Charted) -> None:
         to_s: Seconds,
         top: Lane,
         bottom: Lane,
-        width: Annotated[int, Query(ge=1, le=WIDEST)],
-        height: Annotated[int, Query(ge=1, le=HIGHEST)],
+        width: Annotated[int, Query(ge=1, le=WIDEST, description="Width in pixels.")],
+        height: Annotated[int, Query(ge=1, le=HIGHEST, description="Height in pixels.")],
     ) -> Response:
         """Return the jobs in a window for typed arrays: a JSON head, then the columns.
 
@@ -121,7 +126,9 @@ def timeline_routes(app: FastAPI, source: Charted) -> None:
         return Response(content, media_type=MEDIA_TYPE)
 
     @app.get("/api/v1/timeline/at", tags=["look"], responses=faults(422))
-    def timeline_at(time_s: Seconds, lane: Annotated[int, Query(ge=0, le=10**9)]) -> BoxView | None:
+    def timeline_at(
+        time_s: Seconds, lane: Annotated[int, Query(ge=0, le=10**9, description="Lane.")]
+    ) -> BoxView | None:
         """Return the job at this point, if there is one."""
         box = source.timeline().at(time_s, lane)
         return None if box is None else BoxView(**vars(box), where=source.lane_name(box.first))
@@ -130,7 +137,7 @@ def timeline_routes(app: FastAPI, source: Charted) -> None:
 AT_ONCE = 2
 """Maximum number of parallel what-ifs; further requests must be repeated later."""
 
-Number = Annotated[int, Path(ge=1, lt=2**62)]
+Number = Annotated[int, Path(ge=1, lt=2**62, description="Number of a decision.", examples=[41])]
 
 
 def application(
@@ -206,14 +213,16 @@ def _looking(app: FastAPI, source: Source, live: Live) -> None:
         return Response(source.bars(), media_type=JSON)
 
     @app.get("/api/v1/lines", tags=["look"], responses=faults(422))
-    def lines(bins: Annotated[int, Query(ge=1, le=2000)] = 400) -> LinesView:
+    def lines(bins: Bins = 400) -> LinesView:
         """Return nodes in use over time, and if known power, PUE, carbon and price."""
         return source.lines(bins)
 
     @app.get("/api/v1/decisions", tags=["look"], responses=faults(422))
     def decisions(
-        limit: Annotated[int, Query(ge=1, le=1000)] = 50,
-        before: Annotated[int | None, Query(ge=1, lt=2**62)] = None,
+        limit: Annotated[int, Query(ge=1, le=1000, description="Maximum number.")] = 50,
+        before: Annotated[
+            int | None, Query(ge=1, lt=2**62, description="Return only decisions before this one.")
+        ] = None,
     ) -> list[DecisionView]:
         """Return the last decisions, newest first."""
         return source.decisions(limit, before)
@@ -227,7 +236,7 @@ def _looking(app: FastAPI, source: Source, live: Live) -> None:
         return found
 
     @app.get("/api/v1/accuracy", tags=["look"])
-    def accuracy() -> list[Accuracy]:
+    def accuracy() -> list[AccuracyView]:
         """Return the accuracy of start-time forecasts."""
         return source.accuracy()
 

@@ -108,7 +108,16 @@ class Live:
 
 JSON = "application/json"
 
-JobId = Annotated[str, Path(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][\w.@:+\[\]-]*$")]
+JobId = Annotated[
+    str,
+    Path(
+        min_length=1,
+        max_length=128,
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._@:+\[\]-]*$",
+        description="Id of a job; for PBS, the server's name is optional.",
+        examples=["4711"],
+    ),
+]
 
 
 class Followed(Protocol):

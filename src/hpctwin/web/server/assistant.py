@@ -38,7 +38,9 @@ INSTRUCTIONS = (
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-JobId = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][\w.@:+\[\]-]*$")]
+JobId = Annotated[
+    str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._@:+\[\]-]*$")
+]
 Limit = Annotated[int, Field(ge=1, le=MOST_JOBS)]
 
 

@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
 from hpctwin.errors import HpctwinError, JournalError, UnknownNameError
+from hpctwin.web.views.views import example
 from hpctwin.web.views.whatif import LateError, TooLargeError
 
 __all__ = ["OPEN_PATHS", "PROBLEM", "Problem", "document", "faults", "handle_errors", "problem"]
@@ -29,6 +30,10 @@ class InvalidField(BaseModel):
 
 class Problem(BaseModel):
     """An error as of RFC 9457."""
+
+    model_config = example(
+        type="about:blank", title="Not Found", status=404, detail="no decision 999"
+    )  # fmt: skip
 
     type: str = Field("about:blank", description="Always about:blank: the status says it.")
     title: str = Field(description="Name of the HTTP status.")

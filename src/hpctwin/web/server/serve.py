@@ -15,7 +15,7 @@ from fastapi import FastAPI, Query
 from fastapi.responses import StreamingResponse
 
 from hpctwin.errors import ConfigError
-from hpctwin.web.server.api import application, timeline_routes
+from hpctwin.web.server.api import Bins, application, timeline_routes
 from hpctwin.web.server.assembly import JobId, Live, Part, application_of, together
 from hpctwin.web.server.connections import BACKLOG, Brief, bounded, room_for_connections
 from hpctwin.web.server.gate import Access, Gate, is_loopback, made_up, read_tokens
@@ -62,7 +62,7 @@ def run_application(
         return live.response()
 
     @app.get("/api/v1/lines", tags=["look"], responses=faults(422))
-    def lines(bins: Annotated[int, Query(ge=1, le=2000)] = 400) -> LinesView:
+    def lines(bins: Bins = 400) -> LinesView:
         """Return queue, cluster and power over time, as means and peaks of equal bins."""
         return source.lines(bins)
 

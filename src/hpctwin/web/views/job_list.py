@@ -42,8 +42,9 @@ class JobFilter(Asked):
     max_wait_s: float | None = Field(
         None, ge=0, le=1e11, allow_inf_nan=False, description="Maximum wait so far, in seconds."
     )
-    sort: SortColumn | None = Field(
-        None, description="Column to sort by; default pending jobs by forecast start, then others."
+    sort: Literal["default", SortColumn] = Field(
+        "default",
+        description="Column to sort by; default pending jobs by forecast start, then others.",
     )
     order: Literal["asc", "desc"] = Field("asc", description="Ascending or descending order.")
     limit: int = Field(500, ge=1, le=MOST_JOBS, description="Maximum number of jobs to return.")
@@ -112,7 +113,7 @@ def selected(jobs: pl.DataFrame, asked: JobFilter) -> tuple[int, pl.DataFrame]:
             )
         )
     found = jobs.filter(*kept) if kept else jobs
-    if asked.sort is not None:
+    if asked.sort != "default":
         by = [pl.col(asked.sort)]
         if asked.sort == "id" and jobs["id"].dtype == pl.String:
             # Job 99 is before job 100.

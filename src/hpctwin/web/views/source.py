@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import threading
 import time
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,7 +17,7 @@ from pydantic import TypeAdapter
 from hpctwin.energy import Series
 from hpctwin.energy.accounts.component_energy import ComponentEnergy
 from hpctwin.errors import HpctwinError
-from hpctwin.twin.forecast.accuracy import Accuracy, accuracy
+from hpctwin.twin.forecast.accuracy import accuracy
 from hpctwin.twin.forecast.forecaster import LEVELS
 from hpctwin.twin.forecast.records import Forecast
 from hpctwin.twin.journal.status_reader import Standing, full_id
@@ -36,6 +38,7 @@ from hpctwin.web.views.job_list import LiveJobFilter, job_table, selected
 from hpctwin.web.views.power_views import Weather, energy_of, energy_view, power_lines, rates_of
 from hpctwin.web.views.timeline import Timeline
 from hpctwin.web.views.views import (
+    AccuracyView,
     Bar,
     Change,
     DecisionView,
@@ -79,7 +82,8 @@ class Source(FollowedJournal):
 
     def __init__(self, path: Path, weather: Weather = None) -> None:
         self.weather = weather
-        self._accuracy: tuple[float, list[Accuracy]] | None = None
+        self._accuracy: tuple[float, list[AccuracyView]] | None = None
+        self._counting = threading.Lock()
         self._untold = ""
         super().__init__(path)
 
@@ -332,15 +336,16 @@ class Source(FollowedJournal):
             found = journal.read_decision(number) if number > 0 else None
         return None if found is None else decision_view(found)
 
-    def accuracy(self) -> list[Accuracy]:
+    def accuracy(self) -> list[AccuracyView]:
         """Return the accuracy of forecasts; a few seconds old at most."""
-        known = self._accuracy
-        if known is None or time.monotonic() - known[0] > ACCURACY_EVERY_S:
-            with closing(self.journal()) as journal:
-                rows = accuracy(journal.read_forecasts())
-            known = (time.monotonic(), rows)
-            self._accuracy = known
-        return known[1]
+        with self._counting:
+            known = self._accuracy
+            if known is None or time.monotonic() - known[0] > ACCURACY_EVERY_S:
+                with closing(self.journal()) as journal:
+                    rows = accuracy(journal.read_forecasts())
+                known = time.monotonic(), [AccuracyView(**asdict(row)) for row in rows]
+                self._accuracy = known
+            return known[1]
 
     def counts(self) -> dict[str, int]:
         """Return the twin's counters since its start, as last reported."""
