@@ -186,12 +186,13 @@ def test_too_many_requests_are_rejected_until_some_time_has_passed(
 ) -> None:
     monkeypatch.setattr(gate, "PER_S", 0.001)
     with make().client() as client:
-        codes = [client.get("/healthz") for _ in range(int(gate.BURST) + 1)]
+        codes = [client.get("/favicon.ico") for _ in range(int(gate.BURST) + 1)]
         assert [one.status_code for one in codes[:-1]] == [200] * (len(codes) - 1)
         assert codes[-1].status_code == 429
+        assert client.get("/healthz").status_code == client.get("/readyz").status_code == 200
         assert 0 < int(codes[-1].headers["retry-after"]) <= 1000
         monkeypatch.setattr(gate, "PER_S", 1e9)
-        assert client.get("/healthz").status_code == 200
+        assert client.get("/favicon.ico").status_code == 200
 
 
 def test_every_answer_forbids_scripts_and_frames_of_others(make: Any) -> None:

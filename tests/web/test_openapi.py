@@ -153,3 +153,5 @@ def _use(address: str, page: Page) -> None:
     stranger = package.AuthenticatedClient(base_url=address, token="x" * 20)
     module = importlib.import_module("hpctwin_client.api.look.state")
     assert module.sync(client=stranger).status == 401
+    for one in (client, stranger):
+        one.get_httpx_client().close()

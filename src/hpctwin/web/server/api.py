@@ -166,14 +166,6 @@ def application(
 
 
 def _looking(app: FastAPI, source: Source, live: Live) -> None:
-    @app.get("/readyz", tags=["health"])
-    def readyz() -> dict[str, str]:
-        """Check that the journal can be read and the twin runs."""
-        trouble = source.fault or (None if source.head().alive else "the twin is not running")
-        if trouble:
-            raise HTTPException(503, trouble)
-        return {"status": "ready"}
-
     @app.get("/metrics", tags=["health"], response_class=Response)
     def metrics() -> Response:
         """Return metrics for Prometheus."""

@@ -50,12 +50,14 @@ class Live:
         self._changed = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._text: tuple[int, str] = (-1, "")
+        self._making = asyncio.Lock()
         self.listeners = 0
         self._ended = False
 
     def begin(self) -> None:
         """Start; call it in the event loop of the listeners."""
         self._loop = asyncio.get_running_loop()
+        self._making = asyncio.Lock()
 
     def told(self) -> None:
         """Notify the listeners of a change; may be called in any thread."""
@@ -87,7 +89,7 @@ class Live:
         try:
             while not self._ended:
                 changed = self._changed
-                yield self._now()
+                yield await self._now()
                 try:
                     await asyncio.wait_for(changed.wait(), KEEP_ALIVE_S)
                 except TimeoutError:
@@ -95,15 +97,17 @@ class Live:
         finally:
             self.listeners -= 1
 
-    def _now(self) -> str:
-        version = self._source.version
-        if self._text[0] != version:
-            head = self._source.head()
-            self._text = (
-                version,
-                f"id: {version}\nevent: head\ndata: {head.model_dump_json()}\n\n",
-            )
-        return self._text[1]
+    async def _now(self) -> str:
+        # The head is made once, in another thread: it waits for the thread that reads the journal.
+        async with self._making:
+            version = self._source.version
+            if self._text[0] != version:
+                head = await asyncio.to_thread(self._source.head)
+                self._text = (
+                    version,
+                    f"id: {version}\nevent: head\ndata: {head.model_dump_json()}\n\n",
+                )
+            return self._text[1]
 
 
 JSON = "application/json"
@@ -130,6 +134,9 @@ class Followed(Protocol):
 
     def head(self) -> BaseModel:
         """Return the head of the page."""
+
+    def not_ready(self) -> str | None:
+        """Return why the state is not current; None if it is. It waits for no lock."""
 
 
 @dataclass(frozen=True)
@@ -171,6 +178,7 @@ def application_of(source: Followed, live: Live, *, page: str, every_s: float) -
 
     app = _bare(lifespan, page)
     app.state.source, app.state.live = source, live
+    _ready(app, {"": source})
     return app
 
 
@@ -195,9 +203,21 @@ def together(parts: Mapping[str, Part]) -> FastAPI:
         """Return all clusters and runs of this server with their states."""
         return [part.shown(name) for name, part in parts.items()]
 
+    _ready(app, {f"{name}: ": part.app.state.source for name, part in parts.items()})
     for name, part in parts.items():
         app.mount(f"/{name}", part.app)
     return app
+
+
+def _ready(app: FastAPI, sources: Mapping[str, Followed]) -> None:
+    @app.get("/readyz", tags=["health"])
+    async def readyz() -> dict[str, str]:
+        """Check that the files can be read and the twins run."""
+        reasons = [(name, source.not_ready()) for name, source in sources.items()]
+        trouble = "; ".join(f"{name}{reason}" for name, reason in reasons if reason)
+        if trouble:
+            raise HTTPException(503, trouble)
+        return {"status": "ready"}
 
 
 def _bare(lifespan: Any, page: str) -> FastAPI:

@@ -228,7 +228,9 @@ class Gate:
         name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
         if self._access.hosts and name.strip("[]").lower() not in self._access.hosts:
             return 421, f"host {name or 'unnamed'} is not allowed; add it with --allow-host", []
-        wait_s = self._too_many((scope.get("client") or ("", 0))[0])
+        # Health checks cost nothing, and must not fail because others ask too much.
+        checks = scope["path"] in ("/healthz", "/readyz")
+        wait_s = 0.0 if checks else self._too_many((scope.get("client") or ("", 0))[0])
         if wait_s > 0:
             again = str(max(1, round(wait_s))).encode()
             return 429, "too many requests", [(b"retry-after", again)]

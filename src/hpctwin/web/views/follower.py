@@ -54,6 +54,10 @@ class FollowedJournal:
             self._open(journal)
             self._read(journal)
 
+    def not_ready(self) -> str | None:
+        """Return why the mirror is not current; None if it is."""
+        return self.fault or (None if self._alive else "the twin is not running")
+
     def journal(self) -> Journal:
         """Return the journal, opened for reading by the calling thread."""
         return Journal(self.path, read_only=True)

@@ -76,6 +76,10 @@ class RunSource:
                 self.version += before[0] == self.version
                 told()
 
+    def not_ready(self) -> str | None:
+        """Return why the run cannot be read; None if it can."""
+        return self.fault
+
     def _written_at(self) -> int:
         path = self.folder / MANIFEST
         try:
