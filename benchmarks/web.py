@@ -235,7 +235,7 @@ def main() -> None:
                 viewers.append(Viewer(where.hostname, where.port, token, slow=i % 10 == 9))
                 viewers[-1].start()
             half_open = HalfOpen(where.hostname, where.port, asked.half_open)
-            largest = json.dumps({"add_nodes": 200_000})
+            largest = json.dumps({"add_nodes": 100_000})
             askers = [
                 Asking(*place, "/api/v1/what-if", largest, 0.5) for _ in range(asked.what_ifs)
             ]
