@@ -9,14 +9,12 @@ import time
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-__all__ = ["BACKLOG", "Brief", "bounded", "room_for_connections"]
+__all__ = ["Brief", "bounded", "room_for_connections"]
 
 HEADER_S = 10.0
 """Time within which the header of a request must arrive, in seconds."""
 STALLED_S = 60.0
 """Time after which a client that reads nothing is disconnected, in seconds."""
-BACKLOG = 64
-"""Maximum number of connections that are accepted at once."""
 MOST_FILES, MOST_CONNECTIONS = 8192, 2000
 
 
