@@ -125,7 +125,7 @@ def test_other_answers_do_not_wait_for_a_what_if(
         asking.start()
         assert entered.wait(120)
         # Its preparation holds no lock: these would wait for ever.
-        for path in ("/healthz", "/readyz", "/api/v1/state", "/api/v1/jobs", "/metrics"):
+        for path in ("/healthz", "/api/v1/state", "/api/v1/jobs", "/metrics"):
             assert client.get(path).status_code == 200
         go_on.set()
         asking.join(120)
@@ -174,7 +174,7 @@ def test_half_open_connections_stop_nothing_and_fill_no_log(
         assert _received(held[0]) == 0
         for client in held:
             client.close()
-        assert get(port, "/readyz")[0] == 200
+        assert get(port, "/api/v1/state")[0] == 200
     assert sum(len(record.getMessage()) for record in caplog.records) < 10_000
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
