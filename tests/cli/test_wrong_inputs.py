@@ -226,7 +226,11 @@ def test_a_wrong_input_of_simulate_is_reported_in_one_line(
         ("replay t.swf -n 8", 2, "has no recorded start times to replay"),
         ("report", 2, "no runs given; give folders written by"),
         ("report folder --html o.html", 2, "folder: the folder contains no run; a run's folder is"),
-        ("export folder", 2, "no output given; add --perfetto, --evalys or --openmetrics"),
+        (
+            "export folder",
+            2,
+            "no output given; add --perfetto, --evalys, --batsim or --openmetrics",
+        ),
         ("export folder --evalys e.csv", 2, "a run's folder is written by hpctwin simulate --out"),
         ("import slurm --from none --out o", 2, "none: expected a folder with the site's files"),
         ("facility check bad.yaml", 2, "bad.yaml, line 2, column 1: not YAML"),

@@ -17,7 +17,7 @@ from hpctwin.twin.start_times.estimate import When
 NOW_S = 1.79e9
 QUANTILES_S = tuple((NOW_S + 600.0 * np.exp(np.linspace(0, 3, len(LEVELS)))).tolist())
 WAITS = When(
-    "waits", ("It waits.",), NOW_S + 3000, NOW_S + 900, NOW_S + 9000, True, "p", QUANTILES_S
+    "waiting", ("It waits.",), NOW_S + 3000, NOW_S + 900, NOW_S + 9000, True, "p", QUANTILES_S
 )
 
 
@@ -43,11 +43,11 @@ def test_the_command_writes_it_to_a_file(tmp_path: Path) -> None:
     ("found", "why"),
     [
         (
-            When("waits", (), NOW_S + 9, NOW_S, NOW_S + 99),
+            When("waiting", (), NOW_S + 9, NOW_S, NOW_S + 99),
             "too few starts were observed for an estimate",
         ),
         (When("gone", ()), "the job is not in the queue"),
-        (When("runs", (), NOW_S, NOW_S, NOW_S, True), "the job is already running"),
+        (When("running", (), NOW_S, NOW_S, NOW_S, True), "the job is already running"),
         (When("stuck", ()), "no estimate of the job's start"),
     ],
 )

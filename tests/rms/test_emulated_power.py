@@ -293,5 +293,5 @@ def test_when_reports_that_nodes_must_be_switched_on_first() -> None:
     core.take_snapshot(cluster.snapshot())
     stands = Standing(core, cluster.now_s, core.policy, False, {"not_read": []})
     when = answer(picture(stands, "a test"), "1").when
-    assert (when.state, when.start_s) == ("waits", 27)
-    assert "4 nodes are free, none of them switched on: it starts when enough are on." in when.lines
+    assert (when.state, when.start_s) == ("waiting", 27)
+    assert "4 nodes are free, none of them switched on: it starts when enough are on." in when.why

@@ -91,7 +91,7 @@ def test_explain_and_when_answer_for_the_policy_that_jobs_start_by(watched: Watc
         told = when_job(picture, job)
         assert told.policy == "fcfs+easy"
         lines = explain_job(reader, job)
-        assert list(told.lines) == lines[: len(told.lines)]
+        assert list(told.why) == lines[: len(told.why)]
         assert any("Under fcfs+easy it starts at" in line for line in lines)
     assert when_job(picture, "short").start_s == pytest.approx(554.0)
     reader.close()
@@ -121,7 +121,7 @@ def test_a_job_that_the_twin_has_not_forecast_yet_is_looked_ahead_for(watched: W
     reader.close()
     known = {i: one for i, one in stands.forecasts.items() if i != "short"}
     found = estimate.when(stands.core, "short", stands.now_s, stands.policy, known)
-    assert (found.state, found.start_s) == ("waits", pytest.approx(554.0))
+    assert (found.state, found.start_s) == ("waiting", pytest.approx(554.0))
 
 
 def test_events_since_the_last_checkpoint_stay_few(

@@ -122,7 +122,7 @@ def test_a_custom_manager_is_observed_and_nothing_is_changed(site: Site) -> None
     site.wait(lambda: (site.status().get("running"), site.status().get("waiting")) == (1, 1))
     said = json.loads(site.run("-m", "hpctwin", "when", "b", "-c", "twin.yaml", "--json"))
     assert (said["state"], said["policy"], said["source"]) == (
-        "waits",
+        "waiting",
         "fcfs+none",
         "the running twin",
     )

@@ -136,7 +136,7 @@ def test_a_twin_that_does_not_answer_in_time_is_passed_over(
     setting.twin.status_writer.due = 0.0
     setting.twin.turn(0.01)
     monkeypatch.setattr(query_socket, "LONGEST_S", 0.2)
-    assert answered(setting.config, "2").when.state == "waits"  # nobody turns: by the journal
+    assert answered(setting.config, "2").when.state == "waiting"  # nobody turns: by the journal
 
 
 def test_only_its_user_may_query_and_a_stale_socket_is_replaced(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_a_chart_that_cannot_be_drawn_is_rejected_in_words_and_none_is_left(
 def test_a_job_to_come_starts_now_queues_or_never_starts(
     config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for nodes, state in ((4, "waits"), (33, "never")):
+    for nodes, state in ((4, "waiting"), (33, "never")):
         assert run("when", "--nodes", nodes, "--walltime", "1h", "-c", config, "--json") == 0
         said = json.loads(capsys.readouterr().out)
         assert said["state"] == state
@@ -141,10 +141,10 @@ def test_a_running_twin_answers_without_a_call_to_the_resource_manager(tmp_path:
     picture = picture_of(settings)
     assert picture.source == "the running twin"
     found = when_job(picture, "2")
-    assert (found.state, found.start_s) == ("waits", 200.0)
-    assert when_job(picture, "0").state == "runs"
+    assert (found.state, found.start_s) == ("waiting", 200.0)
+    assert when_job(picture, "0").state == "running"
     later = when_request(picture, JobToCome(4, 50.0))
-    assert (later.state, later.start_s) == ("waits", 200.0)
+    assert (later.state, later.start_s) == ("waiting", 200.0)
     twin.end()
     journal.close()
 

@@ -31,7 +31,7 @@ def test_jobs_and_nodes_are_those_of_the_cluster(make: Any) -> None:
     page = make()
     snapshot = page.setting.cluster.snapshot()
     with page.client() as client:
-        jobs = {job["id"]: job for job in client.get("/api/v1/jobs").json()}
+        jobs = {job["id"]: job for job in client.get("/api/v1/jobs").json()["shown"]}
         nodes = {node["name"]: node["jobs"] for node in client.get("/api/v1/nodes").json()}
     assert jobs.keys() == {job.spec.id for job in snapshot.jobs}
     for job in snapshot.jobs:
@@ -44,7 +44,7 @@ def test_jobs_and_nodes_are_those_of_the_cluster(make: Any) -> None:
 def test_waiting_jobs_come_in_the_order_of_their_forecasts(make: Any) -> None:
     page = make()
     with page.client() as client:
-        jobs = client.get("/api/v1/jobs").json()
+        jobs = client.get("/api/v1/jobs").json()["shown"]
     waiting = [job["start_s"] for job in jobs if job["state"] == "waiting"]
     assert waiting == sorted(waiting)
     assert None not in waiting
@@ -91,13 +91,13 @@ def test_explanations_are_those_of_the_command_line(make: Any) -> None:
     page = make()
     with page.client() as client:
         (last, *_) = client.get("/api/v1/decisions").json()
-        lines = client.get(f"/api/v1/decisions/{last['id']}/explain").json()["lines"]
-        assert lines == list(page.source.explain_decision(last["id"]).lines)
-        waits = next(j for j in client.get("/api/v1/jobs").json() if j["state"] == "waiting")
+        lines = client.get(f"/api/v1/decisions/{last['id']}/explain").json()["why"]
+        assert lines == list(page.source.explain_decision(last["id"]).why)
+        waits = client.get("/api/v1/jobs?state=waiting").json()["shown"][0]
         told = client.get(f"/api/v1/jobs/{waits['id']}/when").json()
-    assert told["state"] == "waits"
+    assert told["state"] == "waiting"
     assert told["start_s"] == waits["start_s"]
-    assert f"Job {waits['id']}" in told["lines"][0]
+    assert f"Job {waits['id']}" in told["why"][0]
 
 
 @pytest.mark.parametrize(
@@ -186,12 +186,13 @@ def test_too_many_requests_are_rejected_until_some_time_has_passed(
 ) -> None:
     monkeypatch.setattr(gate, "PER_S", 0.001)
     with make().client() as client:
-        codes = [client.get("/healthz") for _ in range(int(gate.BURST) + 1)]
+        codes = [client.get("/favicon.ico") for _ in range(int(gate.BURST) + 1)]
         assert [one.status_code for one in codes[:-1]] == [200] * (len(codes) - 1)
         assert codes[-1].status_code == 429
+        assert client.get("/healthz").status_code == client.get("/readyz").status_code == 200
         assert 0 < int(codes[-1].headers["retry-after"]) <= 1000
         monkeypatch.setattr(gate, "PER_S", 1e9)
-        assert client.get("/healthz").status_code == 200
+        assert client.get("/favicon.ico").status_code == 200
 
 
 def test_every_answer_forbids_scripts_and_frames_of_others(make: Any) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import subprocess
 import sys
 import unicodedata
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -98,16 +100,83 @@ def test_no_tool_acts_and_each_says_so_with_typed_answers(make: Any) -> None:
         assert tool.description
 
 
-def test_a_question_that_makes_no_sense_is_answered_in_words(make: Any) -> None:
-    wrong = {
-        "when": {"job": "--help"},
-        "what_if": {"change": {"drain": ["nowhere"]}},
-        "queue": {"limit": 0},
-        "explain_decision": {"number": 999},
-    }
-    for name, answer in call(assistant(make().source), wrong).items():
-        assert answer.is_error, name
-        assert answer.content[0].text
+@pytest.mark.parametrize(
+    ("tool", "asked", "says"),
+    [
+        ("when", {"job": "--help"}, "job: String should match"),
+        ("what_if", {"change": {"drain": ["nowhere"]}}, "unknown node 'nowhere'. Known: n0"),
+        ("what_if", {"change": {"policy": "rm -rf"}}, "rm -rf"),
+        ("what_if", {"change": {"add_nodes": 10**9}}, "change.add_nodes: Input should be less"),
+        ("what_if", {"change": {"add_node": 1}}, "change.add_node: Extra inputs"),
+        ("queue", {"limit": 0}, "limit: Input should be greater"),
+        ("explain_decision", {"number": 999}, "no decision 999"),
+        ("state", None, ""),
+    ],
+)
+def test_an_assistant_is_told_in_one_sentence_why_a_tool_failed(
+    make: Any, tool: str, asked: Any, says: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    page = make()
+    if asked is None:  # the journal is gone
+        page.source.path = page.source.path.with_name("none.sqlite")
+        says = "none.sqlite"
+    (answer,) = call(assistant(page.source), {tool: asked or {}}).values()
+    assert answer.is_error
+    (content,) = answer.content
+    assert says in content.text
+    assert "\n" not in content.text
+    assert not any(record.exc_info for record in caplog.records)
+
+
+def test_sentences_are_whole_and_no_start_is_in_the_past(make: Any) -> None:
+    page = make()
+    long = " ".join(["word"] * 100)
+    assert quoted(long, 2000).quoted == long
+    with page.source.looking() as stands:
+        told = next(iter(stands.forecasts.values()))
+        times = {"start_s": -50.0, "low_s": -90.0, "high_s": 205.0}
+        late = {
+            job: told._replace(job_id=job, **{n: stands.now_s + by for n, by in times.items()})
+            for job in stands.core.mirror.jobs
+        }
+        page.source._stands = replace(stands, forecasts=late)
+        page.source.version += 1
+    source = page.source
+    source.turn = lambda journal: False
+    answers = call(assistant(source), {"queue": {}, "explain_decision": {}})
+    shown = answers["queue"].structured_content["shown"]
+    waits = [job for job in shown if job["state"] == "waiting"]
+    assert waits
+    for job in waits:
+        assert job["starts_in_s"] == 0.0
+        assert job["between_s"] == [0.0, 205.0]
+    for sentence in answers["explain_decision"].structured_content["why"]:
+        assert sentence["quoted"][-1] in ".:;"
+
+
+def test_no_expected_error_writes_a_traceback(make: Any) -> None:
+    page = make()
+    requests = [
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18",
+         "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}},
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {"jsonrpc": "2.0", "id": 2, "method": "tools/call",
+         "params": {"name": "what_if", "arguments": {"change": {"policy": "rm -rf"}}}},
+    ]  # fmt: skip
+    server = subprocess.Popen(
+        [sys.executable, "-m", "hpctwin", "mcp", "--journal", str(page.source.path)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert server.stdin is not None
+    assert server.stdout is not None
+    for request in requests:
+        server.stdin.write(json.dumps(request) + "\n")
+        server.stdin.flush()
+        answer = json.loads(server.stdout.readline()) if "id" in request else None
+    _, errors = server.communicate(timeout=120)
+    assert answer is not None
+    assert "rm -rf" in answer["result"]["content"][0]["text"]
+    assert errors == ""
 
 
 def test_the_command_serves_a_client_over_its_standard_input(make: Any) -> None:

@@ -33,7 +33,7 @@ from hpctwin.web.views.lane_names import LaneNames
 from hpctwin.web.views.power_views import energy_of, energy_view, power_lines, rates_of
 from hpctwin.web.views.schedule import schedule_of
 from hpctwin.web.views.views import Change
-from hpctwin.web.views.whatif import prepare
+from hpctwin.web.views.whatif import Question
 
 IDLE, FULL, ASLEEP = np.array([50, 50, 50, 80, 80]), np.array([200, 200, 200, 300, 300]), 5.0
 WAY = {"time": 1, "power_w": 9}
@@ -159,7 +159,7 @@ def scheduled(jobs: list[JobRecord]) -> list[Stretch]:
     core = Core(CoreSettings(pool=("fcfs+easy",)))
     snapshot = standing(jobs, {}).core.mirror.snapshot()
     core.take_snapshot(snapshot)
-    return list(schedule_of(core.present(1000.0, "fcfs+easy"), snapshot, 1000.0).stretches)
+    return list(schedule_of(core.present(1000.0, "fcfs+easy"), core.scene(1000.0)).stretches)
 
 
 def test_jobs_on_a_shared_node_are_next_to_each_other_on_its_cores() -> None:
@@ -257,7 +257,7 @@ def test_a_what_if_of_shared_nodes_shows_jobs_on_their_cores() -> None:
     core = Core(CoreSettings(pool=("fcfs+easy",)))
     snapshot = standing(SHARED, {}).core.mirror.snapshot()
     core.take_snapshot(snapshot)
-    answer = prepare(core, 1000.0, "fcfs+easy", Change()).answer()
+    answer = Question.of(core, 1000.0, "fcfs+easy", Change()).answer()
     held = {bar.job: sum(count for _, count in bar.rows) for bar in answer.as_is.bars}
     assert held == {"1": 2, "2": 6, "3": 4, "4": 8}
     assert answer.as_is.lanes == 28

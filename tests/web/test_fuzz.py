@@ -17,7 +17,7 @@ from hpctwin.web.server.assembly import together
 from hpctwin.web.server.gate import Access, Gate
 from hpctwin.web.server.serve import run_application, run_part
 from hpctwin.web.views.runs import RunSource
-from tests.web.page import Page
+from tests.web.page import ACTS, Page, bearer
 
 EXAMPLES = 15
 HANG_S = 600
@@ -48,7 +48,7 @@ def test_no_request_to_a_runs_page_causes_a_server_error(tmp_path: Path) -> None
 
 def _all_answer_as_documented(app: Any, least: int) -> None:
     schema = schemathesis.openapi.from_asgi(
-        "/api/v1/openapi.json", Gate(app, Access((), frozenset()))
+        "/api/v1/openapi.json", Gate(app, Access((ACTS,), frozenset())), headers=bearer(ACTS)
     )
     tried = 0
     for found in schema.get_all_operations():
@@ -64,8 +64,10 @@ def _answers_as_documented(operation: Any) -> None:
     @given(case=operation.as_strategy())
     @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
     def one(case: Any) -> None:
-        answer = case.call(timeout=HANG_S)
+        answer = case.call(timeout=HANG_S, headers=bearer(ACTS))
         assert answer.status_code < 500 or operation.path == "/readyz", answer.text
-        case.validate_response(answer)
+        # On a busy machine the twin of this test may count as ended.
+        late = [schemathesis.checks.not_a_server_error] if operation.path == "/readyz" else []
+        case.validate_response(answer, excluded_checks=late)
 
     one()

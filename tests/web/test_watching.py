@@ -11,15 +11,35 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from rich.console import Console
+from starlette.testclient import TestClient
 
+from hpctwin import Cluster, generate, simulate
 from hpctwin.cli.app import main
 from hpctwin.cli.live.top import render, seen
+from hpctwin.report.pages.run import write_run
+from hpctwin.web.server.api import application
+from hpctwin.web.server.assembly import Part, together
+from hpctwin.web.server.gate import Gate
+from hpctwin.web.server.serve import run_part
 
 
 def _exposed(page: Any) -> dict[str, Any]:
     with page.client() as client:
         text = client.get("/metrics").text
     return {family.name: family for family in text_string_to_metric_families(text)}
+
+
+def test_readiness_of_several_parts_is_answered_at_the_root(make: Any, tmp_path: Any) -> None:
+    page = make()
+    workload = generate("poisson", jobs=30, nodes=8, seed=3)
+    write_run(simulate(workload, Cluster.uniform(nodes=8), policy="fcfs+easy"), tmp_path / "r", {})
+    app = application(page.source, every_s=0.02)
+    parts = {"hawk": Part(app, app.state.live, page.source.shown), "r": run_part(tmp_path / "r")}
+    with TestClient(Gate(together(parts), page.access), base_url="http://localhost") as client:
+        assert client.get("/readyz").json() == {"status": "ready"}
+        page.setting.twin.status_writer.write(ended=True)
+        page.setting.until(lambda: client.get("/readyz").status_code == 503)
+        assert client.get("/readyz").json()["detail"] == "hawk: the twin is not running"
 
 
 def _dashboard() -> Any:

@@ -121,7 +121,7 @@ def _head(seen: Seen) -> Text:
         (f"{status['cluster'] or '…'} ", "bold"), mode, f"  {at}   "
         f"{status['running']} running, {status['waiting']} pending, "
         f"{status['free_nodes']}/{status['nodes']} nodes free   policy ",
-        (status["policy"], "bold"), f"   {status['cycle_ms']:.1f} ms per decision",
+        (status["policy"], "bold"), f"   {1000 * status['cycle_s']:.1f} ms per decision",
     )  # fmt: skip
     for text in seen.trouble:
         head.append(f"\n{text}", style="red")
@@ -246,9 +246,7 @@ def seen(source: Source) -> Seen:
 
     head = source.head()
     lines = (
-        ["no decision yet"]
-        if head.decision is None
-        else source.explain_decision(head.decision).lines
+        ["no decision yet"] if head.decision is None else source.explain_decision(head.decision).why
     )
     with source.looking() as stands:
         return Seen(
@@ -256,7 +254,7 @@ def seen(source: Source) -> Seen:
                 "cluster": head.cluster, "mode": head.mode, "is_active": head.is_active,
                 "time_s": head.time_s, "running": head.running, "waiting": head.waiting,
                 "free_nodes": head.free_nodes, "nodes": head.nodes, "policy": head.policy,
-                "cycle_ms": head.cycle_ms or 0.0,
+                "cycle_s": head.cycle_s or 0.0,
             },
             mirror=stands.core.mirror,
             forecasts=list(stands.forecasts.values()),

@@ -19,7 +19,7 @@ MOST_NOTES = 5
 
 _NO_FIGURE = {
     "gone": "the job is not in the queue",
-    "runs": "the job is already running",
+    "running": "the job is already running",
     "stuck": "no estimate of the job's start is possible",
     "never": "the job would never start in the current state",
 }
@@ -121,7 +121,7 @@ def when_command(
                 "calibrated": found.calibrated,
                 "quantiles_s": dict(zip(map(str, LEVELS), found.quantiles_s, strict=False)),
                 "policy": found.policy,
-                "why": list(found.lines),
+                "why": list(found.why),
                 "as_of_s": said.now_s,
                 "source": said.source,
                 "not_read": list(said.not_read),
@@ -131,13 +131,13 @@ def when_command(
         return 1 if found.state == "gone" else 0
     first = {
         "gone": "is not in the queue.",
-        "runs": "is already running.",
-        "starts now": "starts now.",
-        "waits": f"is pending; expected start {clock_text(found.start_s, unix_time=said.unix_time)}.",
+        "running": "is already running.",
+        "starting": "starts now.",
+        "waiting": f"is pending; expected start {clock_text(found.start_s, unix_time=said.unix_time)}.",
         "stuck": "is pending; no estimate of its start is possible.",
         "never": "would never start in the current state.",
     }[found.state]
-    lines = [f"{title} {first}", *found.lines]
+    lines = [f"{title} {first}", *found.why]
     if compare_rm and job_id is not None:
         own = "no estimate" if own_s is None else clock_text(own_s, unix_time=said.unix_time)
         lines.append(f"Estimate of the resource manager: {own}.")

@@ -384,12 +384,9 @@ class Core:
         free = self.free_nodes(jobs)
         return lambda spec: spec.nodes <= free
 
-    def changed(self, snapshot: Snapshot) -> Core:
-        """Return a core with the same expectations, for a cluster in another state."""
-        other = Core(self.settings.model_copy(update={"learned": None}))
-        other.take_snapshot(snapshot)
-        other.expectations = self.expectations
-        return other
+    def scene(self, now_s: float) -> Scene:
+        """Return the input of a simulation of the mirror, independent of its later changes."""
+        return self._scene(self._memory.jobs_as_of(self.mirror, now_s), now_s)
 
     # --- saving ----------------------------------------------------------------------------------
 

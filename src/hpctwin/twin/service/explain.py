@@ -18,7 +18,7 @@ from hpctwin.twin.start_times.estimate import when
 from hpctwin.twin.what_if.objective import METRICS, Objective
 from hpctwin.twin.words import FEW, clock_text, jobs_named
 
-__all__ = ["explain_decision", "explain_job", "status_lines", "why_policy"]
+__all__ = ["explain_decision", "explain_job", "job_records", "status_lines", "why_policy"]
 
 
 def explain_decision(
@@ -65,11 +65,26 @@ def explain_job(journal: Journal, job_id: str, *, own_words: bool = True) -> lis
     stands = standing(journal)
     job_id = full_id(stands.core, job_id)
     found = when(stands.core, job_id, stands.now_s, stands.policy, stands.forecasts)
-    lines = list(found.lines)
+    unix_time = stands.core.mirror.unix_time
+    records = job_records(journal, job_id, unix_time=unix_time, own_words=own_words)
+    return [*found.why, *records]
+
+
+def job_records(
+    journal: Journal, job_id: str, *, unix_time: bool = True, own_words: bool = True
+) -> list[str]:
+    """Return as lines what a journal has about a job: its first forecast, and actions.
+
+    Args:
+        journal: The journal.
+        job_id: Id of the job.
+        unix_time: Whether times are seconds since 1970.
+        own_words: Whether to include the resource manager's own words.
+    """
+    lines = []
     said = journal.read_forecasts(job_id)
     if said:
         first, came_true_s = said[0]
-        unix_time = stands.core.mirror.unix_time
         lines.append(
             (
                 f"The first forecast, made at {clock_text(first.made_s, unix_time=unix_time)}, was "

@@ -91,7 +91,7 @@ class StatusWriter:
             "running": len(runs),
             "waiting": len(mirror.jobs) - len(runs),
             "decision": control.decision_id,
-            "cycle_ms": control.decision_ms,
+            "cycle_s": control.decision_ms / 1000,
             "forecast_ms": control.forecast_ms,
             "what_ifs": {
                 "unanswered": 0 if decided is None else len(decided.unanswered),

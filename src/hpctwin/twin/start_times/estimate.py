@@ -39,9 +39,9 @@ class When:
     """Estimate of a job's start, and why it does not start now.
 
     Args:
-        state: ``gone``, ``runs``, ``starts now`` or ``waits``. It is ``stuck`` if the job first
+        state: ``gone``, ``running``, ``starting`` (now) or ``waiting``. It is ``stuck`` if the job first
             needs an event at an unknown time, and ``never`` if it would not start as things are.
-        lines: Explanation as lines of text.
+        why: Explanation, as sentences.
         start_s: Forecast or actual start, in seconds; None without one.
         low_s, high_s: Interval that includes the start with probability `forecaster.COVERAGE`, in
             seconds.
@@ -51,8 +51,8 @@ class When:
             seconds; empty if too few starts were observed.
     """
 
-    state: Literal["gone", "runs", "starts now", "waits", "stuck", "never"]
-    lines: tuple[str, ...]
+    state: Literal["gone", "running", "starting", "waiting", "stuck", "never"]
+    why: tuple[str, ...]
     start_s: float | None = None
     low_s: float | None = None
     high_s: float | None = None
@@ -91,7 +91,7 @@ def when(
             (f"Job {job_id} ({asks}) has been running since {clock(job.start_s)}, for {since}."),
             f"It waited {waited}.",
         )
-        return When("runs", runs, job.start_s, job.start_s, job.start_s, True)
+        return When("running", runs, job.start_s, job.start_s, job.start_s, True)
     waited = format_duration(round(max(0.0, now_s - spec.submit_s)))
     lines = (
         (f"Job {job_id} ({asks}) has been pending since {clock(spec.submit_s)}, for {waited}."),
@@ -108,7 +108,7 @@ def when(
     if made is None or made.start_s is None or made.low_s is None or made.high_s is None:
         return When("never", (*lines, *conditions, _why_never(core, job)), policy=policy)
     start_s, span = made.start_s, (made.low_s, made.high_s, made.calibrated)
-    state: Literal["starts now", "waits"] = "starts now" if start_s <= now_s else "waits"
+    state: Literal["starting", "waiting"] = "starting" if start_s <= now_s else "waiting"
     times = _when(core, job, now_s, start_s, starts, policy, span)
     quantiles_s = core.forecaster.quantiles(made)
     return When(state, (*lines, *conditions, *times), start_s, *span, policy, quantiles_s)
@@ -331,7 +331,7 @@ class Answer:
     def of(cls, plain: Mapping[str, Any]) -> Answer:
         """Make an answer from the result of `plain`, even after a round trip through JSON."""
         about = dict(plain["when"])
-        for name in ("lines", "quantiles_s"):
+        for name in ("why", "quantiles_s"):
             about[name] = tuple(about[name])
         rest = {**plain, "when": When(**about), "not_read": tuple(plain["not_read"])}
         return cls(**rest)
@@ -400,7 +400,7 @@ def when_request(known: Picture, asked: JobToCome) -> When:
     finally:
         # The core may be that of a running twin, so the added job must not stay in its mirror.
         del jobs[REQUEST]
-    return When(**{**vars(found), "lines": found.lines[1:]})
+    return When(**{**vars(found), "why": found.why[1:]})
 
 
 def _partition(known: Picture, asked: str) -> str:

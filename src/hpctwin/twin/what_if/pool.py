@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hpctwin.simulation import Simulation
     from hpctwin.twin.what_if.present import Present
 
-__all__ = ["Answers", "LocalPool", "Request", "Scene", "WhatIfs", "waited_for"]
+__all__ = ["Answers", "LocalPool", "Request", "Scene", "StoppableRuns", "WhatIfs", "waited_for"]
 
 WORTH_THREADS = 250
 """With fewer jobs, handing what-ifs to threads takes longer than running them."""
@@ -143,7 +143,7 @@ class LocalPool:
         late = {policy for policy, _ in self._late}
         answers = asked.none()
         begun: dict[tuple[int, int], Future[WhatIf]] = {}
-        running = _Running(sliced=until is not None)
+        running = StoppableRuns(sliced=until is not None)
         awaited: Callable[[], WhatIf] | None = None
         for number, scene_of in enumerate(asked.futures):
             if number and until is not None and time.monotonic() >= until:
@@ -175,7 +175,7 @@ class LocalPool:
             self._threads.shutdown(cancel_futures=True)
         wait([future for _, future in self._late])
 
-    def _let_go(self, running: _Running, late: list[tuple[str, Future[WhatIf]]]) -> None:
+    def _let_go(self, running: StoppableRuns, late: list[tuple[str, Future[WhatIf]]]) -> None:
         """Stop late what-ifs in their threads, and replace the threads by new ones.
 
         No caller waits for the old threads.
@@ -212,7 +212,7 @@ def waited_for(
     return [(place, future) for place, future in begun.items() if future in done]
 
 
-class _Running:
+class StoppableRuns:
     """Simulations in threads that can be stopped together.
 
     Args:
@@ -224,7 +224,7 @@ class _Running:
         self._sliced = sliced
         self._lock = threading.Lock()
         self._simulations: list[Simulation] = []
-        self._over = False
+        self.stopped = False
 
     def begin(self, simulation: Simulation) -> None:
         """Add a simulation that begins; stop it if all have been stopped."""
@@ -232,12 +232,12 @@ class _Running:
             simulation.slice = 1
         with self._lock:
             self._simulations.append(simulation)
-            if self._over:
+            if self.stopped:
                 simulation.stop()
 
     def stop(self) -> None:
         """Stop all simulations, including any that begin later."""
         with self._lock:
-            self._over = True
+            self.stopped = True
             for simulation in self._simulations:
                 simulation.stop()

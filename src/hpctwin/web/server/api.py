@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 import time
@@ -14,12 +15,14 @@ from typing import Annotated, Any, Literal, Protocol
 from fastapi import Depends, FastAPI, HTTPException, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
-from hpctwin.twin.forecast.accuracy import Accuracy
 from hpctwin.twin.journal.journal import Journal
+from hpctwin.twin.what_if.pool import StoppableRuns
 from hpctwin.web.server.assembly import JSON, JobId, Live, Sees, application_of, page_routes
 from hpctwin.web.server.gate import PAGES, Person
+from hpctwin.web.server.problems import faults
 from hpctwin.web.server.prometheus import EXPOSITION, Collector, exposition
 from hpctwin.web.views.job_groups import Meaning
+from hpctwin.web.views.job_list import LiveJobFilter
 from hpctwin.web.views.pages import (
     GroupPage,
     History,
@@ -33,29 +36,37 @@ from hpctwin.web.views.pages import (
 from hpctwin.web.views.source import Source
 from hpctwin.web.views.timeline import MEDIA_TYPE, Timeline, Window
 from hpctwin.web.views.views import (
+    AccuracyView,
     Approval,
     Bar,
     BoxView,
     Change,
     DecisionView,
+    Explanation,
     Head,
-    JobView,
+    JobExplanation,
+    JobForecast,
+    JobList,
     KillSwitch,
     LinesView,
     NodeView,
     TimelineView,
-    Told,
     WhatIfAnswer,
 )
 from hpctwin.web.views.visibility import Visibility
 
-__all__ = ["HIGHEST", "WIDEST", "Charted", "application", "timeline_routes"]
+__all__ = ["HIGHEST", "WIDEST", "Bins", "Charted", "application", "timeline_routes"]
 
 WIDEST, HIGHEST = 2560, 1024
 _KEPT = 8
 
-Seconds = Annotated[float, Query(ge=-1e11, le=1e11, allow_inf_nan=False)]
-Lane = Annotated[float, Query(ge=0, le=1e9, allow_inf_nan=False)]
+Seconds = Annotated[
+    float, Query(ge=-1e11, le=1e11, allow_inf_nan=False, description="Time, in seconds.")
+]
+Lane = Annotated[
+    float, Query(ge=0, le=1e9, allow_inf_nan=False, description="Lane; parts of lanes are allowed.")
+]
+Bins = Annotated[int, Query(ge=1, le=2000, description="Number of bins.")]
 
 
 class Charted(Protocol):
@@ -103,17 +114,17 @@ def timeline_routes(app: FastAPI, source: Charted) -> None:
         "/api/v1/timeline/picture",
         tags=["look"],
         response_class=Response,
-        responses={200: {"content": {MEDIA_TYPE: {}}}},
+        responses={200: {"content": {MEDIA_TYPE: {}}}, **faults(409, 422)},
     )
-    def picture(
+    def timeline_picture(
         from_s: Seconds,
         to_s: Seconds,
         top: Lane,
         bottom: Lane,
-        width: Annotated[int, Query(ge=1, le=WIDEST)],
-        height: Annotated[int, Query(ge=1, le=HIGHEST)],
+        width: Annotated[int, Query(ge=1, le=WIDEST, description="Width in pixels.")],
+        height: Annotated[int, Query(ge=1, le=HIGHEST, description="Height in pixels.")],
         sees: Sees,
-        by: Meaning = "user",
+        by: Annotated[Meaning, Query(description="Meaning of the groups.")] = "user",
     ) -> Response:
         """Return the jobs in a window for typed arrays: a JSON head, then the columns.
 
@@ -125,8 +136,10 @@ def timeline_routes(app: FastAPI, source: Charted) -> None:
         content = pictures.of(Window(from_s, to_s, top, bottom, width, height), by, sees)
         return Response(content, media_type=MEDIA_TYPE)
 
-    @app.get("/api/v1/timeline/at", tags=["look"])
-    def at(time_s: Seconds, lane: Annotated[int, Query(ge=0, le=10**9)]) -> BoxView | None:
+    @app.get("/api/v1/timeline/at", tags=["look"], responses=faults(422))
+    def timeline_at(
+        time_s: Seconds, lane: Annotated[int, Query(ge=0, le=10**9, description="Lane.")]
+    ) -> BoxView | None:
         """Return the job at this point, if there is one."""
         box = source.timeline().at(time_s, lane)
         return None if box is None else BoxView(**vars(box))
@@ -135,8 +148,8 @@ def timeline_routes(app: FastAPI, source: Charted) -> None:
 AT_ONCE = 2
 """Maximum number of parallel what-ifs; further requests must be repeated later."""
 
-Name = Annotated[str, Path(min_length=1, max_length=128)]
-Number = Annotated[int, Path(ge=1, lt=2**62)]
+Name = Annotated[str, Path(min_length=1, max_length=128, description="Name.", examples=["n1"])]
+Number = Annotated[int, Path(ge=1, lt=2**62, description="Number of a decision.", examples=[41])]
 
 
 def application(
@@ -166,14 +179,6 @@ def application(
 
 
 def _looking(app: FastAPI, source: Source, live: Live) -> None:
-    @app.get("/readyz", tags=["health"])
-    def readyz() -> dict[str, str]:
-        """Check that the journal can be read and the twin runs."""
-        trouble = source.fault or (None if source.head().alive else "the twin is not running")
-        if trouble:
-            raise HTTPException(503, trouble)
-        return {"status": "ready"}
-
     @app.get("/metrics", tags=["health"], response_class=Response)
     def metrics() -> Response:
         """Return metrics for Prometheus."""
@@ -189,10 +194,10 @@ def _looking(app: FastAPI, source: Source, live: Live) -> None:
         """Stream server-sent events: ``head`` with the content of `/state`, at each change."""
         return live.response(sees)
 
-    @app.get("/api/v1/jobs", tags=["look"], response_model=list[JobView])
-    def jobs(sees: Sees) -> Response:
-        """Return pending jobs by forecast start, then running jobs."""
-        return Response(source.jobs(sees), media_type=JSON)
+    @app.get("/api/v1/jobs", tags=["look"], responses=faults(422))
+    def jobs(asked: Annotated[LiveJobFilter, Query()], sees: Sees) -> JobList:
+        """Return a page of the pending and running jobs that match a filter."""
+        return source.jobs(asked, sees)
 
     @app.get("/api/v1/nodes", tags=["look"], response_model=list[NodeView])
     def nodes() -> Response:
@@ -204,20 +209,22 @@ def _looking(app: FastAPI, source: Source, live: Live) -> None:
         """Return the jobs of the last day, running jobs and forecast jobs, for a Gantt chart."""
         return Response(source.bars(), media_type=JSON)
 
-    @app.get("/api/v1/lines", tags=["look"])
-    def lines(bins: Annotated[int, Query(ge=1, le=2000)] = 400) -> LinesView:
+    @app.get("/api/v1/lines", tags=["look"], responses=faults(422))
+    def lines(bins: Bins = 400) -> LinesView:
         """Return nodes in use over time, and if known power, PUE, carbon and price."""
         return source.lines(bins)
 
-    @app.get("/api/v1/decisions", tags=["look"])
+    @app.get("/api/v1/decisions", tags=["look"], responses=faults(422))
     def decisions(
-        limit: Annotated[int, Query(ge=1, le=1000)] = 50,
-        before: Annotated[int | None, Query(ge=1, lt=2**62)] = None,
+        limit: Annotated[int, Query(ge=1, le=1000, description="Maximum number.")] = 50,
+        before: Annotated[
+            int | None, Query(ge=1, lt=2**62, description="Return only decisions before this one.")
+        ] = None,
     ) -> list[DecisionView]:
         """Return the last decisions, newest first."""
         return source.decisions(limit, before)
 
-    @app.get("/api/v1/decisions/{number}", tags=["look"])
+    @app.get("/api/v1/decisions/{number}", tags=["look"], responses=faults(404, 422))
     def decision(number: Number) -> DecisionView:
         """Return one decision."""
         found = source.decision(number)
@@ -226,7 +233,7 @@ def _looking(app: FastAPI, source: Source, live: Live) -> None:
         return found
 
     @app.get("/api/v1/accuracy", tags=["look"])
-    def accuracy() -> list[Accuracy]:
+    def accuracy() -> list[AccuracyView]:
         """Return the accuracy of start-time forecasts."""
         return source.accuracy()
 
@@ -234,58 +241,71 @@ def _looking(app: FastAPI, source: Source, live: Live) -> None:
 def _pages(app: FastAPI, source: Source) -> None:
     page_routes(app, (*PAGES, "history"))
 
-    @app.get("/api/v1/jobs/{job}", tags=["look"])
+    @app.get("/api/v1/jobs/{job}", tags=["look"], responses=faults(404, 409, 422))
     def job(job: JobId, sees: Sees) -> JobPage:
         """Return a job that is pending, running, or ended within the last day."""
         return job_page(source, job, sees)
 
-    @app.get("/api/v1/nodes/{name}", tags=["look"])
+    @app.get("/api/v1/nodes/{name}", tags=["look"], responses=faults(404, 422))
     def node(name: Name, sees: Sees) -> NodePage:
         """Return a node with its past, running and forecast jobs."""
         return node_page(source, name, sees)
 
-    @app.get("/api/v1/users/{name:path}", tags=["look"])
+    @app.get("/api/v1/users/{name:path}", tags=["look"], responses=faults(404, 422))
     def user(name: Name, sees: Sees) -> GroupPage:
         """Return a user with jobs now or within the last day."""
         return group_page(source, "user", name, sees)
 
-    @app.get("/api/v1/partitions/{name:path}", tags=["look"])
+    @app.get("/api/v1/partitions/{name:path}", tags=["look"], responses=faults(404, 422))
     def partition(name: Name, sees: Sees) -> GroupPage:
         """Return a partition with its jobs."""
         return group_page(source, "partition", name, sees)
 
-    @app.get("/api/v1/history", tags=["look"])
-    def history_of_weeks(
+    @app.get("/api/v1/history", tags=["look"], responses=faults(422))
+    def history_periods(
         sees: Sees,
-        step: Literal["minute", "hour"] = "hour",
+        step: Annotated[
+            Literal["minute", "hour"], Query(description="Length of the periods.")
+        ] = "hour",
         from_s: Seconds = 0.0,
         to_s: Seconds = 1e11,
-        limit: Annotated[int, Query(ge=1, le=5000)] = 1000,
+        limit: Annotated[
+            int, Query(ge=1, le=5000, description="Maximum number of periods.")
+        ] = 1000,
     ) -> History:
         """Return the history, oldest first: minutes of 3 days, or hours of 26 weeks."""
         return history(source, step, from_s, to_s, limit, sees)
 
 
 def _asking(app: FastAPI, source: Source) -> None:
-    @app.get("/api/v1/decisions/{number}/explain", tags=["ask"])
-    def explain_decision(number: Number, sees: Sees) -> Told:
+    @app.get("/api/v1/decisions/{number}/explain", tags=["ask"], responses=faults(404, 422))
+    def explain_decision(number: Number, sees: Sees) -> Explanation:
         """Explain this decision in plain words."""
         if source.decision(number) is None:
             raise HTTPException(404, f"no decision {number}")
         return source.explain_decision(number, sees)
 
-    @app.get("/api/v1/jobs/{job}/when", tags=["ask"])
-    def when(job: JobId) -> Told:
+    @app.get("/api/v1/jobs/{job}/when", tags=["ask"], responses=faults(404, 409, 422))
+    def when(job: JobId) -> JobForecast:
         """Forecast when a job starts, and explain why not now."""
-        return source.when(job)
+        found = source.when(job)
+        if found.state == "gone":
+            raise HTTPException(404, found.why[0])
+        return found
 
-    @app.get("/api/v1/jobs/{job}/explain", tags=["ask"])
-    def explain_job(job: JobId, sees: Sees) -> Told:
-        """Forecast and explain a job's start, with all its forecasts and actions."""
-        return source.explain_job(job, sees)
+    @app.get("/api/v1/jobs/{job}/explain", tags=["ask"], responses=faults(404, 409, 422))
+    def explain_job(job: JobId, sees: Sees) -> JobExplanation:
+        """Explain a job's start, with its first forecast and all actions of the twin.
 
-    @app.post("/api/v1/what-if", tags=["ask"])
-    def what_if(change: Change, sees: Sees) -> WhatIfAnswer:
+        A job that has ended is explained as long as the journal has records of it.
+        """
+        found = source.explain_job(job, sees)
+        if found.state == "gone" and len(found.why) == 1:
+            raise HTTPException(404, found.why[0])
+        return found
+
+    @app.post("/api/v1/what-if", tags=["ask"], responses=faults(400, 404, 408, 409, 413, 422))
+    async def what_if(change: Change, request: Request, sees: Sees) -> WhatIfAnswer:
         """Simulate the cluster with and without a change until both queues are empty.
 
         The real cluster is not changed.
@@ -294,14 +314,37 @@ def _asking(app: FastAPI, source: Source) -> None:
             raise HTTPException(
                 429, f"{AT_ONCE} what-ifs are already running; try again in a second"
             )
-        try:
-            return source.what_if(change, sees)
-        finally:
+
+        def ended(work: asyncio.Future[WhatIfAnswer]) -> None:
+            # If the client has left, the error is for no other reader.
+            _ = work.cancelled() or work.exception()
             app.state.turns.release()
+
+        runs = StoppableRuns(sliced=True)
+        work = asyncio.ensure_future(asyncio.to_thread(source.what_if, change, sees, runs))
+        work.add_done_callback(ended)
+        gone = asyncio.ensure_future(_disconnected(request))
+        try:
+            await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
+            if not work.done():
+                raise HTTPException(503, "the client has left")
+            return work.result()
+        finally:
+            runs.stop()
+            gone.cancel()
+
+
+async def _disconnected(request: Request) -> None:
+    """Wait until the client has left; the body of the request has been read."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+_ACTS = faults(400, 403, 404, 408, 409, 413, 422)
 
 
 def _acting(app: FastAPI, source: Source, switch: FilePath | None) -> None:
-    @app.post("/api/v1/decisions/{number}/approval", tags=["act"])
+    @app.post("/api/v1/decisions/{number}/approval", tags=["act"], responses=_ACTS)
     def approve(number: Number, asked: Approval, who: Operator) -> DecisionView:
         """Approve or reject a decision that waits for a person; recorded with your name."""
         with _writing(source) as journal:
@@ -319,7 +362,7 @@ def _acting(app: FastAPI, source: Source, switch: FilePath | None) -> None:
         assert found is not None
         return found
 
-    @app.put("/api/v1/kill-switch", tags=["act"])
+    @app.put("/api/v1/kill-switch", tags=["act"], responses=_ACTS)
     def kill_switch(asked: KillSwitch, who: Operator) -> KillSwitch:
         """Set or release the kill switch; recorded with your name."""
         if switch is None:

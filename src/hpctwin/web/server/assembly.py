@@ -15,13 +15,13 @@ from importlib import resources
 from typing import Annotated, Any, Protocol
 
 from fastapi import Depends, FastAPI, HTTPException, Path, Request, Response
-from fastapi.responses import HTMLResponse, JSONResponse, StreamingResponse
+from fastapi.responses import HTMLResponse, StreamingResponse
 from fastapi.staticfiles import StaticFiles
 from pydantic import BaseModel
 
 from hpctwin._version import __version__
-from hpctwin.errors import HpctwinError, UnknownNameError
 from hpctwin.web.server.gate import PAGES
+from hpctwin.web.server.problems import document, faults, handle_errors
 from hpctwin.web.server.prometheus import EXPOSITION, Collector, exposition
 from hpctwin.web.views.views import Me, Shown
 from hpctwin.web.views.visibility import EVERYTHING, Visibility
@@ -63,12 +63,14 @@ class Live:
         self._changed = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._texts: dict[bool, tuple[int, str]] = {}
+        self._making = asyncio.Lock()
         self.listeners = 0
         self._ended = False
 
     def begin(self) -> None:
         """Start; call it in the event loop of the listeners."""
         self._loop = asyncio.get_running_loop()
+        self._making = asyncio.Lock()
 
     def told(self) -> None:
         """Notify the listeners of a change; may be called in any thread."""
@@ -103,7 +105,7 @@ class Live:
         try:
             while not self._ended:
                 changed = self._changed
-                yield self._now(sees)
+                yield await self._now(sees)
                 try:
                     await asyncio.wait_for(changed.wait(), KEEP_ALIVE_S)
                 except TimeoutError:
@@ -111,22 +113,33 @@ class Live:
         finally:
             self.listeners -= 1
 
-    def _now(self, sees: Visibility) -> str:
+    async def _now(self, sees: Visibility) -> str:
         # The head has no names of single users: it differs only with whether all names are visible.
-        version = self._source.version
-        known = self._texts.get(sees.names)
-        if known is None or known[0] != version:
-            head = self._source.head(sees)
-            known = self._texts[sees.names] = (
-                version,
-                f"id: {version}\nevent: head\ndata: {head.model_dump_json()}\n\n",
-            )
-        return known[1]
+        # It is made once, in another thread: it waits for the thread that reads the journal.
+        async with self._making:
+            version = self._source.version
+            known = self._texts.get(sees.names)
+            if known is None or known[0] != version:
+                head = await asyncio.to_thread(self._source.head, sees)
+                known = self._texts[sees.names] = (
+                    version,
+                    f"id: {version}\nevent: head\ndata: {head.model_dump_json()}\n\n",
+                )
+            return known[1]
 
 
 JSON = "application/json"
 
-JobId = Annotated[str, Path(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][\w.@:+\[\]-]*$")]
+JobId = Annotated[
+    str,
+    Path(
+        min_length=1,
+        max_length=128,
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._@:+\[\]-]*$",
+        description="Id of a job; for PBS, the server's name is optional.",
+        examples=["4711"],
+    ),
+]
 
 
 def _sees(request: Request) -> Visibility:
@@ -136,25 +149,6 @@ def _sees(request: Request) -> Visibility:
 
 Sees = Annotated[Visibility, Depends(_sees)]
 """Names that the visitor may see, in a route."""
-
-_DETAIL = {
-    "content": {JSON: {"schema": {
-        "type": "object", "required": ["detail"], "properties": {"detail": {}},
-    }}}
-}  # fmt: skip
-_FAULTS: dict[int | str, dict[str, Any]] = {
-    401: {"description": "A token is required.", **_DETAIL},
-    403: {"description": "The token's role does not allow it.", **_DETAIL},
-    404: {"description": "The object does not exist.", **_DETAIL},
-    409: {
-        "description": "The request conflicts with the current state; see the detail.",
-        **_DETAIL,
-    },
-    413: {"description": "The body is too long.", **_DETAIL},
-    421: {"description": "The host name of the request is not allowed.", **_DETAIL},
-    429: {"description": "Too many requests.", **_DETAIL},
-    503: {"description": "Not now.", **_DETAIL},
-}
 
 
 class Followed(Protocol):
@@ -167,6 +161,9 @@ class Followed(Protocol):
 
     def head(self, sees: Visibility = EVERYTHING) -> BaseModel:
         """Return the head of the page."""
+
+    def not_ready(self) -> str | None:
+        """Return why the state is not current; None if it is. It waits for no lock."""
 
 
 @dataclass(frozen=True)
@@ -210,6 +207,7 @@ def application_of(source: Followed, live: Live, *, page: str, every_s: float) -
 
     app = _bare(lifespan, page)
     app.state.source, app.state.live = source, live
+    _ready(app, {"": source})
     return app
 
 
@@ -241,6 +239,7 @@ def together(parts: Mapping[str, Part]) -> FastAPI:
         return Response(exposition(*collectors), media_type=EXPOSITION)
 
     page_routes(app, ("compare",))
+    _ready(app, {f"{name}: ": part.app.state.source for name, part in parts.items()})
     for name, part in parts.items():
         part.app.state.listed = True
         app.mount(f"/{name}", part.app)
@@ -259,6 +258,17 @@ def page_routes(app: FastAPI, kinds: Sequence[str]) -> None:
         app.get(path, include_in_schema=False)(page)
 
 
+def _ready(app: FastAPI, sources: Mapping[str, Followed]) -> None:
+    @app.get("/readyz", tags=["health"])
+    async def readyz() -> dict[str, str]:
+        """Check that the files can be read and the twins run."""
+        reasons = [(name, source.not_ready()) for name, source in sources.items()]
+        trouble = "; ".join(f"{name}{reason}" for name, reason in reasons if reason)
+        if trouble:
+            raise HTTPException(503, trouble)
+        return {"status": "ready"}
+
+
 def _bare(lifespan: Any, page: str) -> FastAPI:
     app = FastAPI(
         title="hpctwin",
@@ -268,14 +278,12 @@ def _bare(lifespan: Any, page: str) -> FastAPI:
         redoc_url=None,
         openapi_url="/api/v1/openapi.json",
         lifespan=lifespan,
-        responses=_FAULTS,
+        responses=faults(401, 421, 429, 503),
+        generate_unique_id_function=lambda route: route.name,
     )
 
-    @app.exception_handler(HpctwinError)
-    def wrong(_: Request, error: HpctwinError) -> JSONResponse:
-        status = 404 if isinstance(error, UnknownNameError) else 409
-        return JSONResponse({"detail": str(error)}, status_code=status)
-
+    handle_errors(app)
+    document(app)
     folder = resources.files("hpctwin.web") / "static"
     with resources.as_file(folder) as path:
         app.mount("/static", StaticFiles(directory=path), name="static")
@@ -303,7 +311,7 @@ def _bare(lifespan: Any, page: str) -> FastAPI:
         return Response((folder / "icon.svg").read_bytes(), media_type="image/svg+xml")
 
     @app.get("/healthz", tags=["health"])
-    def healthz() -> dict[str, str]:
+    async def healthz() -> dict[str, str]:
         """Report that this server runs."""
         return {"status": "ok"}
 

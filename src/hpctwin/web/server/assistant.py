@@ -15,18 +15,20 @@ from functools import wraps
 from typing import Annotated, Any, TypeVar
 
 from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import ToolAnnotations
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, ValidationError
 
 from hpctwin._version import __version__
+from hpctwin.errors import HpctwinError
 from hpctwin.web.views.source import Source
 from hpctwin.web.views.views import Change, Head
 from hpctwin.web.views.visibility import EVERYTHING, Visibility
 
 __all__ = ["INSTRUCTIONS", "assistant", "quoted"]
 
-LONGEST = 128
-"""Maximum number of characters of foreign text; the rest is cut off."""
+LONGEST, SENTENCE = 128, 2000
+"""Maximum number of characters of a foreign name, and of a sentence; the rest is cut off."""
 MOST_JOBS = 200
 
 INSTRUCTIONS = (
@@ -37,7 +39,9 @@ INSTRUCTIONS = (
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-JobId = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][\w.@:+\[\]-]*$")]
+JobId = Annotated[
+    str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._@:+\[\]-]*$")
+]
 Limit = Annotated[int, Field(ge=1, le=MOST_JOBS)]
 
 
@@ -53,8 +57,8 @@ class QueueEntry(BaseModel):
     id: str
     state: str
     nodes: int
-    limit_s: float
-    waits_s: float = Field(description="seconds since its submission, until its start if it runs")
+    walltime_s: float = Field(description="requested limit")
+    wait_s: float = Field(description="since its submission, until its start if it runs")
     starts_in_s: float | None = Field(
         description="forecast start; None if the job runs or never starts"
     )
@@ -77,7 +81,7 @@ class Queue(BaseModel):
 class Words(BaseModel):
     """An answer in sentences, which contain the users' names of jobs and partitions."""
 
-    lines: list[Quoted]
+    why: list[Quoted] = Field(description="one sentence each")
 
 
 class Standing(BaseModel):
@@ -120,14 +124,14 @@ class Futures(BaseModel):
     later: int = Field(description="pending jobs that start later")
 
 
-def quoted(text: str) -> Quoted:
+def quoted(text: str, longest: int = LONGEST) -> Quoted:
     """Return foreign text without control, bidirectional and zero-width characters."""
     seen = "".join(
         one if unicodedata.category(one)[0] not in "CZ" else " "
         for one in unicodedata.normalize("NFC", text)
     )
     short = " ".join(seen.split())
-    return Quoted(quoted=short if len(short) <= LONGEST else f"{short[: LONGEST - 1]}…")
+    return Quoted(quoted=short if len(short) <= longest else f"{short[: longest - 1]}…")
 
 
 def assistant(source: Source, sees: Visibility = EVERYTHING) -> MCPServer:
@@ -137,7 +141,7 @@ def assistant(source: Source, sees: Visibility = EVERYTHING) -> MCPServer:
         source: State of a cluster.
         sees: Names that the assistant may see.
     """
-    server: MCPServer = MCPServer(
+    server: MCPServer = _Server(
         "hpctwin", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING"
     )
     looks = ToolAnnotations(read_only_hint=True, destructive_hint=False, open_world_hint=False)
@@ -156,18 +160,18 @@ def assistant(source: Source, sees: Visibility = EVERYTHING) -> MCPServer:
     @tool
     def when(job: JobId) -> Words:
         """Forecast when a job will start, and explain why not now."""
-        return _words(source.when(job).lines)
+        return _words(source.when(job).why)
 
     @tool
     def explain_job(job: JobId) -> Words:
         """Forecast and explain a job's start, with all its forecasts and actions."""
-        return _words(source.explain_job(job, sees).lines)
+        return _words(source.explain_job(job, sees).why)
 
     @tool
     def explain_decision(number: Annotated[int, Field(ge=0, lt=2**62)] = 0) -> Words:
         """Explain why the twin chose this policy; number 0 is the last decision."""
         number = number or source.head().decision or 0
-        return _words(source.explain_decision(number, sees).lines)
+        return _words(source.explain_decision(number, sees).why)
 
     @tool
     def what_if(change: Change) -> Futures:
@@ -175,6 +179,22 @@ def assistant(source: Source, sees: Visibility = EVERYTHING) -> MCPServer:
         return _futures(source, change, sees)
 
     return server
+
+
+class _Server(MCPServer):
+    """Server that says in one sentence why a tool failed."""
+
+    async def call_tool(self, name: str, *args: Any, **options: Any) -> Any:
+        try:
+            return await super().call_tool(name, *args, **options)
+        except ToolError as error:
+            cause = error.__cause__
+            if isinstance(cause, ValidationError):
+                wrong = [f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in cause.errors()]
+                raise ToolError(quoted("; ".join(wrong), SENTENCE).quoted) from cause
+            if isinstance(cause, HpctwinError):
+                raise ToolError(quoted(str(cause), SENTENCE).quoted) from cause
+            raise
 
 
 def _tools(server: MCPServer, looks: ToolAnnotations, source: Source) -> Callable[[F], F]:
@@ -207,8 +227,8 @@ def _standing(head: Head) -> Standing:
     )
     return Standing(
         cluster=quoted(head.cluster),
-        trouble=[quoted(text) for text in head.trouble],
-        not_read=[quoted(text) for text in head.not_read],
+        trouble=[quoted(text, SENTENCE) for text in head.trouble],
+        not_read=[quoted(text, SENTENCE) for text in head.not_read],
         **{name: getattr(head, name) for name in ours},
     )
 
@@ -222,33 +242,28 @@ def _queue(source: Source, limit: int, sees: Visibility) -> Queue:
         known = waits and job.start_s is not None
         between = None
         if known and job.low_s is not None and job.high_s is not None:
-            between = (job.low_s - now_s, job.high_s - now_s)
-        begun_s = now_s if waits or job.start_s is None else job.start_s
+            between = (max(0.0, job.low_s - now_s), max(0.0, job.high_s - now_s))
         shown.append(
             QueueEntry(
                 id=job.id,
                 state=job.state,
                 nodes=job.nodes,
-                limit_s=job.walltime_s,
-                waits_s=begun_s - job.submit_s,
-                starts_in_s=(job.start_s or 0.0) - now_s if known else None,
+                walltime_s=job.walltime_s,
+                wait_s=job.wait_s,
+                starts_in_s=max(0.0, (job.start_s or 0.0) - now_s) if known else None,
                 between_s=between,
                 calibrated=job.calibrated,
                 user=quoted(job.user),
                 account=quoted(job.account),
                 partition=quoted(job.partition),
-                why=quoted(job.why),
+                why=quoted(job.why, SENTENCE),
             )
         )
     return Queue(waiting=head.waiting, running=head.running, shown=shown)
 
 
-def _words(lines: tuple[str, ...]) -> Words:
-    return Words(lines=[quoted(line[i : i + LONGEST]) for line in lines for i in _cuts(line)])
-
-
-def _cuts(line: str) -> range:
-    return range(0, len(line), LONGEST)
+def _words(why: tuple[str, ...]) -> Words:
+    return Words(why=[quoted(sentence, SENTENCE) for sentence in why])
 
 
 def _futures(source: Source, change: Change, sees: Visibility) -> Futures:

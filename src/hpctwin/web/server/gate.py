@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import ipaddress
-import json
 import os
 import re
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol, get_args
+from typing import Literal, Protocol, get_args
 
 from hpctwin.errors import ConfigError, UnknownNameError
 from hpctwin.model.trusted import check_trusted
+from hpctwin.web.server.encoding import Application, Encoded, Message, Receive, Scope, Send
+from hpctwin.web.server.problems import OPEN_PATHS, PROBLEM, problem
 from hpctwin.web.views.visibility import EVERYTHING, Visibility
 
 __all__ = [
@@ -34,11 +36,6 @@ __all__ = [
     "made_up",
     "read_tokens",
 ]
-
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 Role = Literal["viewer", "user", "operator"]
 """``viewer`` reads and runs what-ifs.
@@ -217,6 +214,8 @@ def is_loopback(host: str) -> bool:
 
 
 LARGEST_BODY = 65_536
+BODY_S = 15.0
+"""Time within which a body must arrive, in seconds."""
 PER_S, BURST = 50.0, 200.0
 """Long-term rate of a client's requests per second, and maximum number at once."""
 MOST_CLIENTS = 4096
@@ -231,11 +230,11 @@ _HEADERS = [
     (b"cross-origin-resource-policy", b"same-origin"),
 ]  # fmt: skip
 
-_TOO_LONG: tuple[int, str, list[tuple[bytes, bytes]]]
-_TOO_LONG = (413, f"body exceeds {LARGEST_BODY} bytes", [])
+Refusal = tuple[int, str, list[tuple[bytes, bytes]]]
 
-_OPEN = ("/healthz", "/readyz", "/favicon.ico")
-"""Paths without a token; pages, which are only code, need none."""
+_TOO_LONG: Refusal = (413, f"body exceeds {LARGEST_BODY} bytes", [])
+_TOO_LATE: Refusal = (408, f"body did not arrive within {BODY_S:g} s", [(b"connection", b"close")])
+
 PAGES = ("job", "node", "user", "partition", "decision")
 """First part of the addresses of pages about one thing."""
 TABLES = ("history", "compare")
@@ -252,7 +251,7 @@ class Gate:
     """
 
     def __init__(self, inside: Application, access: Access) -> None:
-        self._inside = inside
+        self._inside = Encoded(inside)
         self._access = access
         self._rates: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
@@ -266,7 +265,7 @@ class Gate:
             await _answer(send, *refused)
             return
 
-        async def with_headers(message: MutableMapping[str, Any]) -> None:
+        async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 kept = [*message.get("headers", []), *_HEADERS]
                 if not any(name.lower() == b"cache-control" for name, _ in kept):
@@ -278,20 +277,26 @@ class Gate:
             await self._access.sign_in(scope, receive, with_headers)
             return
         if scope["method"] not in ("GET", "HEAD"):
-            body = await _body(receive)
+            try:
+                body = await asyncio.wait_for(_body(receive), BODY_S)
+            except TimeoutError:
+                await _answer(send, *_TOO_LATE)
+                return
             if body is None:
                 await _answer(send, *_TOO_LONG)
                 return
             receive = _again(body, receive)
         await self._inside(scope, receive, with_headers)
 
-    def _refused(self, scope: Scope) -> tuple[int, str, list[tuple[bytes, bytes]]] | None:
+    def _refused(self, scope: Scope) -> Refusal | None:
         headers = {name.lower(): value for name, value in scope["headers"]}
         host = headers.get(b"host", b"").decode("latin-1")
         name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
         if self._access.hosts and name.strip("[]").lower() not in self._access.hosts:
             return 421, f"host {name or 'unnamed'} is not allowed; add it with --allow-host", []
-        wait_s = self._too_many((scope.get("client") or ("", 0))[0])
+        # Health checks cost nothing, and must not fail because others ask too much.
+        checks = scope["path"] in ("/healthz", "/readyz")
+        wait_s = 0.0 if checks else self._too_many((scope.get("client") or ("", 0))[0])
         if wait_s > 0:
             again = str(max(1, round(wait_s))).encode()
             return 429, "too many requests", [(b"retry-after", again)]
@@ -317,7 +322,7 @@ class Gate:
         if sign_in is not None and sign_in.serves(path):
             return None
         is_page = "/api/" not in path and _PAGE.fullmatch(path) is not None
-        if who is None and not (is_page or path in _OPEN or path.startswith("/static/")):
+        if who is None and not (is_page or path in OPEN_PATHS or path.startswith("/static/")):
             wanted = [(b"www-authenticate", b'Bearer realm="hpctwin"')]
             if sign_in is None:
                 return 401, "a token is required: Authorization: Bearer TOKEN", wanted
@@ -365,7 +370,7 @@ def _again(body: bytes, receive: Receive) -> Receive:
     """Return a receiver that repeats a body that was already read, then continues."""
     given = False
 
-    async def once() -> MutableMapping[str, Any]:
+    async def once() -> Message:
         nonlocal given
         if given:
             return await receive()
@@ -376,8 +381,8 @@ def _again(body: bytes, receive: Receive) -> Receive:
 
 
 async def _answer(send: Send, status: int, detail: str, headers: list[tuple[bytes, bytes]]) -> None:
-    body = json.dumps({"detail": detail}).encode()
-    kind = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
+    body = problem(status, detail)
+    kind = [(b"content-type", PROBLEM.encode()), (b"cache-control", b"no-store")]
     length = [(b"content-length", str(len(body)).encode())]
     await send(
         {

@@ -87,8 +87,8 @@ class Collector:
             ):
                 if value is not None:
                     gauges[name] = (says, value)
-        if head.cycle_ms is not None:
-            gauges["cycle_seconds"] = ("duration of the last decision", head.cycle_ms / 1000)
+        if head.cycle_s is not None:
+            gauges["cycle_seconds"] = ("duration of the last decision", head.cycle_s)
         for name, (says, value) in gauges.items():
             yield GaugeMetricFamily(f"hpctwin_{name}", says, value)
         with self._source.looking() as stands:

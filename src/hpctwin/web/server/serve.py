@@ -2,40 +2,45 @@
 
 from __future__ import annotations
 
+import gc
+import logging
 import os
 import socket
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+import uvicorn
 from fastapi import FastAPI, Query
 from fastapi.responses import StreamingResponse
 
 from hpctwin.errors import ConfigError
-from hpctwin.web.server.api import Name, timeline_routes
-from hpctwin.web.server.assembly import JobId, Live, Sees, application_of, page_routes
-from hpctwin.web.server.gate import (
-    PAGES,
-    Access,
-    Application,
-    Gate,
-    Receive,
-    Scope,
-    Send,
-    is_loopback,
-    made_up,
-    read_tokens,
+from hpctwin.web.server.api import Bins, Name, application, timeline_routes
+from hpctwin.web.server.assembly import (
+    JobId,
+    Live,
+    Part,
+    Sees,
+    application_of,
+    page_routes,
+    together,
 )
+from hpctwin.web.server.connections import Brief, bounded, room_for_connections
+from hpctwin.web.server.encoding import Application, Receive, Scope, Send
+from hpctwin.web.server.gate import PAGES, Access, Gate, is_loopback, made_up, read_tokens
+from hpctwin.web.server.problems import faults
 from hpctwin.web.server.prometheus import Collector
 from hpctwin.web.server.sign_in import SignIn
+from hpctwin.web.views.job_list import RunJobFilter
 from hpctwin.web.views.runs import RunSource
+from hpctwin.web.views.source import Source
 from hpctwin.web.views.views import LinesView, RunGroup, RunHead, RunJob, RunJobs
-from hpctwin.web.views.visibility import EVERYTHING
 
-if TYPE_CHECKING:
-    from hpctwin.web.server.assembly import Part
+SWITCH_S = 0.0005
+"""Time after which a thread lets another one run, in seconds."""
 
 __all__ = [
     "Listening",
@@ -43,6 +48,7 @@ __all__ = [
     "run_application",
     "run_part",
     "serve",
+    "server_of",
     "socket_at",
     "twin_part",
 ]
@@ -72,31 +78,27 @@ def run_application(
         """Stream events: ``head`` with the content of `/state`, at each change of the files."""
         return live.response()
 
-    @app.get("/api/v1/lines", tags=["look"])
-    def lines(bins: Annotated[int, Query(ge=1, le=2000)] = 400) -> LinesView:
+    @app.get("/api/v1/lines", tags=["look"], responses=faults(422))
+    def lines(bins: Bins = 400) -> LinesView:
         """Return queue, cluster and power over time, as means and peaks of equal bins."""
         return source.lines(bins)
 
-    @app.get("/api/v1/jobs", tags=["look"])
-    def jobs(
-        find: Annotated[str, Query(max_length=128)] = "",
-        state: Annotated[str | None, Query(max_length=32)] = None,
-        sees: Sees = EVERYTHING,
-    ) -> RunJobs:
-        """Return the first 500 jobs that match an id, user, account or partition."""
-        return source.jobs(find, state, sees)
+    @app.get("/api/v1/jobs", tags=["look"], responses=faults(422))
+    def jobs(asked: Annotated[RunJobFilter, Query()], sees: Sees) -> RunJobs:
+        """Return a page of the jobs that match a filter."""
+        return source.jobs(asked, sees)
 
-    @app.get("/api/v1/jobs/{job}", tags=["look"])
+    @app.get("/api/v1/jobs/{job}", tags=["look"], responses=faults(404, 422))
     def job(job: JobId, sees: Sees) -> RunJob:
         """Return one job."""
         return source.job(job, sees)
 
-    @app.get("/api/v1/users/{name:path}", tags=["look"])
+    @app.get("/api/v1/users/{name:path}", tags=["look"], responses=faults(404, 422))
     def user(name: Name, sees: Sees) -> RunGroup:
         """Return the jobs of a user."""
         return source.group("user", name, sees)
 
-    @app.get("/api/v1/partitions/{name:path}", tags=["look"])
+    @app.get("/api/v1/partitions/{name:path}", tags=["look"], responses=faults(404, 422))
     def partition(name: Name, sees: Sees) -> RunGroup:
         """Return the jobs of a partition."""
         return source.group("partition", name, sees)
@@ -198,10 +200,6 @@ def twin_part(
     Raises:
         HpctwinError: The journal does not exist, or has no snapshot of the cluster yet.
     """
-    from hpctwin.web.server.api import application
-    from hpctwin.web.server.assembly import Live, Part
-    from hpctwin.web.views.source import Source
-
     source = Source(journal, weather)
     live = Live(source)
     app = application(source, live=live, kill_switch=kill_switch)
@@ -217,9 +215,6 @@ def run_part(folder: Path) -> Part:
     Raises:
         ConfigError: The folder is not a run's.
     """
-    from hpctwin.web.server.assembly import Live, Part
-    from hpctwin.web.views.runs import RunSource
-
     source = RunSource(folder)
     live = Live(source)
     return Part(run_application(source, live=live), live, source.shown)
@@ -236,10 +231,18 @@ def serve(
         access: Accepted tokens and host names.
         listens: Listening socket from `socket_at`.
     """
-    import uvicorn
+    for name in ("uvicorn.error", "asyncio"):
+        logging.getLogger(name).addFilter(Brief())
+    # Threads with what-ifs let the thread that answers go first more often than every 5 ms.
+    sys.setswitchinterval(SWITCH_S)
+    # The state at the beginning stays: collections of garbage need not walk through it.
+    gc.collect()
+    gc.freeze()
+    server_of(parts, listening, access).run(sockets=[listens])
 
-    from hpctwin.web.server.assembly import together
 
+def server_of(parts: Mapping[str, Part], listening: Listening, access: Access) -> uvicorn.Server:
+    """Return the server of pages; arguments as for `serve`."""
     app = next(iter(parts.values())).app if len(parts) == 1 else together(parts)
 
     class Server(uvicorn.Server):
@@ -250,8 +253,13 @@ def serve(
                 part.live.end()
             super().handle_exit(sig, frame)
 
+    most = room_for_connections()
     config = uvicorn.Config(
         _behind(listening, access, Gate(app, access)),
+        http=bounded(most),
+        ws="none",
+        # As many are accepted at once; until too many are closed, each needs a file, too.
+        backlog=max(16, most // 8),
         ssl_certfile=listening.certificate,
         ssl_keyfile=listening.key,
         proxy_headers=False,
@@ -263,7 +271,7 @@ def serve(
         timeout_keep_alive=30,
         h11_max_incomplete_event_size=65_536,
     )
-    Server(config).run(sockets=[listens])
+    return Server(config)
 
 
 def _behind(listening: Listening, access: Access, gate: Application) -> Application:

@@ -1,6 +1,7 @@
 // Talking to the server: every request carries the token; nothing else leaves the page.
 
 const KEY = "hpctwin-token";
+const MOST_KNOWN = 16, known = new Map();
 let token = "";
 
 /** Where the pages of this cluster or run begin: "/", or "/NAME/" on a server of several. */
@@ -47,20 +48,28 @@ async function request(path, options = {}) {
   const headers = { ...(options.headers || {}) };
   if (token) headers.Authorization = `Bearer ${token}`;
   const response = await fetch(path, { ...options, headers });
-  if (response.ok) return response;
+  if (response.ok || response.status === 304) return response;
   let detail = response.statusText;
   try {
-    const body = await response.json();
-    detail = typeof body.detail === "string" ? body.detail : body.detail.map((d) => `${d.loc.slice(1).join(".")}: ${d.msg}`).join("; ");
+    detail = (await response.json()).detail;
   } catch {
     // The status says it.
   }
   throw new Refused(response.status, detail, response.headers.get("x-hpctwin-sign-in"));
 }
 
-/** @param part another cluster or run of this server, such as "east/". */
+/** What a path answers; an answer that has not changed is not sent again.
+ *  @param part another cluster or run of this server, such as "east/". */
 export async function get(path, part = "") {
-  return (await request(`${root}${part}api/v1/${path}`)).json();
+  const url = `${root}${part}api/v1/${path}`;
+  const before = known.get(path, part = "");
+  const response = await request(url, { headers: before ? { "If-None-Match": before.tag } : {} });
+  if (response.status === 304) return before.body;
+  const body = await response.json();
+  known.delete(url);
+  known.set(url, { tag: response.headers.get("ETag"), body });
+  if (known.size > MOST_KNOWN) known.delete(known.keys().next().value);
+  return body;
 }
 
 export async function signOut() {

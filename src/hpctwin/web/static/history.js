@@ -75,7 +75,7 @@ export async function historyPage(now) {
     ["Mean wait until start", "s", sums(all, "partitions").slice(0, MOST_LINES).map(({ name }) => [name || "all", all.map((one) => one?.partitions[name]?.mean_wait_s ?? null)])],
     ["Error of first start forecasts, mean", "s", [["error", pick(all, "mean_error_s")]]],
     ["Starts within their 80 % interval", "%", [["share", pick(all, "covered")]]],
-    ["Time per decision", "ms", [["mean", pick(all, "mean_decision_ms")], ["longest", pick(all, "max_decision_ms"), true]]],
+    ["Time per decision", "s", [["mean", pick(all, "mean_decision_s")], ["longest", pick(all, "max_decision_s"), true]]],
   ].map(([title, unit, series]) => {
     const chart = new Chart(title, unit);
     chart.set(edges, series.map(([name, values, most]) => ({ name, values, most })));

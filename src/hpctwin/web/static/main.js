@@ -20,7 +20,7 @@ const nodes = new Nodes(at("nodes"), at("nodes-said"), at("by"));
 const lines = new Lines(at("lines"), at("lines-said"));
 const scores = new Scores(at("scores"), at("scores-said"));
 new WhatIf(at("whatif"));
-let head = null, jobs = [], decision = null, filling = false, again = false;
+let head = null, wanted = 0, decision = null, filling = false, again = false;
 
 function showHead() {
   document.title = `${head.cluster} – hpctwin`;
@@ -30,7 +30,7 @@ function showHead() {
     ["policy", head.policy + (head.policy_assumed ? " (assumed)" : "")], ["running", head.running], ["pending", head.waiting],
     ["nodes free", `${head.free_nodes} of ${head.nodes}`], ["cluster time", clock(head.time_s)],
     ...drawn(head.energy), ...metered(head.meter),
-    ["time per decision", head.cycle_ms === null ? "–" : `${number(head.cycle_ms)} ms`],
+    ["time per decision", head.cycle_s === null ? "–" : `${number(1000 * head.cycle_s)} ms`],
   ];
   replace(at("figures"), figures.map(([name, value]) => {
     const pair = element("div");
@@ -68,13 +68,14 @@ function metered(meter) {
   ];
 }
 
-function showQueue() {
-  const wanted = at("find").value.trim().toLowerCase();
-  const waiting = jobs.filter((job) => job.state === "waiting");
-  const found = waiting.filter((job) => [job.id, job.user, job.account, job.partition].some((text) => text.toLowerCase().includes(wanted)));
-  const cut = found.length > MOST_ROWS ? `, the first ${MOST_ROWS} shown` : "";
-  at("found").textContent = `${found.length} of ${waiting.length} pending jobs${cut}`;
-  replace(document.querySelector("#queue tbody"), found.slice(0, MOST_ROWS).map(queueRow));
+async function showQueue() {
+  const mine = wanted += 1;
+  const asked = new URLSearchParams({ state: "waiting", limit: MOST_ROWS, find: at("find").value.trim() });
+  const { found, shown } = await api.get(`jobs?${asked}`);
+  if (mine !== wanted) return;
+  const cut = found > shown.length ? `, the first ${shown.length} shown` : "";
+  at("found").textContent = `${found} of ${head.waiting} pending jobs${cut}`;
+  replace(document.querySelector("#queue tbody"), shown.map(queueRow));
 }
 
 function queueRow(job) {
@@ -99,7 +100,7 @@ function showSchedule({ of, schedule }) {
 async function showJob(id) {
   try {
     const told = await api.get(`jobs/${encodeURIComponent(id)}/explain`);
-    replace(at("job"), [...told.lines.map((line) => element("p", zoned(line))), link("job", id, `Page of job ${id}`)]);
+    replace(at("job"), [...told.why.map((line) => element("p", zoned(line))), link("job", id, `Page of job ${id}`)]);
   } catch (error) {
     replace(at("job"), [element("p", error.message)]);
   }
@@ -112,7 +113,7 @@ async function showDecisions() {
   if (!first) return;
   const chosen = first.candidates.length > 1 ? first : last.find((one) => one.candidates.length > 1) ?? first;
   const told = await api.get(`decisions/${chosen.id}/explain`);
-  replace(at("explained"), [...told.lines.map((line) => element("p", zoned(line))), link("decision", chosen.id, `Page of decision ${chosen.id}`)]);
+  replace(at("explained"), [...told.why.map((line) => element("p", zoned(line))), link("decision", chosen.id, `Page of decision ${chosen.id}`)]);
   const names = Object.keys(chosen.candidates[0].metrics);
   const heading = element("tr");
   heading.append(...["Policy", "Score", ...names.map((name) => name.replace(/_s$/, "").replaceAll("_", " ")), "Starts now"].map((text, i) => element("th", text, { scope: "col", class: i ? "n" : "" })));
@@ -167,9 +168,7 @@ async function fill() {
       again = false;
       const begin = performance.now();
       const bins = Math.max(60, Math.min(600, Math.round(at("lines").clientWidth / 2)));
-      const [all, grid, facts, told] = await Promise.all([api.get("jobs"), api.get("nodes"), api.get("timeline"), api.get(`lines?bins=${bins}`)]);
-      jobs = all;
-      showQueue();
+      const [, grid, facts, told] = await Promise.all([showQueue(), api.get("nodes"), api.get("timeline"), api.get(`lines?bins=${bins}`)]);
       nodes.set(grid);
       showSchedule(facts);
       gantt.set(fetched, facts);
@@ -190,7 +189,9 @@ async function fill() {
   }
 }
 
-at("find").addEventListener("input", showQueue);
+at("find").addEventListener("input", () => {
+  showQueue().catch((error) => { at("found").textContent = error.message; });
+});
 chooser(at("zone"), () => {
   decision = null;
   at("job").replaceChildren();

@@ -56,7 +56,7 @@ async function jobPage(now) {
   ];
   return [
     section("Request and start", facts(pairs), ...(found.node_names.length ? [facts([["on", all(found.node_names.slice(0, MOST_NODES), "node")]])] : [])),
-    section("Explanation", ...words(found.lines)),
+    section("Explanation", ...words(found.why)),
     section("Forecasts", table("Recorded forecasts, oldest first", ["Made", "Start", "Between", "And", ...(start === null ? [] : ["Started later by"])], found.forecasts.map((one) => [
       time(one.made_s), time(one.start_s), time(one.low_s), time(one.high_s), ...(start === null ? [] : [one.start_s === null ? "–" : span(start - one.start_s)]),
     ]))),
@@ -103,7 +103,7 @@ async function decisionPage(_, head) {
       ["time", time(one.time_s)], ["policy", one.policy], ["before", one.before], ["pending jobs", one.waiting], ["free nodes", one.free_nodes], ["took", `${number(one.took_ms)} ms`],
       ...(one.approval ? [["approval", one.approval]] : []), ["starts", all(one.starts, "job")],
     ]), ...(one.approval === "pending" && me.role === "operator" ? [approval(one.id)] : [])),
-    section("Explanation", ...words(told.lines)),
+    section("Explanation", ...words(told.why)),
     section("Candidates", table("Result of each policy (lower score is better)", ["Policy", "Score", ...metrics.map((key) => key.replace(/_s$/, "").replaceAll("_", " ")), "Starts now", "Never start"], candidates, 1)),
   ];
 }

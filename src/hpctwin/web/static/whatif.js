@@ -56,7 +56,7 @@ export class WhatIf {
   show(answer) {
     const { as_is: before, changed: after } = answer;
     const pretend = answer.pretend && after.starts[answer.pretend];
-    this.said.textContent = `Simulated in ${Math.max(1, Math.round(answer.took_ms))} ms.`
+    this.said.textContent = `Simulated in ${Math.max(1, Math.round(1000 * answer.took_s))} ms.`
       + (answer.pretend ? (pretend === undefined ? " The job would never start." : ` The job would start in ${span(pretend - answer.time_s)}.`) : "");
     const rows = Object.entries(SHOWN).map(([key, name]) => {
       const row = element("tr");

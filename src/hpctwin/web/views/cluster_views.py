@@ -83,9 +83,11 @@ def job_view(
         user=spec.user,
         account=spec.account,
         partition=spec.partition,
+        qos=spec.qos,
         nodes=spec.nodes,
         walltime_s=spec.walltime_s,
         submit_s=spec.submit_s,
+        wait_s=max(0.0, (stands.now_s if job.start_s is None else job.start_s) - spec.submit_s),
         state="waiting" if job.start_s is None else "running",
         start_s=start_s,
         end_s=None if start_s is None else ends_s(job, start_s),
@@ -324,5 +326,5 @@ def decision_view(found: dict[str, Any]) -> DecisionView:
         )
         for one in found["candidates"]
     )
-    named = {key: found[key] for key in DecisionView.model_fields if key != "candidates"}
-    return DecisionView(**named, candidates=candidates)
+    named = {key: found[key] for key in DecisionView.model_fields if key in found}
+    return DecisionView(**named | {"candidates": candidates}, took_s=found["took_ms"] / 1000)

@@ -95,6 +95,10 @@ class FollowedJournal:
         named = [one.name for one in self.core.mirror.machine.partitions] or [""]
         self.waits.update((name, Histogram(WAITS_S)) for name in named[:MOST_PARTITIONS])
 
+    def not_ready(self) -> str | None:
+        """Return why the mirror is not current; None if it is."""
+        return self.fault or (None if self._alive else "the twin is not running")
+
     def journal(self) -> Journal:
         """Return the journal, opened for reading by the calling thread."""
         return Journal(self.path, read_only=True)

@@ -37,31 +37,31 @@ STEPS: dict[str, int] = {"minute": MINUTE_S, "hour": HOUR_S}
 class PastJob(View):
     """A job that has ended within the last day. Names are empty if unknown or hidden."""
 
-    id: str
-    user: str
-    account: str
-    partition: str
-    nodes: int
-    submit_s: float | None
-    start_s: float
-    end_s: float
+    id: str = Field(description="Id of the job.")
+    user: str = Field(description="User; empty if hidden.")
+    account: str = Field(description="Account; empty if none or hidden.")
+    partition: str = Field(description="Partition.")
+    nodes: int = Field(description="Number of nodes.")
+    submit_s: float | None = Field(description="Submission, in seconds; null if unknown.")
+    start_s: float = Field(description="Start, in seconds.")
+    end_s: float = Field(description="End, in seconds.")
 
 
 class ForecastView(View):
     """A recorded forecast of a job's start."""
 
-    made_s: float
-    start_s: float | None
-    low_s: float | None
-    high_s: float | None
-    calibrated: bool
+    made_s: float = Field(description="Time of the forecast, in seconds.")
+    start_s: float | None = Field(description="Start, in seconds.")
+    low_s: float | None = Field(description="Lower bound of the 80 % interval, in seconds.")
+    high_s: float | None = Field(description="Upper bound of the 80 % interval, in seconds.")
+    calibrated: bool = Field(description="Whether the interval was corrected by earlier forecasts.")
 
 
 class ActionView(View):
     """An action of the twin on a job."""
 
-    decision: int
-    kind: str
+    decision: int = Field(description="Number of the decision.")
+    kind: str = Field(description="Kind of the action.")
     at_s: float = Field(description="Time by the twin's host, in seconds since the epoch.")
     result: str | None = Field(description="Null while there is no answer.")
     reason: str = Field(description="Reason of a failure; empty if unknown or hidden.")
@@ -70,21 +70,23 @@ class ActionView(View):
 class JobPage(View):
     """A job: its request, start, nodes, forecasts, and the twin's actions."""
 
-    id: str
-    state: Literal["waiting", "running", "ended"]
+    id: str = Field(description="Id of the job.")
+    state: Literal["waiting", "running", "ended"] = Field(description="State of the job.")
     job: JobView | None = Field(description="Null if it has ended.")
     past: PastJob | None = Field(description="Its last run, if it has ended.")
-    node_names: tuple[str, ...]
-    lines: tuple[str, ...] = Field(description="Explanation in words.")
+    node_names: tuple[str, ...] = Field(description="Names of its nodes.")
+    why: tuple[str, ...] = Field(description="Explanation in words.")
     forecasts: tuple[ForecastView, ...] = Field(description="The last forecasts, oldest first.")
-    actions: tuple[ActionView, ...]
+    actions: tuple[ActionView, ...] = Field(
+        description="The twin's last actions on the job, oldest first."
+    )
 
 
 class NodePage(View):
     """A node with its jobs: past, running and forecast."""
 
-    node: NodeView
-    running: tuple[JobView, ...]
+    node: NodeView = Field(description="The node.")
+    running: tuple[JobView, ...] = Field(description="Running jobs.")
     expected: tuple[JobView, ...] = Field(description="Forecast jobs; their nodes are tentative.")
     past: tuple[PastJob, ...] = Field(description="Jobs of the last day, newest first.")
 
@@ -92,15 +94,17 @@ class NodePage(View):
 class GroupPage(View):
     """A user or a partition with its jobs."""
 
-    name: str
-    waiting: int
-    running: int
-    nodes_in_use: int
+    name: str = Field(description="Name.")
+    waiting: int = Field(description="Number of pending jobs.")
+    running: int = Field(description="Number of running jobs.")
+    nodes_in_use: int = Field(description="Nodes that its running jobs hold.")
     nodes: int | None = Field(description="Nodes of the partition; null for a user.")
-    max_nodes: int | None = None
-    max_walltime_s: float | None = None
-    accounts: tuple[str, ...] = ()
-    partitions: tuple[str, ...] = ()
+    max_nodes: int | None = Field(None, description="Maximum nodes of a job; null for any.")
+    max_walltime_s: float | None = Field(
+        None, description="Maximum walltime of a job, in seconds; null for any."
+    )
+    accounts: tuple[str, ...] = Field((), description="Accounts of its jobs.")
+    partitions: tuple[str, ...] = Field((), description="Partitions of its jobs.")
     jobs: tuple[JobView, ...] = Field(description="Pending jobs by forecast start, then running.")
     past: tuple[PastJob, ...] = Field(description="Jobs of the last day, newest first.")
 
@@ -108,9 +112,9 @@ class GroupPage(View):
 class Counts(View):
     """Sums of a user or a partition in a period."""
 
-    starts: int = 0
-    mean_wait_s: float | None = None
-    max_wait_s: float | None = None
+    starts: int = Field(0, description="Number of started jobs.")
+    mean_wait_s: float | None = Field(None, description="Mean wait of started jobs, in seconds.")
+    max_wait_s: float | None = Field(None, description="Maximum wait of started jobs, in seconds.")
     waiting: float | None = Field(None, description="Mean number of pending jobs.")
     running: float | None = Field(None, description="Mean number of running jobs.")
 
@@ -120,29 +124,29 @@ class Period(View):
 
     at_s: float = Field(description="Begin, by the cluster's clock, in seconds.")
     waiting: float | None = Field(description="Mean number of pending jobs.")
-    max_waiting: int | None
-    running: float | None
+    max_waiting: int | None = Field(description="Maximum number of pending jobs.")
+    running: float | None = Field(description="Mean number of running jobs.")
     utilization: float | None = Field(description="Share of the available nodes in use.")
-    starts: int
-    mean_wait_s: float | None
-    max_wait_s: float | None
-    decisions: int
-    mean_decision_ms: float | None
-    max_decision_ms: float | None
-    policy_changes: int
+    starts: int = Field(description="Number of started jobs.")
+    mean_wait_s: float | None = Field(description="Mean wait of started jobs, in seconds.")
+    max_wait_s: float | None = Field(description="Maximum wait of started jobs, in seconds.")
+    decisions: int = Field(description="Number of decisions.")
+    mean_decision_s: float | None = Field(description="Mean time of a decision, in seconds.")
+    max_decision_s: float | None = Field(description="Maximum time of a decision, in seconds.")
+    policy_changes: int = Field(description="Number of decisions that changed the policy.")
     policies: dict[str, int] = Field(description="Number of decisions by chosen policy.")
     forecasts: int = Field(description="Started jobs that had a forecast.")
     mean_error_s: float | None = Field(description="Mean absolute error of the first forecasts.")
     covered: float | None = Field(description="Share of starts within their 80 % interval.")
-    partitions: dict[str, Counts]
+    partitions: dict[str, Counts] = Field(description="By partition.")
     users: dict[str, Counts] = Field(description="Only your own if names are hidden.")
 
 
 class History(View):
     """Periods of equal length, oldest first; periods without a running twin are missing."""
 
-    step_s: int
-    periods: tuple[Period, ...]
+    step_s: int = Field(description="Length of a period, in seconds.")
+    periods: tuple[Period, ...] = Field(description="The periods, oldest first.")
     next_s: float | None = Field(
         description="Value of `from_s` for the next page; null at the end."
     )
@@ -175,7 +179,7 @@ def job_page(source: Source, job_id: str, sees: Visibility = EVERYTHING) -> JobP
         job=view,
         past=past,
         node_names=names,
-        lines=source.explain_job(job_id, sees).lines,
+        why=source.explain_job(job_id, sees).why,
         forecasts=tuple(
             ForecastView(**{k: v for k, v in one._asdict().items() if k in fields})
             for one, _ in forecasts
@@ -326,8 +330,8 @@ def _period(at_s: float, sums: dict[str, Any], sees: Visibility) -> Period:
         running=_mean(sums, "running", "n"),
         utilization=_mean(sums, "used_nodes", "up_nodes"),
         decisions=sums.get("decisions", 0),
-        mean_decision_ms=_mean(sums, "took_ms", "decisions"),
-        max_decision_ms=sums.get("took_max_ms"),
+        mean_decision_s=_seconds(_mean(sums, "took_ms", "decisions")),
+        max_decision_s=_seconds(sums.get("took_max_ms")),
         policy_changes=sums.get("changes", 0),
         policies={name: one["decisions"] for name, one in sums.get("policies", {}).items()},
         forecasts=sums.get("forecasts", 0),
@@ -362,6 +366,10 @@ def _waits(sums: dict[str, Any]) -> dict[str, Any]:
         "mean_wait_s": _mean(sums, "wait_s", "starts"),
         "max_wait_s": sums.get("wait_max_s"),
     }
+
+
+def _seconds(ms: float | None) -> float | None:
+    return None if ms is None else ms / 1000
 
 
 def _mean(sums: dict[str, Any], total: str, number: str) -> float | None:

@@ -20,6 +20,7 @@ from hpctwin.report.pages.run import MANIFEST, VERSIONS, ReportedRun, read_run
 from hpctwin.web.views.clock import site_zone
 from hpctwin.web.views.cluster_views import places
 from hpctwin.web.views.job_groups import Meaning
+from hpctwin.web.views.job_list import RunJobFilter, selected
 from hpctwin.web.views.lane_names import LaneNames
 from hpctwin.web.views.power_views import RATED
 from hpctwin.web.views.timeline import RAN, RUNS, Timeline, Window
@@ -38,9 +39,10 @@ from hpctwin.web.views.views import (
 )
 from hpctwin.web.views.visibility import EVERYTHING, Visibility
 
-__all__ = ["MOST_JOBS", "RunSource"]
+__all__ = ["RunSource"]
 
-MOST_JOBS = 500
+FIRST_JOBS = 500
+"""Maximum number of jobs on the page of a user or a partition."""
 _WIDE, _HIGH = 1600, 318
 """Size of the prepared picture: the page timeline's height, a usual screen's width."""
 
@@ -82,6 +84,10 @@ class RunSource:
             if before != (self.version, self.fault):
                 self.version += before[0] == self.version
                 told()
+
+    def not_ready(self) -> str | None:
+        """Return why the run cannot be read; None if it can."""
+        return self.fault
 
     def _written_at(self) -> int:
         path = self.folder / MANIFEST
@@ -132,15 +138,14 @@ class RunSource:
         """
         return self._now.lines(bins)
 
-    def jobs(self, find: str, state: str | None, sees: Visibility = EVERYTHING) -> RunJobs:
-        """Return the first jobs with this id, or text in their user, account or partition.
+    def jobs(self, asked: RunJobFilter, sees: Visibility = EVERYTHING) -> RunJobs:
+        """Return a page of the jobs that match a filter.
 
         Args:
-            find: Text to search; empty for all jobs.
-            state: State of the jobs; None for all.
+            asked: Filters, order and page.
             sees: Names that the visitor may see; hidden names are not found.
         """
-        return self._now.find(find, state, sees)
+        return self._now.find(asked, sees)
 
     def job(self, job_id: str, sees: Visibility = EVERYTHING) -> RunJob:
         """Return one job.
@@ -177,7 +182,7 @@ class RunSource:
             states=dict(found.group_by("state").len().sort("state").iter_rows()),
             mean_wait_s=waits.mean() if len(waits) else None,
             max_wait_s=waits.max() if len(waits) else None,
-            shown=tuple(now.views(found.head(MOST_JOBS), sees)),
+            shown=tuple(now.views(found.head(FIRST_JOBS), sees)),
         )
 
 
@@ -348,21 +353,14 @@ class _Moment:
             )
         return LinesView(edges_s=tuple(edges.tolist()), lines=tuple(lines))
 
-    def find(self, find: str, state: str | None, sees: Visibility) -> RunJobs:
-        found = self.jobs
-        if state is not None:
-            found = found.filter(pl.col("state") == state)
-        if find:
-            shown = pl.lit(value=True) if sees.names else pl.col("user") == sees.user
-            named = [
-                (pl.col(name).str.to_lowercase().str.contains(find.lower(), literal=True)
-                & (shown | pl.lit(name == "partition"))).fill_null(value=False)
-                for name in ("user", "account", "partition")
-            ]  # fmt: skip
-            found = found.filter(
-                (pl.col("job_id").cast(pl.String) == find) | pl.any_horizontal(named)
-            )
-        return RunJobs(found=len(found), shown=tuple(self.views(found.head(MOST_JOBS), sees)))
+    def find(self, asked: RunJobFilter, sees: Visibility) -> RunJobs:
+        jobs = self.jobs.with_columns(id="job_id")
+        if not sees.names:
+            own = (pl.col("user") == sees.user) & (pl.col("user") != "")
+            names = pl.col("user", "account")
+            jobs = jobs.with_columns(pl.when(own).then(names).otherwise(pl.lit("")))
+        found, page = selected(jobs, asked)
+        return RunJobs(version=self.version, found=found, shown=tuple(self.views(page, sees)))
 
     def views(self, found: pl.DataFrame, sees: Visibility) -> list[RunJob]:
         at = [pl.col(name) + self.offset_s for name in ("submit_s", "start_s", "end_s")]

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpctwin.model import MS_PER_S
-from hpctwin.rms.records.records import JobSpec, Snapshot
+from hpctwin.rms.records.records import JobSpec
 from hpctwin.simulation import Simulation
 from hpctwin.simulation.result.node_use import AMOUNTS
 from hpctwin.twin.what_if.objective import METRICS
+from hpctwin.twin.what_if.pool import Scene, StoppableRuns
 from hpctwin.twin.what_if.present import Present
 from hpctwin.twin.what_if.run import Past, course_of, outlooks_of
 from hpctwin.web.views.job_history import Rows, Stretch, ends_s, placed
@@ -43,15 +44,17 @@ class Schedule:
     stretches: Sequence[Stretch]
 
 
-def schedule_of(now: Present, snapshot: Snapshot, now_s: float) -> Schedule:
+def schedule_of(now: Present, scene: Scene, runs: StoppableRuns | None = None) -> Schedule:
     """Run a present ahead until its queue is empty.
 
     Args:
         now: The present as a simulation.
-        snapshot: The same present as records.
-        now_s: Current time of the cluster's clock, in seconds.
+        scene: The same present as records.
+        runs: With which the simulation can be stopped.
     """
     simulation = now.fork()
+    if runs is not None:
+        runs.begin(simulation)
     simulation.advance()
     start, end = simulation.column("start"), simulation.column("end")
     (outlook,) = outlooks_of([course_of(now, simulation, Past.none(), None)])[0].each()
@@ -62,18 +65,18 @@ def schedule_of(now: Present, snapshot: Snapshot, now_s: float) -> Schedule:
         now.ids[row]: (float(start[row]) / MS_PER_S, float(end[row]) / MS_PER_S)
         for row in started.tolist()
     }
-    number = {node.name: i for i, node in enumerate(snapshot.nodes)}
+    number = {node.name: i for i, node in enumerate(scene.nodes)}
     until_s = {now.ids[row]: float(end[row]) / MS_PER_S for row in now.running.tolist()}
     running = [
-        placed(job, max(now_s, until_s.get(job.spec.id, ends_s(job, job.start_s))), number)
-        for job in snapshot.jobs
+        placed(job, max(scene.now_s, until_s.get(job.spec.id, ends_s(job, job.start_s))), number)
+        for job in scene.jobs
         if job.start_s is not None
     ]
-    specs = {job.spec.id: job.spec for job in snapshot.jobs}
+    specs = {job.spec.id: job.spec for job in scene.jobs}
     if simulation.workload.shares_nodes:
         pending = _in_parts(simulation, now, spans, specs)
     else:
-        pending = _guessed(snapshot, running, spans, specs)
+        pending = _guessed(scene, running, spans, specs)
     return Schedule(
         policy=simulation.policy.name,
         metrics={name: value for name, value in metrics.items() if math.isfinite(value)},
@@ -87,10 +90,10 @@ Spans = Mapping[str, tuple[float, float]]
 
 
 def _guessed(
-    snapshot: Snapshot, running: Sequence[Stretch], spans: Spans, specs: Mapping[str, JobSpec]
+    scene: Scene, running: Sequence[Stretch], spans: Spans, specs: Mapping[str, JobSpec]
 ) -> list[Stretch]:
     """Return pending jobs on guessed nodes, because whole nodes are only counted."""
-    free = {i: 0.0 for i, node in enumerate(snapshot.nodes) if node.state == "up"}
+    free = {i: 0.0 for i, node in enumerate(scene.nodes) if node.state == "up"}
     for one in running:
         free.update({i: max(free[i], one.end_s) for i in one.nodes.tolist() if i in free})
     rows = Rows(free)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,10 +16,13 @@ from pydantic import TypeAdapter
 from hpctwin.energy import Series
 from hpctwin.energy.accounts.component_energy import ComponentEnergy
 from hpctwin.errors import HpctwinError
-from hpctwin.twin.forecast.accuracy import Accuracy, accuracy
+from hpctwin.twin.forecast.accuracy import accuracy
+from hpctwin.twin.forecast.forecaster import LEVELS
+from hpctwin.twin.forecast.records import Forecast
 from hpctwin.twin.journal.status_reader import Standing, full_id
-from hpctwin.twin.service.explain import explain_decision, explain_job
+from hpctwin.twin.service.explain import explain_decision, job_records
 from hpctwin.twin.start_times.estimate import when
+from hpctwin.twin.what_if.pool import StoppableRuns
 from hpctwin.web.views.clock import site_zone
 from hpctwin.web.views.cluster_views import (
     bars,
@@ -30,18 +35,24 @@ from hpctwin.web.views.cluster_views import (
 )
 from hpctwin.web.views.follower import FollowedJournal
 from hpctwin.web.views.job_history import PAST_S, Stretch, ends_s, lanes_of, past, placed
+from hpctwin.web.views.job_list import LiveJobFilter, job_table, selected
 from hpctwin.web.views.lane_names import LaneNames
 from hpctwin.web.views.power_views import Weather, energy_of, energy_view, power_lines, rates_of
 from hpctwin.web.views.schedule import Schedule, schedule_of
 from hpctwin.web.views.timeline import Timeline
 from hpctwin.web.views.views import (
+    AccuracyView,
     Bar,
     Change,
     Clock,
     DecisionView,
     EnergyView,
+    Explanation,
     FigureView,
     Head,
+    JobExplanation,
+    JobForecast,
+    JobList,
     JobView,
     LaneGroup,
     LinesView,
@@ -50,11 +61,10 @@ from hpctwin.web.views.views import (
     ScheduleView,
     Shown,
     TimelineView,
-    Told,
     WhatIfAnswer,
 )
 from hpctwin.web.views.visibility import EVERYTHING, Visibility
-from hpctwin.web.views.whatif import prepare
+from hpctwin.web.views.whatif import Question
 
 __all__ = ["Source"]
 
@@ -68,11 +78,7 @@ _RUNTIMES = {
     "walltime": "their walltimes",
     "recent": "the mean of their users' last two runtimes, up to their walltimes",
 }
-_JOBS, _NODES, _BARS = (
-    TypeAdapter(list[JobView]),
-    TypeAdapter(list[NodeView]),
-    TypeAdapter(list[Bar]),
-)
+_NODES, _BARS = TypeAdapter(list[NodeView]), TypeAdapter(list[Bar])
 
 
 class Source(FollowedJournal):
@@ -89,10 +95,11 @@ class Source(FollowedJournal):
 
     def __init__(self, path: Path, weather: Weather = None) -> None:
         self.weather = weather
-        self._accuracy: tuple[float, list[Accuracy]] | None = None
+        self._accuracy: tuple[float, list[AccuracyView]] | None = None
         self._untold = self._unscheduled = ""
         self._scheduled: Schedule
         self._scheduled_until = 0.0
+        self._counting = threading.Lock()
         super().__init__(path)
 
     def head(self, sees: Visibility = EVERYTHING) -> Head:
@@ -119,7 +126,7 @@ class Source(FollowedJournal):
                 running=running,
                 waiting=len(jobs) - running,
                 decision=None if decided is None else decided["id"],
-                cycle_ms=None if decided is None else decided["took_ms"],
+                cycle_s=None if decided is None else decided["took_ms"] / 1000,
                 energy=energy,
                 meter=MeterView(**status["meter"]) if status.get("meter") else None,
                 not_read=tuple(status.get("not_read", ())) if sees.names else (),
@@ -158,16 +165,28 @@ class Source(FollowedJournal):
         found += [text for text in (self._untold, self._unscheduled) if text]
         return tuple(found)
 
-    def jobs(self, sees: Visibility = EVERYTHING) -> bytes:
-        """Return pending jobs by forecast start, then running jobs, as JSON."""
-        return self._kept("jobs", lambda _: _JOBS.dump_json(self.job_views(sees)), sees)
-
     def job_views(self, sees: Visibility = EVERYTHING) -> list[JobView]:
-        """Return the same as `jobs`, not as JSON."""
-        with self.looking() as stands:
+        """Return pending jobs by forecast start, then running jobs."""
+
+        def of(stands: Standing) -> list[JobView]:
             jobs, known = stands.core.mirror.jobs, stands.forecasts
             late = any(job.start_s is None and i not in known for i, job in jobs.items())
             return job_views(stands, self._schedule().starts_s if late else {}, sees)
+
+        return self._kept("jobs", of, sees)
+
+    def jobs(self, asked: LiveJobFilter, sees: Visibility = EVERYTHING) -> JobList:
+        """Return a page of the jobs that match a filter.
+
+        Args:
+            asked: Filters, order and page.
+            sees: Names that the visitor may see; hidden names are not found.
+        """
+        with self.looking():
+            version, views = self.version, self.job_views(sees)
+            table = self._kept("job table", lambda _: job_table(views), sees)
+        found, page = selected(table, asked)
+        return JobList(version=version, found=found, shown=tuple(views[i] for i in page["at"]))
 
     def nodes(self) -> bytes:
         """Return all nodes as JSON."""
@@ -193,7 +212,7 @@ class Source(FollowedJournal):
             self._unscheduled = ""
             try:
                 now = core.present(stands.now_s, stands.policy)
-                self._scheduled = schedule_of(now, core.mirror.snapshot(), stands.now_s)
+                self._scheduled = schedule_of(now, core.scene(stands.now_s))
             except HpctwinError as error:
                 self._unscheduled = f"the schedule is not shown: {error}"
                 self._scheduled = Schedule(stands.policy, {}, 0, {}, self._running())
@@ -350,29 +369,39 @@ class Source(FollowedJournal):
                 edges_s=tuple((from_s + edges).tolist()), now_s=stands.now_s, lines=tuple(told)
             )
 
-    def when(self, job_id: str) -> Told:
+    def when(self, job_id: str) -> JobForecast:
         """Forecast when a job starts, and explain why not now."""
         with self.looking() as stands:
             job_id = full_id(stands.core, job_id)
-            found = when(stands.core, job_id, stands.now_s, stands.policy, stands.forecasts)
-        return Told(**vars(found))
+            known = stands.forecasts
+            if job_id in stands.core.mirror.jobs and job_id not in known:
+                known = self._kept("forecasts", _forecasts)
+            found = when(stands.core, job_id, stands.now_s, stands.policy, known)
+        quantiles = dict(zip(map(str, LEVELS), found.quantiles_s, strict=False))
+        return JobForecast(
+            job=job_id, as_of_s=stands.now_s, **vars(found) | {"quantiles_s": quantiles}
+        )
 
-    def explain_job(self, job_id: str, sees: Visibility = EVERYTHING) -> Told:
+    def explain_job(self, job_id: str, sees: Visibility = EVERYTHING) -> JobExplanation:
         """Forecast and explain a job's start, with all its forecasts and actions."""
-        own_words = sees.shows(self._user_of(job_id))
+        told = self.when(job_id)
+        with self.looking() as stands:
+            unix_time = stands.core.mirror.unix_time
+        own_words = sees.shows(self._user_of(told.job))
         with closing(self.journal()) as journal:
-            return Told(lines=tuple(explain_job(journal, job_id, own_words=own_words)))
+            records = job_records(journal, told.job, unix_time=unix_time, own_words=own_words)
+        return JobExplanation(job=told.job, state=told.state, why=(*told.why, *records))
 
     def _user_of(self, job_id: str) -> str | None:
         """Return the user of a pending, running or recent job; None if it is not known."""
         with self.looking() as stands:
-            job = stands.core.mirror.jobs.get(full_id(stands.core, job_id))
+            job = stands.core.mirror.jobs.get(job_id)
             if job is not None:
                 return job.spec.user
             past = self.history.last(job_id)
             return None if past is None or past.spec is None else past.spec.user
 
-    def explain_decision(self, number: int, sees: Visibility = EVERYTHING) -> Told:
+    def explain_decision(self, number: int, sees: Visibility = EVERYTHING) -> Explanation:
         """Explain why a decision was made.
 
         Raises:
@@ -380,7 +409,7 @@ class Source(FollowedJournal):
         """
         with closing(self.journal()) as journal:
             lines = explain_decision(journal, number, own_words=sees.names)
-            return Told(lines=tuple(lines))
+            return Explanation(why=tuple(lines))
 
     def decisions(self, limit: int, before: int | None = None) -> list[DecisionView]:
         """Return the last decisions, newest first."""
@@ -394,15 +423,16 @@ class Source(FollowedJournal):
             found = journal.read_decision(number) if number > 0 else None
         return None if found is None else decision_view(found)
 
-    def accuracy(self) -> list[Accuracy]:
+    def accuracy(self) -> list[AccuracyView]:
         """Return the accuracy of forecasts; a few seconds old at most."""
-        known = self._accuracy
-        if known is None or time.monotonic() - known[0] > ACCURACY_EVERY_S:
-            with closing(self.journal()) as journal:
-                rows = accuracy(journal.read_forecasts())
-            known = (time.monotonic(), rows)
-            self._accuracy = known
-        return known[1]
+        with self._counting:
+            known = self._accuracy
+            if known is None or time.monotonic() - known[0] > ACCURACY_EVERY_S:
+                with closing(self.journal()) as journal:
+                    rows = accuracy(journal.read_forecasts())
+                known = time.monotonic(), [AccuracyView(**asdict(row)) for row in rows]
+                self._accuracy = known
+            return known[1]
 
     def counts(self) -> dict[str, int]:
         """Return the twin's counters since its start, as last reported."""
@@ -414,15 +444,29 @@ class Source(FollowedJournal):
         with self.looking():
             return dict(self._by_policy)
 
-    def what_if(self, change: Change, sees: Visibility = EVERYTHING) -> WhatIfAnswer:
+    def what_if(
+        self, change: Change, sees: Visibility = EVERYTHING, runs: StoppableRuns | None = None
+    ) -> WhatIfAnswer:
         """Return both futures of a change.
 
+        Args:
+            change: Changes to simulate.
+            sees: Names that the visitor may see.
+            runs: With which the what-if can be stopped.
+
         Raises:
-            HpctwinError: The change is not valid, or names a user that is hidden.
+            HpctwinError: The change is not valid, names a user that is hidden, takes too long, or
+                was stopped.
         """
         if change.job is not None and change.job.user:
             # Its start would show that user's priority and limits.
             sees.check(change.job.user)
         with self.looking() as stands:
-            asking = prepare(stands.core, stands.now_s, stands.policy, change)
-        return asking.answer()
+            question = Question.of(stands.core, stands.now_s, stands.policy, change)
+        return question.answer(runs)
+
+
+def _forecasts(stands: Standing) -> dict[str, Forecast]:
+    """Return forecasts of all pending jobs, including jobs that the twin has not seen yet."""
+    new = stands.core.forecasts(stands.now_s, stands.policy)
+    return {one.job_id: one for one in new} | dict(stands.forecasts)

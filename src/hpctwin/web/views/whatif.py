@@ -3,103 +3,147 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from hpctwin.energy.power.states import node_watts
 from hpctwin.engine.state.layout import COMPUTING, IDLE
-from hpctwin.errors import ConfigError, UnknownNameError
+from hpctwin.errors import ConfigError, HpctwinError, SimulationError, UnknownNameError
 from hpctwin.model import Cluster
 from hpctwin.policies import Policy, parse_policy
-from hpctwin.rms.records.records import JobRecord, JobSpec, NodeRecord, NodeReservation, Snapshot
+from hpctwin.rms.records.records import JobRecord, JobSpec, NodeRecord, NodeReservation
 from hpctwin.twin.core.core import Core
 from hpctwin.twin.start_times.estimate import usual_priority
 from hpctwin.twin.what_if.objective import METRICS
-from hpctwin.twin.what_if.present import Present
+from hpctwin.twin.what_if.pool import Scene, StoppableRuns
 from hpctwin.web.views.cluster_views import bars
 from hpctwin.web.views.job_history import lanes_of
 from hpctwin.web.views.schedule import schedule_of
-from hpctwin.web.views.views import Change, Future, WhatIfAnswer
+from hpctwin.web.views.views import Change, Future, PretendJob, WhatIfAnswer
 
-__all__ = ["PRETEND", "Asking", "prepare"]
+__all__ = ["LONGEST_S", "PRETEND", "LateError", "Question", "TooLargeError"]
 
 PRETEND = "pretend"
 """Id of a job that is not submitted."""
+LONGEST_S = 30.0
+"""Time after which a what-if is stopped, in seconds."""
+MOST_WORK = 100_000_000
+"""Maximum number of added nodes times simulated jobs."""
 _RESERVATION = "what-if"
 _NEW_NODE = "new-{}"
 _POWER = "what-if power"
 
 
+class TooLargeError(HpctwinError):
+    """A what-if would take too long, by a bound computed before it starts."""
+
+
+class LateError(HpctwinError):
+    """A what-if was stopped, because it took too long or its client has left."""
+
+
 @dataclass(frozen=True)
-class Asking:
+class Question:
     """A what-if that is ready to run, independent of later changes of the mirror.
 
     Args:
-        now_s: Current time of the cluster's clock, in seconds.
-        as_is, changed: The two clusters as simulations that begin now.
-        before, after: Snapshots of both.
-        pretend: Id of the pretended job; None without one.
+        now: The cluster as it is.
+        policy: Its current policy.
+        pool: Policies that may be named although they are files.
+        change: Changes to simulate.
     """
 
-    now_s: float
-    as_is: Present
-    changed: Present
-    before: Snapshot
-    after: Snapshot
-    pretend: str | None
+    now: Scene
+    policy: Policy
+    pool: tuple[Policy, ...]
+    change: Change
 
-    def answer(self) -> WhatIfAnswer:
-        """Run both ahead until their queues are empty."""
+    @classmethod
+    def of(cls, core: Core, now_s: float, policy: str, change: Change) -> Question:
+        """Read from a core what a what-if needs; this takes little time.
+
+        Raises:
+            TooLargeError: The what-if would take too long.
+        """
+        check_size(len(core.mirror.jobs), change)
+        pool = (*core.pool, *(() if core.own is None else (core.own,)))
+        by = next(known for known in pool if known.name == policy)
+        now = core.scene(now_s)
+        if change.job is not None:
+            expected_s = core.expectations.runtime_s([_pretended(now, change.job)])
+            now = replace(now, runtime_s={**now.runtime_s, **expected_s})
+        return cls(now, by, pool, change)
+
+    def answer(self, runs: StoppableRuns | None = None) -> WhatIfAnswer:
+        """Run both clusters ahead until their queues are empty.
+
+        Args:
+            runs: With which the what-if can be stopped; after `LONGEST_S` it is in any case.
+
+        Raises:
+            ConfigError, UnknownNameError: A policy, node or job is unknown, or may not be used.
+            LateError: The what-if was stopped.
+            HpctwinError: The changed cluster cannot be simulated.
+        """
+        runs = runs or StoppableRuns(sliced=True)
+        limit = threading.Timer(LONGEST_S, runs.stop)
+        limit.start()
         began = time.perf_counter()
-        as_is = _future(self.as_is, self.before, self.now_s)
-        changed = _future(self.changed, self.after, self.now_s)
+        try:
+            other = self.policy if self.change.policy is None else self._other(self.change.policy)
+            after = _changed(self.now, self.change)
+            futures = _future(self.now, self.policy, runs), _future(after, other, runs)
+        except SimulationError as error:
+            if not runs.stopped:
+                raise
+            raise LateError(
+                f"what-if stopped after {time.perf_counter() - began:.0f} s; simulate a smaller "
+                "change, or a policy that plans fewer jobs"
+            ) from error
+        finally:
+            limit.cancel()
         return WhatIfAnswer(
-            time_s=self.now_s,
-            nodes=(len(self.before.nodes), len(self.after.nodes)),
-            as_is=as_is,
-            changed=changed,
-            pretend=self.pretend,
-            took_ms=1000 * (time.perf_counter() - began),
+            time_s=self.now.now_s,
+            nodes=(len(self.now.nodes), len(after.nodes)),
+            as_is=futures[0],
+            changed=futures[1],
+            pretend=None if self.change.job is None else PRETEND,
+            took_s=time.perf_counter() - began,
         )
 
+    def _other(self, text: str) -> Policy:
+        """Return a policy of the pool or a built-in one; a remote request must not name code."""
+        for known in self.pool:
+            if known.name == text:
+                return known
+        if ".py" in text:
+            raise ConfigError(
+                f"policy {text!r}: a Python file is accepted only if it is in core.pool"
+            )
+        return parse_policy(text)
 
-def prepare(core: Core, now_s: float, policy: str, change: Change) -> Asking:
-    """Prepare both simulations.
+
+def check_size(jobs: int, change: Change) -> None:
+    """Check that a what-if takes little time.
 
     Args:
-        core: The mirror; it is not changed.
-        now_s: Current time of the cluster's clock, in seconds.
-        policy: Current policy of the cluster.
+        jobs: Number of jobs of the cluster.
         change: Changes to simulate.
 
     Raises:
-        ConfigError, UnknownNameError: A policy, node or job is unknown, or may not be used here.
-        HpctwinError: The changed cluster cannot be simulated.
+        TooLargeError: It would take too long.
     """
-    before = core.mirror.snapshot()
-    after = _changed(before, now_s, change)
-    other = policy if change.policy is None else _policy(core, change.policy)
-    return Asking(
-        now_s=now_s,
-        as_is=core.present(now_s, policy),
-        changed=core.changed(after).present(now_s, other),
-        before=before,
-        after=after,
-        pretend=None if change.job is None else PRETEND,
-    )
+    simulated = jobs + (change.job is not None)
+    if change.add_nodes * simulated > MOST_WORK:
+        raise TooLargeError(
+            f"add_nodes: {change.add_nodes:,} nodes for {simulated:,} jobs exceed the limit of "
+            f"{MOST_WORK:,} (nodes × jobs) of a what-if; add at most {MOST_WORK // simulated:,}"
+        )
 
 
-def _policy(core: Core, text: str) -> Policy:
-    """Return a policy of the pool or a built-in one; a remote request must not name code."""
-    for known in (*core.pool, *([] if core.own is None else [core.own])):
-        if known.name == text:
-            return known
-    if ".py" in text:
-        raise ConfigError(f"policy {text!r}: a Python file is accepted only if it is in core.pool")
-    return parse_policy(text)
-
-
-def _changed(now: Snapshot, now_s: float, change: Change) -> Snapshot:
+def _changed(now: Scene, change: Change) -> Scene:
     nodes = _drained(now.nodes, change.drain)
     machine = now.machine
     if change.add_nodes:
@@ -108,11 +152,11 @@ def _changed(now: Snapshot, now_s: float, change: Change) -> Snapshot:
         machine = machine.model_copy(update={"nodes": (more, *others)})
         new = tuple(NodeRecord(name=_NEW_NODE.format(i + 1)) for i in range(change.add_nodes))
         nodes = (*nodes[: first.count], *new, *nodes[first.count :])
-    reservations = now.reservations
+    reservations = tuple(now.reservations)
     if change.reserve is not None:
         asked = change.reserve
         _known("node", asked.nodes, [node.name for node in nodes])
-        start_s = now_s + asked.in_s
+        start_s = now.now_s + asked.in_s
         reservations += (
             NodeReservation(
                 name=_RESERVATION,
@@ -126,22 +170,23 @@ def _changed(now: Snapshot, now_s: float, change: Change) -> Snapshot:
     gone = set(change.withdraw)
     jobs = tuple(job for job in now.jobs if job.spec.id not in gone)
     if change.job is not None:
-        partition = _partition(now, change.job.partition)
-        spec = JobSpec(
-            id=PRETEND,
-            submit_s=now_s,
-            nodes=change.job.nodes,
-            walltime_s=change.job.walltime_s,
-            partition=partition,
-            user=change.job.user,
-            priority=usual_priority(now.jobs),
-        )
-        jobs += (JobRecord(spec=spec),)
+        jobs += (_pretended(now, change.job),)
     if change.cap_w is not None:
         machine, jobs = _capped(machine, jobs, change.cap_w)
-    return now.model_copy(
-        update={"nodes": nodes, "machine": machine, "reservations": reservations, "jobs": jobs}
+    return replace(now, nodes=nodes, machine=machine, reservations=reservations, jobs=jobs)
+
+
+def _pretended(now: Scene, asked: PretendJob) -> JobRecord:
+    spec = JobSpec(
+        id=PRETEND,
+        submit_s=now.now_s,
+        nodes=asked.nodes,
+        walltime_s=asked.walltime_s,
+        partition=_partition(now.machine, asked.partition),
+        user=asked.user,
+        priority=usual_priority(now.jobs),
     )
+    return JobRecord(spec=spec)
 
 
 def _capped(
@@ -169,7 +214,7 @@ def _capped(
     return capped, tuple(asking)
 
 
-def _drained(nodes: tuple[NodeRecord, ...], names: tuple[str, ...]) -> tuple[NodeRecord, ...]:
+def _drained(nodes: Sequence[NodeRecord], names: tuple[str, ...]) -> tuple[NodeRecord, ...]:
     _known("node", names, [node.name for node in nodes])
     chosen = set(names)
     return tuple(
@@ -186,16 +231,17 @@ def _known(what: str, asked: tuple[str, ...], there: list[str]) -> None:
         raise UnknownNameError(what, min(unknown), there[:50])
 
 
-def _partition(now: Snapshot, asked: str) -> str:
-    names = [one.name for one in now.machine.partitions]
+def _partition(machine: Cluster, asked: str) -> str:
+    names = [one.name for one in machine.partitions]
     if asked and asked not in names:
         raise UnknownNameError("partition", asked, names)
-    default = next((one.name for one in now.machine.partitions if one.default), "")
+    default = next((one.name for one in machine.partitions if one.default), "")
     return asked or default or (names[0] if len(names) == 1 else "")
 
 
-def _future(now: Present, snapshot: Snapshot, now_s: float) -> Future:
-    schedule, machine = schedule_of(now, snapshot, now_s), snapshot.machine
+def _future(scene: Scene, policy: Policy, runs: StoppableRuns) -> Future:
+    machine = scene.machine
+    schedule = schedule_of(scene.present(policy), scene, runs)
     lanes = lanes_of(machine, schedule.stretches)
     return Future(
         policy=schedule.policy,

@@ -1,0 +1,124 @@
+"""Filter, sort and page the jobs of a cluster or a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, get_args
+
+import polars as pl
+from pydantic import Field
+
+from hpctwin.rms.records.records import Label
+from hpctwin.web.views.views import Asked, JobView
+
+__all__ = ["JobFilter", "LiveJobFilter", "RunJobFilter", "job_table", "selected"]
+
+MOST_JOBS = 5000
+
+SortColumn = Literal[
+    "id", "user", "account", "partition", "state", "nodes", "walltime_s", "submit_s", "start_s",
+    "end_s", "wait_s",
+]  # fmt: skip
+Names = list[Label]
+
+
+class JobFilter(Asked):
+    """Which jobs to return, and in which order.
+
+    A job matches a list if it has one of its values; it must match all given filters.
+    """
+
+    find: str = Field(
+        "", max_length=128, description="Whole id, or text in user, account or partition."
+    )
+    user: Names = Field([], max_length=100, description="Users; default all.")
+    account: Names = Field([], max_length=100, description="Accounts; default all.")
+    partition: Names = Field([], max_length=100, description="Partitions; default all.")
+    min_nodes: int | None = Field(None, ge=0, le=10**9, description="Minimum number of nodes.")
+    max_nodes: int | None = Field(None, ge=0, le=10**9, description="Maximum number of nodes.")
+    min_wait_s: float | None = Field(
+        None, ge=0, le=1e11, allow_inf_nan=False, description="Minimum wait so far, in seconds."
+    )
+    max_wait_s: float | None = Field(
+        None, ge=0, le=1e11, allow_inf_nan=False, description="Maximum wait so far, in seconds."
+    )
+    sort: Literal["default", SortColumn] = Field(
+        "default",
+        description="Column to sort by; default pending jobs by forecast start, then others.",
+    )
+    order: Literal["asc", "desc"] = Field("asc", description="Ascending or descending order.")
+    limit: int = Field(500, ge=1, le=MOST_JOBS, description="Maximum number of jobs to return.")
+    offset: int = Field(0, ge=0, le=10**9, description="Number of matching jobs to skip.")
+
+
+class LiveJobFilter(JobFilter):
+    """Which jobs of a live cluster to return."""
+
+    state: list[Literal["waiting", "running"]] = Field(
+        [], max_length=2, description="States; default all."
+    )
+    qos: Names = Field([], max_length=100, description="Qualities of service; default all.")
+
+
+class RunJobFilter(JobFilter):
+    """Which jobs of a simulated run to return."""
+
+    state: Names = Field([], max_length=100, description="States; default all.")
+
+
+def job_table(jobs: Sequence[JobView]) -> pl.DataFrame:
+    """Return the columns of jobs to filter and sort by, and each job's position ``at``."""
+    return pl.DataFrame(
+        {
+            "at": range(len(jobs)),
+            **{
+                name: [getattr(job, name) for job in jobs]
+                for name in (*get_args(SortColumn), "qos")
+            },
+        },
+        schema={
+            "at": pl.Int64,
+            **dict.fromkeys(("id", "user", "account", "partition", "state"), pl.String),
+            "nodes": pl.Int64,
+            **dict.fromkeys(("walltime_s", "submit_s", "start_s", "end_s", "wait_s"), pl.Float64),
+            "qos": pl.String,
+        },
+    )
+
+
+_SETS = ("state", "user", "account", "partition", "qos")
+
+
+def selected(jobs: pl.DataFrame, asked: JobFilter) -> tuple[int, pl.DataFrame]:
+    """Return the number of matching jobs, and the rows of the requested page.
+
+    Args:
+        jobs: All jobs in their default order, with the columns to filter and sort by.
+        asked: Filters, order and page.
+    """
+    kept = [pl.col(name).is_in(values) for name in _SETS if (values := getattr(asked, name, None))]
+    for column in ("nodes", "wait_s"):
+        if (least := getattr(asked, f"min_{column}")) is not None:
+            kept.append(pl.col(column) >= least)
+        if (most := getattr(asked, f"max_{column}")) is not None:
+            kept.append(pl.col(column) <= most)
+    if asked.find:
+        kept.append(
+            pl.any_horizontal(
+                pl.col("id").cast(pl.String) == asked.find,
+                *(
+                    pl.col(name).str.to_lowercase().str.contains(asked.find.lower(), literal=True)
+                    for name in ("user", "account", "partition")
+                ),
+            )
+        )
+    found = jobs.filter(*kept) if kept else jobs
+    if asked.sort != "default":
+        by = [pl.col(asked.sort)]
+        if asked.sort == "id" and jobs["id"].dtype == pl.String:
+            # Job 99 is before job 100.
+            by.insert(0, pl.col("id").str.extract(r"^(\d{1,18})").cast(pl.Int64))
+        found = found.sort(
+            by, descending=asked.order == "desc", nulls_last=True, maintain_order=True
+        )
+    return len(found), found.slice(asked.offset, asked.limit)
