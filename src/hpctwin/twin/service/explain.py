@@ -34,12 +34,19 @@ def explain_decision(journal: Journal, number: int | None = None) -> list[str]:
     if decision is None:
         raise JournalError(f"{journal.path}: no decision {number or 'yet'}")
     body, _ = journal.read_settings(decision["settings"])
-    settings = TwinConfig.of(body).core.objective
+    config = TwinConfig.of(body)
+    settings = config.core.objective
     objective = Objective(
         settings.weights, normalize=settings.normalize, function=settings.function
     )
     actions = journal.read_actions(decision=decision["id"])
-    return why_policy(decision, objective, actions, journal.unanswered(decision))
+    return why_policy(
+        decision,
+        objective,
+        actions,
+        journal.unanswered(decision),
+        acts=config.act.mode == "act" or decision["approval"] == "done",
+    )
 
 
 def explain_job(journal: Journal, job_id: str) -> list[str]:
@@ -175,6 +182,8 @@ def why_policy(
     objective: Objective,
     actions: Sequence[Action] = (),
     unanswered: Sequence[tuple[int, str]] = (),
+    *,
+    acts: bool = True,
 ) -> list[str]:
     """Return as lines why a decision chose its policy, and what followed from it.
 
@@ -183,6 +192,7 @@ def why_policy(
         objective: Objective that the candidates were judged by.
         actions: Actions sent for the decision.
         unanswered: Future and policy of each what-if that missed the deadline.
+        acts: Whether the twin carries its decision out; if not, it only would start jobs.
     """
     candidates: list[Candidate] = decision["candidates"]
     chosen = next(c for c in candidates if c.policy == decision["policy"])
@@ -200,10 +210,9 @@ def why_policy(
         lines.append(
             f"{loser.policy} was excluded: {count_text(loser.never, 'job')} would never start under it."
         )
-    if chosen.starts:
-        lines.append(f"It starts {jobs_named(chosen.starts)} now.")
-    else:
-        lines.append("It starts no job now.")
+    starts = "starts" if acts else "would start"
+    jobs = jobs_named(chosen.starts) if chosen.starts else "no job"
+    lines.append(f"It {starts} {jobs} now.")
     for action in actions:
         if action.result == "done":
             continue

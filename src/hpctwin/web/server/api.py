@@ -32,6 +32,7 @@ from hpctwin.web.views.views import (
     KillSwitch,
     LinesView,
     NodeView,
+    Session,
     TimelineView,
     Told,
     WhatIfAnswer,
@@ -252,19 +253,28 @@ def _asking(app: FastAPI, source: Source) -> None:
 
 
 def _acting(app: FastAPI, source: Source, switch: FilePath | None) -> None:
+    @app.get("/api/v1/session", tags=["look"])
+    def session(request: Request) -> Session:
+        """Return the name and role of your token, and the state of the kill switch."""
+        who: Token | None = request.scope["state"]["who"]
+        return Session(
+            name="" if who is None else who.name,
+            role="read-only" if who is None else who.role,
+            kill_switch=None if switch is None else switch.exists(),
+        )
+
     @app.post("/api/v1/decisions/{number}/approval", tags=["act"])
     def approve(number: Number, asked: Approval, who: Operator) -> DecisionView:
         """Approve or reject a decision that waits for a person; recorded with your name."""
         with _writing(source) as journal:
-            waiting = [row for row, _ in journal.approvals("pending")]
-            if number not in waiting:
-                known = ", ".join(map(str, waiting)) or "none"
-                raise HTTPException(
-                    409, f"decision {number} is not awaiting approval; awaiting: {known}"
-                )
             said = "approved" if asked.approved else "rejected"
             with journal.writing():
-                journal.approve(number, said)
+                if not journal.approve(number, said):
+                    waiting = ", ".join(str(row) for row, _ in journal.approvals("pending"))
+                    raise HTTPException(
+                        409,
+                        f"decision {number} is not awaiting approval; awaiting: {waiting or 'none'}",
+                    )
                 journal.input("approval", _by(who, decision=number, said=said), time.time())
         found = source.decision(number)
         assert found is not None

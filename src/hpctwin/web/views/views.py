@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from hpctwin.rms.records.records import JobId, Label, NodeName
+from hpctwin.rms.records.records import JobId, Label
 
 __all__ = [
     "Approval",
@@ -30,6 +30,7 @@ __all__ = [
     "RunHead",
     "RunJob",
     "RunJobs",
+    "Session",
     "Shown",
     "TimelineView",
     "Told",
@@ -102,6 +103,11 @@ class Head(View):
     running: int
     waiting: int
     decision: int | None = Field(description="Number of the last decision.")
+    decided_s: float | None = Field(description="Time of the last decision.")
+    awaiting: tuple[int, ...] = Field(
+        description="Numbers of the decisions that await approval, newest first."
+    )
+    killed: bool = Field(description="Whether the kill switch is set.")
     cycle_ms: float | None = Field(description="Duration of the last decision, in ms.")
     energy: EnergyView | None = Field(description="Null if the cluster has no power model.")
     meter: MeterView | None = Field(description="Null if the twin has no meter.")
@@ -116,6 +122,7 @@ class JobView(View):
     user: str
     account: str
     partition: str
+    qos: str
     nodes: int
     walltime_s: float
     submit_s: float
@@ -126,6 +133,10 @@ class JobView(View):
     high_s: float | None = None
     calibrated: bool = False
     why: str = Field("", description="Why the job does not start now.")
+    reason: str = Field(
+        "", description="Kind of this reason: hold, dependency, nodes, limit, …; turn if none."
+    )
+    node_list: str = Field("", description="Nodes of a running job, such as n[1-4,7].")
 
 
 class NodeView(View):
@@ -238,10 +249,20 @@ class PretendJob(Asked):
     user: Label = ""
 
 
+NodeList = Annotated[
+    str,
+    Field(
+        min_length=1, max_length=4096,
+        description="Nodes: names, hostlists such as n[1-4,7], partition=NAME, group=NAME, "
+        "rack=NUMBER, switch=NAME, separated by spaces or commas.",
+    ),
+]  # fmt: skip
+
+
 class Reserve(Asked):
     """Nodes that are reserved for a while."""
 
-    nodes: tuple[NodeName, ...] = Field(default=(), max_length=100_000, description="all if empty")
+    nodes: tuple[NodeList, ...] = Field(default=(), max_length=100_000, description="all if empty")
     in_s: float = Field(default=0.0, ge=0, le=1e9, allow_inf_nan=False, description="from now on")
     for_s: float = Field(gt=0, le=1e9, allow_inf_nan=False)
 
@@ -250,7 +271,7 @@ class Change(Asked):
     """Changes of a what-if."""
 
     policy: Annotated[str, Field(max_length=200)] | None = None
-    drain: tuple[NodeName, ...] = Field(default=(), max_length=100_000)
+    drain: tuple[NodeList, ...] = Field(default=(), max_length=100_000)
     reserve: Reserve | None = None
     job: PretendJob | None = None
     add_nodes: int = Field(default=0, ge=0, le=1_000_000)
@@ -298,6 +319,16 @@ class KillSwitch(Asked):
     """State of the kill switch; while it is set, the twin does nothing."""
 
     thrown: bool
+
+
+class Session(View):
+    """Name and role of a client, and what its role can do here."""
+
+    name: str
+    role: Literal["read-only", "operator"]
+    kill_switch: bool | None = Field(
+        description="Whether the kill switch is set; null if this server does not know it."
+    )
 
 
 class FigureView(View):

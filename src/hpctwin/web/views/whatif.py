@@ -23,6 +23,7 @@ from hpctwin.twin.what_if.objective import METRICS
 from hpctwin.twin.what_if.present import Present
 from hpctwin.twin.what_if.run import Past, course_of, outlooks_of
 from hpctwin.web.views.job_history import Rows, Runs, numbers_of, runs_of
+from hpctwin.web.views.node_selection import node_sets, select_nodes
 from hpctwin.web.views.views import Bar, Change, Future, WhatIfAnswer
 
 __all__ = ["PRETEND", "Asking", "prepare"]
@@ -104,8 +105,9 @@ def _policy(core: Core, text: str) -> Policy:
 
 
 def _changed(now: Snapshot, now_s: float, change: Change) -> Snapshot:
-    nodes = _drained(now.nodes, change.drain)
-    machine = now.machine
+    machine, names = now.machine, [node.name for node in now.nodes]
+    sets = node_sets(machine, names) if change.drain or change.reserve else {}
+    nodes = _drained(now.nodes, set(select_nodes(change.drain, names, sets)))
     if change.add_nodes:
         first, *others = machine.nodes
         more = first.model_copy(update={"count": first.count + change.add_nodes})
@@ -115,14 +117,13 @@ def _changed(now: Snapshot, now_s: float, change: Change) -> Snapshot:
     reservations = now.reservations
     if change.reserve is not None:
         asked = change.reserve
-        _known("node", asked.nodes, [node.name for node in nodes])
         start_s = now_s + asked.in_s
         reservations += (
             NodeReservation(
                 name=_RESERVATION,
                 start_s=start_s,
                 end_s=start_s + asked.for_s,
-                node_names=asked.nodes,
+                node_names=select_nodes(asked.nodes, [node.name for node in nodes], sets),
             ),
         )
     waiting = [job.spec.id for job in now.jobs if job.start_s is None]
@@ -173,9 +174,7 @@ def _capped(
     return capped, tuple(asking)
 
 
-def _drained(nodes: tuple[NodeRecord, ...], names: tuple[str, ...]) -> tuple[NodeRecord, ...]:
-    _known("node", names, [node.name for node in nodes])
-    chosen = set(names)
+def _drained(nodes: tuple[NodeRecord, ...], chosen: set[str]) -> tuple[NodeRecord, ...]:
     return tuple(
         node.model_copy(update={"state": "drained"})
         if node.name in chosen and node.state == "up"
