@@ -24,6 +24,7 @@ export class Table {
     this.tab = null;
     this.moving = false;
     this.rowHeight = ROW;
+    this.resized = true;
     this.view = element("div", "", { class: "view" });
     this.table = element("table", "", { role: "grid", class: `rows ${kind}`, "aria-label": label });
     this.head = element("tr", "", { role: "row", "aria-rowindex": "1" });
@@ -157,8 +158,8 @@ export class Table {
     const sign = this.sort.startsWith("-") ? -1 : 1, values = [...this.latest.values()].map((row) => column.value(row));
     const known = [], unknown = [];
     values.forEach((value, i) => (value === null || value === undefined || value === "" ? unknown : known).push(i));
-    const compare = typeof values[known[0]] === "number" ? (a, b) => values[a] - values[b] : (a, b) => collator.compare(values[a], values[b]);
-    known.sort((a, b) => sign * compare(a, b) || a - b);
+    const order = ranks(values, known);
+    known.sort((a, b) => sign * (order[a] - order[b]) || a - b);
     return [...known, ...unknown].map((i) => keys[i]);
   }
 
@@ -199,12 +200,17 @@ export class Table {
       const i = wanted.has(key) || key === null ? -1 : this.order.indexOf(key);
       if (i >= 0) wanted.set(key, i);
     }
+    const spare = [];
     for (const [key, row] of this.shown) {
       if (wanted.has(key)) continue;
-      row.remove();
+      spare.push(row);
       this.shown.delete(key);
     }
-    for (const [key, i] of wanted) this.fill(key, i);
+    for (const [key, i] of wanted) {
+      if (!this.shown.has(key)) this.shown.set(key, spare.pop() ?? this.body.appendChild(this.make()));
+      this.fill(key, i);
+    }
+    for (const row of spare) row.remove();
     if (!selected.length) this.align([...wanted].sort((a, b) => a[1] - b[1]).map(([key]) => this.shown.get(key)));
     this.measure();
     this.stop();
@@ -223,32 +229,32 @@ export class Table {
 
   /** Makes a row, or changes what is different about it. */
   fill(key, i) {
-    const data = this.rows.get(key), row = this.shown.get(key) ?? this.make(key);
+    const data = this.rows.get(key), row = this.shown.get(key);
+    row.key = key;
     row.style.top = `${i * this.rowHeight}px`;
     row.setAttribute("aria-rowindex", String(i + 2));
     row.className = [this.mark?.(data) ?? "", this.latest.has(key) ? "" : "ended", i % 2 ? "odd" : ""].filter(Boolean).join(" ");
     this.visible.forEach((column, k) => {
       const text = column.text ? column.text(data) : String(column.value(data) ?? "");
-      const place = target(row.children[k]).firstChild;
-      if (place.data === text) return;
-      place.data = text;
-      row.children[k].title = text;
+      const inside = target(row.children[k]);
+      if (inside.firstChild.data !== text) {
+        inside.firstChild.data = text;
+        row.children[k].title = text;
+      }
+      if (column.link) inside.href = column.link(data);
     });
   }
 
-  make(key) {
+  make() {
     const row = element("tr", "", { role: "row" });
-    row.key = key;
     this.visible.forEach((column, k) => {
       const cell = element(k ? "td" : "th", "", { role: k ? "gridcell" : "rowheader", class: column.number ? "n" : "", "data-column": column.id, "data-title": column.title });
-      const inside = column.open ? element("button", "", { type: "button" }) : column.link ? element("a", "", { href: column.link(this.rows.get(key)) }) : cell;
+      const inside = column.open ? element("button", "", { type: "button" }) : column.link ? element("a") : cell;
       inside.append("");
       inside.tabIndex = -1;
       if (inside !== cell) cell.append(inside);
       row.append(cell);
     });
-    this.body.append(row);
-    this.shown.set(key, row);
     return row;
   }
 
@@ -264,7 +270,9 @@ export class Table {
 
   /** How high a row is, by the style. */
   measure() {
-    const high = this.body.firstChild?.offsetHeight || this.rowHeight;
+    if (!this.resized || !this.body.firstChild) return;
+    this.resized = false;
+    const high = this.body.firstChild.offsetHeight || this.rowHeight;
     if (high === this.rowHeight) return;
     this.view.scrollTop *= high / this.rowHeight;
     this.rowHeight = high;
@@ -287,7 +295,10 @@ export class Table {
 
   listen() {
     this.view.addEventListener("scroll", () => this.draw(), { passive: true });
-    new ResizeObserver(() => this.draw()).observe(this.view);
+    new ResizeObserver(() => {
+      this.resized = true;
+      this.draw();
+    }).observe(this.view);
     this.table.addEventListener("keydown", (event) => this.press(event));
     this.table.addEventListener("focusin", (event) => {
       const cell = event.target.closest("th, td"), key = cell?.parentElement.key ?? null;
@@ -344,6 +355,14 @@ export class Table {
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 10000);
   }
+}
+
+/** Values as numbers in the same order: themselves if they are numbers, else their place among all. */
+function ranks(values, known) {
+  if (known.every((i) => typeof values[i] === "number" || /^\d{1,15}$/.test(values[i]))) return values.map(Number);
+  const sorted = [...new Set(known.map((i) => values[i]))].sort(collator.compare);
+  const place = new Map(sorted.map((value, i) => [value, i]));
+  return values.map((value) => place.get(value));
 }
 
 /** What of a cell has the focus: the button or link in it, else the cell. */
