@@ -14,15 +14,15 @@ function described(now, open) {
     partition: { id: "partition", title: "Partition", value: (job) => job.partition, width: "minmax(9ch, 1fr)" },
     qos: { id: "qos", title: "QOS", value: (job) => job.qos, width: "minmax(7ch, 1fr)", extra: true },
     nodes: { id: "nodes", title: "Nodes", value: (job) => job.nodes, width: "8ch", number: true },
-    limit: { id: "limit", title: "Limit", value: (job) => job.walltime_s, text: (job) => span(job.walltime_s), width: "11ch", number: true },
+    limit: { id: "limit", title: "Limit", value: (job) => job.walltime_s, text: (job) => span(job.walltime_s), width: "13ch", number: true },
     submit: { id: "submit", title: "Submitted", value: (job) => job.submit_s, text: (job) => clock(job.submit_s), width: "24ch", extra: true },
-    wait: { id: "wait", title: "Waiting", value: (job) => job.wait_s, text: (job) => span(job.wait_s), width: "11ch", number: true },
-    start: { id: "start", title: "Starts in", value: (job) => job.start_s, text: (job) => soon(job.start_s), width: "11ch", number: true },
+    wait: { id: "wait", title: "Waiting", value: (job) => job.wait_s, text: (job) => span(job.wait_s), width: "13ch", number: true },
+    start: { id: "start", title: "Starts in", value: (job) => job.start_s, text: (job) => soon(job.start_s), width: "13ch", number: true },
     within: { id: "within", title: "Probably within", value: (job) => job.high_s, text: (job) => (job.low_s === null ? "–" : `${soon(job.low_s)} … ${soon(job.high_s)}${job.calibrated ? "" : " ?"}`), width: "26ch" },
     reason: { id: "reason", title: "Reason", value: (job) => job.why, width: "minmax(22ch, 3fr)" },
-    began: { id: "start", title: "Started", value: (job) => job.start_s, text: (job) => `${span(now() - job.start_s)} ago`, width: "15ch", number: true },
+    began: { id: "start", title: "Started", value: (job) => job.start_s, text: (job) => `${span(now() - job.start_s)} ago`, width: "17ch", number: true },
     ends: { id: "end", title: "Ends within", value: (job) => job.end_s, text: (job) => soon(job.end_s), width: "13ch", number: true },
-    waited: { id: "wait", title: "Waited", value: (job) => job.wait_s, text: (job) => span(job.wait_s), width: "11ch", number: true },
+    waited: { id: "wait", title: "Waited", value: (job) => job.wait_s, text: (job) => span(job.wait_s), width: "13ch", number: true },
     where: { id: "where", title: "On nodes", value: (job) => job.node_list, width: "minmax(18ch, 3fr)" },
   };
 }
@@ -63,8 +63,8 @@ export class Jobs {
     const texts = [[this.pending, "waiting", "pending"], [this.running, "running", "running"]].map(([table, state, what]) => {
       const mine = this.all.filter((job) => job.state === state), found = mine.filter((job) => this.filters.passes(job));
       table.set(found, asked);
-      const total = mine.length.toLocaleString();
-      table.count.textContent = this.filters.count ? `${found.length.toLocaleString()} of ${total} ${what} jobs` : `${total} ${what} jobs`;
+      const total = `${mine.length.toLocaleString()} ${what} job${mine.length === 1 ? "" : "s"}`;
+      table.count.textContent = this.filters.count ? `${found.length.toLocaleString()} of ${total}` : total;
       return table.count.textContent;
     });
     // Only what a person has asked for is read out.

@@ -42,10 +42,10 @@ const nodeTable = new Table(at("nodes-table"), {
 const accuracy = new Table(at("accuracy"), {
   label: "Accuracy by forecast wait", name: "accuracy.", key: (one) => one.label, empty: "No forecast has come true yet.",
   columns: [
-    { id: "wait", title: "Wait forecast", value: (one) => one.label, width: "minmax(12ch, 1fr)" },
+    { id: "wait", title: "Wait forecast", value: (one) => one.label, width: "minmax(14ch, 1fr)" },
     { id: "forecasts", title: "Forecasts", value: (one) => one.forecasts, number: true, width: "10ch" },
     ...[["median_error_s", "Median error"], ["p90_error_s", "9 of 10 within"], ["bias_s", "Bias"]].map(([id, title]) => (
-      { id, title, value: (one) => one[id], text: (one) => span(one[id]), number: true, width: id === "bias_s" ? "9ch" : "14ch" })),
+      { id, title, value: (one) => one[id], text: (one) => span(one[id]), number: true, width: id === "bias_s" ? "12ch" : "14ch" })),
     { id: "covered", title: "In their interval", value: (one) => one.covered, text: (one) => (one.covered === null ? "–" : `${percent(one.covered)} of ${percent(one.promised)}`), number: true, width: "15ch" },
   ],
 });

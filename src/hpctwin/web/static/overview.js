@@ -67,6 +67,7 @@ export class Overview {
     lines(this.at("waiting"), [
       pending.length ? `They request ${count(nodes, "node")}; ${head.free_nodes.toLocaleString()} of ${count(head.nodes, "node")} are free.` : `${head.free_nodes.toLocaleString()} of ${count(head.nodes, "node")} are free.`,
       next && `Next: job ${next.id} in ${soon(next.start_s)}; last: job ${last.id} in ${soon(last.start_s)}, by forecast.`,
+      pending.length && !next && "No start is forecast now.",
       longest && `Longest wait so far: ${span(head.time_s - longest.submit_s)}, job ${longest.id}${longest.user ? ` of ${longest.user}` : ""}.`,
       turn.length < pending.length && `${count(pending.length - turn.length, "job")} cannot start yet: hold, dependency or limit.`,
     ]);
