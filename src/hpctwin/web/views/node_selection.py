@@ -28,7 +28,8 @@ def select_nodes(
         UnknownNameError: There is no such node or set.
         FormatError: A text cannot be read, or the lists name more than a million nodes.
     """
-    known, chosen, total = set(names), set(), 0
+    known, total = set(names), 0
+    chosen: set[str] = set()
     for part in (part for text in lists for word in text.split() for part in split_list(word)):
         if "=" in part and part not in sets:
             raise UnknownNameError("set of nodes", part, sets)
