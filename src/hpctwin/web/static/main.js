@@ -13,7 +13,7 @@ import { fetched } from "./pictures.js";
 import { Scores } from "./scores.js";
 import { Table } from "./table.js";
 import { WhatIf } from "./whatif.js";
-import { clock, element, number, replace, span } from "./words.js";
+import { clock, element, list, number, replace, span } from "./words.js";
 
 const at = (id) => document.getElementById(id);
 const REST = 2;
@@ -61,24 +61,17 @@ function showHead() {
     ["nodes free", `${head.free_nodes} of ${head.nodes}`], [head.alive ? "cluster time" : "recorded at", clock(head.time_s)],
     ...drawn(head.energy), ...metered(head.meter),
   ];
-  replace(at("figures"), figures.map(([name, value]) => {
-    const pair = element("div");
-    pair.append(element("dt", name), element("dd", String(value)));
-    return pair;
-  }));
-  same(at("trouble"), head.trouble);
+  figures.forEach(([name, value], i) => {
+    const pair = at("figures").children[i] ?? at("figures").appendChild(element("div"));
+    if (!pair.firstChild) pair.append(element("dt"), element("dd"));
+    [name, String(value)].forEach((text, k) => { if (pair.children[k].textContent !== text) pair.children[k].textContent = text; });
+  });
+  while (at("figures").children.length > figures.length) at("figures").lastChild.remove();
+  list(at("trouble"), head.trouble);
   at("trouble").hidden = !head.trouble.length;
-  replace(at("pool"), head.pool.map((name) => element("option", "", { value: name })));
-  same(at("not-read"), head.not_read.map((text) => `Not included: ${text}`));
+  if ([...at("pool").children].map(({ value }) => value).join() !== head.pool.join()) replace(at("pool"), head.pool.map((name) => element("option", "", { value: name })));
+  list(at("not-read"), head.not_read.map((text) => `Not included: ${text}`));
   decisions.showWaiting(head, overview.operator);
-}
-
-/** A list of sentences, made again only if they differ, so that they are not read out again. */
-function same(place, texts) {
-  const known = texts.join("\n");
-  if (place.dataset.known === known) return;
-  place.dataset.known = known;
-  replace(place, texts.map((text) => element("li", text)));
 }
 
 /** What is drawn now, as pairs; and in words what was used so far. */

@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { confirmed } from "./confirm.js";
-import { clock, element, replace, span } from "./words.js";
+import { clock, element, list, span } from "./words.js";
 
 const MODES = {
   observe: "only forecasts", advise: "shows decisions, and does not act", approve: "acts on approved decisions", act: "acts by itself",
@@ -10,10 +10,6 @@ const MODES = {
 
 function count(number, noun) {
   return `${number.toLocaleString()} ${noun}${number === 1 ? "" : "s"}`;
-}
-
-function lines(place, texts) {
-  replace(place, texts.filter(Boolean).map((text) => element("li", text)));
 }
 
 export class Overview {
@@ -43,11 +39,11 @@ export class Overview {
     const trouble = head.trouble.length;
     at("health").textContent = recorded ? "No: the twin is not running" : trouble ? `Look: ${count(trouble, "warning")}` : "Yes";
     at("health").className = trouble || recorded ? "worse" : "better";
-    lines(at("well"), [
+    list(at("well"), [
       recorded ? `Last update ${span(head.age_s)} ago. This page shows the last recorded state.` : `The twin runs in mode ${head.mode}: it ${MODES[head.mode] ?? "runs"}.`,
       head.decision === null ? "No decision yet." : `Decision ${head.decision} was made ${span(Math.max(0, head.time_s - head.decided_s))} ${recorded ? "before that" : "ago"}, in ${Math.max(1, Math.round(head.cycle_ms))} ms.`,
       trouble || recorded ? "" : "No warnings.",
-    ]);
+    ].filter(Boolean));
     if (head.killed !== this.killed) {
       this.killed = head.killed;
       this.load().catch(() => null);
@@ -64,20 +60,20 @@ export class Overview {
     const soon = (time) => span(Math.max(0, time - head.time_s));
     this.at("waits").textContent = pending.length ? `${count(pending.length, "job")} pending` : "Nothing waits";
     const nodes = pending.reduce((sum, job) => sum + job.nodes, 0);
-    lines(this.at("waiting"), [
+    list(this.at("waiting"), [
       pending.length ? `They request ${count(nodes, "node")}; ${head.free_nodes.toLocaleString()} of ${count(head.nodes, "node")} are free.` : `${head.free_nodes.toLocaleString()} of ${count(head.nodes, "node")} are free.`,
       next && `Next: job ${next.id} in ${soon(next.start_s)}; last: job ${last.id} in ${soon(last.start_s)}, by forecast.`,
       pending.length && !next && "No start is forecast now.",
       longest && `Longest wait so far: ${span(head.time_s - longest.submit_s)}, job ${longest.id}${longest.user ? ` of ${longest.user}` : ""}.`,
       turn.length < pending.length && `${count(pending.length - turn.length, "job")} cannot start yet: hold, dependency or limit.`,
-    ]);
+    ].filter(Boolean));
   }
 
   /** What the twin wants. @param decision the last one. */
   showDecision(decision, jobs, head) {
     if (!decision) {
       this.at("wants").textContent = "No decision yet";
-      lines(this.at("wanted"), []);
+      list(this.at("wanted"), []);
       return;
     }
     const starts = decision.starts.length, known = new Map(jobs.map((job) => [job.id, job]));
@@ -85,11 +81,11 @@ export class Overview {
     const verb = head.alive && head.mode === "act" ? "Starts" : head.alive && head.mode === "approve" ? "Wants to start" : head.alive ? "Would start" : "Would have started";
     this.at("wants").textContent = starts ? `${verb} ${count(starts, "job")}${nodes ? ` on ${count(nodes, "node")}` : ""}` : head.mode === "act" ? "Starts no job now" : "Would start no job now";
     const few = decision.starts.slice(0, 6).join(", ");
-    lines(this.at("wanted"), [
+    list(this.at("wanted"), [
       starts && `Job${starts === 1 ? "" : "s"} ${few}${starts > 6 ? ` and ${starts - 6} more` : ""}.`,
       `Policy: ${decision.policy}${decision.policy === decision.before ? "" : `, before ${decision.before}`}.`,
       head.awaiting.length && `${count(head.awaiting.length, "decision")} await${head.awaiting.length === 1 ? "s" : ""} approval.`,
-    ]);
+    ].filter(Boolean));
   }
 
   showKill() {
