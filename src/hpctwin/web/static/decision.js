@@ -102,7 +102,7 @@ export class Decisions {
   content(decision) {
     const known = new Map(this.jobs.all.map((job) => [job.id, job])), starts = decision.starts.map((id) => known.get(id) ?? { id });
     const nodes = starts.reduce((sum, job) => sum + (job.nodes ?? 0), 0);
-    const parts = [element("p", `Starts ${decision.starts.length} of ${decision.waiting} pending jobs on ${nodes} of ${decision.free_nodes} free nodes.`)];
+    const parts = [element("p", `Starts ${decision.starts.length} of ${decision.waiting} pending jobs on ${nodes} nodes; ${decision.free_nodes} were free at the decision.`)];
     const table = element("table", "", { class: "plain" }), head = element("tr");
     for (const [text, right] of [["Job"], ["User"], ["Nodes", 1], ["Limit", 1], ["Waiting", 1]]) head.append(element("th", text, { scope: "col", class: right ? "n" : "" }));
     table.append(element("caption", "Jobs to start"), head);

@@ -84,7 +84,6 @@ export class Overview {
     list(this.at("wanted"), [
       starts && `Job${starts === 1 ? "" : "s"} ${few}${starts > 6 ? ` and ${starts - 6} more` : ""}.`,
       `Policy: ${decision.policy}${decision.policy === decision.before ? "" : `, before ${decision.before}`}.`,
-      head.awaiting.length && `${count(head.awaiting.length, "decision")} await${head.awaiting.length === 1 ? "s" : ""} approval.`,
     ].filter(Boolean));
   }
 
