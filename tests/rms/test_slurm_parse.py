@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpctwin.errors import FormatError
-from hpctwin.model.text import expand
+from hpctwin.model.text import compact, expand
 from hpctwin.rms.slurm.listing.jobs import MARK, targets
 from hpctwin.rms.slurm.listing.parse import cluster_snapshot, settings, start_times
 from hpctwin.rms.slurm.listing.values import number, said, words
@@ -437,3 +437,23 @@ def test_estimates_are_numbers_for_jobs_that_were_named_or_nothing(data: bytes) 
     for job_id, start_s in start_times(data).items():
         assert job_id in text
         assert math.isfinite(start_s)
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        (["n1", "n2", "n3", "n4", "n7"], "n[1-4,7]"),
+        (["n7"], "n7"),
+        (["n10", "n9", "n08", "n8"], "n[08,8-10]"),
+        (["n099", "n100", "login"], "n[099-100],login"),
+        (["r1n1", "r1n2", "r2n1-ib", "r2n2-ib"], "r1n[1-2],r2n[1-2]-ib"),
+        ([], ""),
+    ],
+)
+def test_names_are_written_as_a_hostlist(names: list[str], text: str) -> None:
+    assert compact(names) == text
+
+
+@given(st.sets(st.from_regex(r"[a-z.\-]{0,3}[0-9]{0,4}[a-z]{1,2}[0-9]{0,4}(-ib)?", fullmatch=True)))
+def test_a_hostlist_names_what_it_was_made_of(names: set[str]) -> None:
+    assert set(expand(compact(names))) == names

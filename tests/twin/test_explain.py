@@ -173,6 +173,9 @@ def test_two_values_that_differ_are_shown_differently(
     }  # fmt: skip
     lines = why_policy(decision, Objective({metric: 1.0}))
     assert f"Compared with b: {says}." in lines
+    assert lines[-1] == "It starts no job now."
+    watching = why_policy(decision, Objective({metric: 1.0}), acts=False)
+    assert watching[-1] == "It would start no job now."
 
 
 def test_a_task_of_an_array_is_asked_for_by_its_own_name(watched: Watched) -> None:

@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import textwrap
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -183,3 +184,17 @@ def test_a_decision_whose_state_another_version_recorded_is_not_made_again(tmp_p
         journal.checkpoint({"snapshot": {"of": "another version"}}, 1.0)
     with pytest.raises(JournalError, match="recorded by another version than"):
         restored_core(Journal(tmp_path / "j", read_only=True))
+
+
+def test_an_approval_that_another_process_has_given_is_not_overwritten(tmp_path: Path) -> None:
+    with closing(Journal(tmp_path / "j.sqlite")) as journal:
+        with journal.writing():
+            input_id = journal.input("decide", "{}", 1.0)
+            row = journal.decision(
+                decision(), input_id=input_id, at_s=2.0, took_ms=1.5, approval="pending"
+            )
+        with closing(Journal(tmp_path / "j.sqlite")) as other, other.writing():
+            assert other.approve(row, "approved")
+        with journal.writing():
+            assert not journal.approve(row, "lapsed")
+        assert journal.approvals("approved") == [(row, 2.0)]

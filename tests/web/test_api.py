@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from hpctwin.model.text import expand
 from hpctwin.web.server import gate
 from hpctwin.web.server.gate import LARGEST_BODY, Access
 from tests.web.page import ACTS, bearer
@@ -100,6 +101,27 @@ def test_explanations_are_those_of_the_command_line(make: Any) -> None:
     assert f"Job {waits['id']}" in told["why"][0]
 
 
+def test_a_client_learns_its_name_its_role_and_the_kill_switch(make: Any) -> None:
+    page = make()
+    with page.client() as client:
+        path = "/api/v1/me"
+        looks = {"name": "ben", "role": "viewer", "kill_switch": False}
+        assert client.get(path).json().items() >= looks.items()
+        page.switch.touch()
+        acts = {"name": "ana", "role": "operator", "kill_switch": True}
+        assert client.get(path, headers=bearer(ACTS)).json().items() >= acts.items()
+
+
+def test_jobs_have_their_kind_of_reason_and_running_ones_a_hostlist(make: Any) -> None:
+    page = make()
+    with page.client() as client:
+        jobs = client.get("/api/v1/jobs").json()["shown"]
+    names = {job.spec.id: job.node_names for job in page.setting.cluster.snapshot().jobs}
+    for job in jobs:
+        assert (job["reason"] == "turn") is (job["state"] == "waiting")
+        assert expand(job["node_list"]) == sorted(names[job["id"]])
+
+
 @pytest.mark.parametrize(
     ("path", "status", "says"),
     [
@@ -163,6 +185,10 @@ def test_a_decision_that_waits_is_done_once_an_operator_confirms_it(make: Any) -
         path = f"/api/v1/decisions/{waits['id']}/approval"
         answer = client.post(path, json={"approved": True}, headers=bearer(ACTS))
         assert answer.json()["approval"] == "approved"
+        again = client.post(path, json={"approved": False}, headers=bearer(ACTS))
+        assert again.status_code == 409
+        assert f"decision {waits['id']} is not awaiting approval" in again.json()["detail"]
+        assert client.get(f"/api/v1/decisions/{waits['id']}").json()["approval"] == "approved"
         page.setting.until(lambda: page.setting.running() == set(waits["starts"]))
 
 

@@ -104,7 +104,7 @@ def test_no_tool_acts_and_each_says_so_with_typed_answers(make: Any) -> None:
     ("tool", "asked", "says"),
     [
         ("when", {"job": "--help"}, "job: String should match"),
-        ("what_if", {"change": {"drain": ["nowhere"]}}, "unknown node 'nowhere'. Known: n0"),
+        ("what_if", {"change": {"drain": ["nowhere"]}}, "unknown node 'nowhere'. Known: group="),
         ("what_if", {"change": {"policy": "rm -rf"}}, "rm -rf"),
         ("what_if", {"change": {"add_nodes": 10**9}}, "change.add_nodes: Input should be less"),
         ("what_if", {"change": {"add_node": 1}}, "change.add_node: Extra inputs"),

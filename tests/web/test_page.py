@@ -110,11 +110,11 @@ def test_a_what_if_gives_two_futures_by_keyboard_alone(watched: Watched) -> None
 
 def test_a_what_if_that_makes_no_sense_is_answered_in_words(watched: Watched) -> None:
     page = watched.page
-    page.fill("input[name=drain]", "nowhere")
+    page.fill("input[name=drain]", "nowhere[1-2] n0")
     page.click("#whatif button[type=submit]")
     # A function: Playwright looks again at anything else by `eval`, which the page forbids.
     page.wait_for_function(
-        "() => document.getElementById('whatif-said').textContent.includes('nowhere')"
+        "() => document.getElementById('whatif-said').textContent.includes('nowhere1')"
     )
     watched.wait(lambda: any("404" in one for one in watched.errors))
     watched.errors = [one for one in watched.errors if "404" not in one]
@@ -219,20 +219,66 @@ def test_without_a_token_the_page_asks_for_one_and_takes_it(browser: Any, addres
 
 def test_a_viewer_may_not_confirm_and_an_operator_may(browser: Any, tmp_path: Path) -> None:
     with served(tmp_path, "approve") as address:
-        for token, says in ((LOOKS, "operator"), (ACTS, "Approved.")):
-            one = Watched(browser, address)
+        looks, acts = (
+            Watched(browser, address, viewport={"width": 1280, "height": 900}) for _ in range(2)
+        )
+        for one, token in ((looks, LOOKS), (acts, ACTS)):
             one.page.goto(f"{address}#token={token}")
+        looks.wait(lambda: looks.says("#approval", "by an operator"))
+        assert looks.page.locator("#approval button").count() == 0
+        refused = looks.page.evaluate(
+            """async () => (await import("/static/api.js")).send("POST", "decisions/1/approval",
+                { approved: true }).catch((error) => [error.status, error.message])"""
+        )
+        assert refused == [403, "the token of an operator is required"]
+        looks.wait(lambda: any("403" in error for error in looks.errors))
 
-            def answered(page: Any = one.page, says: str = says) -> bool:
-                # A decision that no longer goes with the cluster is replaced by another meanwhile.
-                button = page.locator("#approval button", has_text="Approve")
-                if button.count() and button.is_visible():
-                    button.click()
-                    page.wait_for_timeout(200)
-                return says in page.inner_text("#approval")
+        def answered() -> bool:
+            # A decision that no longer goes with the cluster cannot be approved any more.
+            page = acts.page
+            page.locator("#approval button").first.click()
+            page.wait_for_selector("#confirm[open]")
+            number = page.inner_text("#confirm h2").removeprefix("Decision ")
+            page.locator("#confirm button", has_text="Cancel").wait_for()
+            approve = page.locator("#confirm button[value=approved]")
+            if approve.is_enabled():
+                approve.click()
+            else:
+                page.keyboard.press("Escape")
+            page.wait_for_timeout(300)
+            return acts.says("#approval-said", f"Approved: decision {number}.")
 
-            one.wait(answered)
-            assert any("403" in error for error in one.errors) is (token == LOOKS)
+        acts.page.wait_for_selector("#approval button")
+        acts.wait(answered)
+        for one in (looks, acts):
+            one.context.close()
+
+
+def test_an_operator_stops_the_twin_and_all_see_it(browser: Any, tmp_path: Path) -> None:
+    with served(tmp_path, "act") as address:
+        looks, acts = (
+            Watched(browser, address, viewport={"width": 1280, "height": 900}) for _ in range(2)
+        )
+        for one, token in ((looks, LOOKS), (acts, ACTS)):
+            one.page.goto(f"{address}#token={token}")
+            one.page.wait_for_selector("#queue tbody tr")
+        page = acts.page
+        page.click("#kill")
+        page.keyboard.press("Escape")
+        assert not (tmp_path / "stop").exists()
+        page.click("#kill")
+        page.click("#confirm button[value=yes]")
+        acts.wait(lambda: acts.says("#kill-said", "The kill switch is activated."))
+        assert (tmp_path / "stop").exists()
+        assert page.inner_text("#kill") == "Release the kill switch"
+        looks.wait(lambda: looks.says("#trouble", "the kill switch is activated"))
+        assert looks.page.locator("#kill").is_hidden()
+        page.click("#kill")
+        page.click("#confirm button[value=yes]")
+        acts.wait(lambda: acts.says("#kill-said", "The kill switch is released."))
+        assert not (tmp_path / "stop").exists()
+        for one in (looks, acts):
+            assert one.errors == []
             one.context.close()
 
 

@@ -6,8 +6,12 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+import yaml
 
+from hpctwin import Cluster
 from hpctwin.errors import HpctwinError
+from hpctwin.model.text import compact
+from hpctwin.web.views.node_selection import node_sets, select_nodes
 from hpctwin.web.views.views import Change
 
 
@@ -113,6 +117,70 @@ def test_drained_nodes_take_no_job_and_what_needs_them_never_starts(make: Any) -
     answer = ask(page, drain=_names(page))
     assert answer.changed.starts == {}
     assert answer.changed.never == len(answer.as_is.starts)
+
+
+def test_nodes_are_named_as_administrators_name_them(make: Any) -> None:
+    page = make()
+    names = _names(page)
+    group = page.source.core.mirror.machine.nodes[0].name
+    for text, chosen in (
+        (compact(names[:4]), names[:4]),
+        (f"{names[5]}  {compact(names[1:3])},{names[1]}", [*names[1:3], names[5]]),
+        (f"group={group}", names),
+    ):
+        assert ask(page, drain=[text]).changed == ask(page, drain=chosen).changed
+        reserve = {"for_s": 10_000}
+        assert (
+            ask(page, reserve={**reserve, "nodes": [text]}).changed
+            == ask(page, reserve={**reserve, "nodes": chosen}).changed
+        )
+
+
+MACHINE = """
+nodes:
+  - {name: cpu, count: 8, components: {cpu: {count: 2, idle_w: 50, max_w: 250}},
+     racks: {racks_per_cdu: 3, missing: [1], nodes_per_chassis: 4}}
+  - {name: gpu, count: 4, components: {cpu: {count: 2, idle_w: 50, max_w: 250}}}
+partitions: [{name: all}, {name: p, groups: [gpu]}]
+"""
+SWITCHED = """
+nodes: [{name: cpu, count: 12}]
+switches: [{name: a, nodes: "0-5"}, {name: b, nodes: "6-11"}, {name: top, switches: [a, b]}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("machine", "text", "chosen"),
+    [
+        (MACHINE, "partition=p", [8, 9, 10, 11]), (MACHINE, "rack=2,n0", [0, 4, 5, 6, 7]),
+        (MACHINE, "partition=all", list(range(12))), (MACHINE, "group=gpu n[1,0]", [0, 1, 8, 9, 10, 11]),
+        (SWITCHED, "switch=b", [6, 7, 8, 9, 10, 11]), (SWITCHED, "switch=top", list(range(12))),
+    ],
+)  # fmt: skip
+def test_racks_partitions_groups_and_switches_name_their_nodes(
+    machine: str, text: str, chosen: list[int]
+) -> None:
+    cluster = Cluster.model_validate(yaml.safe_load(machine))
+    names = [f"n{i}" for i in range(12)]
+    found = select_nodes([text], names, node_sets(cluster, names))
+    assert found == tuple(names[i] for i in chosen)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("n[1-99]", "unknown node 'n12'. Known: group=cpu, n[0-11]"), ("n[1", "bracket is not closed"),
+        ("rack=9", "unknown set of nodes 'rack=9'"), ("n[0-999999],n[0-999999]", "unknown node 'n12'"),
+        ("; rm -rf", "is not a name"), ("n[0-11] " * 100_000, "more than 1,000,000 nodes"),
+    ],
+)  # fmt: skip
+def test_node_lists_that_name_no_nodes_are_rejected_in_one_sentence(text: str, says: str) -> None:
+    names = [f"n{i}" for i in range(12)]
+    cluster = Cluster.model_validate({"nodes": [{"name": "cpu", "count": 12}]})
+    with pytest.raises(HpctwinError) as error:
+        select_nodes([text], names, node_sets(cluster, names))
+    assert says in str(error.value)
+    assert len(str(error.value)) < 400
 
 
 def test_nothing_starts_on_reserved_nodes_before_they_are_back(make: Any) -> None:

@@ -18,7 +18,7 @@ import sys
 import time
 import zoneinfo
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import ROUND_HALF_UP, Context, Decimal
@@ -39,6 +39,7 @@ __all__ = [
     "Moment",
     "ReadNotes",
     "Shown",
+    "compact",
     "count_text",
     "counted",
     "epoch_s_of",
@@ -51,6 +52,7 @@ __all__ = [
     "parse_nodes",
     "progress_bar",
     "since",
+    "split_list",
     "to_ms",
 ]
 
@@ -85,15 +87,19 @@ def expand(text: str) -> list[str]:
         FormatError: The text cannot be read, or names more than a million nodes.
     """
     names: list[str] = []
-    for part in _split(text):
+    for part in split_list(text):
         names += _expand_part(part, text)
         if len(names) > MOST:
             raise FormatError(f"node list {text[:50]!r}… names more than {MOST:,} nodes")
     return names
 
 
-def _split(text: str) -> list[str]:
-    """Split at commas that are not within brackets."""
+def split_list(text: str) -> list[str]:
+    """Return the parts of a list, split at commas outside brackets.
+
+    Raises:
+        FormatError: A bracket is missing.
+    """
     parts, depth, begin = [], 0, 0
     for i, letter in enumerate(text):
         depth += (letter == "[") - (letter == "]")
@@ -128,6 +134,33 @@ def _expand_part(part: str, text: str) -> list[str]:
     if len(middles) * len(tails) > MOST:
         raise FormatError(f"node list {text[:50]!r} names more than {MOST:,} nodes")
     return [f"{head}{middle}{end}" for middle in middles for end in tails]
+
+
+_NUMBERED = re.compile(r"([^\[\]]*[^\[\]\d]|)(\d{1,12})([^\[\]\d]*)")
+
+
+def compact(names: Iterable[str]) -> str:
+    """Return names as a short list that `expand` reads; n1, n2 and n4 give ``n[1-2,4]``."""
+    plain: list[str] = []
+    numbered: dict[tuple[str, str], list[str]] = {}
+    for name in sorted(set(names)):
+        match = _NUMBERED.fullmatch(name)
+        if match is None:
+            plain.append(name)
+        else:
+            numbered.setdefault((match[1], match[3]), []).append(match[2])
+    parts = []
+    for (head, tail), digits in numbered.items():
+        ranges: list[list[str]] = []
+        for text in sorted(digits, key=int):
+            if ranges and text == str(int(ranges[-1][-1]) + 1).zfill(len(ranges[-1][0])):
+                ranges[-1][1:] = [text]
+            else:
+                ranges.append([text])
+        inside = ",".join("-".join(one) for one in ranges)
+        brackets = f"[{inside}]" if len(digits) > 1 else inside
+        parts.append(f"{head}{brackets}{tail}")
+    return ",".join(parts + plain)
 
 
 @dataclass(frozen=True)

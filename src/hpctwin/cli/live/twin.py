@@ -282,13 +282,12 @@ def approve(
         reject: Reject the decision instead.
     """
     with _journal(config, read_only=False) as journal:
-        pending = [row for row, _ in journal.approvals("pending")]
-        if decision not in pending:
-            waits = ", ".join(map(str, pending)) or "none"
+        with journal.writing():
+            changed = journal.approve(decision, "rejected" if reject else "approved")
+        if not changed:
+            waits = ", ".join(str(row) for row, _ in journal.approvals("pending")) or "none"
             print(f"decision {decision} is not awaiting approval; awaiting: {waits}")
             return 1
-        with journal.writing():
-            journal.approve(decision, "rejected" if reject else "approved")
     print(f"decision {decision} {'rejected' if reject else 'approved'}")
     return 0
 

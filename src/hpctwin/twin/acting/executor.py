@@ -219,7 +219,7 @@ class Executor:
         self._deferred = frozenset(filter(core.waits, self._deferred | actions.deferred))
         self._deferred_for = core.under_way if actions.deferred else frozenset()
         if self.guard.mode == "approve" and not actions.deferred:
-            journal.approve(row, "done")
+            journal.approve(row, "done", before="approved")
         return planned
 
     def _note_priorities(self, row: int, decision: Decision) -> list[_Planned]:

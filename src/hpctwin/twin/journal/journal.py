@@ -210,14 +210,19 @@ class Journal:
             (outcome.result, outcome.reason, took_ms, action),
         )
 
-    def approve(self, decision: int, approval: str) -> None:
-        """Set the approval of a decision.
+    def approve(self, decision: int, approval: str, *, before: str = "pending") -> bool:
+        """Set the approval of a decision, and return whether it was still as expected.
 
         Args:
             decision: Id of the decision.
-            approval: ``pending``, ``approved``, ``rejected``, ``lapsed`` or ``done``.
+            approval: ``approved``, ``rejected``, ``lapsed`` or ``done``.
+            before: Expected approval; if another process has changed it, nothing changes.
         """
-        self._db.execute("UPDATE decisions SET approval=? WHERE id=?", (approval, decision))
+        changed = self._db.execute(
+            "UPDATE decisions SET approval=? WHERE id=? AND approval=?",
+            (approval, decision, before),
+        )
+        return changed.rowcount == 1
 
     def latest(self, key: str, body: Any, at_s: float) -> None:
         """Replace a record whose latest version alone is kept."""

@@ -38,15 +38,20 @@ def explain_decision(
     if decision is None:
         raise JournalError(f"{journal.path}: no decision {number or 'yet'}")
     body, _ = journal.read_settings(decision["settings"])
-    settings = TwinConfig.of(body).core.objective
+    config = TwinConfig.of(body)
+    settings = config.core.objective
     objective = Objective(
         settings.weights, normalize=settings.normalize, function=settings.function
     )
     actions = _told(journal.read_actions(decision=decision["id"]), own_words)
     status = journal.read_latest("status")
-    unix_time = status is None or bool(status[1]["unix_time"])
     return why_policy(
-        decision, objective, actions, journal.unanswered(decision), unix_time=unix_time
+        decision,
+        objective,
+        actions,
+        journal.unanswered(decision),
+        unix_time=status is None or bool(status[1]["unix_time"]),
+        acts=config.act.mode == "act" or decision["approval"] == "done",
     )
 
 
@@ -213,6 +218,7 @@ def why_policy(
     unanswered: Sequence[tuple[int, str]] = (),
     *,
     unix_time: bool = True,
+    acts: bool = True,
 ) -> list[str]:
     """Return as lines why a decision chose its policy, and what followed from it.
 
@@ -222,6 +228,7 @@ def why_policy(
         actions: Actions sent for the decision.
         unanswered: Future and policy of each what-if that missed the deadline.
         unix_time: Whether the cluster's clock counts from 1970.
+        acts: Whether the twin carries its decision out; if not, it only would start jobs.
     """
     candidates: list[Candidate] = decision["candidates"]
     chosen = next(c for c in candidates if c.policy == decision["policy"])
@@ -239,10 +246,9 @@ def why_policy(
         lines.append(
             f"{loser.policy} was excluded: {count_text(loser.never, 'job')} would never start under it."
         )
-    if chosen.starts:
-        lines.append(f"It starts {jobs_named(chosen.starts)} now.")
-    else:
-        lines.append("It starts no job now.")
+    starts = "starts" if acts else "would start"
+    jobs = jobs_named(chosen.starts) if chosen.starts else "no job"
+    lines.append(f"It {starts} {jobs} now.")
     for action in actions:
         if action.result == "done":
             continue

@@ -175,6 +175,8 @@ def application(
     _asking(app, source)
     _pages(app, source)
     _acting(app, source, kill_switch)
+    if kill_switch is not None:
+        app.state.kill_switch = kill_switch.exists
     return app
 
 
@@ -348,15 +350,14 @@ def _acting(app: FastAPI, source: Source, switch: FilePath | None) -> None:
     def approve(number: Number, asked: Approval, who: Operator) -> DecisionView:
         """Approve or reject a decision that waits for a person; recorded with your name."""
         with _writing(source) as journal:
-            waiting = [row for row, _ in journal.approvals("pending")]
-            if number not in waiting:
-                known = ", ".join(map(str, waiting)) or "none"
-                raise HTTPException(
-                    409, f"decision {number} is not awaiting approval; awaiting: {known}"
-                )
             said = "approved" if asked.approved else "rejected"
             with journal.writing():
-                journal.approve(number, said)
+                if not journal.approve(number, said):
+                    waiting = ", ".join(str(row) for row, _ in journal.approvals("pending"))
+                    raise HTTPException(
+                        409,
+                        f"decision {number} is not awaiting approval; awaiting: {waiting or 'none'}",
+                    )
                 journal.input("approval", _by(who, decision=number, said=said), time.time())
         found = source.decision(number)
         assert found is not None

@@ -303,6 +303,7 @@ def _bare(lifespan: Any, page: str) -> FastAPI:
             role="viewer" if who is None else who.role,
             names_hidden=not sees.names,
             sign_in=state.get("sign_in"),
+            kill_switch=getattr(app.state, "kill_switch", lambda: None)(),
             listed=getattr(app.state, "listed", False),
         )
 

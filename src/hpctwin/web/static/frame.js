@@ -11,7 +11,7 @@ let refused = "";
  * @param links pairs of a text and an address. */
 export async function visitor(links) {
   const me = await api.get("me");
-  const nav = element("nav", "", { "aria-label": "Pages" });
+  const nav = element("nav", "", { "aria-label": "Pages", class: "pages" });
   const all = [...(me.listed ? [["All clusters and runs", `${api.root}../`]] : []), ...links];
   for (const [text, href] of all) nav.append(element("a", text, { href }));
   if (me.name && me.name !== "(made up)") {
@@ -22,7 +22,7 @@ export async function visitor(links) {
       nav.append(button);
     }
   }
-  document.querySelector("header nav")?.remove();
+  document.querySelector("header nav.pages")?.remove();
   if (nav.children.length) document.querySelector("header").prepend(nav);
   return me;
 }

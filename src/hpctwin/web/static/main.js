@@ -1,46 +1,79 @@
 // The dashboard: follows the server's events and shows what stands.
 
+import { choose, chosen } from "./address.js";
 import * as api from "./api.js";
-import { follow, themed, visitor } from "./frame.js";
 import { chooser, clock, showZones, tell, zoned } from "./clock.js";
+import { Decisions } from "./decision.js";
+import { follow, themed, visitor } from "./frame.js";
 import { Gantt } from "./gantt.js";
+import { Jobs } from "./jobs.js";
 import { amount, Lines } from "./lines.js";
 import { link } from "./links.js";
-import { fetched } from "./pictures.js";
 import { Nodes } from "./nodes.js";
+import { Overview } from "./overview.js";
+import { fetched } from "./pictures.js";
 import { Scores } from "./scores.js";
+import { Table } from "./table.js";
 import { WhatIf } from "./whatif.js";
-import { counted, element, number, replace, span } from "./words.js";
+import { counted, element, list, number, replace, span } from "./words.js";
 
 const at = (id) => document.getElementById(id);
-const MOST_ROWS = 500, REST = 2;
+const REST = 2, PAGE = 5000;
 
 const gantt = new Gantt(at("gantt"), at("gantt-said"), at("colour-by"), at("legend"));
 const nodes = new Nodes(at("nodes"), at("nodes-said"), at("by"));
 const lines = new Lines(at("lines"), at("lines-said"));
 const scores = new Scores(at("scores"), at("scores-said"));
+const overview = new Overview(at, () => decisions.showWaiting(head, overview.operator));
+const jobs = new Jobs(at, showJob);
+const decisions = new Decisions(at, scores, jobs);
+const percent = (share) => (share === undefined ? "" : `${Math.round(100 * share)} %`);
+const nodeTable = new Table(at("nodes-table"), {
+  label: "Nodes", name: "nodes.", key: (node) => node.name, sort: "node", empty: "No node.",
+  columns: [
+    { id: "node", title: "Node", value: (node) => node.name, width: "minmax(10ch, 1fr)" },
+    { id: "place", title: "Place", value: (node) => node.place, width: "minmax(12ch, 1fr)" },
+    { id: "state", title: "State", value: (node) => node.state, width: "9ch" },
+    { id: "power", title: "Power", value: (node) => node.power, width: "11ch", extra: true },
+    ...[["cores", "Cores"], ["memory_gb", "Memory"], ["gpus", "GPUs"]].map(([id, title]) => (
+      { id, title, value: (node) => node.load[id], text: (node) => percent(node.load[id]), number: true, width: "9ch" })),
+    { id: "until", title: "Busy for at most", value: (node) => node.until_s, text: (node) => (node.until_s === null ? "–" : span(Math.max(0, node.until_s - head.time_s))), number: true, width: "16ch" },
+    { id: "jobs", title: "Jobs", value: (node) => node.jobs.join(" "), width: "minmax(12ch, 2fr)" },
+  ],
+});
+const accuracy = new Table(at("accuracy"), {
+  label: "Accuracy by forecast wait", name: "accuracy.", key: (one) => one.label, empty: "No forecast has come true yet.",
+  columns: [
+    { id: "wait", title: "Wait forecast", value: (one) => one.label, width: "minmax(14ch, 1fr)" },
+    { id: "forecasts", title: "Forecasts", value: (one) => one.forecasts, number: true, width: "10ch" },
+    ...[["median_error_s", "Median error"], ["p90_error_s", "9 of 10 within"], ["bias_s", "Bias"]].map(([id, title]) => (
+      { id, title, value: (one) => one[id], text: (one) => span(one[id]), number: true, width: id === "bias_s" ? "12ch" : "14ch" })),
+    { id: "covered", title: "In their interval", value: (one) => one.covered, text: (one) => (one.covered === null ? "–" : `${percent(one.covered)} of ${percent(one.promised)}`), number: true, width: "15ch" },
+  ],
+});
 new WhatIf(at("whatif"));
-let head = null, wanted = 0, decision = null, filling = false, again = false;
+let head = null, grid = [], decision = null, filling = false, again = false;
 
 function showHead() {
   document.title = `${head.cluster} – hpctwin`;
   at("cluster").textContent = head.cluster || "hpctwin";
-  at("standing").textContent = !head.alive ? "The twin is not running" : head.is_active ? "The twin controls scheduling" : `The twin observes (mode ${head.mode})`;
+  overview.showHead(head);
   const figures = [
     ["policy", head.policy + (head.policy_assumed ? " (assumed)" : "")], ["running", head.running], ["pending", head.waiting],
-    ["nodes free", `${head.free_nodes} of ${head.nodes}`], ["cluster time", clock(head.time_s)],
+    ["nodes free", `${head.free_nodes} of ${head.nodes}`], [head.alive ? "cluster time" : "recorded at", clock(head.time_s)],
     ...drawn(head.energy), ...metered(head.meter),
-    ["time per decision", head.cycle_s === null ? "–" : `${number(1000 * head.cycle_s)} ms`],
   ];
-  replace(at("figures"), figures.map(([name, value]) => {
-    const pair = element("div");
-    pair.append(element("dt", name), element("dd", String(value)));
-    return pair;
-  }));
-  replace(at("trouble"), head.trouble.map((text) => element("li", zoned(text))));
+  figures.forEach(([name, value], i) => {
+    const pair = at("figures").children[i] ?? at("figures").appendChild(element("div"));
+    if (!pair.firstChild) pair.append(element("dt"), element("dd"));
+    [name, String(value)].forEach((text, k) => { if (pair.children[k].textContent !== text) pair.children[k].textContent = text; });
+  });
+  while (at("figures").children.length > figures.length) at("figures").lastChild.remove();
+  list(at("trouble"), head.trouble.map(zoned));
   at("trouble").hidden = !head.trouble.length;
-  replace(at("pool"), head.pool.map((name) => element("option", "", { value: name })));
-  replace(at("not-read"), head.not_read.map((text) => element("li", `Not included: ${text}`)));
+  if ([...at("pool").children].map(({ value }) => value).join() !== head.pool.join()) replace(at("pool"), head.pool.map((name) => element("option", "", { value: name })));
+  list(at("not-read"), head.not_read.map((text) => `Not included: ${text}`));
+  decisions.showWaiting(head, overview.operator);
 }
 
 /** What is drawn now, as pairs; and in words what was used so far. */
@@ -68,28 +101,6 @@ function metered(meter) {
   ];
 }
 
-async function showQueue() {
-  const mine = wanted += 1;
-  const asked = new URLSearchParams({ state: "waiting", limit: MOST_ROWS, find: at("find").value.trim() });
-  const { found, shown } = await api.get(`jobs?${asked}`);
-  if (mine !== wanted) return;
-  const cut = found > shown.length ? `, the first ${shown.length} shown` : "";
-  at("found").textContent = `${found} of ${head.waiting} pending jobs${cut}`;
-  replace(document.querySelector("#queue tbody"), shown.map(queueRow));
-}
-
-function queueRow(job) {
-  const row = element("tr"), name = element("td"), button = element("button", job.id, { type: "button", "aria-label": `Job ${job.id}: when does it start?` });
-  button.addEventListener("click", () => showJob(job.id));
-  name.append(button);
-  const from = (time) => (time === null ? "–" : span(Math.max(0, time - head.time_s)));
-  const within = job.low_s === null ? "–" : `${from(job.low_s)} … ${from(job.high_s)}${job.calibrated ? "" : " ?"}`;
-  row.append(name, element("td", job.user), element("td", job.partition));
-  for (const text of [job.nodes, span(job.walltime_s), span(head.time_s - job.submit_s), from(job.start_s)]) row.append(element("td", String(text), { class: "n" }));
-  row.append(element("td", within), element("td", job.why, { class: "because" }));
-  return row;
-}
-
 /** What the timeline shows of the future. */
 function showSchedule({ of, schedule }) {
   at("lane").textContent = of;
@@ -106,56 +117,19 @@ async function showJob(id) {
   }
 }
 
-async function showDecisions() {
-  const last = await api.get("decisions?limit=200");
-  scores.set(last);
-  const [first] = last;
-  if (!first) return;
-  const chosen = first.candidates.length > 1 ? first : last.find((one) => one.candidates.length > 1) ?? first;
-  const told = await api.get(`decisions/${chosen.id}/explain`);
-  replace(at("explained"), [...told.why.map((line) => element("p", zoned(line))), link("decision", chosen.id, `Page of decision ${chosen.id}`)]);
-  const names = Object.keys(chosen.candidates[0].metrics);
-  const heading = element("tr");
-  heading.append(...["Policy", "Score", ...names.map((name) => name.replace(/_s$/, "").replaceAll("_", " ")), "Starts now"].map((text, i) => element("th", text, { scope: "col", class: i ? "n" : "" })));
-  replace(document.querySelector("#candidates thead"), [heading]);
-  replace(document.querySelector("#candidates tbody"), [...chosen.candidates].sort((a, b) => a.score - b.score).map((one) => {
-    const row = element("tr", "", { class: one.policy === chosen.policy ? "chosen" : "" });
-    row.append(element("td", (one.policy === chosen.policy ? "✓ " : "") + one.policy));
-    for (const text of [number(one.score), ...names.map((name) => (name.endsWith("_s") ? span(one.metrics[name]) : number(one.metrics[name]))), one.starts]) row.append(element("td", String(text), { class: "n" }));
-    return row;
-  }));
-  showApproval(last.find((one) => one.approval === "pending"));
+/** All jobs, page by page. Pages of one version fit together; of others, jobs may be missing until the next round. */
+async function allJobs() {
+  const all = new Map();
+  for (let offset = 0; ; offset += PAGE) {
+    const page = await api.get(`jobs?limit=${PAGE}&offset=${offset}`);
+    for (const job of page.shown) all.set(job.id, job);
+    if (offset + PAGE >= page.found) return [...all.values()];
+  }
 }
 
-function showApproval(waiting) {
-  const place = at("approval");
-  place.hidden = !waiting;
-  if (!waiting) return;
-  const said = element("span", "", { role: "status" });
-  const button = (text, approved) => {
-    const made = element("button", text, { type: "button" });
-    made.addEventListener("click", async () => {
-      try {
-        await api.send("POST", `decisions/${waiting.id}/approval`, { approved });
-        said.textContent = approved ? " Approved." : " Rejected.";
-      } catch (error) {
-        said.textContent = ` ${error.message}`;
-      }
-    });
-    return made;
-  };
-  replace(place, [element("p", `Decision ${waiting.id} awaits approval: ${waiting.policy} would start ${waiting.starts.join(", ")}.`), button("Approve", true), " ", button("Reject", false), said]);
-}
-
-async function showAccuracy() {
-  const rows = await api.get("accuracy");
-  replace(document.querySelector("#accuracy tbody"), rows.filter((row) => row.forecasts).map((one) => {
-    const row = element("tr");
-    const held = one.covered === null ? "–" : `${Math.round(100 * one.covered)} % of ${Math.round(100 * one.promised)} %`;
-    row.append(element("th", one.label, { scope: "row" }));
-    for (const text of [one.forecasts, span(one.median_error_s), span(one.p90_error_s), span(one.bias_s), held]) row.append(element("td", String(text), { class: "n" }));
-    return row;
-  }));
+function showNodes() {
+  const find = at("find-nodes").value.trim().toLowerCase();
+  nodeTable.set(grid.filter((node) => [node.name, node.place, node.state, ...node.jobs].some((text) => text.toLowerCase().includes(find))));
 }
 
 /** Fetches what has changed; one round at a time, and one more if something changed meanwhile. */
@@ -168,16 +142,21 @@ async function fill() {
       again = false;
       const begin = performance.now();
       const bins = Math.max(60, Math.min(600, Math.round(at("lines").clientWidth / 2)));
-      const [, grid, facts, told] = await Promise.all([showQueue(), api.get("nodes"), api.get("timeline"), api.get(`lines?bins=${bins}`)]);
-      nodes.set(grid);
+      const [all, cells, facts, told] = await Promise.all([allJobs(), api.get("nodes"), api.get("timeline"), api.get(`lines?bins=${bins}`)]);
+      jobs.set(all, head.time_s);
+      overview.showQueue(all, head);
+      grid = cells;
+      nodes.set(cells);
+      showNodes();
       showSchedule(facts);
       gantt.set(fetched, facts);
       lines.set(told);
       if (head.decision !== decision) {
         decision = head.decision;
-        await showDecisions();
-        await showAccuracy();
+        await decisions.load();
+        accuracy.set((await api.get("accuracy")).filter((row) => row.forecasts));
       }
+      overview.showDecision(decisions.last, all, head);
       // A large cluster that changes all the time leaves the browser, and the server, most of theirs.
       await new Promise((done) => { setTimeout(done, REST * (performance.now() - begin)); });
     }
@@ -189,8 +168,10 @@ async function fill() {
   }
 }
 
-at("find").addEventListener("input", () => {
-  showQueue().catch((error) => { at("found").textContent = error.message; });
+at("find-nodes").value = chosen("nodes.find");
+at("find-nodes").addEventListener("input", () => {
+  choose({ "nodes.find": at("find-nodes").value.trim() });
+  showNodes();
 });
 chooser(at("zone"), () => {
   decision = null;

@@ -30,15 +30,15 @@ export class WhatIf {
 
   change() {
     const value = (name) => this.form.elements[name].value.trim();
-    const names = (name) => value(name).split(/[\s,]+/).filter(Boolean);
+    const nodes = (name) => (value(name) ? [value(name)] : []);
     const change = {};
     if (value("policy")) change.policy = value("policy");
-    if (names("drain").length) change.drain = names("drain");
+    if (value("drain")) change.drain = nodes("drain");
     if (value("add_nodes")) change.add_nodes = Number(value("add_nodes"));
     if (value("cap_kw")) change.cap_w = 1000 * Number(value("cap_kw"));
     if (value("job_nodes")) change.job = { nodes: Number(value("job_nodes")), walltime_s: 3600 * Number(value("job_hours")) };
     if (value("reserve_hours")) {
-      change.reserve = { for_s: 3600 * Number(value("reserve_hours")), in_s: 3600 * Number(value("reserve_in") || 0), nodes: names("reserve_nodes") };
+      change.reserve = { for_s: 3600 * Number(value("reserve_hours")), in_s: 3600 * Number(value("reserve_in") || 0), nodes: nodes("reserve_nodes") };
     }
     return change;
   }

@@ -43,6 +43,15 @@ export function replace(parent, children) {
   parent.replaceChildren(...children);
 }
 
+/** Sentences as items; what has not changed stays, with what is selected in it. */
+export function list(place, texts) {
+  texts.forEach((text, i) => {
+    const item = place.children[i] ?? place.appendChild(element("li"));
+    if (item.textContent !== text) item.textContent = text;
+  });
+  while (place.children.length > texts.length) place.lastChild.remove();
+}
+
 /** Colours of the page as it is now, for drawing. */
 export function theme() {
   const style = getComputedStyle(document.documentElement);

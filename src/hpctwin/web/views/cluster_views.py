@@ -12,6 +12,7 @@ import polars as pl
 from hpctwin.metrics import binned
 from hpctwin.model import Cluster, format_duration
 from hpctwin.model.cluster.cluster import parse_nodes
+from hpctwin.model.text import compact
 from hpctwin.rms.node_capacity import Room
 from hpctwin.rms.records.records import JobRecord, JobSpec
 from hpctwin.twin.forecast.records import Forecast
@@ -36,6 +37,7 @@ __all__ = [
     "nodes_by_state",
     "places",
     "queue_by_reason",
+    "reason_kind",
     "timeline",
 ]
 
@@ -95,8 +97,15 @@ def job_view(
         high_s=None if said is None else said.high_s,
         calibrated=said is not None and said.calibrated,
         why="" if job.start_s is not None else _why(job, stands, fits, sees),
+        reason="" if job.start_s is not None else reason_kind(spec),
+        node_list=compact(job.node_names),
     )
     return sees.of(view, spec.user)
+
+
+def reason_kind(spec: JobSpec) -> str:
+    """Return the kind of a pending job's reason: ``hold``, one of `REASONS`, or ``turn``."""
+    return "hold" if spec.held else spec.reason.partition(":")[0] or "turn"
 
 
 def _why(
@@ -208,8 +217,7 @@ def queue_by_reason(stands: Standing) -> dict[str, int]:
     found: dict[str, int] = {}
     for job in stands.core.mirror.jobs.values():
         if job.start_s is None:
-            spec = job.spec
-            reason = "hold" if spec.held else spec.reason.partition(":")[0] or "turn"
+            reason = reason_kind(job.spec)
             found[reason] = found.get(reason, 0) + 1
     return found
 

@@ -165,6 +165,7 @@ class FollowedJournal:
         self._said, self._alive = said, alive
         self._stands = standing_of(self.core, journal)
         self._decided = journal.read_decision()
+        self._awaiting = tuple(row for row, _ in reversed(journal.approvals("pending")))
         for number, policy, took_ms in journal.decided_after(self._counted):
             self._counted = number
             self._by_policy[policy] += 1

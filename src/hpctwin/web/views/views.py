@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
-from hpctwin.rms.records.records import JobId, Label, NodeName
+from hpctwin.rms.records.records import JobId, Label
 
 __all__ = [
     "AccuracyView",
@@ -126,6 +126,11 @@ class Head(View):
     running: int = Field(description="Number of running jobs.")
     waiting: int = Field(description="Number of pending jobs.")
     decision: int | None = Field(description="Number of the last decision.")
+    decided_s: float | None = Field(description="Time of the last decision.")
+    awaiting: tuple[int, ...] = Field(
+        description="Numbers of the decisions that await approval, newest first."
+    )
+    killed: bool = Field(description="Whether the kill switch is set.")
     cycle_s: float | None = Field(description="Duration of the last decision, in seconds.")
     energy: EnergyView | None = Field(description="Null if the cluster has no power model.")
     meter: MeterView | None = Field(description="Null if the twin has no meter.")
@@ -159,6 +164,10 @@ class JobView(View):
     high_s: float | None = Field(None, description="Upper bound of the 80 % interval of the start.")
     calibrated: bool = Field(False, description="Whether enough starts were observed for it.")
     why: str = Field("", description="Why the job does not start now.")
+    reason: str = Field(
+        "", description="Kind of this reason: hold, dependency, nodes, limit, …; turn if none."
+    )
+    node_list: str = Field("", description="Nodes of a running job, such as n[1-4,7].")
 
 
 class JobList(View):
@@ -342,10 +351,20 @@ class PretendJob(Asked):
     user: Label = Field("", description="User; empty for none.")
 
 
+NodeList = Annotated[
+    str,
+    Field(
+        min_length=1, max_length=4096,
+        description="Nodes: names, hostlists such as n[1-4,7], partition=NAME, group=NAME, "
+        "rack=NUMBER, switch=NAME, separated by spaces or commas.",
+    ),
+]  # fmt: skip
+
+
 class Reserve(Asked):
     """Nodes that are reserved for a while."""
 
-    nodes: tuple[NodeName, ...] = Field(default=(), max_length=100_000, description="all if empty")
+    nodes: tuple[NodeList, ...] = Field(default=(), max_length=100_000, description="all if empty")
     in_s: float = Field(default=0.0, ge=0, le=1e9, allow_inf_nan=False, description="from now on")
     for_s: float = Field(
         gt=0, le=1e9, allow_inf_nan=False, description="Length of the reservation, in seconds."
@@ -360,8 +379,8 @@ class Change(Asked):
     policy: Annotated[str, Field(max_length=200)] | None = Field(
         None, description="Policy that starts jobs; by default the current one."
     )
-    drain: tuple[NodeName, ...] = Field(
-        default=(), max_length=100_000, description="Names of nodes that start no more jobs."
+    drain: tuple[NodeList, ...] = Field(
+        default=(), max_length=100_000, description="Nodes that start no more jobs."
     )
     reserve: Reserve | None = Field(None, description="Reservation to add.")
     job: PretendJob | None = Field(None, description="Job to add.")
@@ -513,6 +532,9 @@ class Me(View):
     role: Literal["viewer", "user", "operator"] = Field(description="Role.")
     names_hidden: bool = Field(description="Whether names of other users are hidden.")
     sign_in: str | None = Field(description="Path to sign in with a browser; null without one.")
+    kill_switch: bool | None = Field(
+        None, description="Whether the kill switch is set; null if this server does not know it."
+    )
     listed: bool = Field(description="Whether a page of all clusters and runs exists at ``/``.")
 
 

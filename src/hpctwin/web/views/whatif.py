@@ -20,6 +20,7 @@ from hpctwin.twin.what_if.objective import METRICS
 from hpctwin.twin.what_if.pool import Scene, StoppableRuns
 from hpctwin.web.views.cluster_views import bars
 from hpctwin.web.views.job_history import lanes_of
+from hpctwin.web.views.node_selection import node_sets, select_nodes
 from hpctwin.web.views.schedule import schedule_of
 from hpctwin.web.views.views import Change, Future, PretendJob, WhatIfAnswer
 
@@ -144,8 +145,9 @@ def check_size(jobs: int, change: Change) -> None:
 
 
 def _changed(now: Scene, change: Change) -> Scene:
-    nodes = _drained(now.nodes, change.drain)
-    machine = now.machine
+    machine, names = now.machine, [node.name for node in now.nodes]
+    sets = node_sets(machine, names) if change.drain or change.reserve else {}
+    nodes = _drained(now.nodes, set(select_nodes(change.drain, names, sets)))
     if change.add_nodes:
         first, *others = machine.nodes
         more = first.model_copy(update={"count": first.count + change.add_nodes})
@@ -155,14 +157,13 @@ def _changed(now: Scene, change: Change) -> Scene:
     reservations = tuple(now.reservations)
     if change.reserve is not None:
         asked = change.reserve
-        _known("node", asked.nodes, [node.name for node in nodes])
         start_s = now.now_s + asked.in_s
         reservations += (
             NodeReservation(
                 name=_RESERVATION,
                 start_s=start_s,
                 end_s=start_s + asked.for_s,
-                node_names=asked.nodes,
+                node_names=select_nodes(asked.nodes, [node.name for node in nodes], sets),
             ),
         )
     waiting = [job.spec.id for job in now.jobs if job.start_s is None]
@@ -214,9 +215,7 @@ def _capped(
     return capped, tuple(asking)
 
 
-def _drained(nodes: Sequence[NodeRecord], names: tuple[str, ...]) -> tuple[NodeRecord, ...]:
-    _known("node", names, [node.name for node in nodes])
-    chosen = set(names)
+def _drained(nodes: Sequence[NodeRecord], chosen: set[str]) -> tuple[NodeRecord, ...]:
     return tuple(
         node.model_copy(update={"state": "drained"})
         if node.name in chosen and node.state == "up"

@@ -1,0 +1,416 @@
+"""Tables whose rows change all the time, in a real browser."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+from tests.web.browser import Watched, chromium
+from tests.web.crowd import STAYS, Crowd
+from tests.web.test_page import ACTS, LOOKS
+
+pytestmark = pytest.mark.browser
+
+FOCUSED = "document.activeElement.textContent"
+SELECTED = "getSelection().toString()"
+ROW = f"#queue tbody tr:has(button:text-is('{STAYS}'))"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def crowd() -> Crowd:
+    return Crowd(2_000, every_s=0.25)
+
+
+@pytest.fixture(scope="module")
+def address(crowd: Crowd) -> Iterator[str]:
+    with crowd.served() as one:
+        yield one
+
+
+def opened(browser: Any, address: str, query: str = "", token: str = LOOKS, **options: Any) -> Any:
+    options.setdefault("viewport", {"width": 1280, "height": 900})
+    one = Watched(browser, address, **options)
+    one.page.goto(f"{address}{query}#token={token}")
+    one.page.wait_for_selector("#queue tbody tr")
+    return one
+
+
+def closed(one: Watched) -> None:
+    assert one.errors == []
+    assert one.outside == []
+    one.context.close()
+
+
+def column(page: Any, name: str, table: str = "queue") -> list[str]:
+    """Texts of a column, from the top row in view to the last."""
+    found: list[str] = page.evaluate(
+        """([table, name]) => [...document.querySelectorAll(`#${table} tbody tr`)]
+            .sort((a, b) => a.offsetTop - b.offsetTop)
+            .map((row) => row.querySelector(`[data-column="${name}"]`).textContent)""",
+        [table, name],
+    )
+    return found
+
+
+def count(page: Any) -> int:
+    """Number of rows that the queue says it has."""
+    return int(page.get_attribute("#queue table", "aria-rowcount")) - 1
+
+
+def _stays(browser: Any, address: str, crowd: Crowd, seconds: float) -> None:
+    """The focus is on one job, then its user is selected, while all others change."""
+    one = opened(browser, address, "?sort=job")
+    page = one.page
+    page.focus(f"{ROW} button")
+    begin, before = crowd.version, column(page, "start")
+    for _ in range(int(seconds * 4)):
+        page.wait_for_timeout(125)
+        assert page.evaluate(FOCUSED) == STAYS
+    page.dblclick(f"{ROW} [data-column=partition]", position={"x": 10, "y": 12})
+    selected = page.evaluate(SELECTED)
+    assert selected.strip() in ("cpu", "gpu")
+    for _ in range(int(seconds * 4)):
+        page.wait_for_timeout(125)
+        assert page.evaluate(SELECTED) == selected
+    page.mouse.move(5, 5)
+    page.evaluate("getSelection().removeAllRanges()")
+    page.evaluate("document.activeElement.blur()")
+    page.evaluate("document.querySelector('#queue .view').scrollTop = 7000")
+    page.wait_for_timeout(int(seconds * 250))
+    assert page.evaluate("document.querySelector('#queue .view').scrollTop") == 7000
+    assert crowd.version - begin >= seconds / crowd.every_s * 0.3
+    assert column(page, "start") != before
+    closed(one)
+
+
+def test_focus_selected_text_and_scroll_position_stay_while_all_rows_change(
+    browser: Any, address: str, crowd: Crowd
+) -> None:
+    _stays(browser, f"{address}", crowd, 3)
+
+
+@pytest.mark.slow
+def test_focus_and_selected_text_stay_for_a_minute(browser: Any) -> None:
+    crowd = Crowd(2_000, every_s=1.0)
+    with crowd.served() as address:
+        _stays(browser, address, crowd, 60)
+
+
+def test_the_focus_follows_a_job_that_changes_its_place_and_stays_in_the_table_when_it_ends(
+    browser: Any,
+) -> None:
+    crowd = Crowd(300, every_s=0.3)
+    with crowd.served() as address:
+        one = opened(browser, address, "?sort=start")
+        page = one.page
+        page.focus("#queue tbody tr button")
+        page.keyboard.press("Control+End")
+        page.keyboard.press("Home")
+        last = page.evaluate(FOCUSED)
+        places = set()
+        for _ in range(40):
+            page.wait_for_timeout(50)
+            row = page.evaluate("document.activeElement.closest('tr')?.ariaRowIndex")
+            assert row is not None
+            places.add((page.evaluate(FOCUSED), row))
+        assert len({place for job, place in places if job == last}) > 1
+        gone = page.evaluate(FOCUSED)
+        crowd.pending = [job for job in crowd.pending if job["id"] != gone]
+        one.wait(lambda: page.evaluate(FOCUSED) != gone)
+        assert page.evaluate("document.activeElement.closest('#queue tbody') !== null")
+        closed(one)
+
+
+def test_tab_reaches_everything_and_a_table_is_one_stop(browser: Any, address: str) -> None:
+    one = opened(browser, address)
+    page = one.page
+    page.wait_for_selector("#candidates tbody tr")
+    within = []
+    for _ in range(90):
+        page.keyboard.press("Tab")
+        within.append(
+            page.evaluate(
+                "document.activeElement.closest('#queue .view') ? 'queue'"
+                " : document.activeElement.closest('#running .view') ? 'running'"
+                " : document.activeElement.name ?? document.activeElement.id"
+            )
+        )
+        if within[-1] == "reserve_nodes":
+            break
+    assert within.count("queue") == 1
+    assert within.count("running") == 1
+    assert within[-1] == "reserve_nodes"
+    closed(one)
+
+
+def test_arrows_walk_a_table_and_enter_sorts_and_opens(browser: Any, address: str) -> None:
+    one = opened(browser, address, "?sort=job")
+    page = one.page
+    page.focus("#queue thead button")
+    page.keyboard.press("ArrowDown")
+    assert page.evaluate(FOCUSED) == STAYS
+    page.keyboard.press("Control+End")
+    page.wait_for_function(
+        "() => document.activeElement.closest('tr').ariaRowIndex"
+        " === document.querySelector('#queue table').getAttribute('aria-rowcount')"
+    )
+    page.keyboard.press("Control+Home")
+    page.keyboard.press("ArrowUp")
+    for _ in range(3):
+        page.keyboard.press("ArrowRight")
+    assert page.evaluate(FOCUSED) == "Nodes"
+    page.keyboard.press("Enter")
+    assert page.get_attribute("#queue th[data-column=nodes]", "aria-sort") == "ascending"
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowDown")
+    job = page.evaluate(FOCUSED)
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#job p")
+    assert f"Job {job} waits." in page.inner_text("#job")
+    closed(one)
+
+
+def test_rows_stay_under_a_moving_pointer_until_it_leaves(browser: Any, address: str) -> None:
+    one = opened(browser, address, "?sort=start")
+    page = one.page
+    box = page.locator("#queue tbody tr").nth(4).bounding_box()
+    begin = None
+    for i in range(16):
+        page.mouse.move(box["x"] + 60 + i, box["y"] + 10)
+        page.wait_for_timeout(125)
+        seen = column(page, "job")
+        begin = begin or seen
+        assert seen[: len(begin)] == begin
+    assert page.locator("#queue .held").is_visible()
+    page.mouse.move(5, 5)
+    one.wait(lambda: column(page, "job") != begin)
+    assert page.locator("#queue .held").is_hidden()
+    page.mouse.move(box["x"] + 60, box["y"] + 10)
+    still = column(page, "job")
+    one.wait(lambda: column(page, "job") != still)
+    closed(one)
+
+
+def test_sort_filters_and_columns_are_in_the_address(browser: Any, crowd: Crowd) -> None:
+    crowd = Crowd(2_000)
+    with crowd.served() as address:
+        one = opened(browser, address, "?user=ann&sort=-wait&columns=job,user,wait,nodes")
+        page = one.page
+        mine = sorted(
+            (job for job in crowd.pending if job["user"] == "ann"), key=lambda job: job["submit_s"]
+        )
+        assert count(page) == len(mine)
+        assert column(page, "job")[:10] == [job["id"] for job in mine[:10]]
+        assert page.locator("#queue thead th").all_inner_texts() == [
+            "Job",
+            "User",
+            "Nodes",
+            "Waiting",
+        ]
+        assert page.get_attribute("#queue th[data-column=wait]", "aria-sort") == "descending"
+        assert set(column(page, "user", "running")) == {"ann"}
+        page.fill("input[name=nodes]", "64-128")
+        page.fill("input[name=wait]", ">1h")
+        page.select_option("select[name=state]", "hold")
+        page.click("#queue thead th[data-column=nodes] button")
+        few = [
+            job for job in mine
+            if job["nodes"] >= 64 and job["reason"] == "hold" and crowd.time_s - job["submit_s"] > 3600
+        ]  # fmt: skip
+        assert count(page) == len(few)
+        assert f"{len(few)} of 2,000 pending jobs" in page.inner_text("#found")
+        page.wait_for_function("() => location.search.includes('sort=nodes')")
+        linked = page.url
+        assert "user=ann" in linked
+        assert LOOKS not in linked
+        page.goto("about:blank")
+        page.goto(linked)
+        page.wait_for_selector("#queue tbody tr")
+        one.wait(lambda: count(page) == len(few))
+        assert sorted(column(page, "nodes"), key=int) == column(page, "nodes")
+        page.fill("input[name=nodes]", "many")
+        assert "nodes: write 8, 4-16" in page.inner_text("#filters-said")
+        assert page.get_attribute("input[name=nodes]", "aria-invalid") == "true"
+        page.click("#filters button[type=reset]")
+        one.wait(lambda: count(page) == 2_000)
+        page.wait_for_function("() => !location.search.includes('user=')")
+        closed(one)
+
+
+def test_columns_are_chosen_and_what_is_filtered_is_saved_as_csv(
+    browser: Any, tmp_path: Path
+) -> None:
+    crowd = Crowd(500)
+    with crowd.served() as address:
+        one = opened(browser, address, "?sort=job")
+        page = one.page
+        page.click("#queue summary")
+        page.check("#queue input[name=qos]")
+        page.uncheck("#queue input[name=within]")
+        assert "QOS" in page.locator("#queue thead th").all_inner_texts()
+        page.select_option("select[name=user]", "=cmd()")
+        with page.expect_download() as download:
+            page.click("#queue .bar > button")
+        download.value.save_as(tmp_path / "jobs.csv")
+        with (tmp_path / "jobs.csv").open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        wanted = [job for job in crowd.pending if job["user"] == "=cmd()"]
+        assert [row["job"] for row in rows] == [job["id"] for job in wanted]
+        assert [float(row["limit"]) for row in rows] == [job["walltime_s"] for job in wanted]
+        assert {row["user"] for row in rows} == {"'=cmd()"}
+        assert {row["qos"] for row in rows} == {"normal", "high"}
+        assert "within" not in rows[0]
+        closed(one)
+
+
+def test_running_jobs_have_hostlists_and_ten_thousand_nodes_a_table(browser: Any) -> None:
+    crowd = Crowd(20, nodes=10_000)
+    with crowd.served() as address:
+        one = opened(browser, address, "?nodes.sort=-node")
+        page = one.page
+        assert column(page, "where", "running")[0] == "n[00000-00001]"
+        page.click("#s-nodes summary")
+        page.wait_for_selector("#nodes-table tbody tr")
+        assert column(page, "node", "nodes-table")[0] == "n09999"
+        assert page.locator("#nodes-table tbody tr").count() < 100
+        page.fill("#find-nodes", "rack 312")
+        assert page.get_attribute("#nodes-table table", "aria-rowcount") == "17"
+        closed(one)
+
+
+@pytest.mark.slow
+def test_a_queue_of_a_hundred_thousand_does_not_freeze_the_page(browser: Any) -> None:
+    with Crowd(100_000, nodes=10_000).served() as address:
+        one = opened(browser, address)
+        page = one.page
+        page.evaluate(
+            """() => {
+                window.longest = 0;
+                new PerformanceObserver((list) => {
+                    const spent = list.getEntries().map((one) => one.duration);
+                    window.longest = Math.max(window.longest, ...spent);
+                }).observe({ type: "longtask" });
+            }"""
+        )
+        page.fill("input[name=find]", "12")
+        page.click("#queue thead th[data-column=job] button")
+        page.fill("input[name=find]", "")
+        page.focus("#queue tbody tr button")
+        page.keyboard.press("Control+End")
+        page.wait_for_function(
+            "() => document.activeElement.closest('tr').ariaRowIndex === '100001'"
+        )
+        assert page.locator("#queue tbody tr").count() < 60
+        # On a machine of its own: 0.1 s. Others may use this one too.
+        assert page.evaluate("window.longest") < 1500
+        closed(one)
+
+
+def test_roles_see_what_they_may_do(browser: Any, tmp_path: Path) -> None:
+    crowd, switch = Crowd(20, every_s=0.2, mode="approve", awaiting=(41, 40)), tmp_path / "stop"
+    with crowd.served(switch) as address:
+        one = opened(browser, address)
+        page = one.page
+        page.wait_for_selector("#approval p")
+        assert "2 decisions await approval by an operator." in page.inner_text("#approval")
+        assert page.locator("#approval button").count() == 0
+        assert page.locator("#kill").is_hidden()
+        closed(one)
+        one = opened(browser, address, token=ACTS)
+        page = one.page
+        page.wait_for_selector("#approval button")
+        page.click("#kill")
+        assert "your name, ana" in page.inner_text("#confirm")
+        page.click("#confirm >> text=Cancel")
+        assert not switch.exists()
+        assert page.locator("#kill").inner_text() == "Stop the twin"
+        closed(one)
+
+
+def test_what_was_read_is_approved_or_nothing(browser: Any) -> None:
+    """While a decision is read, another takes its place: the question stays, and cannot be answered."""
+    crowd = Crowd(20, every_s=0.1, mode="approve", awaiting=(41,))
+    with crowd.served() as address:
+        one = opened(browser, address, token=ACTS)
+        page = one.page
+        page.click("#approval button")
+        page.wait_for_selector("#confirm[open]")
+        assert "Starts 1 of 20 pending jobs" in page.inner_text("#confirm")
+        assert STAYS in page.inner_text("#confirm table")
+        text = page.inner_text("#confirm table")
+        crowd.extra["awaiting"] = (42,)
+        one.wait(
+            lambda: one.says("#confirm", "Decision 41 no longer awaits approval; decision 42 does.")
+        )
+        assert page.inner_text("#confirm h2") == "Decision 41"
+        assert page.inner_text("#confirm table") == text
+        assert page.locator("#confirm button[value=approved]").is_disabled()
+        page.keyboard.press("Escape")
+        page.wait_for_function("() => !document.getElementById('confirm').open")
+        assert page.inner_text("#approval button") == "Review decision 42"
+        closed(one)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"color_scheme": "light"}, {"color_scheme": "dark"}, {"forced_colors": "active"},
+        {"viewport": {"width": 390, "height": 844}},
+        {"viewport": {"width": 390, "height": 844}, "color_scheme": "dark"},
+    ],
+)  # fmt: skip
+def test_the_page_is_accessible_in_all_its_looks(browser: Any, options: dict[str, Any]) -> None:
+    with Crowd(50, mode="approve", awaiting=(41,), trouble=("a warning",)).served() as address:
+        one = opened(browser, address, "?user=ann", token=ACTS, **options)
+        page = one.page
+        page.wait_for_selector("#candidates tbody tr")
+        page.click("#s-nodes summary")
+        page.wait_for_selector("#nodes-table tbody tr")
+        assert (found := Axe().run(page)).violations_count == 0, found.generate_report()
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        page.click("#approval button")
+        page.wait_for_selector("#confirm[open]")
+        assert (found := Axe().run(page)).violations_count == 0, found.generate_report()
+        closed(one)
+
+
+def test_a_phone_shows_start_interval_and_reason(browser: Any, address: str) -> None:
+    one = opened(browser, address, viewport={"width": 390, "height": 844})
+    page = one.page
+    for name in ("job", "user", "start", "within", "reason"):
+        cell = page.locator(f"#queue tbody tr [data-column={name}]").first
+        box = cell.bounding_box()
+        assert box is not None
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= 390
+        fits = "(all) => all.every((one) => one.scrollWidth <= one.clientWidth + 1)"
+        assert page.locator(f"#queue tbody tr [data-column={name}]").evaluate_all(fits), name
+    closed(one)
+
+
+def test_a_record_is_not_taken_for_a_live_cluster_and_a_watcher_only_would_start(
+    browser: Any,
+) -> None:
+    crowd = Crowd(20, every_s=0.2)
+    with crowd.served() as address:
+        one = opened(browser, address)
+        page = one.page
+        one.wait(lambda: one.says("#wants", "Would start 1 job"))
+        assert "The twin observes" in page.inner_text("#standing")
+        crowd.extra = {"alive": False, "trouble": ("the twin is not running",)}
+        one.wait(lambda: one.says("#standing", "Recorded, as of"))
+        one.wait(lambda: one.says("#wants", "Would have started 1 job"))
+        assert one.says("#health", "No")
+        assert one.says("#figures", "recorded at")
+        closed(one)
