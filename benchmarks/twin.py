@@ -317,7 +317,7 @@ def redis(seconds: float = 30.0) -> None:
             "",
         ]
         emulated = [
-            sys.executable, "-m", "hpctwin.twin.emulated", str(address), "--workload", "none",
+            sys.executable, "-m", "hpctwin", "rms", "emulate", str(address), "--workload", "none",
             "--nodes", "200", "--redis", url, "--stream", "events", "--record", "--wait",
         ]  # fmt: skip
         twin = [sys.executable, "-m", "hpctwin", "twin", "run", "-c", f"{folder}/twin.yaml"]
