@@ -18,7 +18,7 @@ import sys
 import time
 import zoneinfo
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -38,6 +38,7 @@ __all__ = [
     "Moment",
     "ReadNotes",
     "Shown",
+    "compress",
     "count_text",
     "counted",
     "epoch_s_of",
@@ -89,6 +90,31 @@ def expand(text: str) -> list[str]:
         if len(names) > MOST:
             raise FormatError(f"node list {text[:50]!r}… names more than {MOST:,} nodes")
     return names
+
+
+def compress(names: Iterable[str]) -> str:
+    """Return a short host list of names, such as ``n[01-03,7],login``; see `expand`."""
+    found: dict[tuple[str, str, bool], list[str]] = {}
+    for name in dict.fromkeys(names):
+        parts = re.fullmatch(r"(.*?)(\d{0,12})(\D*)", name, re.DOTALL)
+        head, number, tail = parts.groups() if parts else (name, "", "")
+        found.setdefault((head, tail, number != ""), []).append(number)
+    return ",".join(f"{head}{_ranges(of)}{tail}" for (head, tail, _), of in found.items())
+
+
+def _ranges(numbers: list[str]) -> str:
+    """Return numbers as ranges in brackets; one number as it is."""
+    if len(numbers) == 1:
+        return numbers[0]
+    ranges: list[tuple[str, str]] = []
+    for number in sorted(numbers, key=lambda text: (int(text), text)):
+        first, last = ranges[-1] if ranges else ("", "")
+        if last and str(int(last) + 1).zfill(len(first)) == number:
+            ranges[-1] = (first, number)
+        else:
+            ranges.append((number, number))
+    texts = (first if first == last else f"{first}-{last}" for first, last in ranges)
+    return f"[{','.join(texts)}]"
 
 
 def _split(text: str) -> list[str]:

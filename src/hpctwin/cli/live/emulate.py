@@ -71,7 +71,7 @@ def emulate_command(
         faults: Further faults as JSON, such as lost events; see hpctwin.rms.emulated.Faults.
         takeover: Seconds without a heartbeat until the cluster schedules by itself again.
         start: Time at which the cluster's clock starts, in seconds.
-        wait: Stop the clock until a client takes over scheduling.
+        wait: Stop the clock until a client controls scheduling.
         record: Keep the history of all jobs in memory.
         run: Number of the first run; use a new one to restart next to a running twin.
         redis: URL of a Redis server that also gets the events.

@@ -54,7 +54,7 @@ def serve_demo(*, nodes: int, seed: int, speed: str, mode: Mode, port: int) -> i
         raise ConfigError("--speed max does not work with --serve; give a number such as 60")
     listening = Listening(port=port)
     access = access_of(listening)
-    # Whoever starts the demo may also approve decisions.
+    # The user of the demo may also approve decisions.
     access = replace(access, tokens=(replace(access.tokens[0], role="operator"),))
     with (
         suppress(KeyboardInterrupt),

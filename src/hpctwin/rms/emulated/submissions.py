@@ -1,4 +1,4 @@
-"""Users of an emulated cluster who submit jobs without end."""
+"""Endless submissions of users to an emulated cluster."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MEAN_RUNTIME_S, SIGMA = 1800.0, 1.0
 SHORTEST_S, LONGEST_S = 60.0, 4 * 3600.0
 WALLTIME_STEP_S = 300.0
 WIDEST_PART = 4
-"""The widest job requests one part of so many of the nodes of its partition."""
+"""The widest job requests the nodes of its partition divided by this."""
 AT_FIRST = 2.5
 """Nodes requested at the start, as a multiple of the cluster's nodes."""
 
