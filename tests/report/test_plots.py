@@ -149,7 +149,7 @@ def test_names_of_nodes_are_apart_on_an_axis_for_any_number_of_cores() -> None:
     groups = [{"name": "thin", "count": 100, "cores": 1}, {"name": "fat", "count": 30, "cores": 64}]
     cluster = Cluster.model_validate({"nodes": groups})
     ticks = node_ticks(cluster, by_core=True)
-    assert ticks.names[0] == "thin 0"
+    assert ticks.names[0] == "thin, node 0"
     assert 10 <= len(ticks.at) <= MOST
     # They are at the middles of nodes, and so nearer by a node at most than what they are chosen by.
     assert min(np.diff(ticks.at)) >= (100 + 30 * 64) / MOST - 64
@@ -201,9 +201,13 @@ def test_nodes_are_called_by_their_group_and_number() -> None:
     )
     plots = simulate(several, cluster, "fcfs").plot
     gantt, heat = plots.gantt().axes[0], plots.heatmap().axes[0]
-    assert [text.get_text() for text in gantt.get_yticklabels()] == ["cpu 0", "cpu 1", "gpu 2"]
+    assert [text.get_text() for text in gantt.get_yticklabels()] == [
+        "cpu, node 0",
+        "cpu, node 1",
+        "gpu, node 2",
+    ]
     assert gantt.get_yticks().tolist() == [4, 12, 18]
-    assert [text.get_text() for text in heat.get_yticklabels()] == ["cpu 0", "gpu 2"]
+    assert [text.get_text() for text in heat.get_yticklabels()] == ["cpu, node 0", "gpu, node 2"]
     assert heat.get_yticks().tolist() == [0.5, 2.5]
     whole = simulate(workload(), Cluster.uniform(nodes=NODES), "fcfs", track_nodes=True)
     names = [text.get_text() for text in whole.plot.gantt().axes[0].get_yticklabels()]

@@ -69,7 +69,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class View:
-    """What the user of the terminal chose to see.
+    """Choices of the user of the terminal.
 
     Args:
         running: Whether running jobs are listed, instead of pending ones.
@@ -177,7 +177,7 @@ def _wrapped(texts: Sequence[Text], width: int) -> list[Text]:
         start = 0
         for part in textwrap.wrap(text.plain, max(10, width)) or [""]:
             at = text.plain.find(part, start)
-            # A line whose spaces were changed has no styles of its own.
+            # A line whose spaces were changed loses its styles.
             lines.append(Text(part) if at < 0 else text[at : at + len(part)])
             start = max(start, at + len(part))
     return lines
