@@ -270,18 +270,23 @@ def test_bars_have_a_panel_for_each_metric_with_the_values_next_to_them() -> Non
     assert sum("(best)" in text for text in texts) == 1
 
 
-def test_the_best_is_on_the_rim_and_the_worst_in_the_center() -> None:
-    worse = {"max_wait_s": 9, "mean_wait_s": 3, "max_slowdown": 5, "mean_slowdown": 2}
-    better = {"max_wait_s": 7, "mean_wait_s": 1, "max_slowdown": 4, "mean_slowdown": 1}
-    figure = plot_radar(
-        {
-            "worse": {**worse, "utilization": 0.7},
-            "middle": {**better, "mean_wait_s": 2, "utilization": 0.7},
-            "better": {**better, "utilization": 0.7},
-        }
+def test_the_best_is_on_the_rim_and_the_worst_in_the_center_or_at_its_share() -> None:
+    worse = {"max_wait_s": 8, "mean_wait_s": 4, "max_slowdown": 5, "mean_slowdown": 2}
+    better = {"max_wait_s": 4, "mean_wait_s": 1, "max_slowdown": 4, "mean_slowdown": 1}
+    summaries = {
+        "worse": {**worse, "utilization": 0.7},
+        "middle": {**better, "mean_wait_s": 2.5, "utilization": 0.7},
+        "better": {**better, "utilization": 0.7},
+    }
+    by_range, by_best = (
+        [
+            np.asarray(line.get_ydata()).tolist()
+            for line in plot_radar(summaries, scale=scale).axes[0].lines
+        ]
+        for scale in ("range", "best")
     )
-    lines = [np.asarray(line.get_ydata()).tolist() for line in figure.axes[0].lines]
-    assert lines == [[0, 0, 0, 0, 1, 0], [1, 0.5, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1]]
+    assert by_range == [[0, 0, 0, 0, 1, 0], [1, 0.5, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1]]
+    assert by_best == [[0.5, 0.25, 0.8, 0.5, 1, 0.5], [1, 0.4, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1]]
 
 
 def test_a_radar_of_too_few_metrics_says_so() -> None:

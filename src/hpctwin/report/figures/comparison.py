@@ -116,8 +116,8 @@ def plot_compare_bars(
         summaries: Summaries by label, one or more.
         columns: The metrics.
         title: Title of the figure.
-        replicates: Summaries of the runs of which ``summaries`` has the means, by label. Each run
-            is a point; six runs or more also give an error bar, the mean's 95 % interval.
+        replicates: Summaries of each label's runs; ``summaries`` then has their means. Each run is
+            a point; six runs or more also give an error bar, the mean's 95 % interval.
 
     Returns:
         The figure, two panels to a row.
@@ -377,6 +377,6 @@ def _legend_or_note(figure: Figure, drawn: bool, labels: int) -> None:
     if not drawn:
         empty_note(figure.axes[0])
     elif labels > 1:
-        # So many labels fit into the height of the figure.
+        # All labels fit into the height of the figure.
         size = min(RC["legend.fontsize"], 34 * figure.get_figheight() / labels)
         figure.legend(loc="outside right upper", fontsize=size)
