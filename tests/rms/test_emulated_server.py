@@ -93,7 +93,7 @@ def job(job_id: str, nodes: int = 1, walltime_s: float = 1000.0) -> JobSpec:
 def test_at_full_speed_without_a_twin_it_runs_to_the_end_and_ends_on_sigterm(
     process: Process,
 ) -> None:
-    manager = process.begin(*FOUR_PHASE, "--speed", "max", "--record")
+    manager = process.begin(*FOUR_PHASE, "--speed", "max", "--history")
     wait_for(lambda: manager.ask("state")["done"])
     state = manager.ask("state", history=True)
     assert state["ended"] == 150

@@ -28,7 +28,7 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     processes = [
         fork(
             "hpctwin", "rms", "emulate", str(folder / f"{name}.sock"), "--name", name, "--nodes", "8",
-            "--workload", "none", "--speed", "1000", "--record", log=folder / f"{name}.log",
+            "--workload", "none", "--speed", "1000", "--history", log=folder / f"{name}.log",
         )
         for name in CLUSTERS
     ]  # fmt: skip

@@ -111,7 +111,7 @@ def _run(folder: Path, seed: int, speed: str, console: Any) -> tuple[Any, list[s
     address = folder / "cluster.sock"
     with emulated_process(
         address, "--nodes", str(NODES), "--workload", "four-phase", "--seed", str(seed),
-        "--speed", speed, "--wait", "--record",
+        "--speed", speed, "--wait", "--history",
     ):  # fmt: skip
         config = TwinConfig.of(
             {

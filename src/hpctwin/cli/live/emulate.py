@@ -25,7 +25,7 @@ def emulate_command(
     /,
     *,
     nodes: int | None = None,
-    cores: int | None = None,
+    cores: float | None = None,
     cluster: Path | None = None,
     name: str | None = None,
     workload: str | None = None,
@@ -41,10 +41,10 @@ def emulate_command(
     takeover: float = 5.0,
     start: float = 0.0,
     wait: bool = False,
-    record: bool = False,
+    history: bool = False,
     run: int = 1,
     redis: str | None = None,
-    stream: str = "hpctwin:events",
+    stream_name: str = "hpctwin:events",
     log: LogOptions = LogOptions(),  # noqa: B008
 ) -> int:
     """Run an emulated cluster, which a twin follows and controls like a real one.
@@ -72,10 +72,10 @@ def emulate_command(
         takeover: Seconds without a heartbeat until the cluster schedules by itself again.
         start: Time at which the cluster's clock starts, in seconds.
         wait: Stop the clock until a client controls scheduling.
-        record: Keep the history of all jobs in memory.
+        history: Keep the history of all jobs in memory.
         run: Number of the first run; use a new one to restart next to a running twin.
         redis: URL of a Redis server that also gets the events.
-        stream: Name of the Redis stream.
+        stream_name: Name of the Redis stream.
     """
     import signal
     from contextlib import ExitStack
@@ -95,7 +95,7 @@ def emulate_command(
     server = Server(socket, speed=pace, takeover_s=takeover, wait=wait)
     emulated = emulated_cluster(
         machine, jobs, publish=server.publish, faults=injected, policy=policy, start_s=start,
-        run=run, record=record,
+        run=run, record=history,
     )  # fmt: skip
     server.attach(emulated)
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -112,7 +112,7 @@ def emulate_command(
         if redis is not None:
             from hpctwin.rms.polling.redis_stream import RedisPublisher
 
-            publisher = RedisPublisher(redis, stream)
+            publisher = RedisPublisher(redis, stream_name)
             stack.callback(publisher.close)
             server.send_to(publisher.publish)
         server.serve(ready)
@@ -120,7 +120,7 @@ def emulate_command(
 
 
 def _machine(
-    nodes: int | None, cores: int | None, cluster: Path | None, name: str | None
+    nodes: int | None, cores: float | None, cluster: Path | None, name: str | None
 ) -> Cluster:
     from hpctwin.errors import ConfigError
     from hpctwin.formats.clusters import read_cluster
@@ -133,7 +133,7 @@ def _machine(
         return read_cluster(cluster)
     for option, count in (("--nodes", nodes), ("--cores", cores)):
         if count is not None and count < 1:
-            raise ConfigError(f"{option} is {count}; it must be 1 or more")
+            raise ConfigError(f"{option} is {count:g}; it must be 1 or more")
     group = {"name": "node", "count": nodes or 32, "cores": cores}
     return Cluster.checked({"name": name or "emulated", "nodes": [group]}, "cluster")
 

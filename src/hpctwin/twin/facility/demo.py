@@ -42,7 +42,7 @@ def demo_facility(
             process = emulated_process(
                 addresses[name],
                 "--name", name, "--nodes", str(about["nodes"]), "--speed", f"{speed:g}",
-                "--workload", "four-phase", "--seed", str(2 * seed + number), "--record",
+                "--workload", "four-phase", "--seed", str(2 * seed + number), "--history",
             )  # fmt: skip
             stack.enter_context(process)
         yield LiveFacility.model_validate(
