@@ -223,8 +223,11 @@ class Terminal:
 
     def end(self) -> int:
         limit = time.monotonic() + 60
-        while self.process.poll() is None and time.monotonic() < limit:
-            if select.select([self.master], [], [], 0.1)[0]:
+        ended = False
+        # Once more after its end, for the rest of what it wrote.
+        while not ended and time.monotonic() < limit:
+            ended = self.process.poll() is not None
+            while select.select([self.master], [], [], 0.1)[0]:
                 self.text += os.read(self.master, 65_536).decode(errors="replace")
         assert termios.tcgetattr(self.slave) == self.before, "the terminal is as before"
         assert self.text.rfind("\x1b[?1049l") > self.text.rfind("\x1b[?1049h"), "screen is left"
