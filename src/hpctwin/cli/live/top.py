@@ -121,26 +121,28 @@ def _watch(source: Source, console: Console) -> None:
         drawn, view = render(state, view, *console.size)
         return drawn
 
-    with (
-        closing(source.journal()) as reader,
-        read_keys() as read,
-        Live(picture(), console=console, screen=True, auto_refresh=False) as live,
-    ):
+    with closing(source.journal()) as reader, read_keys() as read:
+        live = Live(picture(), console=console, screen=True, auto_refresh=False)
         size = console.size
-        while True:
-            keys = read(POLL_S / 2)
-            for key in keys:
-                if key == "q" and not view.is_typing:
-                    return
-                view = view.press(key)
-            changed = bool(keys) or console.size != size
-            size = console.size
-            if time.monotonic() - looked >= POLL_S:
-                looked = time.monotonic()
-                if source.turn(reader):
-                    state, changed = seen(source), True
-            if changed:
-                live.update(picture(), refresh=True)
+        try:
+            # A signal may come while the first picture is drawn, so `stop` must run in any case.
+            live.start(refresh=True)
+            while True:
+                keys = read(POLL_S / 2)
+                for key in keys:
+                    if key == "q" and not view.is_typing:
+                        return
+                    view = view.press(key)
+                changed = bool(keys) or console.size != size
+                size = console.size
+                if time.monotonic() - looked >= POLL_S:
+                    looked = time.monotonic()
+                    if source.turn(reader):
+                        state, changed = seen(source), True
+                if changed:
+                    live.update(picture(), refresh=True)
+        finally:
+            live.stop()
 
 
 def seen(source: Source) -> Seen:
