@@ -57,7 +57,7 @@ NOT_HERE = {
     r"pybatsim|batsim:tcp|^batsim ": "needs Batsim, or a scheduler written for it",
     r"--host 10\.0\.0\.5": "needs the site's address and certificate",
 }
-UNTIL_ENDED = r"^hpctwin (twin run|serve|mcp)\b|^python -m hpctwin\.twin\.emulated|&$"
+UNTIL_ENDED = r"^hpctwin (twin run|serve|mcp)\b|^hpctwin rms emulate|&$"
 """What runs until somebody ends it."""
 PATIENCE_S = 3600.0
 """For one step, on a machine that may be busy with other things."""
@@ -290,7 +290,7 @@ class Walk:
     def _twin(self, here: Path, page: Path) -> list[subprocess.Popen[str]]:
         """An emulated cluster for pages that run a twin, and its settings."""
         text = page.read_text()
-        if "twin.yaml" not in text or "local_batch.py" in text or "hpctwin.twin.emulated" in text:
+        if "twin.yaml" not in text or "local_batch.py" in text or "hpctwin rms emulate" in text:
             settings = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
             if "local_batch.py" in text:
                 (here / "twin.yaml").write_text(settings[0])
@@ -301,8 +301,8 @@ class Walk:
         )
         process = subprocess.Popen(
             [
-                self.bin / "python", "-m", "hpctwin.twin.emulated", address, "--nodes", "32",
-                "--speed", "60",
+                self.bin / "hpctwin", "rms", "emulate", address, "--nodes", "32",
+                "--speed", "60", "--workload", "four-phase",
             ],
             cwd=here, env=self.environment, start_new_session=True, text=True,
         )  # fmt: skip

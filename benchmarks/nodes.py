@@ -104,7 +104,7 @@ def main() -> None:
         options = {"jobs": 20_000, "nodes": asked.nodes, "mean_runtime_s": 600, "load": 1.2}
         try:
             begin(
-                "hpctwin.twin.emulated", str(socket), "--cluster", str(machine), "--speed", "30",
+                "hpctwin", "rms", "emulate", str(socket), "--cluster", str(machine), "--speed", "30",
                 "--workload", "poisson", "--options", json.dumps(options),
             )  # fmt: skip
             while not socket.exists():

@@ -223,8 +223,8 @@ def overhead(seconds: int = 60, rate: float = 10.0) -> None:
     with tempfile.TemporaryDirectory() as folder:
         base = Path(folder)
         cluster = subprocess.Popen(
-            [sys.executable, "-m", "hpctwin.twin.emulated", "--nodes", "512", "--workload", "none",
-             "--socket", str(base / "socket")],
+            [sys.executable, "-m", "hpctwin", "rms", "emulate", str(base / "socket"), "--nodes", "512",
+             "--workload", "none"],
         )  # fmt: skip
         config = base / "twin.yaml"
         config.write_text(

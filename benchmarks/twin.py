@@ -317,8 +317,8 @@ def redis(seconds: float = 30.0) -> None:
             "",
         ]
         emulated = [
-            sys.executable, "-m", "hpctwin.twin.emulated", str(address), "--workload", "none",
-            "--nodes", "200", "--redis", url, "--stream", "events", "--record", "--wait",
+            sys.executable, "-m", "hpctwin", "rms", "emulate", str(address), "--workload", "none",
+            "--nodes", "200", "--redis", url, "--stream-name", "events", "--history", "--wait",
         ]  # fmt: skip
         twin = [sys.executable, "-m", "hpctwin", "twin", "run", "-c", f"{folder}/twin.yaml"]
         processes = [subprocess.Popen(server, cwd=folder, **quiet)]

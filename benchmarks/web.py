@@ -190,7 +190,7 @@ def main() -> None:
         config.write_text(CONFIG.format(folder=folder))
         try:
             begin(
-                "hpctwin.twin.emulated", f"{folder}/cluster.sock", "--nodes", "32", "--speed", "30",
+                "hpctwin", "rms", "emulate", f"{folder}/cluster.sock", "--nodes", "32", "--speed", "30",
                 "--workload", "poisson", "--options", json.dumps(JOBS),
             )  # fmt: skip
             while not (folder / "cluster.sock").exists():

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-BACKGROUND = re.compile(r"python -m hpctwin\.twin\.emulated |hpctwin (twin run|serve) ")
+BACKGROUND = re.compile(r"hpctwin (rms emulate|twin run|serve|demo --serve)\b")
 """Programs that run until the page ends, or they are started again."""
 PATIENCE_S = 300.0
 _BLOCK = re.compile(

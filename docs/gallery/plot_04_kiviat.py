@@ -2,8 +2,8 @@
 A Kiviat diagram
 ================
 
-Which policy is good at what: each axis goes from the worst of those compared, in the centre, to the
-best, on the rim.
+Which policy is good at what: the best policy of an axis is on the rim, and a policy half as good is
+half way.
 """
 
 from hpctwin import compare, generate

@@ -87,7 +87,8 @@ def test_short_names_of_agents_commands_take_the_same(short: str, whole: str) ->
 
 WITHOUT_JSON = {
     # What they write or draw is the result, or they run until they are ended.
-    "export", "report", "serve", "policy serve", "mcp", "twin run", "twin top", "rms forward", "warmup",
+    "export", "report", "serve", "policy serve", "mcp", "twin run", "twin top", "rms forward",
+    "rms emulate", "warmup",
     "workload convert", "workload filter", "workload generate", "dataset sample",
     "predictor apply", "predictor train", "agent train",
     # These say that it is done.

@@ -149,7 +149,7 @@ def test_names_of_nodes_are_apart_on_an_axis_for_any_number_of_cores() -> None:
     groups = [{"name": "thin", "count": 100, "cores": 1}, {"name": "fat", "count": 30, "cores": 64}]
     cluster = Cluster.model_validate({"nodes": groups})
     ticks = node_ticks(cluster, by_core=True)
-    assert ticks.names[0] == "thin 0"
+    assert ticks.names[0] == "thin, node 0"
     assert 10 <= len(ticks.at) <= MOST
     # They are at the middles of nodes, and so nearer by a node at most than what they are chosen by.
     assert min(np.diff(ticks.at)) >= (100 + 30 * 64) / MOST - 64
@@ -201,9 +201,13 @@ def test_nodes_are_called_by_their_group_and_number() -> None:
     )
     plots = simulate(several, cluster, "fcfs").plot
     gantt, heat = plots.gantt().axes[0], plots.heatmap().axes[0]
-    assert [text.get_text() for text in gantt.get_yticklabels()] == ["cpu 0", "cpu 1", "gpu 2"]
+    assert [text.get_text() for text in gantt.get_yticklabels()] == [
+        "cpu, node 0",
+        "cpu, node 1",
+        "gpu, node 2",
+    ]
     assert gantt.get_yticks().tolist() == [4, 12, 18]
-    assert [text.get_text() for text in heat.get_yticklabels()] == ["cpu 0", "gpu 2"]
+    assert [text.get_text() for text in heat.get_yticklabels()] == ["cpu, node 0", "gpu, node 2"]
     assert heat.get_yticks().tolist() == [0.5, 2.5]
     whole = simulate(workload(), Cluster.uniform(nodes=NODES), "fcfs", track_nodes=True)
     names = [text.get_text() for text in whole.plot.gantt().axes[0].get_yticklabels()]
@@ -266,18 +270,23 @@ def test_bars_have_a_panel_for_each_metric_with_the_values_next_to_them() -> Non
     assert sum("(best)" in text for text in texts) == 1
 
 
-def test_the_best_is_on_the_rim_and_the_worst_in_the_center() -> None:
-    worse = {"max_wait_s": 9, "mean_wait_s": 3, "max_slowdown": 5, "mean_slowdown": 2}
-    better = {"max_wait_s": 7, "mean_wait_s": 1, "max_slowdown": 4, "mean_slowdown": 1}
-    figure = plot_radar(
-        {
-            "worse": {**worse, "utilization": 0.7},
-            "middle": {**better, "mean_wait_s": 2, "utilization": 0.7},
-            "better": {**better, "utilization": 0.7},
-        }
+def test_the_best_is_on_the_rim_and_the_worst_in_the_center_or_at_its_share() -> None:
+    worse = {"max_wait_s": 8, "mean_wait_s": 4, "max_slowdown": 5, "mean_slowdown": 2}
+    better = {"max_wait_s": 4, "mean_wait_s": 1, "max_slowdown": 4, "mean_slowdown": 1}
+    summaries = {
+        "worse": {**worse, "utilization": 0.7},
+        "middle": {**better, "mean_wait_s": 2.5, "utilization": 0.7},
+        "better": {**better, "utilization": 0.7},
+    }
+    by_range, by_best = (
+        [
+            np.asarray(line.get_ydata()).tolist()
+            for line in plot_radar(summaries, scale=scale).axes[0].lines
+        ]
+        for scale in ("range", "best")
     )
-    lines = [np.asarray(line.get_ydata()).tolist() for line in figure.axes[0].lines]
-    assert lines == [[0, 0, 0, 0, 1, 0], [1, 0.5, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1]]
+    assert by_range == [[0, 0, 0, 0, 1, 0], [1, 0.5, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1]]
+    assert by_best == [[0.5, 0.25, 0.8, 0.5, 1, 0.5], [1, 0.4, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1]]
 
 
 def test_a_radar_of_too_few_metrics_says_so() -> None:

@@ -17,7 +17,7 @@ from hpctwin.cli.app import main
 from hpctwin.metrics import binned
 from hpctwin.report.energy import plot_pareto, plot_power
 from hpctwin.report.figures.timeline import plot_utilization
-from hpctwin.report.figures.workload import plot_wait_heat
+from hpctwin.report.figures.workload import _short, plot_wait_heat
 from hpctwin.report.pages.run import write_run
 from tests.report.report_runs import jobs
 
@@ -130,7 +130,29 @@ def test_the_heat_map_holds_every_job_that_ran_in_one_class() -> None:
     frame = jobs()
     figure = plot_wait_heat({"a": frame, "b": frame})
     for ax in figure.axes[:2]:
-        assert sum(int(text.get_text()) for text in ax.texts) == 39  # one of 40 still runs
+        numbers = [re.search(r"\((\d+)\)", text.get_text())[1] for text in ax.texts]
+        assert sum(map(int, numbers)) == 39  # one of 40 still runs
+
+
+def test_the_heat_map_has_no_classes_outside_its_jobs_and_shows_the_wait_in_numbers() -> None:
+    frame = pl.DataFrame({
+        "job_id": [1, 2, 3], "submit_s": [0.0, 0.0, 0.0], "start_s": [0.0, 7200.0, 7200.0],
+        "end_s": [10.0, 8000.0, 8000.0], "nodes": [4, 32, 32], "walltime_s": [3000.0] * 3,
+        "state": ["completed"] * 3,
+    })  # fmt: skip
+    ax = plot_wait_heat({"a": frame}).axes[0]
+    assert [text.get_text() for text in ax.get_yticklabels()] == ["≤ 60 min"]
+    assert [text.get_text() for text in ax.get_xticklabels()] == ["≤ 4", "≤ 8", "≤ 16", "≤ 32"]
+    assert [text.get_text() for text in ax.texts] == ["<1 min\n(1)", "2.0 h\n(2)"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "<1 min"), (90, "2 min"), (5990, "100 min"), (6000, "1.7 h"), (36_000, "10 h"),
+     (400_000, "4.6 d"), (1e8, "1157 d")],
+)  # fmt: skip
+def test_a_wait_in_a_class_is_short(seconds: float, text: str) -> None:
+    assert _short(seconds) == text
 
 
 def test_the_line_of_energy_against_waiting_joins_those_that_none_is_better_than() -> None:
@@ -142,7 +164,7 @@ def test_the_line_of_energy_against_waiting_joins_those_that_none_is_better_than
 def test_two_runs_that_draw_the_same_power_are_both_seen() -> None:
     drawn = pl.DataFrame({"time_s": [0.0, 50.0, 90.0], "total_w": [100.0, 300.0, 0.0]})
     first, second = plot_power({"a": drawn, "b": drawn}).axes[0].lines
-    assert first.get_linewidth() > second.get_linewidth()
+    assert first.get_linewidth() == second.get_linewidth()
     assert first.get_linestyle() != second.get_linestyle()
 
 

@@ -230,7 +230,7 @@ def answers(path: Path) -> bool:
 def served(tmp_path: Path) -> Iterator[Path]:
     path = tmp_path / "c.sock"
     command = [
-        sys.executable, "-m", "hpctwin.twin.emulated", str(path), "--workload", "none", "--nodes", "4",
+        sys.executable, "-m", "hpctwin", "rms", "emulate", str(path), "--workload", "none", "--nodes", "4",
         "--takeover", "3", "--speed", "100",
     ]  # fmt: skip
     process = subprocess.Popen(command)

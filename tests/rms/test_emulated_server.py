@@ -26,6 +26,9 @@ from hpctwin.rms.records.records import JobSpec
 from hpctwin.twin.core.mirror import Mirror
 from hpctwin.twin.emulated import emulated_cluster
 
+EMULATE = (sys.executable, "-m", "hpctwin", "rms", "emulate")
+FOUR_PHASE = ("--workload", "four-phase")
+
 
 class Process:
     """One emulated cluster, ended with the test."""
@@ -39,7 +42,7 @@ class Process:
     def begin(self, *options: str) -> EmulatedManager:
         with self.log.open("ab") as log:
             self.running = subprocess.Popen(
-                [sys.executable, "-m", "hpctwin.twin.emulated", str(self.socket), *options],
+                [*EMULATE, str(self.socket), *options],
                 stdout=log,
                 stderr=log,
             )
@@ -90,7 +93,7 @@ def job(job_id: str, nodes: int = 1, walltime_s: float = 1000.0) -> JobSpec:
 def test_at_full_speed_without_a_twin_it_runs_to_the_end_and_ends_on_sigterm(
     process: Process,
 ) -> None:
-    manager = process.begin("--speed", "max", "--record")
+    manager = process.begin(*FOUR_PHASE, "--speed", "max", "--history")
     wait_for(lambda: manager.ask("state")["done"])
     state = manager.ask("state", history=True)
     assert state["ended"] == 150
@@ -195,7 +198,7 @@ def test_a_cluster_that_is_behind_its_clock_answers_all_the_same(tmp_path: Path)
 
 def test_at_full_speed_the_clock_waits_for_the_twin_but_not_forever(process: Process) -> None:
     takeover_s = 4
-    manager = process.begin("--speed", "max", "--wait", "--takeover", str(takeover_s))
+    manager = process.begin(*FOUR_PHASE, "--speed", "max", "--wait", "--takeover", str(takeover_s))
     events: queue.Queue[bytes] = queue.Queue()
     manager.subscribe(events.put)
     manager.take_scheduling()
@@ -215,7 +218,7 @@ def test_at_full_speed_the_clock_waits_for_the_twin_but_not_forever(process: Pro
 
 
 def test_events_of_a_subscription_lead_from_one_snapshot_to_the_next(process: Process) -> None:
-    manager = process.begin("--speed", "2000", "--wait", "--takeover", "60")
+    manager = process.begin(*FOUR_PHASE, "--speed", "2000", "--wait", "--takeover", "60")
     events: queue.Queue[bytes] = queue.Queue()
     manager.subscribe(events.put)
     mirror = Mirror(manager.snapshot())
@@ -360,7 +363,7 @@ def test_too_many_connections_are_refused_until_some_close(process: Process) -> 
     ],
 )
 def test_wrong_options_are_reported_in_one_line(tmp_path: Path, options, word) -> None:
-    command = [sys.executable, "-m", "hpctwin.twin.emulated", str(tmp_path / "c.sock"), *options]
+    command = [*EMULATE, str(tmp_path / "c.sock"), *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 2
     assert word in done.stderr
@@ -372,7 +375,7 @@ def test_neither_a_file_nor_a_running_cluster_is_replaced(process: Process) -> N
     own = process.socket.parent / "thesis.txt"
     own.write_text("years of work")
     for path, word in ((own, "not a socket"), (process.socket, "another emulated cluster")):
-        command = [sys.executable, "-m", "hpctwin.twin.emulated", str(path), "--workload", "none"]
+        command = [*EMULATE, str(path), "--workload", "none"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
         assert done.returncode == 2
         assert word in done.stderr

@@ -56,9 +56,11 @@ class Pair:
         self.config.write_text(yaml.safe_dump(body))
 
     def begin_cluster(self, *options: str, faults: dict[str, Any] | None = None) -> None:
-        extra = ["--redis", self.redis, "--stream", "events"] if self.redis else []
+        extra = ["--redis", self.redis, "--stream-name", "events"] if self.redis else []
+        if "--workload" not in options:
+            extra += ["--workload", "four-phase"]
         self._start(
-            "cluster.log", "hpctwin.twin.emulated", str(self.socket), "--record",
+            "cluster.log", "hpctwin", "rms", "emulate", str(self.socket), "--history",
             "--faults", json.dumps(faults or {}), *extra, *options,
         )  # fmt: skip
         self.wait(self._answers, 60)

@@ -127,8 +127,8 @@ class Crowd:
 
     def head(self, sees: Visibility = EVERYTHING) -> Head:
         told: dict[str, Any] = {
-            "version": self.version, "cluster": "invented", "time_s": self.time_s, "clock": CLOCK, "alive": True,
-            "age_s": 1.0, "mode": "observe", "is_active": False, "policy": "fcfs+easy",
+            "version": self.version, "cluster": "invented", "time_s": self.time_s, "alive": True,
+            "clock": CLOCK, "age_s": 1.0, "mode": "observe", "is_active": False, "policy": "fcfs+easy",
             "policy_assumed": False, "trouble": (), "nodes": len(self.names), "free_nodes": 0,
             "running": len(self.names) // 2, "waiting": len(self.pending), "decision": 1,
             "decided_s": self.time_s - 5, "awaiting": (), "killed": False, "cycle_s": 0.002,

@@ -15,7 +15,8 @@ from starlette.testclient import TestClient
 
 from hpctwin import Cluster, generate, simulate
 from hpctwin.cli.app import main
-from hpctwin.cli.live.top import render, seen
+from hpctwin.cli.live.screen import render
+from hpctwin.cli.live.top import seen
 from hpctwin.report.pages.run import write_run
 from hpctwin.web.server.api import application
 from hpctwin.web.server.assembly import Part, together
@@ -171,12 +172,12 @@ def test_power_is_what_computing_and_idle_nodes_draw_by_the_machines_description
 def test_the_terminal_shows_what_the_page_does(make: Any) -> None:
     page = make()
     console = Console(width=120, record=True, file=io.StringIO())
-    console.print(render(seen(page.source)))
+    console.print(render(seen(page.source), None, 120)[0])
     text = console.export_text()
     head = page.source.head()
     assert f"{head.running} running, {head.waiting} pending" in text
     for job in page.source.job_views():
-        assert job.state == "running" or re.search(rf"│ +{job.id} │", text)
+        assert job.state == "running" or re.search(rf"^ *{job.id} ", text, re.MULTILINE)
     assert "decisions by policy" in text
 
 
@@ -189,6 +190,6 @@ def test_twin_top_shows_a_journal_once_where_there_is_no_terminal(
             main(["twin", "top", "--journal", str(journal)])
         assert end.value.code == code
     told = capsys.readouterr()
-    assert "queue by predicted start" in told.out
+    assert "3 pending jobs by predicted start" in told.out
     assert "none.sqlite" in told.err
     assert "Traceback" not in told.err

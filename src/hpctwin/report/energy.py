@@ -23,7 +23,7 @@ from hpctwin.energy import Energy
 from hpctwin.energy.accounts.outputs import node_log
 from hpctwin.energy.power.calibration import errors_pct
 from hpctwin.metrics.time_series import integrals
-from hpctwin.report.figures.style import LINES, PALETTE, TimeScale, color, new_figure, styled
+from hpctwin.report.figures.style import PALETTE, TimeScale, color, line_style, new_figure, styled
 
 __all__ = [
     "plot_by_timeout",
@@ -274,11 +274,7 @@ def plot_power(
             watts / 1000,
             where="post",
             label=name,
-            color=color(number),
-            linestyle=LINES[number % len(LINES)],
-            # Each line is thinner than the one before, with another pattern, so that lines stay
-            # visible where they coincide.
-            linewidth=max(0.9, 2.1 - 0.4 * number),
+            **line_style(number),
         )
     ax.set_ylim(bottom=0)
     scale.apply(ax, first, last)

@@ -27,8 +27,8 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("clusters")
     processes = [
         fork(
-            "hpctwin.twin.emulated", str(folder / f"{name}.sock"), "--name", name, "--nodes", "8",
-            "--workload", "none", "--speed", "1000", "--record", log=folder / f"{name}.log",
+            "hpctwin", "rms", "emulate", str(folder / f"{name}.sock"), "--name", name, "--nodes", "8",
+            "--workload", "none", "--speed", "1000", "--history", log=folder / f"{name}.log",
         )
         for name in CLUSTERS
     ]  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,6 +20,10 @@ def demo_command(
     seed: int = 0,
     speed: str | None = None,
     json: bool = False,
+    serve: bool = False,
+    nodes: int | None = None,
+    mode: Literal["observe", "advise", "approve", "act"] | None = None,
+    port: int | None = None,
 ) -> int:
     """Run the live twin on an emulated cluster, and compare it with static policies.
 
@@ -27,11 +31,35 @@ def demo_command(
     twin acts. In a terminal, the demo shows it live at 600 times real time; elsewhere it runs at
     full speed.
 
+    With --serve, generated users submit jobs without end, and the twin's web page shows the
+    cluster until Ctrl-C.
+
     Args:
         seed: Seed of the jobs.
-        speed: Seconds of cluster time per second, or "max".
+        speed: Seconds of cluster time per second, or "max"; with --serve default 60.
         json: Print the comparison as JSON.
+        serve: Serve the twin's web page until interrupted, instead of the comparison.
+        nodes: With --serve, number of nodes; default 64.
+        mode: With --serve, mode of the twin; default act.
+        port: With --serve, port of the page; default 8642, or 0 for a free one.
     """
+    if serve:
+        from hpctwin.cli.live.serve import need_web
+        from hpctwin.cli.live.served_demo import serve_demo
+        from hpctwin.errors import ConfigError
+
+        if json:
+            raise ConfigError("--json does not work with --serve; the page has a REST interface")
+        need_web("hpctwin demo --serve")
+        return serve_demo(
+            nodes=64 if nodes is None else nodes, seed=seed, speed=speed or "60",
+            mode=mode or "act", port=8642 if port is None else port,
+        )  # fmt: skip
+    given = {"--nodes": nodes, "--mode": mode, "--port": port}
+    if wrong := [option for option, value in given.items() if value is not None]:
+        from hpctwin.errors import ConfigError
+
+        raise ConfigError(f"{wrong[0]} is only for --serve; add --serve, or remove it")
     import tempfile
     from pathlib import Path
 
@@ -74,8 +102,6 @@ def demo_command(
 
 def _run(folder: Path, seed: int, speed: str, console: Any) -> tuple[Any, list[str]]:
     """Return the twin's row of the comparison, and the lines of its last explanation."""
-    import json
-
     from hpctwin.cli.live.top import live_view
     from hpctwin.twin.emulated.process import PATIENCE_S, emulated_process
     from hpctwin.twin.service.explain import explain_decision
@@ -84,8 +110,8 @@ def _run(folder: Path, seed: int, speed: str, console: Any) -> tuple[Any, list[s
 
     address = folder / "cluster.sock"
     with emulated_process(
-        address, "--nodes", str(NODES), "--options", json.dumps({"seed": seed}), "--speed", speed,
-        "--wait", "--record",
+        address, "--nodes", str(NODES), "--workload", "four-phase", "--seed", str(seed),
+        "--speed", speed, "--wait", "--history",
     ):  # fmt: skip
         config = TwinConfig.of(
             {

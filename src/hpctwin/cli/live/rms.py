@@ -12,6 +12,11 @@ from hpctwin.cli.logs import LogOptions, set_when_asked_to_end
 __all__ = ["rms_app"]
 
 rms_app = App(name="rms", help="Check the resource manager; print what a site installs into it.")
+rms_app.command(
+    "hpctwin.cli.live.emulate:emulate_command",
+    name="emulate",
+    help="Run an emulated cluster for a twin, without Slurm or PBS.",
+)
 
 
 @rms_app.command

@@ -13,9 +13,13 @@ from hpctwin.cli.logs import LogOptions
 from hpctwin.cli.options import temperature_or_file
 
 if TYPE_CHECKING:
-    from hpctwin.web.server.assembly import Part
+    from socket import socket
 
-__all__ = ["mcp_command", "serve_command"]
+    from hpctwin.web.server.assembly import Part
+    from hpctwin.web.server.gate import Access
+    from hpctwin.web.server.serve import Listening
+
+__all__ = ["mcp_command", "need_web", "page_address", "serve_command"]
 
 _TAKEN = (
     "api", "static", "healthz", "readyz", "metrics", "favicon.ico", "sign-in", "sign-out",
@@ -66,12 +70,8 @@ def serve_command(
         sign_in: YAML file for sign-in by a reverse proxy's header, or by OpenID Connect.
         hide_names: Show users, accounts and names of other users' jobs only to operators.
     """
-    from hpctwin.errors import need
-
-    for package in ("fastapi", "prometheus_client", "uvicorn"):
-        need(package, "web", "hpctwin serve")
+    need_web("hpctwin serve")
     log.begin()
-    from hpctwin.web.server.gate import MADE_UP
     from hpctwin.web.server.serve import Listening, access_of, serve, socket_at
 
     listening = Listening(
@@ -81,15 +81,34 @@ def serve_command(
     access = access_of(listening)
     parts = _parts(runs, config, journal, temperature_or_file(weather))
     with socket_at(host, port) as listens:
-        name = f"[{host}]" if ":" in host else host
-        scheme = "https" if listening.tls else "http"
-        address = f"{scheme}://{name}:{listens.getsockname()[1]}/"
-        if access.tokens and access.tokens[0].name == MADE_UP:
-            # Browsers send no server the part of an address after '#'.
-            address += f"#token={access.tokens[0].secret.decode()}"
-        print(address, flush=True)
+        print(page_address(listening, access, listens), flush=True)
         serve(parts, listening, access, listens)
     return 0
+
+
+def need_web(command: str) -> None:
+    """Raise an error unless the packages of the page can be imported.
+
+    Raises:
+        ConfigError: One of them is not installed.
+    """
+    from hpctwin.errors import need
+
+    for package in ("fastapi", "prometheus_client", "uvicorn"):
+        need(package, "web", command)
+
+
+def page_address(listening: Listening, access: Access, listens: socket) -> str:
+    """Return the address of the page, with the token if one was generated."""
+    from hpctwin.web.server.gate import MADE_UP
+
+    name = f"[{listening.host}]" if ":" in listening.host else listening.host
+    scheme = "https" if listening.tls else "http"
+    address = f"{scheme}://{name}:{listens.getsockname()[1]}/"
+    if access.tokens and access.tokens[0].name == MADE_UP:
+        # Browsers send no server the part of an address after '#'.
+        address += f"#token={access.tokens[0].secret.decode()}"
+    return address
 
 
 def _parts(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
@@ -11,7 +11,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, MultipleLocator
 
-from hpctwin.metrics import Summary, breakdown, kiviat_scores, served, with_job_metrics
+from hpctwin.metrics import (
+    Summary,
+    breakdown,
+    kiviat_scores,
+    mean_interval,
+    served,
+    with_job_metrics,
+)
+from hpctwin.metrics.comparison import shares_of_best
 from hpctwin.report.columns import (
     Column,
     best_labels,
@@ -24,10 +32,11 @@ from hpctwin.report.columns import (
 from hpctwin.report.figures.style import (
     FADED,
     INK,
-    LINES,
     PALETTE,
+    RC,
     color,
     empty_note,
+    line_style,
     log_durations,
     new_figure,
     styled,
@@ -82,7 +91,7 @@ def plot_wait_cdf(jobs: Mapping[str, pl.DataFrame], *, title: str = "Waiting tim
         # Even steps in share suffice for a curve; a step per job would make the file too large.
         share = np.linspace(0, 1, min(_POINTS, len(wait) + 1))
         at = np.quantile(wait, share, method="inverted_cdf")
-        ax.step(np.maximum(at, 1.0), share, where="post", label=label, **_line(index))
+        ax.step(np.maximum(at, 1.0), share, where="post", label=label, **line_style(index))
     log_durations(ax, "x", 1.0, longest)
     ax.set_xlim(1.0, longest)
     ax.set_ylim(0, 1.02)
@@ -99,6 +108,7 @@ def plot_compare_bars(
     columns: Sequence[Column] = _BARS,
     *,
     title: str = "Comparison",
+    replicates: Mapping[str, Sequence[Summary]] | None = None,
 ) -> Figure:
     """Draw a panel of bars for each metric; the best value is highlighted.
 
@@ -106,6 +116,8 @@ def plot_compare_bars(
         summaries: Summaries by label, one or more.
         columns: The metrics.
         title: Title of the figure.
+        replicates: Summaries of each label's runs; ``summaries`` then has their means. Each run is
+            a point; six runs or more also give an error bar, the mean's 95 % interval.
 
     Returns:
         The figure, two panels to a row.
@@ -117,17 +129,22 @@ def plot_compare_bars(
     for ax, column in zip(panels.flat, columns, strict=False):
         values = [summaries[label].get(column.key) for label in labels]
         best = best_labels(column, summaries)
-        bars = ax.barh(
+        ax.barh(
             labels,
             [value or 0.0 for value in values],
             color=[PALETTE[2] if label in best else FADED for label in labels],
             height=0.7,
         )
-        texts = [
-            format_metric(column.key, value) + (" (best)" if label in best else "")
-            for label, value in zip(labels, values, strict=True)
-        ]
-        ax.bar_label(bars, texts, padding=4, fontsize=8.5, color=INK)
+        longest = 0.0
+        for row, (label, value) in enumerate(zip(labels, values, strict=True)):
+            found = [run.get(column.key) for run in (replicates or {}).get(label, ())]
+            end = max(value or 0.0, _spread(ax, row, [one for one in found if one is not None]))
+            longest = max(longest, end)
+            text = format_metric(column.key, value) + (" (best)" if label in best else "")
+            ax.annotate(
+                text, (end, row), (4, 0), textcoords="offset points", va="center", fontsize=8.5,
+                color=INK,
+            )  # fmt: skip
         arrow = {"low": "lower is better", "high": "higher is better", None: ""}[column.better]
         note = tau_note([column.key], tau_of(summaries.values()), "")
         ax.set_title(", ".join([column.header, *note]), fontsize=10)
@@ -136,12 +153,24 @@ def plot_compare_bars(
         ax.grid(visible=False)
         ax.spines.bottom.set_visible(False)
         # Space for the numbers to the right of the longest bar.
-        ax.set_xlim(0, max([value or 0.0 for value in values], default=0.0) * 1.38 or 1.0)
+        ax.set_xlim(0, longest * 1.38 or 1.0)
         ax.tick_params(axis="y", length=0)
     panels[0, 0].invert_yaxis()
     for ax in panels.flat[len(columns) :]:
         ax.set_visible(False)
     return figure
+
+
+def _spread(ax: Axes, row: int, values: Sequence[float]) -> float:
+    """Draw the values of replicates and their mean's interval; return the largest drawn value."""
+    if len(values) < 2:
+        return 0.0
+    ax.plot(values, [row] * len(values), "o", color=INK, ms=3, alpha=0.45, mew=0)
+    mean, low, high = mean_interval(values)
+    if low is None or high is None:
+        return max(values)
+    ax.errorbar(mean, row, xerr=[[mean - low], [high - mean]], color=INK, capsize=4, lw=1.3)
+    return max(*values, high)
 
 
 @styled
@@ -194,31 +223,38 @@ def plot_differences(
     return figure
 
 
+Scale = Literal["best", "range"]
+"""Scale of Kiviat diagrams: share of the best value, or from the worst value to the best."""
+
+
 @styled
 def plot_radar(
     summaries: Mapping[str, Summary],
     columns: Sequence[Column] = _RADAR,
     *,
     title: str = "Policies on several metrics (outer is better)",
+    scale: Scale = "best",
 ) -> Figure:
-    """Draw a Kiviat diagram as in fig. 3 of the SchedTwin paper (Zhang et al. 2025).
+    """Draw a Kiviat diagram: each metric as a share of the best policy's.
 
-    Each metric is scaled over the compared policies: the best is on the rim, the worst in the
-    center. If all are equal, they are on the rim. So the figure shows only ranks and relative
-    distances among these policies; an additional policy changes it. The area of a polygon depends
-    on the order of the axes and must not be read as a score.
+    A policy is half way to the rim if its wait is twice the shortest one, or its utilization half
+    of the highest one. So small differences look small. With the scale ``range``, the worst policy
+    is in the center, as in fig. 3 of the SchedTwin paper (Zhang et al. 2025); that shows only ranks
+    and relative distances. The area of a polygon depends on the order of the axes and must not be
+    read as a score.
 
     Args:
         summaries: Summaries by label, two or more for a meaningful figure.
         columns: The axes; metrics that a summary lacks are skipped.
         title: Title of the figure.
+        scale: ``best`` or ``range``.
 
     Returns:
         The figure.
     """
-    figure = new_figure(4.7, 7.0, title=title)
-    if _radar(figure.add_subplot(projection="polar"), summaries, columns):
-        figure.legend(loc="outside right upper")
+    figure = new_figure(5.6, 7.0, title=title)
+    if _radar(figure.add_subplot(projection="polar"), summaries, columns, scale):
+        figure.legend(loc="outside lower center", ncols=2)
     return figure
 
 
@@ -228,13 +264,15 @@ def plot_radars(
     columns: Sequence[Column] = _RADAR,
     *,
     title: str = "Policies on several metrics (outer is better)",
+    scale: Scale = "best",
 ) -> Figure:
-    """Draw Kiviat diagrams side by side, each with its own scale; see `plot_radar`.
+    """Draw Kiviat diagrams side by side, each with its own best values; see `plot_radar`.
 
     Args:
         charts: Summaries by label, by the name of the chart; one or more.
         columns: The axes.
         title: Title of the figure.
+        scale: ``best`` or ``range``.
 
     Returns:
         The figure, with a legend under each chart.
@@ -242,13 +280,15 @@ def plot_radars(
     figure = new_figure(4.9, 3.6 * len(charts), title=title)
     for index, (name, summaries) in enumerate(charts.items()):
         ax = figure.add_subplot(1, len(charts), index + 1, projection="polar")
-        if _radar(ax, summaries, columns):
+        if _radar(ax, summaries, columns, scale):
             ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=2)
         ax.set_title(name, fontweight="bold", pad=24)
     return figure
 
 
-def _radar(ax: Axes, summaries: Mapping[str, Summary], columns: Sequence[Column]) -> bool:
+def _radar(
+    ax: Axes, summaries: Mapping[str, Summary], columns: Sequence[Column], scale: Scale
+) -> bool:
     """Draw one Kiviat diagram on polar axes; return False if there are too few metrics."""
     axes = [
         column
@@ -260,19 +300,23 @@ def _radar(ax: Axes, summaries: Mapping[str, Summary], columns: Sequence[Column]
         empty_note(ax, "fewer than three metrics are available for every policy")
         return False
     raw = np.array([[float(s[c.key] or 0) for c in axes] for s in summaries.values()])
-    score = kiviat_scores(raw, np.array([column.better == "high" for column in axes]))
+    scores = kiviat_scores if scale == "range" else shares_of_best
+    score = scores(raw, np.array([column.better == "high" for column in axes]))
     angle = np.linspace(0, 2 * np.pi, len(axes), endpoint=False)
     around = np.append(angle, angle[0])
     for index, label in enumerate(summaries):
         values = np.append(score[index], score[index][0])
-        ax.plot(around, values, label=label, marker=_MARKERS[index % 8], ms=4, **_line(index))
+        ax.plot(around, values, label=label, marker=_MARKERS[index % 8], ms=4, **line_style(index))
         ax.fill(around, values, color=color(index), alpha=0.07)
     # Matplotlib's type hints treat polar axes as plain ones.
     ax.set_theta_offset(np.pi / 2)  # type: ignore[attr-defined]
     ax.set_theta_direction(-1)  # type: ignore[attr-defined]
     ax.set_xticks(angle, [column.header for column in axes])
     ax.tick_params(axis="x", pad=14)
-    ax.set_yticks([0.25, 0.5, 0.75, 1.0], [])
+    shares = [0.25, 0.5, 0.75, 1.0]
+    named = scale == "best"
+    ax.set_yticks(shares, [f"{100 * share:.0f} %" for share in shares] if named else [], fontsize=7)
+    ax.set_rlabel_position(180 / len(axes))  # type: ignore[attr-defined]
     ax.set_ylim(0, 1.03)
     ax.spines["polar"].set_visible(False)
     return True
@@ -311,7 +355,12 @@ def plot_wait_by_size(
         longest = max(longest, float(wait.max()))
         at = [bins.index(name) for name in table["bin"]]
         ax.plot(
-            at, np.maximum(wait, 1.0), label=label, marker=_MARKERS[index % 8], ms=5, **_line(index)
+            at,
+            np.maximum(wait, 1.0),
+            label=label,
+            marker=_MARKERS[index % 8],
+            ms=5,
+            **line_style(index),
         )
     log_durations(ax, "y", 1.0, longest * 1.5)
     ax.set_ylim(0.8, longest * 1.5)
@@ -324,17 +373,10 @@ def plot_wait_by_size(
     return figure
 
 
-def _line(index: int) -> dict[str, Any]:
-    """Return a line style; each is thinner, with another pattern, so none is hidden."""
-    return {
-        "color": color(index),
-        "linestyle": LINES[index % len(LINES)],
-        "linewidth": max(1.5, 3.6 - 0.7 * index),
-    }
-
-
 def _legend_or_note(figure: Figure, drawn: bool, labels: int) -> None:
     if not drawn:
         empty_note(figure.axes[0])
     elif labels > 1:
-        figure.legend(loc="outside right upper")
+        # All labels fit into the height of the figure.
+        size = min(RC["legend.fontsize"], 34 * figure.get_figheight() / labels)
+        figure.legend(loc="outside right upper", fontsize=size)

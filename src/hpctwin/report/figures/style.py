@@ -36,6 +36,7 @@ __all__ = [
     "check_figure",
     "color",
     "empty_note",
+    "line_style",
     "log_durations",
     "new_figure",
     "node_ticks",
@@ -132,6 +133,11 @@ def color(index: int) -> str:
     return PALETTE[index % len(PALETTE)]
 
 
+def line_style(index: int) -> dict[str, Any]:
+    """Return color and dashes of the ``index``-th line; dashes leave a line below it visible."""
+    return {"color": color(index), "linestyle": LINES[index % len(LINES)]}
+
+
 def styled(plot: Callable[P, R]) -> Callable[P, R]:
     """Make a function draw in this style; matplotlib's global settings stay."""
 
@@ -157,7 +163,7 @@ class NodeTicks(NamedTuple):
 
 
 def node_ticks(cluster: Cluster, *, by_core: bool = False) -> NodeTicks:
-    """Return ticks at the middles of nodes, such as ``gpu 96`` (node 96, group ``gpu``).
+    """Return ticks at the middles of nodes: ``node 96``, or ``gpu, node 96`` of several groups.
 
     Args:
         cluster: The cluster.
@@ -169,7 +175,11 @@ def node_ticks(cluster: Cluster, *, by_core: bool = False) -> NodeTicks:
     group = np.repeat(np.arange(len(counts)), counts)
     along = np.arange(0, edges[-1], -(-edges[-1] // MOST))
     chosen = np.unique(np.searchsorted(edges, along, side="right") - 1)
-    names = [f"{cluster.nodes[group[number]].name} {number}" for number in chosen.tolist()]
+    several = len(counts) > 1
+    names = [
+        f"{cluster.nodes[group[number]].name}{', node' if several else ''} {number}"
+        for number in chosen.tolist()
+    ]
     return NodeTicks(((edges[chosen] + edges[chosen + 1]) / 2).tolist(), names)
 
 

@@ -15,12 +15,12 @@ from hpctwin.model.text import format_duration
 from hpctwin.report.figures.style import (
     FADED,
     INK,
-    LINES,
     PALETTE,
     NodeTicks,
     TimeScale,
     color,
     empty_note,
+    line_style,
     new_figure,
     styled,
 )
@@ -286,11 +286,9 @@ def plot_queue(
                     steps[column].to_numpy(),
                     scale.at(edges),
                     baseline=None,
-                    color=color(index),
-                    # Each line is thinner, with another pattern, so that none is hidden.
-                    linestyle=LINES[index % len(LINES)],
-                    linewidth=max(1.3, 2.8 - 0.5 * index),
                     label=name,
+                    linewidth=1.6,
+                    **line_style(index),
                 )
         ax.set_ylabel(label)
         ax.set_ylim(bottom=0)

@@ -45,7 +45,7 @@ def plot_wait_heat(
     of: str = "nodes",
     title: str = "Mean wait by size and walltime",
 ) -> Figure:
-    """Draw the mean wait of each class of nodes and walltime, with its number of jobs.
+    """Draw the mean wait of each class of nodes and walltime, with its number of jobs below.
 
     Args:
         jobs: Jobs of results by label, one or more, of the same workload. Only jobs that started
@@ -55,18 +55,22 @@ def plot_wait_heat(
 
     Returns:
         The figure, a panel for each label, two to a row. Size classes end at powers of two;
-        walltime classes end where sites set limits.
+        walltime classes end where sites set limits. Classes above and below all jobs are omitted.
     """
     ran = {label: with_job_metrics(served(frame)) for label, frame in jobs.items()}
     widest = max((int(f["nodes"].to_numpy().max(initial=1)) for f in ran.values()), default=1)
     powers = int(np.ceil(np.log2(max(widest, 1)))) + 1
+    classes = {label: _classes(frame, powers) for label, frame in ran.items()}
+    used = np.sum([count for _, count in classes.values()], axis=0) > 0
+    kept, sizes = _extent(used.any(axis=1)), _extent(used.any(axis=0))
     columns = min(2, len(ran))
     rows = -(-len(ran) // columns)
-    figure = new_figure(1.0 + 2.9 * rows, title=title)
+    figure = new_figure(1.2 + rows * (0.4 + 0.3 * max(4, len(kept))), title=title)
     panels = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
+    names = [*(f"≤ {format_duration(edge)}" for edge in WALLTIME_EDGES_S), "longer"]
     drawn = None
-    for ax, (label, frame) in zip(panels.flat, ran.items(), strict=False):
-        mean, count = _classes(frame, powers)
+    for ax, (label, (mean, count)) in zip(panels.flat, classes.items(), strict=False):
+        mean, count = mean[kept][:, sizes], count[kept][:, sizes]
         drawn = ax.pcolormesh(
             np.ma.masked_invalid(np.clip(mean, *_WAITS_S)),
             cmap="viridis", norm=LogNorm(*_WAITS_S), edgecolors="white", linewidth=0.6,
@@ -74,18 +78,19 @@ def plot_wait_heat(
         _write(ax, mean, count)
         ax.set_title(label, fontsize=9.5, pad=3)
         ax.grid(visible=False)
-        every = -(-powers // 8)
+        every = -(-len(sizes) // 8)
         ax.set_xticks(
-            np.arange(0, powers, every) + 0.5, [f"≤ {2**k:,}" for k in range(0, powers, every)]
+            np.arange(0, len(sizes), every) + 0.5, [f"≤ {2**k:,}" for k in sizes[::every]]
         )
-        names = [f"≤ {format_duration(edge)}" for edge in WALLTIME_EDGES_S]
-        ax.set_yticks(np.arange(len(names) + 1) + 0.5, [*names, "longer"])
+        ax.set_yticks(np.arange(len(kept)) + 0.5, [names[row] for row in kept])
     for ax in panels.flat[len(ran) :]:
         ax.set_visible(False)
     figure.supxlabel(f"{of} requested", fontsize=9.5)
     figure.supylabel("requested walltime", fontsize=9.5)
     if drawn is not None:
-        bar = figure.colorbar(drawn, ax=panels, label="mean wait (clipped at both ends)")
+        bar = figure.colorbar(
+            drawn, ax=panels, label="mean wait (clipped at both ends); in brackets: jobs"
+        )
         log_durations(bar.ax, "y", *_WAITS_S)
     return figure
 
@@ -101,16 +106,37 @@ def _classes(jobs: pl.DataFrame, powers: int) -> tuple[FloatArray, npt.NDArray[n
     return np.where(count > 0, total / np.maximum(count, 1), np.nan), count
 
 
+def _extent(used: npt.NDArray[np.bool_]) -> list[int]:
+    """Return the classes from the first used one to the last; all if none is used."""
+    found = np.flatnonzero(used)
+    return list(range(found[0], found[-1] + 1)) if len(found) else list(range(len(used)))
+
+
 def _write(ax: Axes, mean: FloatArray, count: npt.NDArray[np.int64]) -> None:
-    """Write the number of jobs in each class, light on dark."""
+    """Write the mean wait of each class, and below it its number of jobs, light on dark."""
     if mean.shape[1] > 16:
         return
     middle = np.sqrt(_WAITS_S[0] * _WAITS_S[1])
+    size = 6.5 if mean.shape[1] <= 9 else 5.0
     for row, column in zip(*np.nonzero(count), strict=True):
         number = int(count[row, column])
-        text = f"{number:,}" if number < 10_000 else f"{number / 1000:,.0f}k"
+        jobs = f"{number:,}" if number < 10_000 else f"{number / 1000:,.0f}k"
         shade = "white" if mean[row, column] < middle else "black"
-        ax.text(column + 0.5, row + 0.5, text, ha="center", va="center", fontsize=6.5, color=shade)
+        text = f"{_short(mean[row, column])}\n({jobs})"
+        ax.text(
+            column + 0.5, row + 0.5, text, ha="center", va="center", fontsize=size, color=shade,
+            linespacing=0.95,
+        )  # fmt: skip
+
+
+def _short(seconds: float) -> str:
+    """Return a wait in at most six characters."""
+    if seconds < 60:
+        return "<1 min"
+    units = ((60, "min"), (3600, "h"))
+    unit, name = next((one for one in units if seconds < 100 * one[0]), (86_400, "d"))
+    value = seconds / unit
+    return f"{value:.1f} {name}" if value < 9.95 and name != "min" else f"{value:.0f} {name}"
 
 
 _MARGIN = 0.06

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import polars as pl
 from matplotlib.figure import Figure
 
-from hpctwin.metrics import Summary
+from hpctwin.metrics import mean_summaries
 from hpctwin.model import Workload, write_folder
 from hpctwin.report.energy import (
     plot_cooling,
@@ -57,16 +59,23 @@ def report_figures(
 ) -> list[Drawn]:
     """Draw all figures for which the runs have data.
 
+    Runs of one policy on the same cluster that differ only in the trace or the seed are replicates:
+    metrics are then means with their spread, waits are those of all jobs together, and charts over
+    time show the first run of each policy.
+
     Args:
         entries: The runs in display order; labels are distinct.
         workload: Workload whose distributions are also drawn.
         start_epoch_s: Unix time of time zero, to show dates.
     """
+    repeated = _replicates(entries)
+    # Charts over time of all replicates would be many, and alike.
+    firsts = [runs[0] for runs in repeated.values()] or entries
     found = [
-        *_policies(entries),
-        *_over_time(entries, start_epoch_s),
-        *_energy(entries, start_epoch_s),
-        *_gantts(entries, start_epoch_s),
+        *_policies(entries, repeated),
+        *_over_time(firsts, start_epoch_s),
+        *_energy(firsts, start_epoch_s),
+        *_gantts(firsts, start_epoch_s),
     ]
     if workload is not None:
         found.append(Drawn("Workload", "workload", "Distributions", plot_workload(workload)))
@@ -90,36 +99,75 @@ def write_figures(folder: Path, drawn: Sequence[Drawn], suffix: str) -> None:
             save_figure(one.figure, new / f"{one.name}{suffix}")
 
 
-def _policies(entries: Sequence[ReportedRun]) -> list[Drawn]:
-    jobs = {entry.label: entry.jobs for entry in entries}
+def _policies(
+    entries: Sequence[ReportedRun], repeated: Mapping[str, Sequence[ReportedRun]]
+) -> list[Drawn]:
+    groups = repeated or {entry.label: [entry] for entry in entries}
+    jobs = {label: _together([one.jobs for one in runs]) for label, runs in groups.items()}
     of = "cores" if any(entry.of == "core" for entry in entries) else "nodes"
-    sized = {entry.label: entry.sized for entry in entries}
-    summaries: Mapping[str, Summary] = {entry.label: entry.summary for entry in entries}
+    sized = {label: _together([one.sized for one in runs]) for label, runs in groups.items()}
+    summaries = {
+        label: mean_summaries([{label: one.summary} for one in runs])[label]
+        if repeated
+        else runs[0].summary
+        for label, runs in groups.items()
+    }
+    of_all = " of all replicates together" if repeated else ""
     section = "Results"
     found = []
     if len(entries) > 1:
-        found = [
-            Drawn(section, "bars", "Main metrics, policy by policy", plot_compare_bars(summaries)),
-            Drawn(
-                section,
-                "kiviat",
-                "Scaled over the policies shown: best at the rim, worst in the center. The "
-                "area depends on the order of the axes and is not a score.",
-                plot_radar(summaries),
-            ),
-        ]
-    heat = "Waits by job size: narrow or wide, short or long jobs. Numbers count jobs"
+        bars = "Main metrics, policy by policy"
+        if repeated:
+            bars += (
+                ": means over replicates, which differ in the trace or the seed. Points are runs; "
+                "bars of 6 runs or more have a 95 % interval of the mean"
+            )
+        spread = {label: [one.summary for one in runs] for label, runs in repeated.items()}
+        found = [Drawn(section, "bars", bars, plot_compare_bars(summaries, replicates=spread))]
+    if len(groups) > 1:
+        kiviat = (
+            "Each axis: share of the best policy's value; half way to the rim is half as good, such "
+            "as twice the wait. The area depends on the order of the axes and is not a score."
+        )
+        found.append(Drawn(section, "kiviat", kiviat, plot_radar(summaries)))
+    heat = "Mean wait by job size: narrow or wide, short or long jobs. In brackets, number of jobs"
     return [
         *found,
-        Drawn(section, "wait-cdf", "Jobs with at most the given wait", plot_wait_cdf(jobs)),
+        Drawn(
+            section, "wait-cdf", f"Jobs{of_all} with at most the given wait", plot_wait_cdf(jobs)
+        ),
         Drawn(
             section,
             "wait-by-size",
-            "Waits by job size",
+            f"Waits by job size{of_all}",
             plot_wait_by_size(sized, of=of),
         ),
         Drawn(section, "wait-heat", heat, plot_wait_heat(sized, of=of)),
     ]
+
+
+def _together(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    return frames[0] if len(frames) == 1 else pl.concat(frames, how="diagonal_relaxed")
+
+
+def _replicates(entries: Sequence[ReportedRun]) -> dict[str, list[ReportedRun]]:
+    """Return the runs of each policy if some are replicates, and all are comparable; else none."""
+    setups: dict[str, set[str]] = {}
+    draws: dict[str, list[str]] = {}
+    runs: dict[str, list[ReportedRun]] = {}
+    for entry in entries:
+        about = entry.manifest
+        policy = str(about.get("policy", entry.label))
+        options = {**about.get("options", {})}
+        seed = options.pop("seed", None)
+        inputs = sorted(about.get("inputs", {}).values())
+        setups.setdefault(policy, set()).add(json.dumps([about.get("cluster"), options]))
+        draws.setdefault(policy, []).append(json.dumps([about.get("workload"), inputs, seed]))
+        runs.setdefault(policy, []).append(entry)
+    repeated = any(len(found) > 1 for found in runs.values())
+    alike = all(len(found) == 1 for found in setups.values())
+    distinct = all(len(set(found)) == len(found) for found in draws.values())
+    return runs if repeated and alike and distinct else {}
 
 
 def _over_time(entries: Sequence[ReportedRun], start_epoch_s: float | None) -> list[Drawn]:

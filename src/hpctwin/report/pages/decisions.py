@@ -10,7 +10,14 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from hpctwin.model import format_duration
-from hpctwin.report.figures.style import LINES, TimeScale, color, empty_note, new_figure, styled
+from hpctwin.report.figures.style import (
+    TimeScale,
+    color,
+    empty_note,
+    line_style,
+    new_figure,
+    styled,
+)
 from hpctwin.report.pages.all_figures import Drawn
 from hpctwin.report.pages.html import rows_table
 
@@ -118,11 +125,8 @@ def plot_policies(one: Decided) -> Figure:
                 scale.at(mine["time_s"].to_numpy() - first),
                 mine["score"].to_numpy(),
                 drawstyle="steps-post",
-                color=color(number),
-                linestyle=LINES[number % len(LINES)],
-                # Each line is thinner, with another pattern, so that none is hidden.
-                linewidth=max(1.2, 2.6 - 0.4 * number),
                 label=name,
+                **line_style(number),
             )
         here = ruled.filter(pl.col("policy") == name)
         begin = scale.at(here["start_s"].to_numpy() - first)

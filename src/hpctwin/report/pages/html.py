@@ -98,21 +98,30 @@ tbody tr:hover { background: var(--soft); }
 .best { color: var(--best); font-weight: 700; }
 figure { margin: 0 0 1.6rem; overflow-x: auto; }
 img { display: block; max-width: 100%; height: auto; background: #ffffff; }
-@media (max-width: 40rem) {
-  img { max-width: none; width: 34rem; }
+@media screen and (max-width: 40rem) {
   body { padding: 1rem .8rem 3rem; }
+  h1 { font-size: 1.4rem; }
+  th, td { padding: .35rem .5rem; }
+  table th:first-child { position: sticky; left: 0; background: var(--paper); min-width: 8rem;
+    white-space: normal; overflow-wrap: anywhere; }
+  figure:focus img { max-width: none; width: 44rem; }
+  figcaption::after { content: " · tap the chart to enlarge it"; }
 }
 details { margin: .5rem 0; border: 1px solid var(--line); border-radius: .4rem;
   padding: .5rem .8rem; }
 summary { cursor: pointer; font-weight: 600; }
 h3 { font-size: 1rem; margin: 1.2rem 0 .3rem; }
+@page { margin: 1.5cm; }
 @media print {
   :root { --ink: #000000; --paper: #ffffff; --line: #999999; --soft: #ffffff; --faded: #333333; }
   body { max-width: none; padding: 0; font-size: 10pt; }
-  img { filter: none; }
-  figure, tr { break-inside: avoid; }
-  h2, h3 { break-after: avoid; }
-  .scroll { overflow: visible; }
+  img { filter: none; max-height: 22cm; width: auto; }
+  figure, tr, details { break-inside: avoid; }
+  figure, .scroll { overflow: visible; }
+  figcaption { break-before: avoid; }
+  h1, h2, h3, summary { break-after: avoid; }
+  thead { display: table-header-group; }
+  p { orphans: 3; widows: 3; max-width: none; }
   table { font-size: 8pt; }
   th, td { padding: .2rem .35rem; white-space: normal; }
   td.text { overflow-wrap: anywhere; }
@@ -317,7 +326,9 @@ def _details(label: str, summary: Summary) -> str:
 
 def captioned(drawn: Figure, caption: str) -> str:
     """Return a figure with its caption, as HTML."""
-    return f"<figure>{image_tag(drawn, caption)}<figcaption>{escape(caption)}</figcaption></figure>"
+    # With a tab index, a figure has the focus after a tap, and its style enlarges it on phones.
+    image, words = image_tag(drawn, caption), escape(caption)
+    return f'<figure tabindex="0">{image}<figcaption>{words}</figcaption></figure>'
 
 
 Rows = Sequence[Sequence[object]]

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -30,6 +31,7 @@ from hpctwin.rms.emulated.agenda import (
 from hpctwin.rms.emulated.faults import Faults, NodeFailures, with_failures
 from hpctwin.rms.emulated.life import NodeLife
 from hpctwin.rms.emulated.nodes import planned_reservations
+from hpctwin.rms.emulated.submissions import MAX_PENDING
 from hpctwin.rms.manager import Outcome
 from hpctwin.rms.node_capacity import Taken
 from hpctwin.rms.records import events as ev
@@ -106,7 +108,7 @@ class EmulatedCluster(NodeLife):
     Args:
         machine: Its nodes, partitions and resources; reservations and failures apply, too.
         workload: Jobs that are submitted at their times; their runtimes are hidden from the
-            scheduler.
+            scheduler. Jobs of `endless_arrivals` are not submitted while the queue is long.
         plan: Its own scheduling, used while no other scheduler starts jobs.
         publish: Function that takes each event.
         faults: Faults to inject.
@@ -124,7 +126,7 @@ class EmulatedCluster(NodeLife):
     def __init__(
         self,
         machine: Cluster,
-        workload: Workload | None = None,
+        workload: Workload | Iterator[Arrival] | None = None,
         *,
         plan: Planner,
         publish: Callable[[ev.Event], None] = lambda event: None,
@@ -134,8 +136,9 @@ class EmulatedCluster(NodeLife):
         run: int = 1,
         record: bool = False,
     ) -> None:
-        zero, name = (start_s, "the emulated cluster") if workload is None else (
-            workload.start_epoch_s, workload.name
+        fixed = workload if isinstance(workload, Workload) else None
+        zero, name = (start_s, "the emulated cluster") if fixed is None else (
+            fixed.start_epoch_s, fixed.name
         )  # fmt: skip
         machine = machine.at(zero, name)
         faults = with_failures(faults or Faults(), machine.failures)
@@ -147,7 +150,7 @@ class EmulatedCluster(NodeLife):
                 "gives negative times; start it later"
             )
         bare = machine.model_copy(update={"reservations": (), "failures": Failures()})
-        awaited = set() if workload is None else waited_for(workload)
+        awaited = set() if fixed is None else waited_for(fixed)
         super().__init__(bare, faults, publish, now_s, run, awaited, record=record)
         self.plan = plan
         self.unix_time = unix_time
@@ -165,8 +168,11 @@ class EmulatedCluster(NodeLife):
         if self.powers.there:
             # Nodes may have been idle for long before the first job comes.
             self.agenda.put(NODE, now_s, self._changed, counts=False)
+        self._max_pending = MAX_PENDING if fixed is None else math.inf
         if workload is not None:
-            self._arrivals = arrivals(workload, now_s)
+            self._arrivals = (
+                arrivals(workload, now_s) if isinstance(workload, Workload) else workload
+            )
             self._expect(next(self._arrivals, None))
 
     # --- time ------------------------------------------------------------------------------------
@@ -385,6 +391,9 @@ class EmulatedCluster(NodeLife):
             self.agenda.put(SUBMIT, arrival.spec.submit_s, partial(self._arrive, arrival))
 
     def _arrive(self, arrival: Arrival) -> None:
+        if self._waiting >= self._max_pending:
+            self._expect(next(self._arrivals, None))
+            return
         outcome = self.submit(arrival.spec, arrival.runtime_s, fails=arrival.fails)
         job_id = arrival.spec.id
         if outcome.result == "refused":

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hpctwin.errors import HpctwinError
+from hpctwin.errors import ConfigError
 from hpctwin.model.files import cause
 
 __all__ = ["MAX_REQUEST", "Feeds", "Listener", "Request"]
@@ -99,7 +99,7 @@ class Listener:
         stop: Event set at the end.
 
     Raises:
-        HpctwinError: The socket cannot be created, or another cluster is served there already.
+        ConfigError: The socket cannot be created, or another cluster is served there already.
     """
 
     def __init__(
@@ -183,12 +183,12 @@ class Listener:
 
 def _bind(path: Path) -> socket.socket:
     if path.exists() and not path.is_socket():
-        raise HpctwinError(f"{path}: the file exists and is not a socket; choose another path")
+        raise ConfigError(f"{path}: the file exists and is not a socket; choose another path")
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         if path.is_socket():
             if _is_served(path):
-                raise HpctwinError(
+                raise ConfigError(
                     f"{path}: another emulated cluster uses this socket; choose another path"
                 )
             path.unlink()
@@ -200,8 +200,8 @@ def _bind(path: Path) -> socket.socket:
         listener.listen(MAX_CONNECTIONS)
     except OSError as error:
         listener.close()
-        raise HpctwinError(f"{path}: the socket cannot be created: {cause(error)}") from error
-    except HpctwinError:
+        raise ConfigError(f"{path}: the socket cannot be created: {cause(error)}") from error
+    except ConfigError:
         listener.close()
         raise
     return listener

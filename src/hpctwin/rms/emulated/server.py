@@ -82,17 +82,21 @@ class Server:
         """End `serve`."""
         self._stop.set()
 
-    def serve(self) -> None:
+    def serve(self, ready: Callable[[], object] = lambda: None) -> None:
         """Run clock and socket until stopped.
 
+        Args:
+            ready: Function called once clients can connect.
+
         Raises:
-            HpctwinError: The socket cannot be created.
+            ConfigError: The socket cannot be created.
         """
         # The engine takes a second to load, or more if it must be compiled first. No client should
         # wait for that between a request and its answer.
         _warm_up(self.cluster)
         listener = Listener(self.path, self._requests, self._feeds, self._stop)
         self._set_clock()
+        ready()
         try:
             while not self._stop.is_set():
                 self._watch_heartbeat()

@@ -1,17 +1,18 @@
 """An emulated cluster that schedules by one of hpctwin's policies.
 
-``python -m hpctwin.twin.emulated`` runs it as a process.
+``hpctwin rms emulate`` runs it as a process.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from hpctwin.engine.state.layout import ONLY_ACTIVE, SOONEST
 from hpctwin.model import MS_PER_S, Cluster, Workload
 from hpctwin.policies import Policy, parse_policy
 from hpctwin.rms.emulated import EmulatedCluster
+from hpctwin.rms.emulated.agenda import Arrival
 from hpctwin.rms.emulated.cluster import Plan
 from hpctwin.rms.records.records import JobRecord, NodeRecord, NodeReservation
 from hpctwin.twin.settings.refusals import check_live
@@ -85,7 +86,7 @@ class PolicyPlanner:
 
 def emulated_cluster(
     machine: Cluster,
-    workload: Workload | None = None,
+    workload: Workload | Iterator[Arrival] | None = None,
     *,
     policy: str | Policy = "fcfs+easy",
     **about: Any,
@@ -94,7 +95,7 @@ def emulated_cluster(
 
     Args:
         machine: Nodes, partitions and resources of the cluster.
-        workload: Jobs, which are submitted at their submission times.
+        workload: Jobs, which are submitted at their submission times; see `EmulatedCluster`.
         policy: Policy of the cluster's own scheduler, used unless a client starts the jobs.
         about: Further arguments of `EmulatedCluster`.
 

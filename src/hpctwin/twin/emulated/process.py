@@ -1,4 +1,4 @@
-"""An emulated cluster in a separate process that ends with its context."""
+"""Commands of hpctwin in separate processes that end with their context."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from hpctwin.errors import HpctwinError
 
-__all__ = ["PATIENCE_S", "emulated_process"]
+__all__ = ["PATIENCE_S", "emulated_process", "running"]
 
 PATIENCE_S = 600.0
 """Timeout for the start and the end of the process, in seconds.
@@ -21,8 +21,31 @@ The first start after an installation compiles the engine, which takes minutes o
 
 
 @contextmanager
+def running(*command: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a command of hpctwin until the context ends; only its errors are shown.
+
+    Ctrl-C in the terminal does not reach the process, so that the caller ends processes in order.
+
+    Args:
+        command: Words of the command line without ``hpctwin``.
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-m", "hpctwin", *command, "--log-level", "error"],
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(PATIENCE_S)
+        finally:
+            process.kill()
+
+
+@contextmanager
 def emulated_process(address: Path, *options: str) -> Iterator[None]:
-    """Run ``python -m hpctwin.twin.emulated`` as a process until the context ends.
+    """Run ``hpctwin rms emulate`` as a process until the context ends.
 
     The context begins when the process serves its socket.
 
@@ -33,20 +56,10 @@ def emulated_process(address: Path, *options: str) -> Iterator[None]:
     Raises:
         HpctwinError: The process does not start.
     """
-    process = subprocess.Popen(
-        [sys.executable, "-m", "hpctwin.twin.emulated", str(address), *options],
-        stderr=subprocess.DEVNULL,
-    )
-    try:
+    with running("rms", "emulate", str(address), *options) as process:
         until = time.monotonic() + PATIENCE_S
         while not address.exists():
             if process.poll() is not None or time.monotonic() > until:
                 raise HpctwinError(f"emulated cluster {address.stem} did not start")
             time.sleep(0.05)
         yield
-    finally:
-        process.terminate()
-        try:
-            process.wait(PATIENCE_S)
-        finally:
-            process.kill()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -43,7 +42,7 @@ def demo_facility(
             process = emulated_process(
                 addresses[name],
                 "--name", name, "--nodes", str(about["nodes"]), "--speed", f"{speed:g}",
-                "--options", json.dumps({"seed": 2 * seed + number}), "--record",
+                "--workload", "four-phase", "--seed", str(2 * seed + number), "--history",
             )  # fmt: skip
             stack.enter_context(process)
         yield LiveFacility.model_validate(

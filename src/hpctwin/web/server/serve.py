@@ -297,6 +297,8 @@ def socket_at(host: str, port: int) -> socket.socket:
     Raises:
         ConfigError: The address is not one of this host, or the port is in use.
     """
+    if not 0 <= port < 65_536:
+        raise ConfigError(f"--port is {port}; it must be 0 (a free port) to 65535")
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE

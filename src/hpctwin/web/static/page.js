@@ -100,7 +100,7 @@ async function decisionPage(_, head) {
   ]);
   return [
     section("Decision", pager, facts([
-      ["time", time(one.time_s)], ["policy", one.policy], ["before", one.before], ["pending jobs", one.waiting], ["free nodes", one.free_nodes], ["took", `${number(one.took_ms)} ms`],
+      ["time", time(one.time_s)], ["policy", one.policy], ["before", one.before], ["pending jobs", one.waiting], ["free nodes", one.free_nodes], ["took", `${number(1000 * one.took_s)} ms`],
       ...(one.approval ? [["approval", one.approval]] : []), ["starts", all(one.starts, "job")],
     ]), ...(one.approval === "pending" && me.role === "operator" ? [approval(one.id)] : [])),
     section("Explanation", ...words(told.why)),

@@ -165,7 +165,7 @@ def _radar(overall: Sequence[Row]) -> Figure:
     from hpctwin.report import plot_radar
 
     title = "SchedTwin beside static policies (outer is better)"
-    return plot_radar({row.method: row.plain() for row in overall}, title=title)
+    return plot_radar({row.method: row.plain() for row in overall}, title=title, scale="range")
 
 
 @dataclass(frozen=True)

@@ -99,4 +99,5 @@ def _radars(overall: Mapping[str, Sequence[Row]]) -> Figure:
         on: {row.method: row.plain() for row in sorted(rows, key=lambda row: row.method != TWIN)}
         for on, rows in overall.items()
     }
-    return plot_radars(charts, title="SchedTwin's experiment, emulated and real (outer is better)")
+    title = "SchedTwin's experiment, emulated and real (outer is better)"
+    return plot_radars(charts, title=title, scale="range")
