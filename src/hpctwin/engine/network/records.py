@@ -1,0 +1,175 @@
+"""Records of a network of hosts and links, and of the jobs that run on it.
+
+Times are in seconds. All rows have fields of 8 bytes, so that a network is a few arrays.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hpctwin.engine.compile.intrinsics import numbers_at, record_at, view
+from hpctwin.engine.compile.jit import jit
+from hpctwin.engine.state.layout import record_type
+from hpctwin.engine.state.records import Int, Real, Table
+
+__all__ = ["KINDS", "NETWORK", "Chain", "Load", "Network", "Resource", "Step", "Strand", "Use"]
+
+
+class Network:
+    """A network: addresses of the descriptors of its arrays, and single numbers."""
+
+    resources: Int
+    uses: Int
+    chains: Int
+    loads: Int
+    steps: Int
+    strands: Int
+    due: Int  # [strands] time of each strand's next event; infinity if it has none
+    touched: Int  # [resources] resources whose tasks are to share again
+    busy: Int  # [resources] scratch: resources that have capacity left
+    full: Int  # [resources] scratch: resources that have just been used up
+    tasks: Int  # [strands] scratch: running tasks
+    ready: Int  # [strands] stack of strands that go on to their next step
+    ended: Int  # [strands] strands of jobs that have ended since the caller last looked,
+    ended_at: Int  # … and when
+    now: Real
+    strand_count: Int  # rows of strands that are in use, or were
+    touched_count: Int
+    ready_count: Int
+    ended_count: Int
+    stamp: Int  # number of the present sharing
+    quirks: Int  # whether capacities are shared exactly as SimGrid does
+
+
+class Resource:
+    """A host or a link."""
+
+    capacity: Real  # flop/s or B/s
+    fatpipe: Int  # whether it limits each task alone
+    first: Int  # first use in the chain of running tasks; -1 if there is none
+    seen: Int  # number of the sharing that it last took part in
+    left: Real  # capacity that is not given to tasks yet
+    share: Real  # what each use may take in this round
+    taken: Real  # what tasks have taken in this round
+    charged: Real  # what is charged in each round for tasks that are out
+    live: Int  # number of uses whose tasks may still get more
+
+
+class Use:
+    """What a task needs of a resource."""
+
+    resource: Int
+    amount: Real  # flops or bytes, positive
+
+
+class Chain:
+    """The place of a use among all uses of its resource by running tasks."""
+
+    next: Int  # -1 at the end
+    last: Int  # -1 at the beginning
+    strand: Int
+
+
+class Load:
+    """A parallel task: computes and transfers that progress together."""
+
+    first: Int  # its uses: first row,
+    last: Int  # … and the row after the last
+    latency: Real
+    bound: Real  # largest progress per second; infinity without a bound
+
+
+class Step:
+    """A step of a strand."""
+
+    kind: Int
+    seconds: Real  # DELAY: length
+    row: Int  # TASK: load; REPEAT: step to which it goes back; FORK: first strand
+    count: Int  # REPEAT: number of rounds; FORK: number of strands
+    left: Int  # REPEAT: rounds that are still to be done
+
+
+class Strand:
+    """Steps of a job one after the other; a job has one strand, which may fork others."""
+
+    phase: Int
+    step: Int
+    begin: Int  # its first step
+    parent: Int  # strand that waits for this one; -1 for the job's first strand
+    open: Int  # strands for which it waits
+    load: Int  # load of the present step
+    bound: Real
+    rate: Real  # progress per second,
+    added: Real  # … what the present round adds to it,
+    was: Real  # … and before the present sharing
+    left: Real  # progress that is left at ``since``, of 1
+    since: Real
+    live: Int  # whether it may still get more in this sharing
+    seen: Int  # number of the sharing that it last took part in
+
+
+DELAY, TASK, REPEAT, FORK, END = KINDS = tuple(np.arange(5))
+IDLE, DELAYED, LATENT, RUNNING, FORKED, UNSOLVED = np.arange(6)
+"""Phases of a strand: no step, a delay, the latency of a task, a task, others run."""
+
+RESOURCE, USE, CHAIN, LOAD, STEP, STRAND = (
+    record_type(one) for one in (Resource, Use, Chain, Load, Step, Strand)
+)
+NETWORK = record_type(Network)
+
+network_at = record_at(Network)
+_numbers, _reals = numbers_at(np.dtype("i8")), numbers_at(np.dtype("f8"))
+_resources, _uses, _chains = view(Resource), view(Use), view(Chain)
+_loads, _steps, _strands = view(Load), view(Step), view(Strand)
+
+
+@jit
+def resources_of(net: Network) -> Table[Resource]:
+    """Return the hosts and links."""
+    return _resources(_numbers(net.resources))
+
+
+@jit
+def uses_of(net: Network) -> Table[Use]:
+    """Return the uses of all loads."""
+    return _uses(_numbers(net.uses))
+
+
+@jit
+def chains_of(net: Network) -> Table[Chain]:
+    """Return the places of uses in the chains of their resources."""
+    return _chains(_numbers(net.chains))
+
+
+@jit
+def loads_of(net: Network) -> Table[Load]:
+    """Return the loads."""
+    return _loads(_numbers(net.loads))
+
+
+@jit
+def steps_of(net: Network) -> Table[Step]:
+    """Return the steps of all strands."""
+    return _steps(_numbers(net.steps))
+
+
+@jit
+def strands_of(net: Network) -> Table[Strand]:
+    """Return the strands of all jobs."""
+    return _strands(_numbers(net.strands))
+
+
+@jit
+def numbers_of(descriptor: int) -> Table[Int]:
+    """Return an array of integers."""
+    found: Any = _numbers(descriptor)
+    return found
+
+
+@jit
+def reals_of(descriptor: int) -> Table[Real]:
+    """Return an array of real numbers."""
+    found: Any = _reals(descriptor)
+    return found

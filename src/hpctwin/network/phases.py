@@ -1,0 +1,278 @@
+"""Phases of a job: what it does on its hosts, as the engine runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import singledispatchmethod
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.engine.network.flows import ADD_FLOWS
+from hpctwin.engine.network.records import (
+    DELAY,
+    END,
+    FORK,
+    LOAD,
+    REPEAT,
+    STEP,
+    STRAND,
+    TASK,
+    USE,
+)
+from hpctwin.errors import ConfigError
+from hpctwin.network import profiles
+from hpctwin.network.platform import Platform
+from hpctwin.network.profiles import Profile
+from hpctwin.network.route_table import RouteTable
+
+__all__ = ["Phases", "PhaseBuilder", "Sharing"]
+
+Sharing = Literal["simgrid", "fair"]
+Hosts = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+
+_FOREVER = float("inf")
+
+
+@dataclass(frozen=True, eq=False)
+class Phases:
+    """Phases of a job as tables of `hpctwin.engine.network.records`.
+
+    Rows that refer to others count from the job's first row of that kind.
+
+    Args:
+        strands: Strands; the first is the job's own.
+        steps: Steps of all strands.
+        loads: Parallel tasks.
+        uses: What they need of hosts and links. Resources are hosts, then links.
+    """
+
+    strands: npt.NDArray[Any]
+    steps: npt.NDArray[Any]
+    loads: npt.NDArray[Any]
+    uses: npt.NDArray[Any]
+
+
+class PhaseBuilder:
+    """Makes the phases of jobs on a platform.
+
+    Args:
+        platform: Hosts and links.
+        sharing: How capacities are shared: ``simgrid`` or ``fair``.
+        storages: Hosts of storages by their labels, in addition to the names of hosts.
+    """
+
+    def __init__(
+        self,
+        platform: Platform,
+        sharing: Sharing = "simgrid",
+        storages: Mapping[str, int] | None = None,
+    ) -> None:
+        self.platform = platform
+        self.fair = sharing == "fair"
+        self.routes = RouteTable(platform)
+        names = {name: host for host, name in enumerate(platform.host_names)}
+        self._storages = {**names, **(storages or {})}
+        self._fatpipe = np.ascontiguousarray(platform.link_fatpipe, bool)
+        self._bandwidth = np.ascontiguousarray(platform.link_bandwidth, float)
+        self._sums = np.zeros(len(platform.link_names))
+        self._used = np.zeros(len(platform.link_names), np.int64)
+
+    def build(self, profile: Profile, hosts: Sequence[int] | Hosts) -> Phases:
+        """Return the phases of a job.
+
+        Args:
+            profile: What the job does.
+            hosts: Host of each rank.
+
+        Raises:
+            ConfigError: The profile is for another number of ranks, or names an unknown storage.
+        """
+        return _Job(self, np.asarray(hosts, np.int64)).phases(profile)
+
+    def storage(self, label: str) -> int:
+        """Return the host of a storage.
+
+        Raises:
+            ConfigError: There is no such storage.
+        """
+        if label not in self._storages:
+            raise ConfigError(
+                f"storage {label!r}: the platform has no host of this name; name a host, or map the "
+                "label to one"
+            )
+        return self._storages[label]
+
+    def load(
+        self, hosts: Hosts, cpu: FloatArray, com: FloatArray
+    ) -> tuple[tuple[float, float], npt.NDArray[Any]]:
+        """Return latency and bound of a parallel task, and its uses of hosts and links.
+
+        Args:
+            hosts: Host of each rank.
+            cpu: Computation of each rank, in flops; one number for all ranks.
+            com: Bytes between ranks [ranks * ranks]; one number for all pairs of two ranks.
+        """
+        platform = self.platform
+        flops = np.broadcast_to(cpu, len(hosts))
+        computing = hosts[flops > 0]
+        flops = flops[flops > 0]
+        bound = float((platform.host_speed[computing] / flops).min(initial=_FOREVER))
+        latency, links, amounts = 0.0, self._used[:0], self._sums[:0]
+        if com.any():
+            largest = np.zeros(2)
+            links, amounts = self._add_flows(hosts, com, largest)
+            latency = float(largest[0])
+            if largest[1] > 0:
+                bound = min(bound, platform.gamma / (2.0 * float(largest[1])))
+        if self.fair:
+            # A link that gives each task its full bandwidth is no more than a bound.
+            alone = self._fatpipe[links]
+            limits = self._bandwidth[links[alone]] / amounts[alone]
+            bound = float(limits.min(initial=bound))
+            links, amounts = links[~alone], amounts[~alone]
+        uses = np.zeros(len(computing) + len(links), USE)
+        uses["resource"] = np.concatenate([computing, len(platform.host_names) + links])
+        uses["amount"] = np.concatenate([flops, amounts])
+        if not len(uses) and not self.fair:
+            bound = _FOREVER  # SimGrid takes a task without host and link as done after its latency
+        return (latency, bound), uses
+
+    def _add_flows(
+        self, hosts: Hosts, com: FloatArray, largest: FloatArray
+    ) -> tuple[Hosts, FloatArray]:
+        places, routes = self.routes.places(hosts), self.routes
+        count = ADD_FLOWS(
+            places, com, routes.numbers, routes.offsets, routes.latencies, routes.links,
+            self._fatpipe, self._sums, self._used, largest,
+        )  # fmt: skip
+        links = self._used[:count].copy()
+        amounts = self._sums[links]
+        self._sums[links] = 0.0
+        return links, amounts
+
+
+@dataclass
+class _Job:
+    """Phases of one job while they are made."""
+
+    builder: PhaseBuilder
+    hosts: Hosts
+    strands: list[tuple[int, int]] = field(default_factory=list)
+    """First step, and the strand that waits for it."""
+    steps: list[tuple[int, float, int, int, int]] = field(default_factory=list)
+    loads: list[tuple[int, int, float, float]] = field(default_factory=list)
+    uses: list[npt.NDArray[Any]] = field(default_factory=list)
+    made: dict[Profile, int] = field(default_factory=dict)
+    """Loads of profiles that occur again."""
+    forked: list[tuple[int, list[list[int]]]] = field(default_factory=list)
+    size: int = 0
+
+    def phases(self, profile: Profile) -> Phases:
+        self.strands.append((0, -1))
+        code = self.add(profile)
+        self.step(END, count=code)
+        for first, strands in self.forked:
+            for number, loads in enumerate(strands):
+                self.strands[first + number] = len(self.steps), 0
+                for load in loads:
+                    self.step(TASK, row=load)
+                self.step(END)
+        strands = np.zeros(len(self.strands), STRAND)
+        strands["begin"] = [begin for begin, _ in self.strands]
+        strands["parent"] = [parent for _, parent in self.strands]
+        return Phases(
+            strands,
+            np.array(self.steps, STEP),
+            np.array(self.loads, LOAD),
+            np.concatenate([np.zeros(0, USE), *self.uses]),
+        )
+
+    def step(self, kind: Any, seconds: float = 0.0, row: int = 0, count: int = 0) -> None:
+        self.steps.append((int(kind), seconds, row, count, count))
+
+    def task(self, profile: Profile, hosts: Hosts, cpu: Any, com: Any) -> int:
+        """Add the step of a parallel task."""
+        if profile not in self.made:
+            self.made[profile] = self.load(hosts, cpu, com)
+        self.step(TASK, row=self.made[profile])
+        return profile.exit_code
+
+    def load(self, hosts: Hosts, cpu: Any, com: Any) -> int:
+        numbers = (np.ravel(np.asarray(one, np.float64)) for one in (cpu, com))
+        about, uses = self.builder.load(hosts, *numbers)
+        self.loads.append((self.size, self.size + len(uses), *about))
+        self.uses.append(uses)
+        self.size += len(uses)
+        return len(self.loads) - 1
+
+    @singledispatchmethod
+    def add(self, profile: Any) -> int:
+        """Add the steps of a profile; return its exit code, with which the job ends if not 0."""
+        raise ConfigError(f"jobs of profile {type(profile).__name__} cannot be simulated yet")
+
+    @add.register
+    def _(self, profile: profiles.Delay) -> int:
+        self.step(DELAY, profile.duration_s)
+        return profile.exit_code
+
+    @add.register
+    def _(self, profile: profiles.ParallelTask) -> int:
+        if profile.ranks not in (0, len(self.hosts)):
+            raise ConfigError(
+                f"a parallel task of {profile.ranks} ranks cannot run on {len(self.hosts)} nodes; ask "
+                "for as many nodes as ranks"
+            )
+        cpu = 0.0 if profile.cpu is None else profile.cpu
+        com = 0.0 if profile.com is None else profile.com
+        return self.task(profile, self.hosts, cpu, com)
+
+    @add.register
+    def _(self, profile: profiles.HomogeneousTask) -> int:
+        return self.task(profile, self.hosts, profile.cpu, profile.com)
+
+    @add.register
+    def _(self, profile: profiles.StorageTransfer) -> int:
+        hosts = np.append(self.hosts, self.builder.storage(profile.storage))
+        com = np.zeros((len(hosts), len(hosts)))
+        com[:-1, -1] = profile.write
+        com[-1, :-1] = profile.read
+        return self.task(profile, hosts, 0.0, com)
+
+    @add.register
+    def _(self, profile: profiles.Staging) -> int:
+        ends = [self.builder.storage(label) for label in (profile.source, profile.target)]
+        com = np.array([0.0, profile.amount, 0.0, 0.0])
+        return self.task(profile, np.array(ends), 0.0, com)
+
+    @add.register
+    def _(self, profile: profiles.Sequence) -> int:
+        first = len(self.steps)
+        for part in profile.parts:
+            code = self.add(part)
+            if code:
+                return code
+        if profile.repeat > 1:
+            self.step(REPEAT, row=first, count=profile.repeat)
+        return profile.exit_code
+
+    @add.register
+    def _(self, profile: profiles.UsageTrace) -> int:
+        if len(profile.ranks) > len(self.hosts):
+            raise ConfigError(
+                f"a usage trace of {len(profile.ranks)} nodes cannot run on {len(self.hosts)}; ask for "
+                "as many nodes as the trace has"
+            )
+        strands = []
+        for host, rank in zip(self.hosts, profile.ranks, strict=False):
+            cores = int(self.builder.platform.host_cores[host])
+            taken = np.maximum(np.floor(rank.usage * cores + 0.5), 1).astype(int)
+            lines = zip(taken.tolist(), rank.flops.tolist(), strict=True)
+            strands.append([self.load(np.full(k, host), flops, 0.0) for k, flops in lines])
+        self.forked.append((len(self.strands), strands))
+        self.step(FORK, row=len(self.strands), count=len(strands))
+        self.strands += [(0, 0)] * len(strands)
+        return profile.exit_code

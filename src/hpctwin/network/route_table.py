@@ -1,0 +1,67 @@
+"""Routes between hosts of running jobs, each computed once."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.network.platform import Platform
+
+__all__ = ["RouteTable"]
+
+IntArray = npt.NDArray[np.int64]
+
+
+class RouteTable:
+    """Routes of a platform, as the kernel `engine.network.flows.ADD_FLOWS` reads them.
+
+    Args:
+        platform: Hosts and links.
+
+    Attributes:
+        numbers: Number of the route between two hosts, by their places [places, places]; -1 if it
+            is not known yet.
+        offsets: Start of each route in ``links``, and the end of the last one.
+        latencies: Latency of each route, in seconds.
+        links: Links of all routes.
+    """
+
+    def __init__(self, platform: Platform) -> None:
+        self.platform = platform
+        self._place = np.full(len(platform.host_names), -1, np.int64)
+        self._hosts: IntArray = np.zeros(0, np.int64)
+        self.numbers = np.full((0, 0), -1, np.int32)
+        self.offsets = np.zeros(1, np.int64)
+        self.latencies = np.zeros(0)
+        self.links = np.zeros(0, np.int32)
+
+    def places(self, hosts: IntArray) -> IntArray:
+        """Return the places of hosts in ``numbers``; compute routes between them that are missing.
+
+        Raises:
+            ConfigError: Two of the hosts are not connected.
+        """
+        new = np.unique(hosts[self._place[hosts] < 0])
+        if len(new):
+            self._add_hosts(new)
+        places: IntArray = self._place[hosts]
+        own = np.unique(places)
+        rows, columns = np.nonzero(self.numbers[np.ix_(own, own)] < 0)
+        if len(rows):
+            self._add_routes(own[rows], own[columns])
+        return places
+
+    def _add_hosts(self, new: IntArray) -> None:
+        self._place[new] = len(self._hosts) + np.arange(len(new))
+        self._hosts = np.concatenate([self._hosts, new])
+        if len(self._hosts) > len(self.numbers):
+            size = max(2 * len(self.numbers), len(self._hosts))
+            before, self.numbers = self.numbers, np.full((size, size), -1, np.int32)
+            self.numbers[: len(before), : len(before)] = before
+
+    def _add_routes(self, rows: IntArray, columns: IntArray) -> None:
+        found = self.platform.routes(self._hosts[rows], self._hosts[columns])
+        self.numbers[rows, columns] = len(self.latencies) + np.arange(len(rows))
+        self.offsets = np.concatenate([self.offsets, len(self.links) + found.offsets[1:]])
+        self.latencies = np.concatenate([self.latencies, found.latency_s])
+        self.links = np.concatenate([self.links, found.links])
