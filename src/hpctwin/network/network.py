@@ -30,16 +30,22 @@ __all__ = ["Ended", "Network"]
 
 _TABLES: dict[str, dict[str, Any]] = {
     "strands": {
-        "strands": STRAND, "due": float, "tasks": np.int64, "ready": np.int64, "ended": np.int64,
-        "ended_at": float,
+        "strands": STRAND,
+        **dict.fromkeys(("ready", "fresh", "ended", "tasks", "first", "last", "live"), np.int64),
+        **dict.fromkeys(("due", "ended_at", "bound", "rate", "added"), float),
     },
     "steps": {"steps": STEP},
     "loads": {"loads": LOAD},
-    "uses": {"uses": USE, "chains": CHAIN},
-}  # fmt: skip
+    "uses": {"uses": USE, "chains": CHAIN, "places": np.int64, "amounts": float},
+}
 """Tables of `Phases`, with the arrays that have as many rows."""
 _REFERENCES = {TASK: "loads", REPEAT: "steps", FORK: "strands"}
 """Tables to which the rows of steps refer, by their kind."""
+_OF_RESOURCES = {
+    **dict.fromkeys(("touched", "found", "alone", "count", "open", "busy"), np.int64),
+    **dict.fromkeys(("whole", "left", "share", "taken", "charged"), float),
+}
+"""Arrays with as many rows as there are resources."""
 _ROWS = 64
 
 
@@ -76,12 +82,12 @@ class Network:
         resources["fatpipe"][hosts:] = platform.link_fatpipe
         resources["first"] = -1
         self._arrays: dict[str, npt.NDArray[Any]] = {"resources": resources}
-        for name in ("touched", "busy", "full"):
-            self._arrays[name] = np.zeros(len(resources), np.int64)
+        for name, dtype in _OF_RESOURCES.items():
+            self._arrays[name] = np.zeros(len(resources), dtype)
         for own in _TABLES.values():
             self._arrays.update({name: np.zeros(_ROWS, dtype) for name, dtype in own.items()})
         self._net = np.zeros(1, NETWORK)
-        self._net["stamp"] = 1
+        self._net["stamp"] = self._net["group"] = 1
         self._net["quirks"] = sharing == "simgrid"
         self._free = {kind: FreeRows() for kind in _TABLES}
         self._jobs: dict[Hashable, dict[str, tuple[int, int]]] = {}

@@ -93,6 +93,14 @@ class PhaseBuilder:
         """
         return _Job(self, np.asarray(hosts, np.int64)).phases(profile)
 
+    def find_routes(self, sources: Hosts, targets: Hosts) -> None:
+        """Compute the routes between pairs of hosts ahead of jobs: at once, it is much faster.
+
+        Raises:
+            ConfigError: Two of the hosts are not connected.
+        """
+        self.routes.add(self.routes.places(sources), self.routes.places(targets))
+
     def storage(self, label: str) -> int:
         """Return the host of a storage.
 
@@ -145,6 +153,10 @@ class PhaseBuilder:
         self, hosts: Hosts, com: FloatArray, largest: FloatArray
     ) -> tuple[Hosts, FloatArray]:
         places, routes = self.routes.places(hosts), self.routes
+        if len(com) > 1:
+            self.routes.add(*(places[one] for one in np.divmod(np.flatnonzero(com), len(hosts))))
+        else:
+            self.routes.add(*(one.ravel() for one in np.broadcast_arrays(places[:, None], places)))
         count = ADD_FLOWS(
             places, com, routes.numbers, routes.offsets, routes.latencies, routes.links,
             self._fatpipe, self._sums, self._used, largest,

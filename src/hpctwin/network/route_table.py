@@ -36,20 +36,30 @@ class RouteTable:
         self.links = np.zeros(0, np.int32)
 
     def places(self, hosts: IntArray) -> IntArray:
-        """Return the places of hosts in ``numbers``; compute routes between them that are missing.
+        """Return the places of hosts in ``numbers``."""
+        places = self._place[hosts]
+        if places.min(initial=0) < 0:
+            self._add_hosts(np.unique(hosts[places < 0]))
+            places = self._place[hosts]
+        found: IntArray = places
+        return found
+
+    def add(self, sources: IntArray, targets: IntArray) -> None:
+        """Compute routes between pairs of places that are missing.
 
         Raises:
             ConfigError: Two of the hosts are not connected.
         """
-        new = np.unique(hosts[self._place[hosts] < 0])
-        if len(new):
-            self._add_hosts(new)
-        places: IntArray = self._place[hosts]
-        own = np.unique(places)
-        rows, columns = np.nonzero(self.numbers[np.ix_(own, own)] < 0)
-        if len(rows):
-            self._add_routes(own[rows], own[columns])
-        return places
+        missing = self.numbers[sources, targets] < 0
+        if not missing.any():
+            return
+        size = len(self.numbers)
+        sources, targets = np.divmod(np.unique(sources[missing] * size + targets[missing]), size)
+        found = self.platform.routes(self._hosts[sources], self._hosts[targets])
+        self.numbers[sources, targets] = len(self.latencies) + np.arange(len(sources))
+        self.offsets = np.concatenate([self.offsets, self.offsets[-1] + found.offsets[1:]])
+        self.latencies = np.concatenate([self.latencies, found.latency_s])
+        self.links = np.concatenate([self.links, found.links])
 
     def _add_hosts(self, new: IntArray) -> None:
         self._place[new] = len(self._hosts) + np.arange(len(new))
@@ -58,10 +68,3 @@ class RouteTable:
             size = max(2 * len(self.numbers), len(self._hosts))
             before, self.numbers = self.numbers, np.full((size, size), -1, np.int32)
             self.numbers[: len(before), : len(before)] = before
-
-    def _add_routes(self, rows: IntArray, columns: IntArray) -> None:
-        found = self.platform.routes(self._hosts[rows], self._hosts[columns])
-        self.numbers[rows, columns] = len(self.latencies) + np.arange(len(rows))
-        self.offsets = np.concatenate([self.offsets, len(self.links) + found.offsets[1:]])
-        self.latencies = np.concatenate([self.latencies, found.latency_s])
-        self.links = np.concatenate([self.links, found.links])

@@ -28,18 +28,42 @@ class Network:
     strands: Int
     due: Int  # [strands] time of each strand's next event; infinity if it has none
     touched: Int  # [resources] resources whose tasks are to share again
-    busy: Int  # [resources] scratch: resources that have capacity left
-    full: Int  # [resources] scratch: resources that have just been used up
-    tasks: Int  # [strands] scratch: running tasks
     ready: Int  # [strands] stack of strands that go on to their next step
     ended: Int  # [strands] strands of jobs that have ended since the caller last looked,
     ended_at: Int  # … and when
+    fresh: Int  # [strands] strands whose tasks began since the last sharing
+    # The group: tasks that depend on each other, and the resources that they use, in the order in
+    # which they were found. Rows of a round are then close together in memory.
+    tasks: Int  # [strands] strand of each task,
+    first: Int  # … its first row of ``places`` and ``amounts``,
+    last: Int  # … the row after its last one,
+    bound: Int  # … its largest rate,
+    rate: Int  # … its rate so far,
+    added: Int  # … and what the present round adds to it
+    live: Int  # [strands] tasks that may still get more
+    places: Int  # [uses] row of each use among the resources that follow,
+    amounts: Int  # … and its amount
+    found: Int  # [resources] number of the resource,
+    alone: Int  # … whether it limits each task alone,
+    whole: Int  # … its capacity,
+    left: Int  # … capacity that is not given to tasks yet,
+    share: Int  # … what each use may take in this round,
+    taken: Int  # … what uses have taken in this round,
+    charged: Int  # … what each round charges for tasks that are out,
+    count: Int  # … its uses,
+    open: Int  # … and those by live tasks
+    busy: Int  # [resources] those with live tasks
     now: Real
     strand_count: Int  # rows of strands that are in use, or were
     touched_count: Int
+    fresh_count: Int
+    found_count: Int
+    task_count: Int
+    most_tasks: Int  # largest ``task_count`` of the present group
     ready_count: Int
     ended_count: Int
     stamp: Int  # number of the present sharing
+    group: Int  # number of the present group
     quirks: Int  # whether capacities are shared exactly as SimGrid does
 
 
@@ -49,12 +73,9 @@ class Resource:
     capacity: Real  # flop/s or B/s
     fatpipe: Int  # whether it limits each task alone
     first: Int  # first use in the chain of running tasks; -1 if there is none
-    seen: Int  # number of the sharing that it last took part in
-    left: Real  # capacity that is not given to tasks yet
-    share: Real  # what each use may take in this round
-    taken: Real  # what tasks have taken in this round
-    charged: Real  # what is charged in each round for tasks that are out
-    live: Int  # number of uses whose tasks may still get more
+    touched: Int  # number of the sharing for which it was last touched
+    group: Int  # number of the group that it was last in,
+    place: Int  # … and its row there
 
 
 class Use:
@@ -100,14 +121,10 @@ class Strand:
     parent: Int  # strand that waits for this one; -1 for the job's first strand
     open: Int  # strands for which it waits
     load: Int  # load of the present step
-    bound: Real
-    rate: Real  # progress per second,
-    added: Real  # … what the present round adds to it,
-    was: Real  # … and before the present sharing
+    rate: Real  # progress per second
     left: Real  # progress that is left at ``since``, of 1
     since: Real
-    live: Int  # whether it may still get more in this sharing
-    seen: Int  # number of the sharing that it last took part in
+    group: Int  # number of the group that its task is in; 0 if it is in none
 
 
 DELAY, TASK, REPEAT, FORK, END = KINDS = tuple(np.arange(5))

@@ -38,6 +38,9 @@ def link_uses(s: int, net: Network) -> None:
     """Put a task into the chains of its resources."""
     resources, uses, chains = resources_of(net), uses_of(net), chains_of(net)
     load = loads_of(net)[strands_of(net)[s].load]
+    strands_of(net)[s].group = 0
+    numbers_of(net.fresh)[net.fresh_count] = s
+    net.fresh_count += 1
     for u in range(load.first, load.last):
         resource = resources[uses[u].resource]
         chains[u].strand = s
@@ -54,6 +57,7 @@ def unlink_uses(s: int, net: Network) -> None:
     """Take a task out of the chains of its resources."""
     resources, uses, chains = resources_of(net), uses_of(net), chains_of(net)
     load = loads_of(net)[strands_of(net)[s].load]
+    strands_of(net)[s].group = 0
     for u in range(load.first, load.last):
         after, before = chains[u].next, chains[u].last
         if after >= 0:
@@ -98,7 +102,6 @@ def begin_task(s: int, load: int, net: Network) -> bool:
     """Begin a task with its latency; return whether it is done at once."""
     strand, latency = strands_of(net)[s], loads_of(net)[load].latency
     strand.load = load
-    strand.bound = loads_of(net)[load].bound
     if latency > 0:
         strand.phase = LATENT
         reals_of(net.due)[s] = net.now + latency
@@ -170,7 +173,8 @@ def settle(net: Network) -> None:
     while net.ready_count > 0:
         net.ready_count -= 1
         go_on(ready[net.ready_count], net)
-    share_again(net)
+    if net.touched_count > 0:
+        share_again(net)
 
 
 @jit
@@ -242,12 +246,14 @@ START = Kernel(_start, "void(int64, int64, float64)")
 def _stop(address: int, first: int, last: int, time: float) -> None:
     net = network_at(address)
     net.now = time
+    settle(net)
     strands, due = strands_of(net), reals_of(net.due)
     for s in range(first, last):
         if strands[s].phase == RUNNING:
             unlink_uses(s, net)
         strands[s].phase = IDLE
         due[s] = FOREVER
+    settle(net)
 
 
 STOP = Kernel(_stop, "void(int64, int64, int64, float64)")
