@@ -115,3 +115,9 @@ def traces() -> Path:
 def golden() -> Path:
     """The folder of other simulators' outputs."""
     return _folder("HPCTWIN_GOLDEN", "set it to the folder of other simulators' outputs")
+
+
+@pytest.fixture(scope="session")
+def batsim() -> Path:
+    """The folder of Batsim's repository, of any release."""
+    return _folder("HPCTWIN_BATSIM", "set it to a copy of github.com/oar-team/batsim")

@@ -281,9 +281,9 @@ def test_unread_fields_of_platforms_are_reported_once(
         machine["states"]["sleeping"]["transitions"][0]["energy"] = 9
     (tmp_path / "p.json").write_text(json.dumps({"machines": machines, "network": {}}))
     (tmp_path / "q.xml").write_text(
-        BATSIM.replace('id="a0"', 'id="a0" core="4"')
+        BATSIM.replace('id="a0"', 'id="a0" state_file="s"')
         .replace('<prop id="sleep_pstates"', '<prop id="watt_off" value="9"/><prop id="sleep_pstates"')
-        .replace("</zone>", '<cabinet id="c"/><link id="l"/></zone>')
+        .replace("</zone>", '<storage id="c"/><link id="l" bandwidth="1"/></zone>')
     )  # fmt: skip
     (tmp_path / "r.csv").write_text(
         "sn,cpu_milli,memory_mib,gpu,model,rack\nn,8000,1024,1,P100,r1\n"
@@ -304,8 +304,8 @@ def test_unread_fields_of_platforms_are_reported_once(
         (
             "q.xml",
             [
-                "1 × field 'cabinet' of the platform, ignored",
-                "1 × field 'core' of a host, ignored",
+                "1 × field 'storage' of the platform, ignored",
+                "1 × field 'state_file' of a host, ignored",
                 "2 × field 'watt_off' of a host's properties, ignored",
             ],
         ),

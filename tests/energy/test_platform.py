@@ -59,7 +59,8 @@ BATSIM = """<?xml version='1.0'?>
     <prop id="watt_per_state" value="95:190,80:120,9:9,100:100,125:125"/>
     <prop id="sleep_pstates" value="2:3:4"/>
   </host>
-  <cluster id="b" prefix="b" suffix="" radical="0-7" speed="200Mf" pstate="0">
+  <cluster id="b" prefix="b" suffix="" radical="0-7" speed="200Mf" pstate="0"
+   bw="125MBps" lat="50us">
     <prop id="wattage_per_state" value="150:180:300"/>
   </cluster>
 </zone></platform>
@@ -175,10 +176,9 @@ def test_a_bad_spars_platform_is_named_by_file_cluster_and_field(
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        ('value="2:3:4"', 'value="2:3"', ["'2:3'"]),
+        ('value="2:3:4"', 'value="2:3"', ["line 8", "'2:3'"]),
         ('value="2:3:4"', 'value="2:3:9"', ["power state 9"]),
         ('pstate="0"', 'pstate="2"', ["pstate is 2"]),
-        ("95:190,", "", ["4 wattages for 5 speeds"]),
         ("9:9", "-9:9", ["negative"]),
         ("100Mf,", "fast,", ["'fast'"]),
         ("0.25f", "0f", ["never ends"]),
@@ -192,6 +192,14 @@ def test_a_bad_batsim_platform_is_named_by_file_host_and_field(
         read(tmp_path, "p.xml", before + host + after.replace(old, new, 1))
     for word in ["p.xml", "host 'a1'", *says]:
         assert word in str(caught.value)
+
+
+def test_a_power_state_without_a_wattage_is_noted_as_are_sleep_states_that_need_it(
+    tmp_path: Path,
+) -> None:
+    platform = read(tmp_path, "p.xml", BATSIM.replace("95:190,", ""))
+    assert platform.nodes[0].sleep == ()
+    assert platform.notes.counts == {"sleep state without a wattage or a speed, ignored": 1}
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ for name, target, summary in (
         "learning.policy:policy_app",
         "List policies, check custom ones; schedule for Batsim.",
     ),
-    ("cluster", "data.cluster:cluster_app", "Check a cluster's YAML file."),
+    ("cluster", "data.cluster:cluster_app", "Check a cluster file."),
     (
         "dataset",
         "data.dataset:dataset_app",

@@ -12,7 +12,6 @@ import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 from hpctwin.errors import ConfigError
 from hpctwin.formats.json.jobs import JsonRecord, not_read
@@ -112,8 +111,8 @@ def read_cluster(path: str | Path) -> Cluster:
         known = {one.lower() for one in system_names()}
         if not path.exists() or (path.is_dir() and name.lower() in known):
             return read_system(name)
-    foreign = {".json": _spars, ".xml": _batsim, ".csv": alibaba_nodes}.get(path.suffix)
-    if foreign is None:
+    foreign = {".json": _spars, ".csv": alibaba_nodes}.get(path.suffix)
+    if foreign is None and path.suffix != ".xml":
         return Cluster.from_yaml(path)
     try:
         text = path.read_text(encoding="utf-8")
@@ -122,6 +121,10 @@ def read_cluster(path: str | Path) -> Cluster:
     except (OSError, ValueError) as error:  # ValueError: a path with a NUL in it
         raise ConfigError(f"{path}: {cause(error)}") from error
     counts: dict[str, int] = {}
+    if foreign is None:
+        from hpctwin.formats.platforms.batsim import read_batsim_platform
+
+        return read_batsim_platform(path, text)
     cluster = Cluster.checked(foreign(path, text, counts), str(path))
     return cluster.noted(ReadNotes(counts))
 
@@ -250,167 +253,3 @@ def _number(record: Any, field: str, where: str) -> float:
     if not value >= 0:
         raise ConfigError(f"{where}: {field} is {value!r}; it must not be negative")
     return float(value)
-
-
-_OF_HOSTS = (
-    "id", "prefix", "suffix", "radical", "speed", "pstate",
-    "bw", "lat", "sharing_policy", "bb_bw", "bb_lat", "bb_sharing_policy", "loopback_bw", "loopback_lat",
-    "limiter_link", "topology", "topo_parameters", "router_id", "coordinates",
-)  # fmt: skip
-"""Attributes of a host that are known.
-
-The second half is about the network. Only jobs without communication are read; they do not use it.
-"""
-_OF_PROPERTIES = ("role", "wattage_per_state", "watt_per_state", "sleep_pstates")
-_ELEMENTS = (
-    "platform", "zone", "AS", "config", "host", "cluster", "prop",
-    "link", "link_ctn", "host_link", "backbone", "router", "route", "zoneRoute", "ASroute",
-    "bypassRoute", "bypassZoneRoute", "bypassASroute",
-)  # fmt: skip
-_FLOPS = {"f": 1.0, "kf": 1e3, "Mf": 1e6, "Gf": 1e9, "Tf": 1e12, "Pf": 1e15, "Ef": 1e18}
-
-
-def _batsim(path: Path, text: str, counts: dict[str, int]) -> dict[str, Any]:
-    """Read Batsim's XML platform: hosts and clusters with their power states.
-
-    The power states are in ``watt_per_state`` and ``sleep_pstates``. Consecutive equal hosts become
-    a node group. A power state that is not in ``sleep_pstates`` is a DVFS mode, with its speed
-    relative to the first host's at the beginning. A transition takes the time of one flop in its
-    switching state. The master host is skipped.
-
-    Raises:
-        ConfigError: The file is not such a file; the message names host and field.
-    """
-    try:
-        root = ElementTree.fromstring(text)
-    except ElementTree.ParseError as error:
-        raise ConfigError(f"{path}: not XML: {error}") from error
-    groups: list[dict[str, Any]] = []
-    hosts: list[JsonRecord] = []
-    further: list[JsonRecord] = []
-    reference: float | None = None
-    elements = [JsonRecord(path, "the platform", {one.tag: one}) for one in root.iter()]
-    for element in root.iter():
-        if element.tag not in ("host", "cluster"):
-            continue
-        name = element.get("id", "")
-        properties = {prop.get("id", ""): prop.get("value", "") for prop in element.iter("prop")}
-        if name in ("master_host", "master_host0", "cluster_master") or "master" in properties.get(
-            "role", ""
-        ):
-            continue
-        where = f"{path}, {element.tag} {name!r}"
-        count = _radical(element.get("radical", ""), where) if element.tag == "cluster" else 1
-        speeds = [_flops(speed, where) for speed in element.get("speed", "").split(",")]
-        first = int(element.get("pstate", "0"))
-        if not 0 <= first < len(speeds):
-            raise ConfigError(f"{where}: pstate is {first}, but there are {len(speeds)} speeds")
-        reference = reference or speeds[first]
-        group = _batsim_host(properties, speeds, first, reference, where)
-        hosts.append(JsonRecord(path, where, element.attrib))
-        further.append(JsonRecord(path, where, properties))
-        if groups and {**groups[-1], "count": 0, "name": ""} == {**group, "count": 0, "name": ""}:
-            groups[-1]["count"] += count
-        else:
-            groups.append({**group, "name": name, "count": count})
-    if not groups:
-        raise ConfigError(
-            f"{path}: no 'host' or 'cluster' that computes; is this a Batsim platform?"
-        )
-    counts |= not_read("the platform", elements, _ELEMENTS)
-    counts |= not_read("a host", hosts, _OF_HOSTS)
-    counts |= not_read("a host's properties", further, _OF_PROPERTIES)
-    return {"name": path.stem, "nodes": groups}
-
-
-def _batsim_host(
-    properties: dict[str, str], speeds: list[float], first: int, reference: float, where: str
-) -> dict[str, Any]:
-    text = properties.get("wattage_per_state") or properties.get("watt_per_state")
-    if not text:
-        raise ConfigError(f"{where}: no property 'wattage_per_state' (or 'watt_per_state')")
-    watts = [_idle_and_busy(pair, where) for pair in text.split(",")]
-    if len(watts) != len(speeds):
-        raise ConfigError(
-            f"{where}: {len(watts)} wattages for {len(speeds)} speeds; each power state needs both"
-        )
-    sleep = []
-    used = set()
-    for triplet in filter(None, properties.get("sleep_pstates", "").split(",")):
-        try:
-            asleep, off, on = (int(number) for number in triplet.split(":"))
-        except ValueError as error:
-            raise ConfigError(
-                f"{where}: sleep_pstates has {triplet!r}; it must be three numbers such as 3:4:5"
-            ) from error
-        for number in (asleep, off, on):
-            if not 0 <= number < len(speeds):
-                raise ConfigError(
-                    f"{where}: sleep_pstates names power state {number}, but there are "
-                    f"{len(speeds)}"
-                )
-        for number in (off, on):
-            if speeds[number] <= 0:
-                raise ConfigError(
-                    f"{where}: the transition in power state {number} never ends: its speed is 0"
-                )
-        used |= {asleep, off, on}
-        sleep.append(
-            {
-                "name": f"pstate-{asleep}",
-                "power_w": watts[asleep][0],
-                "switch_off": {"time": round(1 / speeds[off], 3), "power_w": watts[off][1]},
-                "switch_on": {"time": round(1 / speeds[on], 3), "power_w": watts[on][1]},
-            }
-        )
-    if first in used:
-        raise ConfigError(
-            f"{where}: pstate is {first}, which is a sleep or switching state; give one in which "
-            "the node computes"
-        )
-    modes = {
-        f"pstate-{number}": {
-            "power_w": watts[number][1],
-            "idle_w": watts[number][0],
-            "speed": speeds[number] / reference,
-        }
-        for number in range(len(speeds))
-        if number not in used
-    }
-    return {
-        "modes": modes,
-        "mode": f"pstate-{first}",
-        "sleep": sorted(sleep, key=lambda state: state["switch_on"]["time"]),
-    }
-
-
-def _idle_and_busy(text: str, where: str) -> tuple[float, float]:
-    """Return the wattages of ``idle:busy``, or of ``idle:one busy core:busy``."""
-    try:
-        numbers = [float(number) for number in text.split(":")]
-    except ValueError as error:
-        raise ConfigError(f"{where}: wattage {text!r} must be numbers such as 95:190") from error
-    if any(not number >= 0 for number in numbers):
-        raise ConfigError(f"{where}: wattage {text.strip()!r} must not be negative")
-    return numbers[0], numbers[-1]
-
-
-def _flops(text: str, where: str) -> float:
-    number = text.strip().rstrip("fkMGTPE")
-    unit = text.strip()[len(number) :]
-    try:
-        return float(number) * _FLOPS[unit or "f"]
-    except (ValueError, KeyError) as error:
-        raise ConfigError(f"{where}: speed {text!r} must be such as 100Mf or 9.2f") from error
-
-
-def _radical(text: str, where: str) -> int:
-    """Return the number of hosts in a cluster's ``radical`` such as ``0-15,20``."""
-    count = 0
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        try:
-            count += int(last or first) - int(first) + 1
-        except ValueError as error:
-            raise ConfigError(f"{where}: radical {text!r} must be such as 0-15") from error
-    return count

@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING, Any
 from cyclopts import App
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
     from hpctwin.model import Cluster
+    from hpctwin.network.platform import Platform
 
 __all__ = ["cluster_app", "system_app"]
 
@@ -112,15 +116,15 @@ def _kw(value: float | None) -> str:
     return "" if value is None else f"{value:,.1f}"
 
 
-cluster_app = App(name="cluster", help="Check a cluster's YAML file.")
+cluster_app = App(name="cluster", help="Check a cluster file.")
 
 
 @cluster_app.command
 def check(path: Path, /, *, json: bool = False) -> int:
-    """Check a cluster's YAML file and print a summary of the cluster.
+    """Check a cluster file and print a summary of the cluster and its network.
 
     Args:
-        path: The YAML file.
+        path: YAML file; or another simulator's, such as Batsim's platform in XML.
         json: Print the cluster as JSON, with all default values.
     """
     from hpctwin.cli.output import note_of, print_json
@@ -134,7 +138,7 @@ def check(path: Path, /, *, json: bool = False) -> int:
         return 0
     print(f"{path}: valid; cluster {cluster.name} has {count_text(cluster.node_count, 'node')}")
     for group in cluster.nodes:
-        print(f"  {group.name}: {count_text(group.count, 'node')}, speed {group.speed:g}")
+        print(f"  {group.name}: {count_text(group.count, 'node')}, speed {group.speed_at_first:g}")
     for partition in cluster.partitions:
         print(f"  partition {partition.name}{' (default)' if partition.default else ''}")
     for name, amount in cluster.resources.items():
@@ -142,7 +146,58 @@ def check(path: Path, /, *, json: bool = False) -> int:
     for reservation in cluster.reservations:
         start, end = moment_text(reservation.start), moment_text(reservation.end)
         print(f"  reservation {reservation.name}: {start} to {end}")
+    if cluster.platform is not None:
+        for line in _network(cluster.platform):
+            print(f"  {line}")
     return 0
+
+
+_MOST_ZONES = 12
+"""Number of zones that are printed."""
+
+
+def _network(platform: Platform) -> list[str]:
+    """Return lines about the hosts, links and zones of a platform."""
+    import numpy as np
+
+    from hpctwin.model.text import count_text
+
+    nodes = platform.hosts_of("compute_node")
+    speeds = _range(platform.host_speed[nodes], "flop/s")
+    lines = [f"network: {count_text(len(platform.link_names), 'link')}, {speeds} per core"]
+    if len(platform.link_names):
+        lines[0] += f", bandwidth {_range(platform.link_bandwidth, 'B/s')}"
+        lines[0] += f", latency {_range(platform.link_latency, 's')}"
+    sizes = np.bincount(platform.point_zone[platform.host_point], minlength=len(platform.zones))
+    zones = [
+        f"  {zone.name or 'outermost zone'}: {zone.kind}, {count_text(size, 'host')}"
+        for zone, size in zip(platform.zones, sizes.tolist(), strict=True)
+    ]
+    lines += zones[:_MOST_ZONES]
+    if len(zones) > _MOST_ZONES:
+        lines.append(f"  … and {count_text(len(zones) - _MOST_ZONES, 'more zone')}")
+    for numbers, meaning in (
+        (platform.hosts_of("storage"), "storage"),
+        (platform.hosts_of("master"), "runs Batsim's scheduler, no jobs"),
+    ):
+        hosts = [platform.host_names[host] for host in numbers]
+        if hosts:
+            more = f" and {len(hosts) - 3:,} more" if len(hosts) > 3 else ""
+            lines.append(f"{meaning}: {', '.join(hosts[:3])}{more}")
+    return lines
+
+
+def _range(values: npt.NDArray[np.float64], unit: str) -> str:
+    """Return the smallest and the largest value, such as ``1.25 GB/s to 10 GB/s``."""
+    low, high = (_with_prefix(float(value), unit) for value in (values.min(), values.max()))
+    return low if low == high else f"{low} to {high}"
+
+
+def _with_prefix(value: float, unit: str) -> str:
+    prefixes = {1e18: "E", 1e15: "P", 1e12: "T", 1e9: "G", 1e6: "M", 1e3: "k", 1.0: "", 1e-3: "m",
+                1e-6: "µ", 1e-9: "n"}  # fmt: skip
+    factor = next((factor for factor in prefixes if value >= factor), 1.0)
+    return f"{value / factor:.4g} {prefixes[factor]}{unit}"
 
 
 @cluster_app.command

@@ -19,6 +19,7 @@ from hpctwin.model.cluster.switches import Switch, check_switches
 from hpctwin.model.requests.resources import GPU_TYPE
 from hpctwin.model.settings import Duration, Settings, Time, read_yaml
 from hpctwin.model.text import Moment, ReadNotes, Shown, moment_text, parse_nodes, since
+from hpctwin.network.platform import Platform
 
 __all__ = [
     "Cluster",
@@ -273,11 +274,30 @@ class Cluster(Shown, Settings, metaclass=_ClusterType):  # type: ignore[metaclas
     sources: dict[str, str] = Field(default_factory=dict)
 
     _notes: ReadNotes = PrivateAttr(default_factory=ReadNotes)
+    _platform: Platform | None = PrivateAttr(default=None)
 
     @property
     def notes(self) -> ReadNotes:
         """Omissions and assumptions of its reader; this is no field, and no file has it."""
         return self._notes
+
+    @property
+    def platform(self) -> Platform | None:
+        """Its hosts, links and routes; None if its network is not modeled.
+
+        Node *i* is the *i*-th host that computes (`Platform.hosts_of`).
+        """
+        return self._platform
+
+    def connected(self, platform: Platform) -> Self:
+        """Return the cluster with a network.
+
+        Args:
+            platform: Its hosts, links and routes.
+        """
+        made = self.model_copy()
+        made._platform = platform
+        return made
 
     def noted(self, notes: ReadNotes) -> Self:
         """Return the cluster with further notes.

@@ -1,0 +1,1 @@
+"""Platforms of SimGrid and Batsim in XML: hosts, links and routes, and Batsim's power states."""

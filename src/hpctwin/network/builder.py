@@ -1,0 +1,381 @@
+"""Hosts, links and zones, added one by one, become a platform."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import numpy as np
+
+from hpctwin.errors import ConfigError, in_brief, near
+from hpctwin.network.platform import DEFAULT_GAMMA, Platform, PowerStates, Role
+from hpctwin.network.topologies import Dragonfly, FatTree, Topology, Torus
+from hpctwin.network.zones import Declared, Gateways, Links, Star, Zone
+
+__all__ = ["MOST_HOSTS", "TOPOLOGIES", "Builder", "HostOptions", "Link"]
+
+MOST_HOSTS = 1_000_000
+"""Limit of hosts in one platform; links are limited to ten times as many."""
+
+Z = TypeVar("Z", bound=Zone)
+Link = tuple[float, float]
+"""Bandwidth in B/s and latency in seconds."""
+
+TOPOLOGIES: Mapping[str, type[Topology]] = {
+    "FAT_TREE": FatTree,
+    "TORUS": Torus,
+    "DRAGONFLY": Dragonfly,
+}
+TWO_WAYS = ("SPLITDUPLEX", "FULLDUPLEX")
+"""Ways of sharing in which a link has two directions."""
+
+
+@dataclass(frozen=True)
+class HostOptions:
+    """Properties of hosts.
+
+    Args:
+        speeds: Speed of one core in each power state, in flop/s.
+        cores: Number of cores.
+        pstate: Power state at the beginning.
+        role: What the host is for.
+        power: Power draw by power state; None if unknown.
+        properties: Its properties, with those of the zones around it.
+    """
+
+    speeds: tuple[float, ...]
+    cores: int = 1
+    pstate: int = 0
+    role: Role = "compute_node"
+    power: PowerStates | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+class Builder:
+    """Collects hosts, links and zones.
+
+    All methods raise a `ConfigError` if a name is given twice or is unknown, or a value is
+    impossible.
+
+    Args:
+        name: Name of the platform.
+        gamma: Largest number of bytes on their way at once in one flow.
+        loopback: Link from a host to itself in zones of declared routes.
+    """
+
+    def __init__(
+        self, name: str, *, gamma: float = DEFAULT_GAMMA, loopback: Link = (10e9, 0.0)
+    ) -> None:
+        self.name, self.gamma, self.loopback = name, gamma, loopback
+        self.zones: list[Zone] = []
+        self._zone_number: dict[str, int] = {}
+        self._links: list[tuple[str, float, float, bool]] = []
+        self._link_numbers: dict[str, Links] = {}
+        self._opposite: dict[int, int] = {}
+        self._points: list[str] = []
+        self._point_number: dict[str, int] = {}
+        self._point_zone: list[int] = []
+        self._point_rank: list[int] = []
+        self._hosts: list[int] = []
+        self._options: list[HostOptions] = []
+        self._in_trees = 0
+
+    def add_zone(self, zone: type[Z], name: str, parent: Zone | None = None, **fields: object) -> Z:
+        """Add a zone in another one.
+
+        Args:
+            zone: Kind of zone.
+            name: Name, unique among zones.
+            parent: The zone around it; None for the outermost.
+            fields: Further fields of the zone.
+        """
+        if name in self._zone_number:
+            raise ConfigError(f"zone {name!r} is given twice")
+        made = zone(name, len(self.zones), parent, **fields)  # type: ignore[arg-type]
+        self.zones.append(made)
+        self._zone_number[name] = made.number
+        return made
+
+    def add_link(self, name: str, link: Link, policy: str = "SHARED") -> Links:
+        """Add a link, or two for the two directions, and return their numbers.
+
+        Args:
+            name: Name, unique among links.
+            link: Bandwidth in B/s and latency in seconds.
+            policy: ``SHARED``, ``FATPIPE`` (no sharing), or ``SPLITDUPLEX`` (one link for each
+                direction, with names that end in ``_UP`` and ``_DOWN``).
+        """
+        bandwidth, latency = link
+        if not (0 < bandwidth < math.inf):
+            raise ConfigError(
+                f"link {name!r}: bandwidth is {bandwidth:g}, expected a number above 0"
+            )
+        if not (0 <= latency < math.inf):
+            raise ConfigError(
+                f"link {name!r}: latency is {latency:g}, expected a number, 0 or more"
+            )
+        if name in self._link_numbers:
+            raise ConfigError(f"link {name!r} is given twice")
+        if policy not in ("SHARED", "FATPIPE", *TWO_WAYS):
+            raise ConfigError(
+                f"link {name!r}: sharing_policy is {in_brief(policy)}; supported are SHARED, "
+                "SPLITDUPLEX (FULLDUPLEX) and FATPIPE"
+            )
+        two = policy in TWO_WAYS
+        names = (f"{name}_UP", f"{name}_DOWN") if two else (name,)
+        first = len(self._links)
+        if first >= 10 * MOST_HOSTS:
+            raise ConfigError(f"more than {10 * MOST_HOSTS:,} links")
+        self._links += [(one, bandwidth, latency, policy == "FATPIPE") for one in names]
+        numbers = tuple(range(first, first + len(names)))
+        self._link_numbers[name] = numbers
+        if two:
+            self._opposite |= {first: first + 1, first + 1: first}
+            self._link_numbers |= {one: (n,) for one, n in zip(names, numbers, strict=True)}
+        return numbers
+
+    def add_host(self, zone: Zone, name: str, host: HostOptions) -> int:
+        """Add a host to a zone and return its point.
+
+        Args:
+            zone: The zone.
+            name: Name, unique among hosts and routers.
+            host: Its properties.
+        """
+        speeds, cores, pstate = host.speeds, host.cores, host.pstate
+        if not speeds or not all(0 <= speed < math.inf for speed in speeds):
+            raise ConfigError(
+                f"host {name!r}: speed is {in_brief(list(speeds))}, expected 0 or more"
+            )
+        if not 0 <= pstate < len(speeds):
+            raise ConfigError(
+                f"host {name!r}: pstate is {pstate}, but there are {len(speeds)} speeds"
+            )
+        if not 1 <= cores <= MOST_HOSTS:
+            raise ConfigError(f"host {name!r}: core is {cores}, expected 1 to {MOST_HOSTS:,}")
+        if len(self._hosts) >= MOST_HOSTS:
+            raise ConfigError(f"more than {MOST_HOSTS:,} hosts")
+        point = self.add_router(zone, name)
+        self._hosts.append(point)
+        self._options.append(host)
+        return point
+
+    def add_router(self, zone: Zone, name: str) -> int:
+        """Add a router to a zone and return its point."""
+        if name in self._point_number:
+            raise ConfigError(f"host or router {name!r} is given twice")
+        point = len(self._points)
+        self._points.append(name)
+        self._point_number[name] = point
+        self._point_zone.append(zone.number)
+        self._point_rank.append(len(zone.points))
+        zone.points.append(point)
+        return point
+
+    def add_cluster(
+        self,
+        name: str,
+        parent: Zone | None,
+        hosts: Mapping[int, str],
+        link: Link,
+        host: HostOptions,
+        *,
+        kind: str = "FLAT",
+        fields: Mapping[str, object] | None = None,
+        policy: str = "SPLITDUPLEX",
+        backbone: Link | None = None,
+        backbone_policy: str = "SHARED",
+        loopback: Link | None = None,
+        limiter: float | None = None,
+        router: str | None = None,
+    ) -> Zone:
+        """Add a zone of equal hosts, with all its links and a router.
+
+        Args:
+            name: Name of the zone.
+            parent: The zone around it.
+            hosts: Names of its hosts by their numbers, which are in the names of links.
+            link: Connection of each host, and each cable of a topology.
+            host: Properties of each host.
+            kind: ``FLAT`` for hosts around one switch, ``FAT_TREE``, ``TORUS`` or ``DRAGONFLY``.
+            fields: Parameters of the topology.
+            policy: Sharing of each connection.
+            backbone: Link that each route of a flat cluster passes, if any.
+            backbone_policy: Sharing of the backbone.
+            loopback: Link from each host to itself, if any.
+            limiter: Bandwidth of a limit on each host, if any.
+            router: Name of its router; by default ``NAME_router``.
+        """
+        topology = TOPOLOGIES.get(kind)
+        if topology is None and kind != "FLAT":
+            raise ConfigError(
+                f"topology {kind!r} is unknown; known: FLAT, {', '.join(TOPOLOGIES)}."
+                f"{near(kind, TOPOLOGIES)}"
+            )
+        loopbacks: dict[int, Links] = {}
+        limiters: dict[int, Links] = {}
+        if loopback is not None:
+            for number in hosts:
+                link_name = f"{name}_link_{number}_loopback"
+                loopbacks[number] = self.add_link(link_name, loopback, "FATPIPE")
+        if limiter is not None:
+            for number in hosts:
+                limiters[number] = self.add_link(f"{name}_link_{number}_limiter", (limiter, 0.0))
+        first = next(iter(hosts))
+        made: Zone
+        if topology is None:
+            star = made = self.add_zone(Star, name, parent)
+            shared = (
+                self.add_link(f"{name}_backbone", backbone, backbone_policy) if backbone else ()
+            )
+            for number, host_name in hosts.items():
+                point = self.add_host(star, host_name, host)
+                ways = self.add_link(f"{name}_link_{number}", link, policy)
+                limits = limiters.get(number, ())
+                star.up[point] = (*limits, ways[0], *shared)
+                star.down[point] = (*shared, ways[-1], *limits)
+                if loopbacks:
+                    star.loopbacks[point] = loopbacks[number][0]
+        else:
+            more = dict(fields or {})
+            if topology is FatTree:
+                more["offset"] = self._in_trees
+                self._in_trees += len(hosts)
+            made = self.add_zone(
+                topology,
+                name,
+                parent,
+                hosts=len(hosts),
+                first_link=len(self._links),
+                two_ways=policy in TWO_WAYS,
+                loopback=loopbacks[first][0] if loopbacks else -1,
+                limiter=limiters[first][0] if limiters else -1,
+                **more,
+            )
+            for cable in made.cables():
+                self.add_link(cable.name, (link[0] * cable.factor, link[1]), policy)
+            for host_name in hosts.values():
+                self.add_host(made, host_name, host)
+        self.add_router(made, router or f"{name}_router")
+        return made
+
+    def point(self, name: str) -> int:
+        """Return the point of a host or router."""
+        if name not in self._point_number:
+            raise ConfigError(f"unknown host or router {name!r}.{near(name, self._point_number)}")
+        return self._point_number[name]
+
+    def zone(self, name: str) -> Zone:
+        """Return a zone by name."""
+        if name not in self._zone_number:
+            raise ConfigError(f"unknown zone {name!r}.{near(name, self._zone_number)}")
+        return self.zones[self._zone_number[name]]
+
+    def link_of(self, name: str, direction: str = "NONE") -> int:
+        """Return the number of a link.
+
+        Args:
+            name: Name of the link.
+            direction: ``UP`` or ``DOWN`` of a link with two directions.
+        """
+        if name not in self._link_numbers:
+            raise ConfigError(f"unknown link {name!r}.{near(name, self._link_numbers)}")
+        numbers = self._link_numbers[name]
+        if len(numbers) == 1:
+            return numbers[0]
+        if direction not in ("UP", "DOWN"):
+            raise ConfigError(
+                f"link {name!r} has two directions; give direction='UP' or direction='DOWN'"
+            )
+        return numbers[direction == "DOWN"]
+
+    def add_route(
+        self, zone: Zone, source: int, target: int, links: Links, *, symmetrical: bool = True
+    ) -> None:
+        """Add the route between two points of a zone, and that in the other direction."""
+        if not isinstance(zone, Declared):
+            raise ConfigError(
+                f"zone {zone.name!r} of kind {zone.kind} takes no routes between hosts"
+            )
+        for point in (source, target):
+            if self._point_zone[point] != zone.number:
+                raise ConfigError(f"{self._points[point]!r} is not in zone {zone.name!r}")
+        if (source, target) in zone.routes:
+            raise ConfigError(
+                f"the route from {self._points[source]!r} to {self._points[target]!r} is given twice"
+            )
+        zone.routes[source, target] = links
+        if symmetrical and source != target:
+            back = tuple(self._opposite.get(link, link) for link in reversed(links))
+            zone.implied.setdefault((target, source), back)
+
+    def add_gateways(
+        self,
+        zone: Zone,
+        source: Zone,
+        target: Zone,
+        gateways: Gateways,
+        *,
+        symmetrical: bool = True,
+    ) -> None:
+        """Add the connection of two zones in a zone, and that in the other direction."""
+        for one, point in ((source, gateways.source), (target, gateways.target)):
+            if one.parent is not zone:
+                raise ConfigError(f"zone {one.name!r} is not in zone {zone.name!r}")
+            if one not in self.zones[self._point_zone[point]].around():
+                raise ConfigError(f"gateway {self._points[point]!r} is not in zone {one.name!r}")
+        pair = (source.number, target.number)
+        if pair in zone.gateways:
+            raise ConfigError(
+                f"the route from zone {source.name!r} to {target.name!r} is given twice"
+            )
+        zone.gateways[pair] = gateways
+        if symmetrical:
+            zone.implied_gateways.setdefault(pair[::-1], gateways.reversed(self._opposite))
+
+    def build(self) -> Platform:
+        """Return the platform."""
+        if not self._hosts:
+            raise ConfigError(f"platform {self.name!r} has no hosts")
+        with_hosts = {self._point_zone[point] for point in self._hosts}
+        declared = [
+            zone for zone in self.zones if isinstance(zone, Declared) and zone.number in with_hosts
+        ]
+        if declared:
+            loopback = self._link_numbers.get("__loopback__") or self.add_link(
+                "__loopback__", self.loopback, "FATPIPE"
+            )
+            for zone in declared:
+                zone.loopback = loopback[0]
+        for one in self.zones:
+            if isinstance(one, Declared):
+                one.routes = one.implied | one.routes
+            one.gateways = one.implied_gateways | one.gateways
+            one.finish()
+        names, bandwidth, latency, fatpipe = (
+            zip(*self._links, strict=True) if self._links else ((),) * 4
+        )
+        hosts = self._options
+        return Platform(
+            name=self.name,
+            host_names=tuple(self._points[point] for point in self._hosts),
+            host_cores=np.array([host.cores for host in hosts], np.int64),
+            host_speed=np.array([host.speeds[host.pstate] for host in hosts], np.float64),
+            host_speeds=tuple(host.speeds for host in hosts),
+            host_pstate=np.array([host.pstate for host in hosts], np.int64),
+            host_properties=tuple(host.properties for host in hosts),
+            host_roles=tuple(host.role for host in hosts),
+            host_power=tuple(host.power for host in hosts),
+            link_names=tuple(names),
+            link_bandwidth=np.array(bandwidth, np.float64),
+            link_latency=np.array(latency, np.float64),
+            link_fatpipe=np.array(fatpipe, np.bool_),
+            zones=tuple(self.zones),
+            point_names=tuple(self._points),
+            point_zone=np.array(self._point_zone, np.int64),
+            point_rank=np.array(self._point_rank, np.int64),
+            host_point=np.array(self._hosts, np.int64),
+            gamma=self.gamma,
+        )

@@ -1,0 +1,217 @@
+"""Profiles: what a job computes, sends, reads and writes.
+
+Amounts are those of one run of the job on its nodes: a reader spreads totals. A rank is one of the
+processes of a job; rank *i* is on the *i*-th node of the job's allocation unless it says otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = [
+    "Action",
+    "Delay",
+    "HomogeneousTask",
+    "ParallelTask",
+    "Profile",
+    "Sequence",
+    "SmpiTrace",
+    "Staging",
+    "StorageTransfer",
+    "Usage",
+    "UsageTrace",
+    "parts_of",
+]
+
+FloatArray = npt.NDArray[np.float64]
+Action = tuple[str, tuple[float, ...]]
+"""Name and numbers of an action of an SMPI trace, such as ``("send", (1.0, 0.0, 1e6))``."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Profile:
+    """What a job, or a part of it, does.
+
+    Args:
+        exit_code: Exit code of a normal end; other than 0, the job fails and ends.
+        expected_s: Length on an otherwise empty cluster as the file states it, in seconds; None if
+            it does not.
+        extra_data: Whatever the file adds for its scheduler.
+    """
+
+    exit_code: int = 0
+    expected_s: float | None = None
+    extra_data: Any = None
+
+    @property
+    def length_s(self) -> float | None:
+        """Length if it is the same on all nodes, in seconds; None if it depends on them."""
+        return None
+
+    @property
+    def end_code(self) -> int:
+        """Exit code of a normal end; that of the first part that fails, if any."""
+        return self.exit_code
+
+
+@dataclass(frozen=True, eq=False)
+class Delay(Profile):
+    """Wait without using anything.
+
+    Args:
+        duration_s: Time, in seconds.
+    """
+
+    duration_s: float
+
+    @property
+    def length_s(self) -> float | None:
+        """See `Profile`."""
+        return self.duration_s
+
+
+@dataclass(frozen=True, eq=False)
+class ParallelTask(Profile):
+    """Compute and send, all at once and in proportion.
+
+    Args:
+        cpu: Computation of each rank, in flops [ranks]; None for none.
+        com: Bytes from each rank to each other [ranks, ranks]; None for none.
+    """
+
+    cpu: FloatArray | None
+    com: FloatArray | None
+
+    @property
+    def ranks(self) -> int:
+        """Number of ranks; 0 if there is nothing to do."""
+        both = self.cpu if self.cpu is not None else self.com
+        return 0 if both is None else len(both)
+
+
+@dataclass(frozen=True, eq=False)
+class HomogeneousTask(Profile):
+    """Compute and send the same on each rank.
+
+    Args:
+        cpu: Computation of each rank, in flops.
+        com: Bytes from each rank to each other one; a rank sends none to itself.
+    """
+
+    cpu: float
+    com: float
+
+
+@dataclass(frozen=True, eq=False)
+class StorageTransfer(Profile):
+    """Read from a storage and write to it, all at once and in proportion.
+
+    Args:
+        read: Bytes from the storage to each rank.
+        write: Bytes from each rank to the storage.
+        storage: Name of the storage's host, or a label of it.
+    """
+
+    read: float
+    write: float
+    storage: str
+
+
+@dataclass(frozen=True, eq=False)
+class Staging(Profile):
+    """Move data between two storages; the job's nodes take no part.
+
+    Args:
+        amount: Bytes.
+        source: Name or label of the storage that has the data.
+        target: Name or label of the other storage.
+    """
+
+    amount: float
+    source: str
+    target: str
+
+
+@dataclass(frozen=True, eq=False)
+class Sequence(Profile):
+    """Parts one after another.
+
+    Args:
+        parts: Parts, in their order.
+        repeat: How many times all parts are run.
+    """
+
+    parts: tuple[Profile, ...]
+    repeat: int = 1
+
+    @cached_property
+    def length_s(self) -> float | None:
+        """See `Profile`."""
+        total_s = 0.0
+        for part in self.parts:
+            if part.length_s is None:
+                return None
+            total_s += part.length_s
+            if part.end_code:
+                return total_s
+        return total_s * self.repeat
+
+    @cached_property
+    def end_code(self) -> int:
+        """See `Profile`."""
+        return next((part.end_code for part in self.parts if part.end_code), self.exit_code)
+
+
+@dataclass(frozen=True, eq=False)
+class Usage:
+    """Recorded use of one node, one line after another.
+
+    Args:
+        usage: Share of the node's cores in use, from 0 to 1 [lines].
+        flops: Computation of each core in use [lines].
+    """
+
+    usage: FloatArray
+    flops: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class UsageTrace(Profile):
+    """Recorded use of each node.
+
+    Args:
+        ranks: Use of the node of each rank.
+    """
+
+    ranks: tuple[Usage, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class SmpiTrace(Profile):
+    """Recorded MPI calls of each rank.
+
+    Args:
+        ranks: Actions of each rank, in their order.
+        placement: Place of each rank in the job's allocation; None for one after another, again
+            from the first node if there are more ranks than nodes.
+    """
+
+    ranks: tuple[tuple[Action, ...], ...]
+    placement: tuple[int, ...] | None = None
+
+
+def parts_of(profile: Profile) -> list[Profile]:
+    """Return the parts of a profile that are no sequences, each once."""
+    seen: dict[int, Profile] = {}
+    left = [profile]
+    while left:
+        one = left.pop()
+        if id(one) not in seen:
+            seen[id(one)] = one
+            left += reversed(one.parts) if isinstance(one, Sequence) else ()
+    return [one for one in seen.values() if not isinstance(one, Sequence)]
