@@ -4,41 +4,60 @@ from __future__ import annotations
 
 from typing import Any
 
-from hpctwin.engine.compile.jit import Kernel, jit
+import numpy as np
 
-__all__ = ["ADD_FLOWS"]
+from hpctwin.engine.compile.intrinsics import numbers_at, record_at
+from hpctwin.engine.compile.jit import Kernel, jit
+from hpctwin.engine.network.records import numbers_of, reals_of
+from hpctwin.engine.state.layout import record_type
+from hpctwin.engine.state.records import Int, Real
+
+__all__ = ["ADD_FLOWS", "FLOWS", "Flows"]
+
+
+class Flows:
+    """Routes between hosts: addresses of the descriptors of arrays; and sums over flows."""
+
+    numbers: Int  # [places * places] number of the route from one place to another
+    offsets: Int  # [routes + 1] start of each route in ``links``
+    latencies: Int  # [routes]
+    links: Int
+    fatpipe: Int  # [links of the platform] whether a link limits each flow alone
+    sums: Int  # [links of the platform] result: bytes on each link; 0 before
+    used: Int  # [links of the platform] result: links that are used
+    places: Int  # hosts for which there are rows in ``numbers``
+    latency: Real  # result: largest latency,
+    window: Real  # … and largest product of latency and bytes
+
+
+FLOWS = record_type(Flows)
+_flows_at = record_at(Flows)
+_small_at, _flags_at = numbers_at(np.dtype("i4")), numbers_at(np.dtype("i1"))
 
 
 @jit
-def add_flow(
-    amount: float, first: int, last: int, links: Any, fatpipe: Any, sums: Any, used: Any, count: int
-) -> int:
+def add_flow(route: int, amount: float, used: int, flows: Flows) -> int:
     """Add a flow to the sums of its links; return the number of links that are used so far."""
-    for i in range(first, last):
+    links, fatpipe = _small_at(flows.links), _flags_at(flows.fatpipe)
+    offsets, sums, listed = numbers_of(flows.offsets), reals_of(flows.sums), numbers_of(flows.used)
+    for i in range(offsets[route], offsets[route + 1]):
         link = links[i]
         if sums[link] == 0.0:
-            used[count] = link
-            count += 1
-        if fatpipe[link]:
+            listed[used] = link
+            used += 1
+        if fatpipe[link] == 1:
             sums[link] = max(sums[link], amount)
         else:
             sums[link] += amount
-    return count
+    return used
 
 
-def _add_flows(
-    places: Any,
-    amounts: Any,
-    numbers: Any,
-    offsets: Any,
-    latencies: Any,
-    links: Any,
-    fatpipe: Any,
-    sums: Any,
-    used: Any,
-    largest: Any,
-) -> int:
-    count = 0
+def _add_flows(address: int, places: Any, amounts: Any) -> int:
+    flows = _flows_at(address)
+    numbers, latencies = _small_at(flows.numbers), reals_of(flows.latencies)
+    flows.latency = 0.0
+    flows.window = 0.0
+    used = 0
     ranks = len(places)
     same = len(amounts) == 1
     for i in range(ranks):
@@ -46,28 +65,16 @@ def _add_flows(
             amount = amounts[0] if same else amounts[i * ranks + k]
             if amount <= 0.0 or (same and i == k):
                 continue
-            route = numbers[places[i], places[k]]
-            latency = latencies[route]
-            largest[0] = max(largest[0], latency)
-            largest[1] = max(largest[1], latency * amount)
-            first, last = offsets[route], offsets[route + 1]
-            count = add_flow(amount, first, last, links, fatpipe, sums, used, count)
-    return count
+            route = numbers[places[i] * flows.places + places[k]]
+            flows.latency = max(flows.latency, latencies[route])
+            flows.window = max(flows.window, latencies[route] * amount)
+            used = add_flow(route, amount, used, flows)
+    return used
 
 
-ADD_FLOWS = Kernel(
-    _add_flows,
-    "int64(int64[::1], float64[::1], int32[:,::1], int64[::1], float64[::1], int32[::1], "
-    "bool[::1], float64[::1], int64[::1], float64[::1])",
-)
+ADD_FLOWS = Kernel(_add_flows, "int64(int64, int64[::1], float64[::1])")
 """Add up the flows of a parallel task; return the number of links that it uses.
 
-``(places, amounts, numbers, offsets, latencies, links, fatpipe, sums, used, largest)``:
-
-- ``places``: row of each rank's host in ``numbers``;
-- ``amounts``: bytes [ranks * ranks], or a single number for each pair of ranks;
-- ``numbers``: number of the route between two hosts; routes have ``offsets`` into ``links``, and
-  ``latencies``;
-- ``sums``, ``used``: results, bytes on each link, which are 0 before, and the links;
-- ``largest``: results, largest latency, and largest product of latency and bytes.
+``(address, places, amounts)``: the place of each rank's host, and bytes between ranks [ranks *
+ranks], or a single number for each pair of two ranks.
 """

@@ -10,7 +10,6 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.engine.network.flows import ADD_FLOWS
 from hpctwin.engine.network.records import (
     DELAY,
     END,
@@ -26,7 +25,7 @@ from hpctwin.errors import ConfigError
 from hpctwin.network import profiles
 from hpctwin.network.platform import Platform
 from hpctwin.network.profiles import Profile
-from hpctwin.network.route_table import RouteTable
+from hpctwin.contention.route_table import RouteTable
 
 __all__ = ["Phases", "PhaseBuilder", "Sharing"]
 
@@ -76,10 +75,6 @@ class PhaseBuilder:
         self.routes = RouteTable(platform)
         names = {name: host for host, name in enumerate(platform.host_names)}
         self._storages = {**names, **(storages or {})}
-        self._fatpipe = np.ascontiguousarray(platform.link_fatpipe, bool)
-        self._bandwidth = np.ascontiguousarray(platform.link_bandwidth, float)
-        self._sums = np.zeros(len(platform.link_names))
-        self._used = np.zeros(len(platform.link_names), np.int64)
 
     def build(self, profile: Profile, hosts: Sequence[int] | Hosts) -> Phases:
         """Return the phases of a job.
@@ -92,14 +87,6 @@ class PhaseBuilder:
             ConfigError: The profile is for another number of ranks, or names an unknown storage.
         """
         return _Job(self, np.asarray(hosts, np.int64)).phases(profile)
-
-    def find_routes(self, sources: Hosts, targets: Hosts) -> None:
-        """Compute the routes between pairs of hosts ahead of jobs: at once, it is much faster.
-
-        Raises:
-            ConfigError: Two of the hosts are not connected.
-        """
-        self.routes.add(self.routes.places(sources), self.routes.places(targets))
 
     def storage(self, label: str) -> int:
         """Return the host of a storage.
@@ -116,7 +103,7 @@ class PhaseBuilder:
 
     def load(
         self, hosts: Hosts, cpu: FloatArray, com: FloatArray
-    ) -> tuple[tuple[float, float], npt.NDArray[Any]]:
+    ) -> tuple[float, float, npt.NDArray[Any]]:
         """Return latency and bound of a parallel task, and its uses of hosts and links.
 
         Args:
@@ -125,46 +112,36 @@ class PhaseBuilder:
             com: Bytes between ranks [ranks * ranks]; one number for all pairs of two ranks.
         """
         platform = self.platform
-        flops = np.broadcast_to(cpu, len(hosts))
-        computing = hosts[flops > 0]
-        flops = flops[flops > 0]
-        bound = float((platform.host_speed[computing] / flops).min(initial=_FOREVER))
-        latency, links, amounts = 0.0, self._used[:0], self._sums[:0]
+        uses, bound = self._computing(hosts, cpu)
+        latency = 0.0
         if com.any():
-            largest = np.zeros(2)
-            links, amounts = self._add_flows(hosts, com, largest)
-            latency = float(largest[0])
-            if largest[1] > 0:
-                bound = min(bound, platform.gamma / (2.0 * float(largest[1])))
-        if self.fair:
-            # A link that gives each task its full bandwidth is no more than a bound.
-            alone = self._fatpipe[links]
-            limits = self._bandwidth[links[alone]] / amounts[alone]
-            bound = float(limits.min(initial=bound))
-            links, amounts = links[~alone], amounts[~alone]
-        uses = np.zeros(len(computing) + len(links), USE)
-        uses["resource"] = np.concatenate([computing, len(platform.host_names) + links])
-        uses["amount"] = np.concatenate([flops, amounts])
+            links, amounts, latency, window = self.routes.sums(hosts, com)
+            if window > 0:
+                bound = min(bound, platform.gamma / (2.0 * window))
+            if self.fair:
+                # A link that gives each task its full bandwidth is no more than a bound.
+                alone = platform.link_fatpipe[links]
+                limits = platform.link_bandwidth[links[alone]] / amounts[alone]
+                bound = float(limits.min(initial=bound))
+                links, amounts = links[~alone], amounts[~alone]
+            computing = uses
+            uses = np.empty(len(computing) + len(links), USE)
+            uses[: len(computing)] = computing
+            uses["resource"][len(computing) :] = links + len(platform.host_names)
+            uses["amount"][len(computing) :] = amounts
         if not len(uses) and not self.fair:
             bound = _FOREVER  # SimGrid takes a task without host and link as done after its latency
-        return (latency, bound), uses
+        return latency, bound, uses
 
-    def _add_flows(
-        self, hosts: Hosts, com: FloatArray, largest: FloatArray
-    ) -> tuple[Hosts, FloatArray]:
-        places, routes = self.routes.places(hosts), self.routes
-        if len(com) > 1:
-            self.routes.add(*(places[one] for one in np.divmod(np.flatnonzero(com), len(hosts))))
-        else:
-            self.routes.add(*(one.ravel() for one in np.broadcast_arrays(places[:, None], places)))
-        count = ADD_FLOWS(
-            places, com, routes.numbers, routes.offsets, routes.latencies, routes.links,
-            self._fatpipe, self._sums, self._used, largest,
-        )  # fmt: skip
-        links = self._used[:count].copy()
-        amounts = self._sums[links]
-        self._sums[links] = 0.0
-        return links, amounts
+    def _computing(self, hosts: Hosts, cpu: FloatArray) -> tuple[npt.NDArray[Any], float]:
+        """Return uses of hosts, and the bound by the speed of a core."""
+        if not cpu.any():
+            return np.zeros(0, USE), _FOREVER
+        flops = np.broadcast_to(cpu, len(hosts))
+        some = flops > 0
+        uses = np.zeros(np.count_nonzero(some), USE)
+        uses["resource"], uses["amount"] = hosts[some], flops[some]
+        return uses, float((self.platform.host_speed[hosts[some]] / flops[some]).min())
 
 
 @dataclass
@@ -214,9 +191,9 @@ class _Job:
         return profile.exit_code
 
     def load(self, hosts: Hosts, cpu: Any, com: Any) -> int:
-        numbers = (np.ravel(np.asarray(one, np.float64)) for one in (cpu, com))
-        about, uses = self.builder.load(hosts, *numbers)
-        self.loads.append((self.size, self.size + len(uses), *about))
+        numbers = (np.asarray(one, np.float64).reshape(-1) for one in (cpu, com))
+        latency, bound, uses = self.builder.load(hosts, *numbers)
+        self.loads.append((self.size, self.size + len(uses), latency, bound))
         self.uses.append(uses)
         self.size += len(uses)
         return len(self.loads) - 1

@@ -22,8 +22,9 @@ from hpctwin.engine.network.records import (
     USE,
 )
 from hpctwin.engine.network.running import ADVANCE, START, STOP
-from hpctwin.network.free_rows import FreeRows
-from hpctwin.network.phases import Phases, Sharing
+from hpctwin.contention.arrays import describe
+from hpctwin.contention.free_rows import FreeRows
+from hpctwin.contention.phases import Phases, Sharing
 from hpctwin.network.platform import Platform
 
 __all__ = ["Ended", "Network"]
@@ -190,8 +191,5 @@ class Network:
 
     def _describe(self) -> None:
         """Tell kernels where the arrays are."""
-        self._descriptors = np.zeros((len(self._arrays), 3), np.int64)
-        for number, (name, array) in enumerate(self._arrays.items()):
-            self._descriptors[number] = array.ctypes.data, len(array), 1
-            self._net[name] = self._descriptors[number].ctypes.data
+        self._descriptors = describe(self._net, self._arrays)
         self._address = int(self._net.ctypes.data)
