@@ -16,6 +16,7 @@ from hpctwin.engine.network.records import (
     NETWORK,
     REPEAT,
     RESOURCE,
+    RUNNING,
     STEP,
     STRAND,
     TASK,
@@ -155,6 +156,18 @@ class Network:
     def running(self) -> list[Hashable]:
         """Keys of the jobs that run, in the order of their starts."""
         return list(self._jobs)
+
+    def used(self) -> npt.NDArray[np.float64]:
+        """Return what jobs use of each host, in flop/s, and then of each link, in B/s.
+
+        Under ``fair``, use of links that do not share their bandwidth is not counted.
+        """
+        strands, loads, uses = (self._arrays[name] for name in ("strands", "loads", "uses"))
+        found = np.zeros(len(self._arrays["resources"]))
+        for strand in strands[strands["phase"] == RUNNING]:
+            rows = uses[loads["first"][strand["load"]] : loads["last"][strand["load"]]]
+            np.add.at(found, rows["resource"], strand["rate"] * rows["amount"])
+        return found
 
     def fork(self) -> Self:
         """Return a copy that shares no writable data with this network."""

@@ -109,7 +109,7 @@ class PhaseBuilder:
         Args:
             hosts: Host of each rank.
             cpu: Computation of each rank, in flops; one number for all ranks.
-            com: Bytes between ranks [ranks * ranks]; one number for all pairs of two ranks.
+            com: Bytes between ranks [ranks, ranks]; one number, [1], for all pairs of two ranks.
         """
         platform = self.platform
         uses, bound = self._computing(hosts, cpu)
@@ -191,7 +191,7 @@ class _Job:
         return profile.exit_code
 
     def load(self, hosts: Hosts, cpu: Any, com: Any) -> int:
-        numbers = (np.asarray(one, np.float64).reshape(-1) for one in (cpu, com))
+        numbers = (np.ascontiguousarray(one, np.float64) for one in (cpu, com))
         latency, bound, uses = self.builder.load(hosts, *numbers)
         self.loads.append((self.size, self.size + len(uses), latency, bound))
         self.uses.append(uses)
@@ -234,7 +234,7 @@ class _Job:
     @add.register
     def _(self, profile: profiles.Staging) -> int:
         ends = [self.builder.storage(label) for label in (profile.source, profile.target)]
-        com = np.array([0.0, profile.amount, 0.0, 0.0])
+        com = np.array([[0.0, profile.amount], [0.0, 0.0]])
         return self.task(profile, np.array(ends), 0.0, com)
 
     @add.register

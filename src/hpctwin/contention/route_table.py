@@ -49,7 +49,7 @@ class RouteTable:
 
         Args:
             hosts: Host of each rank.
-            com: Bytes between ranks [ranks * ranks]; one number for all pairs of two ranks.
+            com: Bytes between ranks [ranks, ranks]; one number, [1], for all pairs of two ranks.
 
         Returns:
             Links, bytes, largest latency, and largest product of a flow's latency and bytes.
@@ -58,14 +58,15 @@ class RouteTable:
             ConfigError: Two of the hosts are not connected.
         """
         places = self._places(hosts)
-        if len(com) > 1:
-            rows, columns = np.divmod(com.nonzero()[0], len(hosts))
+        same = com.ndim == 1
+        if not same:
+            rows, columns = com.nonzero()
             self._add_between(places[rows], places[columns])
         else:
             self._add_between(places.repeat(len(places)), np.tile(places, len(places)))
         if not self._described:
             self._describe()
-        count = ADD_FLOWS(self._address, places, com)
+        count = ADD_FLOWS(self._address, places, com.reshape(-1), int(same))
         links = self._used[:count].copy()
         amounts = self._sums[links]
         self._sums[links] = 0.0

@@ -52,18 +52,17 @@ def add_flow(route: int, amount: float, used: int, flows: Flows) -> int:
     return used
 
 
-def _add_flows(address: int, places: Any, amounts: Any) -> int:
+def _add_flows(address: int, places: Any, amounts: Any, same: int) -> int:
     flows = _flows_at(address)
     numbers, latencies = _small_at(flows.numbers), reals_of(flows.latencies)
     flows.latency = 0.0
     flows.window = 0.0
     used = 0
     ranks = len(places)
-    same = len(amounts) == 1
     for i in range(ranks):
         for k in range(ranks):
-            amount = amounts[0] if same else amounts[i * ranks + k]
-            if amount <= 0.0 or (same and i == k):
+            amount = amounts[0] if same == 1 else amounts[i * ranks + k]
+            if amount <= 0.0 or (same == 1 and i == k):
                 continue
             route = numbers[places[i] * flows.places + places[k]]
             flows.latency = max(flows.latency, latencies[route])
@@ -72,9 +71,9 @@ def _add_flows(address: int, places: Any, amounts: Any) -> int:
     return used
 
 
-ADD_FLOWS = Kernel(_add_flows, "int64(int64, int64[::1], float64[::1])")
+ADD_FLOWS = Kernel(_add_flows, "int64(int64, int64[::1], float64[::1], int64)")
 """Add up the flows of a parallel task; return the number of links that it uses.
 
-``(address, places, amounts)``: the place of each rank's host, and bytes between ranks [ranks *
-ranks], or a single number for each pair of two ranks.
+``(address, places, amounts, same)``: the place of each rank's host, and bytes between ranks [ranks
+* ranks]; if ``same``, a single number for each pair of two ranks.
 """

@@ -28,6 +28,12 @@ __all__ = ["FOREVER", "share_again", "touch_resources"]
 NOTHING_LEFT = 1e-5
 """Capacity below which a resource has nothing left, flop/s or B/s."""
 
+MOST_ROUNDS = 100_000
+"""Rounds in which no task leaves, after which those that are left get no more.
+
+With links that limit each task alone, SimGrid's rounds can go on for ever.
+"""
+
 FOREVER = float("inf")
 
 
@@ -270,7 +276,8 @@ def share_in_group(net: Network) -> None:
     begin_rounds(net)
     listed = numbers_of(net.live)
     busy, live = net.found_count, net.task_count
-    while live > 0:
+    rounds = 0
+    while live > 0 and rounds < MOST_ROUNDS:
         busy = offer(busy, net)
         take(live, net)
         charge(busy, net)
@@ -282,6 +289,7 @@ def share_in_group(net: Network) -> None:
             else:
                 listed[kept] = i
                 kept += 1
+        rounds = rounds + 1 if kept == live else 0
         live = kept
     tasks, rate = numbers_of(net.tasks), reals_of(net.rate)
     for i in range(net.task_count):
