@@ -59,11 +59,8 @@ class RouteTable:
         """
         places = self._places(hosts)
         same = com.ndim == 1
-        if not same:
-            rows, columns = com.nonzero()
-            self._add_between(places[rows], places[columns])
-        else:
-            self._add_between(places.repeat(len(places)), np.tile(places, len(places)))
+        rows, columns = np.nonzero(~np.eye(len(hosts), dtype=bool) if same else com)
+        self._add_between(places[rows], places[columns])
         if not self._described:
             self._describe()
         count = ADD_FLOWS(self._address, places, com.reshape(-1), int(same))
