@@ -4,7 +4,8 @@
 
     HpctwinError
     ├── ConfigError (ValueError)          an invalid cluster, policy or option
-    │   └── ArgumentError (TypeError)     an argument of a type that a function does not accept
+    │   ├── ArgumentError (TypeError)     an argument of a type that a function does not accept
+    │   └── NoRouteError                  two hosts of a network that are not connected
     ├── WorkloadError (ValueError)        an invalid workload
     │   └── TraceError                    a file that cannot be read as a trace of its format
     ├── UnknownNameError (LookupError)    an unknown name of a policy, generator, …
@@ -46,6 +47,7 @@ __all__ = [
     "HpctwinError",
     "JournalError",
     "LostAnswerError",
+    "NoRouteError",
     "OutputError",
     "PolicyError",
     "QueueError",
@@ -107,6 +109,20 @@ class ConfigError(HpctwinError, ValueError):
 
 class ArgumentError(ConfigError, TypeError):
     """An argument of a function is of a kind that the function does not take."""
+
+
+class NoRouteError(ConfigError):
+    """Two hosts of a network are not connected.
+
+    Args:
+        network: Name of the network.
+        source: Name or number of the first host.
+        target: Name or number of the second host.
+    """
+
+    def __init__(self, network: str, source: str | int, target: str | int) -> None:
+        super().__init__(f"network {network!r} has no route from {source!r} to {target!r}")
+        self.source, self.target = source, target
 
 
 def need(package: str, extra: str, what: str) -> None:

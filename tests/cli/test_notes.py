@@ -95,8 +95,8 @@ def batsim(path: Path, profile: dict[str, Any], **job: Any) -> Path:
     ("profile", "job", "said"),
     [
         (
-            {"type": "parallel_homogeneous", "cpu": 1e10, "com": 0}, {},
-            "1 × job with computation, on nodes of 1 Gflop/s (assumed)",
+            {"type": "parallel_homogeneous", "cpu": 1e10, "com": 0}, {"walltime": -1},
+            "1 × job without walltime, given a walltime of 1e+09 s",
         ),
         ({"type": "delay", "delay": 9}, {"after": ["0"]}, "1 × field 'after' of a job, ignored"),
         ({"type": "delay", "delay": 9, "np": 4}, {}, "1 × field 'np' of a job's profile, ignored"),

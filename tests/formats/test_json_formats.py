@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from hpctwin.errors import ConfigError, TraceError
+from hpctwin.errors import TraceError
 from hpctwin.formats import read_workload, write_workload
 from hpctwin.formats.json.batsim import write_batsim
 from hpctwin.formats.json.spars import write_spars
@@ -21,8 +21,8 @@ BATSIM_JOB = {"id": "w0!1", "res": 2, "subtime": 0, "walltime": 9, "profile": "p
 PROFILES = {
     "p": {"type": "delay", "delay": 5.5},
     "h": {"type": "parallel_homogeneous", "cpu": 4e9, "com": 0},
-    "c": {"type": "parallel_homogeneous", "cpu": 4e9, "com": 7},
-    "m": {"type": "smpi"},
+    "c": {"type": "parallel_homogeneous", "cpu": 4e9, "com": -7},
+    "m": {"type": "mpi"},
 }
 
 
@@ -56,12 +56,12 @@ def test_the_user_distinguishes_the_older_spars_from_batsim(tmp_path: Path) -> N
 
 def test_batsim_is_read(tmp_path: Path) -> None:
     other = {**BATSIM_JOB, "id": "w0!2", "walltime": -1, "profile": "h"}
-    w = batsim(tmp_path, BATSIM_JOB, other, flops_per_s=2e9)
+    w = batsim(tmp_path, BATSIM_JOB, other)
     assert w.job_id.tolist() == ["w0!1", "w0!2"]
-    assert w.runtime_ms.tolist() == [5500, 2000]
-    assert w.walltime_ms.tolist() == [9000, 2000]
+    assert w.runtime_ms.tolist() == [5500, 10**12]
+    assert w.walltime_ms.tolist() == [9000, 10**12]
     assert w.nodes_hint == 8
-    assert w.notes.counts == {"job without walltime, given its run time": 1}
+    assert w.notes.counts == {"job without walltime, given a walltime of 1e+09 s": 1}
 
 
 @pytest.mark.parametrize(
@@ -96,10 +96,10 @@ def test_an_invalid_spars_job_is_named_or_skipped(
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"profile": "c"}, "job 2, profile 'c': com is 7, communication is not supported"),
+        ({"profile": "c"}, "job 2, profile 'c': com is -7, expected a number, 0 or more"),
         (
             {"profile": "m"},
-            "profile 'm': type is 'smpi', supported are delay, parallel_homogeneous",
+            "profile 'm': type is 'mpi', supported are DelayProfile, ParallelTaskProfile",
         ),
         ({"profile": "z"}, "job 2: profile 'z' is not a profile of the file"),
         ({"profile": None}, "job 2: profile is missing"),
@@ -125,11 +125,6 @@ def test_documents_that_are_no_workload_are_trace_errors(
     (tmp_path / "w.json").write_text(json.dumps(document))
     with pytest.raises(TraceError):
         read_workload(tmp_path / "w.json", format=name)
-
-
-def test_an_invalid_speed_is_rejected(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="flops_per_s is 0, expected a number above 0"):
-        batsim(tmp_path, BATSIM_JOB, flops_per_s=0)
 
 
 @given(workload=workloads(min_size=1))

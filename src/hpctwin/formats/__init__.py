@@ -80,14 +80,13 @@ _SUFFIXES = {
 }
 
 
-@check_arguments("flops_per_s")
+@check_arguments()
 def read_workload(
     path: str | Path,
     *,
     format: str | None = None,
     rules: SwfRules | None = None,
     skip_invalid: bool = False,
-    flops_per_s: float = 1e9,
     timezone: str | None = None,
     use: Use = "measured",
     only: Sequence[str] = (),
@@ -104,7 +103,6 @@ def read_workload(
         rules: For SWF, how to read what the log leaves open. For WfCommons, whether nodes are
             shared (``processors``).
         skip_invalid: Skip malformed records and list them in the notes.
-        flops_per_s: For Batsim, speed of a node where profiles give flops.
         timezone: For sacct and data sets, time zone of times that name none, such as
             ``Europe/Berlin``; by default UTC, or the data set's own.
         use: For data sets, what to read as the jobs' resource use; see `datasets.USES`.
@@ -120,8 +118,8 @@ def read_workload(
         TraceError: The file is not what it claims to be. The message says what was found, where
             (line and field if known), and what was expected.
         UnknownNameError: There is no such format.
-        ConfigError: ``flops_per_s`` is not above 0, ``only`` is given for a file that is no data
-            set, or ``columns`` do not fit the file.
+        ConfigError: ``only`` is given for a file that is no data set, or ``columns`` do not fit
+            the file.
     """
     path = Path(path)
     if isinstance(columns, str):
@@ -203,7 +201,7 @@ def read_workload(
         shared = rules is not None and rules.processors == "cores"
         return read_wfcommons(path, document, skip_invalid=skip_invalid, shared=shared)
     if kind == "batsim":
-        return read_batsim(path, document, flops_per_s=flops_per_s, skip_invalid=skip_invalid)
+        return read_batsim(path, document, skip_invalid=skip_invalid)
     return read_spars(path, document, skip_invalid=skip_invalid)
 
 

@@ -81,6 +81,7 @@ class Builder:
         self._hosts: list[int] = []
         self._options: list[HostOptions] = []
         self._in_trees = 0
+        self._storages: dict[str, list[int]] = {}
 
     def add_zone(self, zone: type[Z], name: str, parent: Zone | None = None, **fields: object) -> Z:
         """Add a zone in another one.
@@ -136,13 +137,14 @@ class Builder:
             self._link_numbers |= {one: (n,) for one, n in zip(names, numbers, strict=True)}
         return numbers
 
-    def add_host(self, zone: Zone, name: str, host: HostOptions) -> int:
+    def add_host(self, zone: Zone, name: str, host: HostOptions, *, storage: str = "") -> int:
         """Add a host to a zone and return its point.
 
         Args:
             zone: The zone.
             name: Name, unique among hosts and routers.
             host: Its properties.
+            storage: Name of the storage to which a host of this role belongs; by default its own.
         """
         speeds, cores, pstate = host.speeds, host.cores, host.pstate
         if not speeds or not all(0 <= speed < math.inf for speed in speeds):
@@ -159,6 +161,8 @@ class Builder:
             raise ConfigError(f"more than {MOST_HOSTS:,} hosts")
         point = self.add_router(zone, name)
         self._hosts.append(point)
+        if host.role == "storage":
+            self._storages.setdefault(storage or name, []).append(len(self._options))
         self._options.append(host)
         return point
 
@@ -178,9 +182,8 @@ class Builder:
         self,
         name: str,
         parent: Zone | None,
-        hosts: Mapping[int, str],
+        hosts: Mapping[int, tuple[str, HostOptions]],
         link: Link,
-        host: HostOptions,
         *,
         kind: str = "FLAT",
         fields: Mapping[str, object] | None = None,
@@ -191,14 +194,14 @@ class Builder:
         limiter: float | None = None,
         router: str | None = None,
     ) -> Zone:
-        """Add a zone of equal hosts, with all its links and a router.
+        """Add a zone of hosts, with all its links and a router.
 
         Args:
             name: Name of the zone.
             parent: The zone around it.
-            hosts: Names of its hosts by their numbers, which are in the names of links.
+            hosts: Names and properties of its hosts by their numbers, which are in the names of
+                links.
             link: Connection of each host, and each cable of a topology.
-            host: Properties of each host.
             kind: ``FLAT`` for hosts around one switch, ``FAT_TREE``, ``TORUS`` or ``DRAGONFLY``.
             fields: Parameters of the topology.
             policy: Sharing of each connection.
@@ -230,7 +233,7 @@ class Builder:
             shared = (
                 self.add_link(f"{name}_backbone", backbone, backbone_policy) if backbone else ()
             )
-            for number, host_name in hosts.items():
+            for number, (host_name, host) in hosts.items():
                 point = self.add_host(star, host_name, host)
                 ways = self.add_link(f"{name}_link_{number}", link, policy)
                 limits = limiters.get(number, ())
@@ -243,7 +246,7 @@ class Builder:
             if topology is FatTree:
                 more["offset"] = self._in_trees
                 self._in_trees += len(hosts)
-            made = self.add_zone(
+            regular = made = self.add_zone(
                 topology,
                 name,
                 parent,
@@ -254,9 +257,14 @@ class Builder:
                 limiter=limiters[first][0] if limiters else -1,
                 **more,
             )
-            for cable in made.cables():
+            if len(hosts) > regular.places:
+                raise ConfigError(
+                    f"zone {name!r}: the {regular.kind} has room for {regular.places:,} hosts, "
+                    f"not {len(hosts):,}"
+                )
+            for cable in regular.cables():
                 self.add_link(cable.name, (link[0] * cable.factor, link[1]), policy)
-            for host_name in hosts.values():
+            for host_name, host in hosts.values():
                 self.add_host(made, host_name, host)
         self.add_router(made, router or f"{name}_router")
         return made
@@ -368,6 +376,7 @@ class Builder:
             host_properties=tuple(host.properties for host in hosts),
             host_roles=tuple(host.role for host in hosts),
             host_power=tuple(host.power for host in hosts),
+            storages={name: np.array(own, np.int64) for name, own in self._storages.items()},
             link_names=tuple(names),
             link_bandwidth=np.array(bandwidth, np.float64),
             link_latency=np.array(latency, np.float64),

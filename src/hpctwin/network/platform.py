@@ -11,8 +11,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.errors import ConfigError, UnknownNameError
-from hpctwin.network.zones import Gateways, NoRouteError, Zone, links_matrix
+from hpctwin.errors import NoRouteError, UnknownNameError
+from hpctwin.network.zones import Attached, Gateways, Zone, links_matrix
 
 __all__ = ["DEFAULT_GAMMA", "Platform", "PowerStates", "Role", "Routes", "SleepState"]
 
@@ -91,6 +91,8 @@ class Platform:
         host_roles: Role of each host.
         host_power: Power draw of each host by power state, which may be fewer than its speeds;
             None if unknown.
+        storages: Hosts of each storage by its name: one, or one for each node in the order of
+            `hosts_of`.
         link_names: Names of the links.
         link_bandwidth: Bandwidth of each link, in B/s.
         link_latency: Latency of each link, in seconds.
@@ -112,6 +114,7 @@ class Platform:
     host_properties: tuple[Mapping[str, str], ...]
     host_roles: tuple[Role, ...]
     host_power: tuple[PowerStates | None, ...]
+    storages: Mapping[str, IntArray]
     link_names: tuple[str, ...]
     link_bandwidth: FloatArray
     link_latency: FloatArray
@@ -145,13 +148,43 @@ class Platform:
             found.sort(key=lambda host: _by_number(self.host_names[host]))
         return np.array(found, np.int64)
 
+    def storage(self, label: str, hosts: npt.ArrayLike) -> IntArray:
+        """Return the host of a storage for each of some hosts.
+
+        Args:
+            label: Name of the storage or of its host; any label means the only storage, if there
+                is one.
+            hosts: Numbers of the hosts that use it; a storage on each node is their own.
+
+        Raises:
+            UnknownNameError: There is no such storage.
+        """
+        users = np.asarray(hosts, np.int64)
+        found = self.storages.get(label)
+        if (
+            found is None
+            and label in self._hosts
+            and self.host_roles[self._hosts[label]] == "storage"
+        ):
+            found = np.array([self._hosts[label]])
+        if found is None and len(self.storages) == 1:
+            (found,) = self.storages.values()
+        if found is None:
+            raise UnknownNameError("storage", label, self.storages)
+        if len(found) == 1:
+            return np.repeat(found, len(users))
+        node = np.full(len(self.host_names), -1)
+        node[self.hosts_of("compute_node")] = np.arange(len(found))
+        own: IntArray = found[node[users]]
+        return own
+
     def route(self, src: int, dst: int) -> tuple[LinkArray, float]:
         """Return the links between two hosts, and the latency in seconds.
 
         For many pairs, `routes` is much faster.
 
         Raises:
-            ConfigError: The hosts are not connected.
+            NoRouteError: The hosts are not connected.
         """
         found = self.routes(np.array([src]), np.array([dst]))
         return found.links, float(found.latency_s[0])
@@ -164,7 +197,7 @@ class Platform:
             dst: Numbers of the second hosts [pairs].
 
         Raises:
-            ConfigError: Two of the hosts are not connected.
+            NoRouteError: Two of the hosts are not connected.
         """
         source, target = (self.host_point[np.asarray(one, np.int64)] for one in (src, dst))
         counts, links, latencies = [], [], []
@@ -173,10 +206,8 @@ class Platform:
             try:
                 found, further_s = self._links(source[part], target[part])
             except NoRouteError as error:
-                a, b = self.point_names[error.source], self.point_names[error.target]
-                raise ConfigError(
-                    f"platform {self.name!r}: no route from {a!r} to {b!r}"
-                ) from error
+                ends = (self.point_names[int(point)] for point in (error.source, error.target))
+                raise NoRouteError(self.name, *ends) from error
             used = found >= 0
             counts.append(used.sum(1))
             links.append(found[used])
@@ -210,25 +241,49 @@ class Platform:
         self, a: Zone, b: Zone, source: IntArray, target: IntArray
     ) -> tuple[LinkArray, FloatArray | float]:
         """Return links and further latency between points of two zones."""
+        if isinstance(a, Attached) or isinstance(b, Attached):
+            return self._attached(a, b, source, target)
         if a is b:
             return _with_bypasses(a, source, target, self.point_rank)
         gateways = self._gateways(a, b, int(source[0]), int(target[0]))
-        out, out_s = self._segment(source, gateways.source, outward=True)
-        into, into_s = self._segment(target, gateways.target, outward=False)
+        out, out_s = self._segment(source, np.full(len(source), gateways.source))
+        into, into_s = self._segment(np.full(len(target), gateways.target), target)
         middle = np.tile(links_matrix([gateways.links]), (len(source), 1))
         return np.hstack([out, middle, into]), out_s + into_s
 
-    def _segment(
-        self, points: IntArray, gateway: int, *, outward: bool
+    def _attached(
+        self, a: Zone, b: Zone, source: IntArray, target: IntArray
     ) -> tuple[LinkArray, FloatArray]:
-        """Return links between points and a gateway; none if a point is the gateway."""
-        own, place = np.unique(points, return_inverse=True)
-        others = own[own != gateway]
-        there = np.full(len(others), gateway)
-        links, further_s = self._links(others, there) if outward else self._links(there, others)
-        every = np.full((len(own), links.shape[1]), -1, np.int32)
-        every_s = np.zeros(len(own))
-        every[own != gateway], every_s[own != gateway] = links, further_s
+        """Return links and further latency if some points are attached to others."""
+        none = np.full((len(source), 1), -1, np.int32)
+        out = into = none
+        rank = self.point_rank
+        if isinstance(a, Attached):
+            out = np.where(source == target, -1, a.out_links[rank[source]])[:, None]
+            source, to_itself = a.bases[rank[source]], source == target
+            target = np.where(to_itself, source, target)
+        if isinstance(b, Attached):
+            own = np.isin(target, b.points)
+            into = none.copy()
+            into[own, 0] = b.into_links[rank[target[own]]]
+            target = target.copy()
+            target[own] = b.bases[rank[target[own]]]
+        links, further_s = self._segment(source, target)
+        return np.hstack([out, links, into]), further_s
+
+    def _segment(self, source: IntArray, target: IntArray) -> tuple[LinkArray, FloatArray]:
+        """Return links between points; none between a point and itself.
+
+        Each distinct pair is routed once.
+        """
+        size = len(self.point_names)
+        pairs, place = np.unique(source * size + target, return_inverse=True)
+        a, b = np.divmod(pairs, size)
+        apart = a != b
+        links, further_s = self._links(a[apart], b[apart])
+        every = np.full((len(pairs), links.shape[1]), -1, np.int32)
+        every_s = np.zeros(len(pairs))
+        every[apart], every_s[apart] = links, further_s
         return every[place], every_s[place]
 
     def _gateways(self, a: Zone, b: Zone, source: int, target: int) -> Gateways:
@@ -244,7 +299,7 @@ class Platform:
             found = common.gateways.get((below_a[-1].number, below_b[-1].number))
             if found is not None:
                 return found
-        raise NoRouteError(source, target)
+        raise NoRouteError(self.name, source, target)
 
 
 def _with_bypasses(

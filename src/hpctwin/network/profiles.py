@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 __all__ = [
+    "SMPI_ACTIONS",
     "Action",
     "Delay",
     "HomogeneousTask",
@@ -31,6 +32,19 @@ __all__ = [
 FloatArray = npt.NDArray[np.float64]
 Action = tuple[str, tuple[float, ...]]
 """Name and numbers of an action of an SMPI trace, such as ``("send", (1.0, 0.0, 1e6))``."""
+
+SMPI_ACTIONS = {
+    "init": 0,
+    "finalize": 0,
+    "compute": 1,
+    "send": 3,
+    "recv": 3,
+    "bcast": 1,
+    "alltoall": 2,
+    "barrier": 0,
+    "reduce": 2,
+}
+"""Actions of SMPI traces, and how many numbers each needs at least."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

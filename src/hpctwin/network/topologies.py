@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -39,19 +39,29 @@ class Topology(Zone):
     """A zone of equal hosts in a regular network.
 
     Args:
-        hosts: Number of hosts; they are the first points of the zone, routers follow. A route to
-            or from a router is empty.
+        hosts: Number of hosts; they are the first points of the zone, routers follow.
+        to_router: Whether a route between a host and a router passes the host's own cable; in
+            SimGrid, it is empty.
         first_link: Number of the first link.
         two_ways: Whether each cable has a link for each direction.
         loopback: First of the links from a host to itself; -1 for none.
         limiter: First of the links that each route of a host passes; -1 for none.
     """
 
+    own_cables: ClassVar[bool] = True
+    """Whether cable *i* is the only one of host *i*."""
+
     hosts: int = 0
+    to_router: bool = False
     first_link: int = 0
     two_ways: bool = True
     loopback: int = -1
     limiter: int = -1
+
+    @property
+    def places(self) -> int:
+        """Number of hosts for which there is room."""
+        raise NotImplementedError
 
     def cables(self) -> Iterator[Cable]:
         """Yield the cables in the order of their numbers."""
@@ -88,6 +98,11 @@ class Topology(Zone):
             columns.append(np.where(to_itself, self.loopback + a, -1))
         found = np.stack(columns, 1) if columns else np.empty((len(a), 0))
         found[~hosts] = -1
+        if self.to_router and self.own_cables:
+            found[~hosts, 0] = np.maximum(
+                self.link(np.where(a < self.hosts, a, -1), False)[~hosts],
+                self.link(np.where(b < self.hosts, b, -1), True)[~hosts],
+            )
         return found.astype(np.int32)
 
     def limited(self, host: IntArray, where: npt.NDArray[np.bool_]) -> list[IntArray]:
@@ -116,6 +131,11 @@ class FatTree(Topology):
 
     kind = "fat tree"
 
+    @property
+    def places(self) -> int:
+        """See `Topology`."""
+        return math.prod(self.children)
+
     def __post_init__(self) -> None:
         levels = range(len(self.children))
         # Nodes of a level: digits of switches chosen below, digits of hosts above.
@@ -127,9 +147,9 @@ class FatTree(Topology):
 
     def cables(self) -> Iterator[Cable]:
         """See `Topology`."""
-        top = 2 * self.hosts - 1 + self.offset
+        top = 2 * self.places - 1 + self.offset
         first = [
-            self.offset - self.hosts,
+            self.offset - self.places,
             *(top - sum(self._nodes[1:i]) for i in range(1, len(self._nodes))),
         ]
         number = 0
@@ -204,10 +224,16 @@ class Torus(Topology):
     sizes: tuple[int, ...] = ()
 
     kind = "torus"
+    own_cables = False
+
+    @property
+    def places(self) -> int:
+        """See `Topology`."""
+        return math.prod(self.sizes)
 
     def cables(self) -> Iterator[Cable]:
         """See `Topology`."""
-        for host in range(self.hosts):
+        for host in range(self.places):
             stride = 1
             for size in self.sizes:
                 after = host + stride * (1 - size if host // stride % size == size - 1 else 1)
@@ -254,6 +280,11 @@ class Dragonfly(Topology):
 
     kind = "dragonfly"
 
+    @property
+    def places(self) -> int:
+        """See `Topology`."""
+        return math.prod(self.sizes)
+
     def __post_init__(self) -> None:
         groups, chassis, blades, _ = self.sizes
         if groups > blades:
@@ -262,7 +293,7 @@ class Dragonfly(Topology):
                 "since the blade with a group's number leads to it"
             )
         self._greens, self._blacks = blades * (blades - 1) // 2, chassis * (chassis - 1) // 2
-        self._green = self.hosts
+        self._green = self.places
         self._black = self._green + groups * chassis * self._greens
         self._blue = self._black + groups * self._blacks * blades
 
@@ -270,12 +301,11 @@ class Dragonfly(Topology):
         """See `Topology`."""
         groups, chassis, blades, hosts = self.sizes
         blue, black, green = self.factors
-        number = 0
-        for number in range(self.hosts):
+        for number in range(self.places):
             yield Cable(
                 f"local_link_from_router_{number // hosts}_to_node_{number % hosts}_{number}"
             )
-        number = self.hosts
+        number = self.places
         for one in range(groups * chassis):
             for a, b in _pairs(blades):
                 ends = f"routers_{a}_and_{b}"

@@ -14,28 +14,15 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.errors import ConfigError
+from hpctwin.errors import NoRouteError
 
-__all__ = ["Declared", "Gateways", "NoRouteError", "Shortest", "Star", "Zone", "links_matrix"]
+__all__ = ["Attached", "Declared", "Gateways", "Shortest", "Star", "Zone", "links_matrix"]
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 LinkArray = npt.NDArray[np.int32]
 
 Links = tuple[int, ...]
-
-
-class NoRouteError(ConfigError):
-    """Two points are not connected.
-
-    Args:
-        source: Number of the first point.
-        target: Number of the second point.
-    """
-
-    def __init__(self, source: int, target: int) -> None:
-        super().__init__(f"no route from point {source} to point {target}")
-        self.source, self.target = source, target
 
 
 @dataclass(frozen=True)
@@ -112,9 +99,9 @@ class Zone:
             rank: Place of each point in its zone [points].
 
         Raises:
-            NoRouteError: Two of the points are not connected.
+            NoRouteError: Two of the points are not connected; it has their numbers.
         """
-        raise NoRouteError(int(source[0]), int(target[0]))
+        raise NoRouteError(self.name, int(source[0]), int(target[0]))
 
     def further_latency_s(self, source: IntArray, target: IntArray) -> FloatArray | float:
         """Return the latency between points that is not of links, in seconds [pairs]."""
@@ -185,7 +172,7 @@ class Shortest(Declared):
         try:
             return self._from[source][target]
         except KeyError:
-            raise NoRouteError(source, target) from None
+            raise NoRouteError(self.name, source, target) from None
 
     def _routes_from(self, source: int) -> dict[int, Links]:
         reached: dict[int, Links] = {}
@@ -254,3 +241,26 @@ class Star(Zone):
         plane = np.hypot(a[:, 0] - b[:, 0], a[:, 1] - b[:, 1])
         latency_ms: FloatArray = plane + np.abs(a[:, 2]) + np.abs(b[:, 2])
         return np.where(source == target, 0.0, latency_ms / 1000)
+
+
+@dataclass(eq=False)
+class Attached(Zone):
+    """A zone of hosts that are each attached to another host, such as disks to nodes.
+
+    Args:
+        base: Host to which a point is attached [points of this zone].
+        out: Link from a point to its base [points of this zone].
+        into: Link from the base to a point [points of this zone].
+    """
+
+    base: list[int] = field(default_factory=list)
+    out: list[int] = field(default_factory=list)
+    into: list[int] = field(default_factory=list)
+
+    kind = "attached to nodes"
+
+    def finish(self) -> None:
+        """See `Zone`."""
+        self.bases = np.array(self.base, np.int64)
+        self.out_links = np.array(self.out, np.int32)
+        self.into_links = np.array(self.into, np.int32)

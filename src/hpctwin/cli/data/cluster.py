@@ -170,20 +170,17 @@ def _network(platform: Platform) -> list[str]:
         lines[0] += f", latency {_range(platform.link_latency, 's')}"
     sizes = np.bincount(platform.point_zone[platform.host_point], minlength=len(platform.zones))
     zones = [
-        f"  {zone.name or 'outermost zone'}: {zone.kind}, {count_text(size, 'host')}"
+        f"  {zone.name}: {zone.kind}, {count_text(size, 'host')}"
         for zone, size in zip(platform.zones, sizes.tolist(), strict=True)
+        if size
     ]
     lines += zones[:_MOST_ZONES]
     if len(zones) > _MOST_ZONES:
         lines.append(f"  … and {count_text(len(zones) - _MOST_ZONES, 'more zone')}")
-    for numbers, meaning in (
-        (platform.hosts_of("storage"), "storage"),
-        (platform.hosts_of("master"), "runs Batsim's scheduler, no jobs"),
-    ):
-        hosts = [platform.host_names[host] for host in numbers]
-        if hosts:
-            more = f" and {len(hosts) - 3:,} more" if len(hosts) > 3 else ""
-            lines.append(f"{meaning}: {', '.join(hosts[:3])}{more}")
+    for name, hosts in platform.storages.items():
+        lines.append(f"storage {name}{' on each node' if len(hosts) > 1 else ''}")
+    for host in platform.hosts_of("master"):
+        lines.append(f"{platform.host_names[host]}: runs Batsim's scheduler, no jobs")
     return lines
 
 

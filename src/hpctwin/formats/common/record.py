@@ -70,6 +70,7 @@ def lost_by(format_name: str, workload: Workload, carried: Set[str]) -> tuple[st
         "nodes_hint": workload.nodes_hint is not None,
         "used_memory_gb": workload.used_memory_gb is not None,
         "usage": bool(workload.usage),
+        "profiles": any(one and one.length_s is None for one in workload.profiles or ()),
         "predicted": bool(workload.predicted),
     }
     return (

@@ -50,8 +50,10 @@ class JsonRecord:
         """Return whether the key exists and is not null."""
         return self.values.get(key) is not None
 
-    def number(self, key: str, *, least: float = 0, whole: bool = False) -> float:
-        """Return a number of at least ``least``.
+    def number(
+        self, key: str, *, least: float = 0, most: float = _LIMIT, whole: bool = False
+    ) -> float:
+        """Return a number from ``least`` to ``most``.
 
         Raises:
             TraceError: It is missing, no number, or out of bounds.
@@ -62,8 +64,8 @@ class JsonRecord:
             raise self.fault(key, f"is missing, expected {expected}")
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise self.fault(key, f"is {value!r:.40}, expected {expected}")
-        if not (least <= value <= _LIMIT and math.isfinite(value)) or (whole and value % 1):
-            raise self.fault(key, f"is {value!r:.40}, expected {expected}, up to {_LIMIT:g}")
+        if not (least <= value <= most and math.isfinite(value)) or (whole and value % 1):
+            raise self.fault(key, f"is {value!r:.40}, expected {expected}, up to {most:g}")
         return float(value)
 
     def unread(self, known: Iterable[str]) -> list[str]:

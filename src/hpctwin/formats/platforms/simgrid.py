@@ -11,12 +11,13 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from hpctwin.errors import ConfigError, near
-from hpctwin.formats.platforms import units
 from hpctwin.formats.platforms.xml import Element, parse_xml
+from hpctwin.network import units
 from hpctwin.network.builder import MOST_HOSTS, Builder, HostOptions, Link
 from hpctwin.network.platform import Platform, PowerStates, Role, SleepState
 from hpctwin.network.zones import Declared, Gateways, Links, Shortest, Star, Zone
@@ -136,9 +137,11 @@ def _at(element: Element) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise (
-            error if str(error).startswith(str(element.path)) else element.fault(str(error))
-        ) from error
+        said = str(error)
+        if said.startswith(str(element.path)):
+            raise
+        name = element.attributes.get("id")
+        raise element.fault(said.removeprefix(f"{element.tag} {name!r}: ")) from error
 
 
 class _Reader:
@@ -321,15 +324,15 @@ class _Reader:
         name = element.text("id")
         kind = attributes.get("topology", "FLAT").upper()
         limiter = attributes.get("limiter_link")
-        first = next(iter(hosts.values()))
-        if len(hosts) > 1:
-            first = ""
+        options = self._options(element, "", inherited)
         self._builder.add_cluster(
             name,
             parent,
-            hosts,
+            {
+                number: (host, replace(options, role=self._role(host, options.properties)))
+                for number, host in hosts.items()
+            },
             _required_link(element),
-            self._options(element, first, inherited),
             kind=kind,
             fields=_parameters(kind, attributes.get("topo_parameters", ""), len(hosts)),
             policy=attributes.get("sharing_policy", "SPLITDUPLEX").upper(),

@@ -221,6 +221,7 @@ def _lost(format_name: str, workload: Workload) -> tuple[str, ...]:
         "header": workload.header,
         "start date": workload.start_epoch_s is not None,
         "machine size": workload.nodes_hint is not None,
+        "profiles": any(one and one.length_s is None for one in workload.profiles or ()),
     }
     return (
         *(f"{format_name} cannot store the {k}" for k, used in in_use.items() if used),

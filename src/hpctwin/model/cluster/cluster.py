@@ -12,6 +12,7 @@ from hpctwin.errors import ConfigError, near
 from hpctwin.guesses import GuessedType
 from hpctwin.model.arguments import check_arguments
 from hpctwin.model.cluster.limits import Account, Limit, check_accounts, check_limits
+from hpctwin.model.cluster.network import Network, Storage, check_network, platform_of
 from hpctwin.model.cluster.node_group import MOST_NODES, NodeGroup
 from hpctwin.model.cluster.power import Cooling, PowerCap
 from hpctwin.model.cluster.preemption import Preemption, check_preemption
@@ -248,6 +249,8 @@ class Cluster(Shown, Settings, metaclass=_ClusterType):  # type: ignore[metaclas
         about: Description of the cluster, in a line.
         switches: Connection of the nodes, as a tree: each switch with node numbers, or names of
             other switches.
+        network: Connection of the nodes, with bandwidths, for jobs that compute and communicate.
+        storage: Storages that jobs read and write.
         sources: Sources of the numbers: text by the path of a field, such as
             ``nodes.gpu-node.components.gpu``; it holds for all fields below that have none of their
             own.
@@ -271,6 +274,8 @@ class Cluster(Shown, Settings, metaclass=_ClusterType):  # type: ignore[metaclas
     carbon: NotNegative | str | None = None
     cooling: Cooling | None = None
     switches: tuple[Switch, ...] = ()
+    network: Network | None = None
+    storage: tuple[Storage, ...] = ()
     sources: dict[str, str] = Field(default_factory=dict)
 
     _notes: ReadNotes = PrivateAttr(default_factory=ReadNotes)
@@ -287,6 +292,12 @@ class Cluster(Shown, Settings, metaclass=_ClusterType):  # type: ignore[metaclas
 
         Node *i* is the *i*-th host that computes (`Platform.hosts_of`).
         """
+        if self._platform is None and self.network is not None:
+            groups = [
+                (group.name, group.count, int(group.cores or 1), group.speed_at_first)
+                for group in self.nodes
+            ]
+            self._platform = platform_of(self.name, self.network, self.storage, groups)
         return self._platform
 
     def connected(self, platform: Platform) -> Self:
@@ -473,6 +484,7 @@ class Cluster(Shown, Settings, metaclass=_ClusterType):  # type: ignore[metaclas
             check_preemption(self.preemption, [p.name for p in self.partitions], self.qos)
         _power_of_all(self)
         check_switches(self.switches, self.node_count)
+        check_network(self.network, self.storage, [(one.name, one.count) for one in self.nodes])
         for kind, owners in (("partition", self.partitions), ("reservation", self.reservations)):
             for owner in owners:
                 for name in owner.groups or ():

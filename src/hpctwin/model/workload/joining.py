@@ -99,6 +99,9 @@ def joined(first: Workload, second: Workload) -> tuple[Workload, IntArray, IntAr
             for w in (first, second)
         ]
         columns["checkpoint_ms"] = np.concatenate(every)[order]
+    if first.profiles is not None or second.profiles is not None:
+        both = [w.profiles or (None,) * len(w) for w in (first, second)]
+        columns["profiles"] = tuple((both[0] + both[1])[row] for row in order)
     parts = (first.malleable, first.nodes), (second.malleable, second.nodes)
     columns["malleable"] = joined_malleable(parts, order)
     place = np.empty(len(order), np.int64)

@@ -30,6 +30,7 @@ from hpctwin.model.workload.jobs import (
     submit_for_load,
 )
 from hpctwin.model.workload.malleable import Malleable, checked_malleable
+from hpctwin.network.profiles import Profile
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -103,6 +104,8 @@ class Workload(Shown, metaclass=GuessedType):
         malleable: Other numbers of nodes on which jobs may run, and whether jobs may be suspended;
             None if all are rigid. It only matters if sizes are decided (`hpctwin.Simulation`,
             ``sizing``).
+        profiles: What each job does; None for a job that runs for its run time. A profile
+            replaces the run time, which is then an upper bound. None if no job has a profile.
     """
 
     job_id: npt.NDArray[Any]
@@ -138,6 +141,7 @@ class Workload(Shown, metaclass=GuessedType):
     predicted: Mapping[str, FloatArray] = field(default_factory=dict)
     malleable: Malleable | None = None
     consumables: Mapping[str, FloatArray] = field(default_factory=dict)
+    profiles: tuple[Profile | None, ...] | None = None
 
     @classmethod
     @check_arguments(*_OF_ROWS)
@@ -177,6 +181,7 @@ class Workload(Shown, metaclass=GuessedType):
         predicted: Mapping[str, npt.ArrayLike] | None = None,
         malleable: Mapping[str, Any] | None = None,
         consumables: Mapping[str, npt.ArrayLike] | None = None,
+        profiles: Sequence[Profile | None] | None = None,
     ) -> Workload:
         """Validate columns (times in seconds), sort them, and make the workload.
 
@@ -258,6 +263,12 @@ class Workload(Shown, metaclass=GuessedType):
                 raise ArgumentError(
                     f"recorded_nodes is {in_brief(recorded_nodes)}; it must be a list of texts or None"
                 )
+        if profiles is not None:
+            columns["profiles"] = np.array(profiles, object)
+            if not all(one is None or isinstance(one, Profile) for one in profiles):
+                raise ArgumentError(
+                    f"profiles is {in_brief(profiles)}; it must be a list of Profile or None"
+                )
         if nodes_hint is not None and nodes_hint < 1:
             raise WorkloadError(f"nodes_hint is {nodes_hint}; it must be 1 or more, or None")
         for one, values in columns.items():
@@ -313,6 +324,7 @@ class Workload(Shown, metaclass=GuessedType):
             predicted=foretold,
             malleable=sizes,
             consumables=used_up,
+            profiles=None if profiles is None else tuple(profiles),
             **labels,
         )
         return (

@@ -44,6 +44,7 @@ from hpctwin.simulation.lowering.capacity import facts_of, known_of
 from hpctwin.simulation.lowering.outages import BLOCK_MS, Outages, recorded_outages
 from hpctwin.simulation.lowering.policy import circumstances
 from hpctwin.simulation.lowering.preemption import is_interrupted, suspends
+from hpctwin.simulation.lowering.profiles import with_run_times
 from hpctwin.simulation.refusals import check_together
 from hpctwin.simulation.state.arguments import (
     as_cluster,
@@ -115,7 +116,8 @@ class SimulationBase(EngineFeed):
         seed: int = 0,
     ) -> None:
         workload = as_workload(workload)
-        self.cluster = cluster = as_cluster(cluster).at(workload.start_epoch_s, workload.name)
+        cluster = as_cluster(cluster).at(workload.start_epoch_s, workload.name)
+        workload, self.cluster = workload, cluster = with_run_times(workload, cluster)
         workload = in_whole_nodes(workload, cluster)
         self.workload = workload = as_features(workload, cluster)
         self.policy = make_policy(

@@ -1,4 +1,4 @@
-"""Amounts with units as SimGrid writes them: speeds, bandwidths and times."""
+"""Speeds, bandwidths and times as text: SimGrid's units, and others such as ``GB/s``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 
 __all__ = ["bandwidth", "latency", "number", "speed"]
 
-_AMOUNT = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-z]*)\s*")
+_AMOUNT = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-z/]*)\s*")
 _DECIMAL = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18,
             "Z": 1e21, "Y": 1e24}  # fmt: skip
 _BINARY = {f"{prefix}i": 1024.0**power for power, prefix in enumerate("KMGTPEZY", start=1)}
@@ -15,11 +15,12 @@ _WORDS = {"kilo": 1e3, "mega": 1e6, "giga": 1e9, "tera": 1e12, "peta": 1e15, "ex
           "zetta": 1e21, "yotta": 1e24}  # fmt: skip
 _SPEEDS = {
     **{f"{prefix}f": factor for prefix, factor in _DECIMAL.items()},
+    **{f"{prefix}flop/s": factor for prefix, factor in _DECIMAL.items()},
     **{f"{word}flops": factor for word, factor in {"": 1.0, **_WORDS}.items()},
 }
 _BANDWIDTHS = {
     f"{prefix}{unit}": factor / bits
-    for unit, bits in (("Bps", 1), ("bps", 8))
+    for unit, bits in (("Bps", 1), ("B/s", 1), ("bps", 8), ("b/s", 8), ("bit/s", 8))
     for prefix, factor in {**_DECIMAL, **_BINARY}.items()
 }
 _TIMES = {"w": 604800.0, "d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6,
@@ -67,7 +68,6 @@ def _amount(text: str, units: dict[str, float], default: str, what: str, example
     factor = units.get(found[2] or default) if found else None
     if found is None or factor is None:
         raise ValueError(f"{what} {text[:40]!r} must be such as {example}")
-    # One division less than value * 1e-6 rounds as SimGrid does not; both are products here.
     value = float(found[1]) * factor
     if not math.isfinite(value):
         raise ValueError(f"{what} {text[:40]!r} is too large")

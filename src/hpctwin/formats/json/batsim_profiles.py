@@ -1,0 +1,289 @@
+"""Profiles in Batsim's workloads, under the names of all its versions.
+
+Source:
+    https://batsim.readthedocs.io/en/latest/input-workload.html; versions before 5 called the same
+    profiles otherwise, and spread communication over ranks in another way.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.errors import near
+from hpctwin.formats.json.batsim_traces import read_smpi_trace, read_usage_trace
+from hpctwin.formats.json.jobs import JsonRecord
+from hpctwin.network.profiles import (
+    Delay,
+    HomogeneousTask,
+    ParallelTask,
+    Profile,
+    Sequence,
+    SmpiTrace,
+    Staging,
+    StorageTransfer,
+    UsageTrace,
+)
+
+__all__ = ["ProfileReader"]
+
+_AMOUNT = 1e30
+"""Limit of flops and bytes; their sums stay numbers."""
+_MOST_REPEATS = 1e9
+_MOST_DEPTH = 50
+_NAMES = {
+    "delay": ("delay", "DelayProfile"),
+    "task": ("msg_par", "parallel", "ptask", "ParallelTaskProfile"),
+    "homogeneous": (
+        "msg_par_hg", "parallel_homogeneous", "ptask_homogeneous", "ParallelTaskHomogeneousProfile",
+    ),
+    "total": ("msg_par_hg_tot", "parallel_homogeneous_total"),
+    "transfer": (
+        "parallel_homogeneous_pfs", "ptask_on_storage_homogeneous",
+        "ParallelTaskOnStorageHomogeneousProfile",
+    ),
+    "old_transfer": ("msg_par_hg_pfs", "msg_par_hg_pfs0", "msg_par_hg_pfs_tiers"),
+    "staging": ("data_staging", "ParallelTaskDataStagingBetweenStoragesProfile"),
+    "sequence": ("composed", "SequentialCompositionProfile"),
+    "smpi": ("smpi",),
+    "usage": ("usage_trace",),
+    "replay": ("TraceReplayProfile",),
+}  # fmt: skip
+"""Names of each kind of profile, from the oldest version on."""
+_KINDS = {name: kind for kind, names in _NAMES.items() for name in names}
+_STRATEGIES = {
+    "DefinedAmountsUsedForEachValue": False,
+    "DefinedAmountsSpreadUniformly": True,
+    "defined_amount_used_for_each_value": False,
+    "defined_amount_spread_uniformly": True,
+}
+"""Whether amounts are totals, by ``generation_strategy``; the last two are of drafts of version 5."""
+_UNSUPPORTED = {
+    "send": "messages to the scheduler are not supported",
+    "recv": "messages from the scheduler are not supported",
+    "ForkJoinCompositionProfile": "Batsim itself does not run it",
+    "ParallelTaskMergeCompositionProfile": "Batsim itself does not run it",
+}
+
+
+class ProfileReader:
+    """Reads the profiles of one workload, each when a job first needs it.
+
+    Args:
+        path: File of the workload.
+        profiles: Profiles by name.
+    """
+
+    def __init__(self, path: Path, profiles: Mapping[str, Any]) -> None:
+        self._path, self._profiles = path, profiles
+        self._found: dict[tuple[str, int], Profile] = {}
+        self._traces: dict[tuple[Any, str], Any] = {}
+        self.records: dict[str, JsonRecord] = {}
+        """Profiles that jobs use, by name."""
+
+    def profile(self, job: JsonRecord, name: Any, ranks: int) -> Profile:
+        """Return a profile for a number of ranks.
+
+        Args:
+            job: Job that names it, for messages.
+            name: Name of the profile.
+            ranks: Number of ranks, over which totals are spread.
+
+        Raises:
+            TraceError: The profile is missing, malformed or not supported.
+        """
+        return self._read(job, "profile", name, ranks, ())
+
+    def _read(
+        self, by: JsonRecord, key: str, name: Any, ranks: int, around: tuple[str, ...]
+    ) -> Profile:
+        if not isinstance(name, str) or name not in self._profiles:
+            found = "is missing" if name is None else f"{name!r:.40} is not a profile of the file"
+            more = near(name, self._profiles) if isinstance(name, str) else ""
+            raise by.fault(key, f"{found}, expected the name of a profile.{more}".rstrip("."))
+        if (name, ranks) in self._found:
+            return self._found[name, ranks]
+        values = self._profiles[name]
+        if not isinstance(values, dict):
+            raise by.fault(key, f"{name!r:.40} is {values!r:.40}, expected an object")
+        if name in around:
+            raise by.fault(key, f"{name!r:.40} contains itself: {' > '.join((*around, name))}")
+        if len(around) >= _MOST_DEPTH:
+            raise by.fault(key, f"{name!r:.40} is nested more than {_MOST_DEPTH} levels deep")
+        record = JsonRecord(self._path, f"{by.where}, profile {name!r}", values)
+        kind = values.get("type")
+        if isinstance(kind, str) and kind in _UNSUPPORTED:
+            raise record.fault("type", f"is {kind!r}: {_UNSUPPORTED[kind]}")
+        if not isinstance(kind, str) or kind not in _KINDS:
+            raise record.fault(
+                "type",
+                f"is {kind!r:.40}, supported are {', '.join(names[-1] for names in _NAMES.values())}, "
+                f"and their older names.{near(kind, _KINDS) if isinstance(kind, str) else ''}".rstrip(
+                    "."
+                ),
+            )
+        self.records.setdefault(name, record)
+        if _KINDS[kind] == "sequence":
+            made: Profile = self._sequence(record, name, ranks, around)
+        else:
+            made = _MAKERS[_KINDS[kind]](self, record, ranks)
+        self._found[name, ranks] = made
+        return made
+
+    def _sequence(
+        self, record: JsonRecord, name: str, ranks: int, around: tuple[str, ...]
+    ) -> Sequence:
+        names = record.values.get("seq")
+        if not isinstance(names, list) or not names:
+            raise record.fault("seq", f"is {names!r:.40}, expected a list of names of profiles")
+        repeat = "nb" if "nb" in record.values and "repeat" not in record.values else "repeat"
+        times = (
+            record.number(repeat, least=1, most=_MOST_REPEATS, whole=True)
+            if record.has(repeat)
+            else 1
+        )
+        parts = tuple(self._read(record, "seq", one, ranks, (*around, name)) for one in names)
+        return Sequence(parts, int(times), **_common(record))
+
+    def _delay(self, record: JsonRecord, ranks: int) -> Delay:
+        return Delay(record.number("delay"), **_common(record))
+
+    def _task(self, record: JsonRecord, ranks: int) -> ParallelTask:
+        cpu, com = (_amounts(record, key) for key in ("cpu", "com"))
+        given = [len(cpu)] if cpu is not None else []
+        if com is not None:
+            size = math.isqrt(len(com))
+            if size * size != len(com) or size not in (given or [size]):
+                rows = f"{given[0]} × {given[0]}" if given else "n × n"
+                raise record.fault("com", f"has {len(com)} numbers, expected {rows}")
+            given, com = [size], com.reshape(size, size)
+        if given and given[0] != ranks:
+            raise record.fault(
+                "cpu" if cpu is not None else "com",
+                f"is for {given[0]} ranks, but the job asks for {ranks}",
+            )
+        return ParallelTask(cpu, com, **_common(record))
+
+    def _homogeneous(self, record: JsonRecord, ranks: int) -> HomogeneousTask:
+        spread = _spreads(record)
+        cpu, com = (_amount(record, key) for key in ("cpu", "com"))
+        pairs = ranks * (ranks - 1)
+        if spread:
+            cpu, com = cpu / ranks, com / pairs if pairs else 0.0
+        return HomogeneousTask(cpu, com, **_common(record))
+
+    def _total(self, record: JsonRecord, ranks: int) -> HomogeneousTask:
+        # Batsim before 5 spreads both over the ranks, not communication over the pairs of ranks.
+        cpu, com = (_amount(record, key) / ranks for key in ("cpu", "com"))
+        return HomogeneousTask(cpu, com, **_common(record))
+
+    def _transfer(self, record: JsonRecord, ranks: int) -> StorageTransfer:
+        if not (record.has("bytes_to_read") or record.has("bytes_to_write")):
+            raise record.fault(
+                "bytes_to_read", "is missing, and so is bytes_to_write; give one of them"
+            )
+        share = ranks if _spreads(record) else 1
+        read, write = (_amount(record, key) / share for key in ("bytes_to_read", "bytes_to_write"))
+        key = "storage" if record.has("storage") else "host"
+        return StorageTransfer(read, write, _label(record, key, "pfs"), **_common(record))
+
+    def _old_transfer(self, record: JsonRecord, ranks: int) -> StorageTransfer:
+        size = record.number("size", most=_AMOUNT)
+        direction = record.values.get("direction", "to_storage")
+        if direction not in ("to_storage", "from_storage"):
+            raise record.fault(
+                "direction", f"is {direction!r:.40}, expected to_storage or from_storage"
+            )
+        read, write = (size, 0.0) if direction == "from_storage" else (0.0, size)
+        return StorageTransfer(read, write, _label(record, "host", "pfs"), **_common(record))
+
+    def _staging(self, record: JsonRecord, ranks: int) -> Staging:
+        amount = record.number("nb_bytes", most=_AMOUNT)
+        source, target = _label(record, "from"), _label(record, "to")
+        return Staging(amount, source, target, **_common(record))
+
+    def _replay(self, record: JsonRecord, ranks: int) -> Profile:
+        kinds = {"SMPI": self._smpi, "FractionalComputation": self._usage}
+        kind = record.values.get("trace_type")
+        if kind not in kinds:
+            raise record.fault("trace_type", f"is {kind!r:.40}, expected {' or '.join(kinds)}")
+        return kinds[kind](record, ranks)
+
+    def _smpi(self, record: JsonRecord, ranks: int) -> Profile:
+        return SmpiTrace(self._trace(record, read_smpi_trace), **_common(record))
+
+    def _usage(self, record: JsonRecord, ranks: int) -> Profile:
+        return UsageTrace(self._trace(record, read_usage_trace), **_common(record))
+
+    def _trace(self, record: JsonRecord, read: Callable[[Path, str], Any]) -> Any:
+        name = _label(record, "filename" if record.has("filename") else "trace")
+        if (read, name) not in self._traces:
+            self._traces[read, name] = read(self._path, name)
+        return self._traces[read, name]
+
+
+_MAKERS: dict[str, Callable[[ProfileReader, JsonRecord, int], Profile]] = {
+    "delay": ProfileReader._delay,
+    "task": ProfileReader._task,
+    "homogeneous": ProfileReader._homogeneous,
+    "total": ProfileReader._total,
+    "transfer": ProfileReader._transfer,
+    "old_transfer": ProfileReader._old_transfer,
+    "staging": ProfileReader._staging,
+    "smpi": ProfileReader._smpi,
+    "usage": ProfileReader._usage,
+    "replay": ProfileReader._replay,
+}
+
+
+def _common(record: JsonRecord) -> dict[str, Any]:
+    """Return the fields that all profiles have."""
+    code = record.number("ret", least=-(2**31), most=2**31, whole=True) if record.has("ret") else 0
+    expected = "expected_execution_time"
+    return {
+        "exit_code": int(code),
+        "expected_s": record.number(expected) if record.has(expected) else None,
+        "extra_data": record.values.get("extra_data"),
+    }
+
+
+def _amount(record: JsonRecord, key: str) -> float:
+    return record.number(key, most=_AMOUNT) if record.has(key) else 0.0
+
+
+def _amounts(record: JsonRecord, key: str) -> npt.NDArray[np.float64] | None:
+    """Return a list of amounts; None if there is none."""
+    if not record.has(key):
+        return None
+    values = record.values[key]
+    if not isinstance(values, list):
+        raise record.fault(key, f"is {values!r:.40}, expected a list of numbers")
+    for value in values:
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not (number and 0 <= value <= _AMOUNT):
+            raise record.fault(key, f"has {value!r:.40}, expected numbers from 0 to {_AMOUNT:g}")
+    return np.array(values, np.float64)
+
+
+def _spreads(record: JsonRecord) -> bool:
+    """Return whether amounts are totals over all ranks."""
+    said = record.values.get("generation_strategy", "DefinedAmountsUsedForEachValue")
+    if said not in _STRATEGIES:
+        raise record.fault(
+            "generation_strategy", f"is {said!r:.40}, expected {' or '.join([*_STRATEGIES][:2])}"
+        )
+    return _STRATEGIES[said]
+
+
+def _label(record: JsonRecord, key: str, default: str | None = None) -> str:
+    value = record.values.get(key, default)
+    if not isinstance(value, str) or not value:
+        raise record.fault(
+            key, f"{'is missing' if value is None else f'is {value!r:.40}'}, expected a name"
+        )
+    return value

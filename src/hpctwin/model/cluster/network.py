@@ -1,0 +1,388 @@
+"""Network and storage of a cluster, in a few lines of YAML."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from hpctwin.errors import in_brief
+from hpctwin.model.settings import Settings
+from hpctwin.network import units
+from hpctwin.network.builder import Builder, HostOptions
+from hpctwin.network.platform import DEFAULT_GAMMA, Platform
+from hpctwin.network.zones import Attached, Declared, Gateways, Star, Zone
+
+__all__ = ["Network", "Part", "Storage", "Wan", "check_network", "platform_of"]
+
+Topology = Literal["star", "fat-tree", "torus", "dragonfly"]
+
+
+def _amount(parse: Callable[[str], float]) -> BeforeValidator:
+    """Return a validator of a number, or of text with a unit."""
+
+    def checked(value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float | str):
+            raise ValueError(f"it must be a number or text with a unit, not {in_brief(value)}")
+        return parse(value if isinstance(value, str) else repr(value))
+
+    return BeforeValidator(checked, json_schema_input_type=float | str)
+
+
+Bandwidth = Annotated[float, Field(gt=0), _amount(units.bandwidth)]
+"""B/s, or text such as ``25 GB/s`` or ``200 Gbit/s``."""
+Latency = Annotated[float, Field(ge=0), _amount(units.latency)]
+"""Seconds, or text such as ``1.5 us``."""
+Speed = Annotated[float, Field(gt=0), _amount(units.speed)]
+"""flop/s, or text such as ``20 Gflop/s``."""
+Sizes = tuple[Annotated[int, Field(ge=1, le=1_000_000)], ...]
+
+
+class Part(Settings):
+    """A network of equal links.
+
+    Args:
+        topology: ``star`` (one switch), ``fat-tree``, ``torus`` or ``dragonfly``.
+        bandwidth: Bandwidth of each link in each direction: B/s, or text such as ``25 GB/s`` or
+            ``200 Gbit/s``.
+        latency: Latency of each link: seconds, or text such as ``1 us``.
+        backbone: For a star, bandwidth of a link that all routes share; by default none.
+        backbone_latency: Latency of the backbone.
+        children: For a fat tree, number of nodes or switches below each switch, by level from the
+            nodes up.
+        parents: For a fat tree, number of switches above each node or switch, by level.
+        cables: For a fat tree, number of parallel links to each switch above, by level; by
+            default 1. For a dragonfly, bandwidth between groups, chassis and blades as multiples
+            of ``bandwidth``.
+        sizes: For a torus, number of nodes in each dimension. For a dragonfly, groups, chassis of
+            a group, blades of a chassis, nodes of a blade.
+    """
+
+    topology: Topology | None = None
+    bandwidth: Bandwidth | None = None
+    latency: Latency = 0.0
+    backbone: Bandwidth | None = None
+    backbone_latency: Latency = 0.0
+    children: Sizes = ()
+    parents: Sizes = ()
+    cables: Sizes = ()
+    sizes: Sizes = ()
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.topology is None:
+            return self
+        if self.bandwidth is None:
+            raise ValueError("a topology needs the 'bandwidth' of its links, such as 25 GB/s")
+        needed = {
+            "star": (), "fat-tree": ("children", "parents"), "torus": ("sizes",),
+            "dragonfly": ("sizes",),
+        }[self.topology]  # fmt: skip
+        allowed = {"star": ("backbone", "backbone_latency"), "torus": ()}
+        for name in needed:
+            if not getattr(self, name):
+                raise ValueError(f"topology {self.topology} needs {name!r}, such as {name}: [8, 4]")
+        for name in ("backbone", "backbone_latency", "children", "parents", "cables", "sizes"):
+            if getattr(self, name) and name not in allowed.get(self.topology, ("cables",)) + needed:
+                raise ValueError(f"topology {self.topology} takes no {name!r}")
+        if self.topology == "fat-tree":
+            for name in ("parents", "cables"):
+                given = getattr(self, name)
+                if given and len(given) != len(self.children):
+                    raise ValueError(
+                        f"{name} has {len(given)} numbers, but children has {len(self.children)}: "
+                        "give one for each level"
+                    )
+        if self.topology == "dragonfly":
+            if len(self.sizes) != 4:
+                raise ValueError(
+                    "sizes of a dragonfly are 4 numbers: groups, chassis of a group, blades of a "
+                    f"chassis, nodes of a blade; not {len(self.sizes)}"
+                )
+            if self.cables and len(self.cables) != 3:
+                raise ValueError(
+                    f"cables of a dragonfly are 3 numbers: between groups, chassis and blades; not "
+                    f"{len(self.cables)}"
+                )
+            if self.sizes[0] > self.sizes[2]:
+                raise ValueError(
+                    f"a dragonfly of {self.sizes[0]} groups needs as many blades in a chassis, not "
+                    f"{self.sizes[2]}"
+                )
+        return self
+
+    @property
+    def places(self) -> int | None:
+        """Number of nodes for which there is room; None for any number."""
+        return math.prod(self.children or self.sizes) if self.topology != "star" else None
+
+
+class Member(Part):
+    """A part of the cluster with its own network.
+
+    Args:
+        name: Name of the part.
+        groups: Names of its node groups.
+    """
+
+    name: str
+    groups: tuple[str, ...] = Field(min_length=1)
+
+
+class Wan(Settings):
+    """A link between two parts of the cluster.
+
+    Args:
+        between: Names of the two parts.
+        bandwidth: Bandwidth, shared by both directions: B/s, or text such as ``10 Gbit/s``.
+        latency: Latency: seconds, or text such as ``20 ms``.
+    """
+
+    between: tuple[str, str]
+    bandwidth: Bandwidth
+    latency: Latency = 0.0
+
+
+class Network(Part):
+    """Connection of the nodes: one topology, or several parts with links between them.
+
+    Args:
+        core_speed: Speed of one core of a node with ``speed: 1``: flop/s, or text such as
+            ``20 Gflop/s``.
+        parts: Parts with their own topology, each of whole node groups.
+        links: Links between parts.
+        window: Largest number of bytes of one flow that are on their way (TCP's window); it limits
+            flows over links of high latency.
+    """
+
+    core_speed: Speed
+    parts: tuple[Member, ...] = ()
+    links: tuple[Wan, ...] = ()
+    window: float = Field(default=DEFAULT_GAMMA, gt=0, allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _either(self) -> Self:
+        if (self.topology is None) == (not self.parts):
+            raise ValueError("a network needs either 'topology' or 'parts'")
+        names = [part.name for part in self.parts]
+        if len(set(names)) < len(names):
+            raise ValueError("two parts of the network have the same name")
+        for part in self.parts:
+            if part.topology is None:
+                raise ValueError(f"part {part.name!r} of the network needs a 'topology'")
+        for link in self.links:
+            for name in link.between:
+                if name not in names:
+                    raise ValueError(
+                        f"links: unknown part {name!r}; known: {', '.join(names) or 'none'}"
+                    )
+        return self
+
+
+class Storage(Settings):
+    """A storage that jobs read and write: a file system, a burst buffer, or disks in nodes.
+
+    Args:
+        name: Name of the storage, by which jobs refer to it.
+        place: ``shared`` by all nodes, or one on each ``node``.
+        bandwidth: Bandwidth that reads and writes share: B/s, or text such as ``500 GB/s``.
+        read_bandwidth, write_bandwidth: Bandwidth of reads and of writes, if they do not share one.
+        latency: Latency of an access: seconds, or text such as ``100 us``.
+    """
+
+    name: str
+    place: Literal["shared", "node"] = "shared"
+    bandwidth: Bandwidth | None = None
+    read_bandwidth: Bandwidth | None = None
+    write_bandwidth: Bandwidth | None = None
+    latency: Latency = 0.0
+
+    @model_validator(mode="after")
+    def _either(self) -> Self:
+        apart = (self.read_bandwidth is None, self.write_bandwidth is None)
+        if apart != ((self.bandwidth is not None,) * 2):
+            raise ValueError(
+                f"storage {self.name!r} needs either 'bandwidth', or 'read_bandwidth' and "
+                "'write_bandwidth'"
+            )
+        return self
+
+    def links(self, builder: Builder, name: str) -> tuple[int, int]:
+        """Add the links from and to the storage, and return their numbers."""
+        if self.bandwidth is not None:
+            (link,) = builder.add_link(name, (self.bandwidth, self.latency))
+            return link, link
+        assert self.read_bandwidth is not None
+        assert self.write_bandwidth is not None
+        (read,) = builder.add_link(f"{name}_read", (self.read_bandwidth, self.latency))
+        (write,) = builder.add_link(f"{name}_write", (self.write_bandwidth, self.latency))
+        return read, write
+
+
+Nodes = Sequence[tuple[str, int, int, float]]
+"""Name, number of nodes, cores and speed of each node group."""
+
+
+def check_network(
+    network: Network | None, storage: Sequence[Storage], groups: Sequence[tuple[str, int]]
+) -> None:
+    """Check that a network has room for all nodes, and that storages can be reached.
+
+    Args:
+        network: The network.
+        storage: Storages.
+        groups: Name and number of nodes of each node group.
+
+    Raises:
+        ValueError: They do not fit.
+    """
+    names = [one.name for one in storage]
+    if len(set(names)) < len(names):
+        raise ValueError("two storages have the same name")
+    if network is None:
+        if storage:
+            raise ValueError("storage needs a 'network' by which nodes reach it")
+        return
+    sizes = dict(groups)
+    named = [group for part in network.parts for group in part.groups]
+    if network.parts and sorted(named) != sorted(sizes):
+        raise ValueError(
+            "each node group must be in one part of the network: groups are "
+            f"{', '.join(sizes)}, parts have {', '.join(named)}"
+        )
+    parts: list[tuple[str, Part, tuple[str, ...]]]
+    parts = [(part.name, part, part.groups) for part in network.parts]
+    for name, part, own in parts or [("network", network, tuple(sizes))]:
+        nodes = sum(sizes[group] for group in own)
+        if part.places is not None and part.places < nodes:
+            raise ValueError(
+                f"{name}: the {part.topology} has room for {part.places:,} nodes, not {nodes:,}"
+            )
+    _paths(network)
+
+
+def platform_of(name: str, network: Network, storage: Sequence[Storage], groups: Nodes) -> Platform:
+    """Return the platform of a network; node 0 is its host ``n0``, and so on.
+
+    Args:
+        name: Name of the cluster.
+        network: The network.
+        storage: Storages.
+        groups: The node groups.
+    """
+    builder = Builder(name, gamma=network.window)
+    outside = builder.add_zone(Declared, "")
+    members: dict[str, dict[int, tuple[str, HostOptions]]] = {}
+    part_of = {group: part.name for part in network.parts for group in part.groups}
+    first = 0
+    for group, count, cores, speed in groups:
+        host = HostOptions((network.core_speed * speed,), cores=cores)
+        own = members.setdefault(part_of.get(group, name), {})
+        own |= {number: (f"n{number}", host) for number in range(first, first + count)}
+        first += count
+    parts: dict[str, Part] = {part.name: part for part in network.parts} or {name: network}
+    zones = {one: _add_part(builder, one, parts[one], outside, members[one]) for one in members}
+    wans = [
+        builder.add_link(f"{a}_{b}_{number}", (link.bandwidth, link.latency))
+        for number, link in enumerate(network.links)
+        for a, b in [link.between]
+    ]
+    routers = {one: builder.point(f"{one}_router") for one in zones}
+    for (a, b), path in _paths(network).items():
+        links = tuple(link for number in path for link in wans[number])
+        outside.gateways[zones[a].number, zones[b].number] = Gateways(routers[a], routers[b], links)
+    for one in storage:
+        if one.place == "node":
+            _add_node_storage(builder, one, outside, first)
+        else:
+            _add_shared_storage(builder, one, outside, zones, routers)
+    return builder.build()
+
+
+def _add_part(
+    builder: Builder,
+    name: str,
+    part: Part,
+    outside: Zone,
+    hosts: dict[int, tuple[str, HostOptions]],
+) -> Zone:
+    assert part.bandwidth is not None
+    assert part.topology is not None
+    fields: dict[str, object] = {}
+    if part.topology == "fat-tree":
+        cables = part.cables or (1,) * len(part.children)
+        fields = {"children": part.children, "parents": part.parents, "ports": cables}
+    elif part.topology == "torus":
+        fields = {"sizes": part.sizes}
+    elif part.topology == "dragonfly":
+        fields = {"sizes": part.sizes, "factors": part.cables or (1, 1, 1)}
+    if part.topology != "star":
+        fields["to_router"] = True
+    kinds = {"star": "FLAT", "fat-tree": "FAT_TREE", "torus": "TORUS", "dragonfly": "DRAGONFLY"}
+    return builder.add_cluster(
+        name,
+        outside,
+        hosts,
+        (part.bandwidth, part.latency),
+        kind=kinds[part.topology],
+        fields=fields,
+        backbone=(part.backbone, part.backbone_latency) if part.backbone else None,
+    )
+
+
+def _add_shared_storage(
+    builder: Builder,
+    storage: Storage,
+    outside: Zone,
+    zones: dict[str, Zone],
+    routers: dict[str, int],
+) -> None:
+    zone = builder.add_zone(Star, storage.name, outside)
+    point = builder.add_host(zone, storage.name, HostOptions((0.0,), role="storage"))
+    out, into = storage.links(builder, f"{storage.name}_link")
+    for name, part in zones.items():
+        outside.gateways[zone.number, part.number] = Gateways(point, routers[name], (out,))
+        outside.gateways[part.number, zone.number] = Gateways(routers[name], point, (into,))
+
+
+def _add_node_storage(builder: Builder, storage: Storage, outside: Zone, nodes: int) -> None:
+    zone = builder.add_zone(Attached, storage.name, outside)
+    host = HostOptions((0.0,), role="storage")
+    for node in range(nodes):
+        builder.add_host(zone, f"{storage.name}-{node}", host, storage=storage.name)
+        out, into = storage.links(builder, f"{storage.name}_link_{node}")
+        zone.base.append(builder.point(f"n{node}"))
+        zone.out.append(out)
+        zone.into.append(into)
+
+
+def _paths(network: Network) -> dict[tuple[str, str], list[int]]:
+    """Return the links between each two parts, over as few links as possible.
+
+    Raises:
+        ValueError: Two parts are not connected.
+    """
+    found: dict[tuple[str, str], list[int]] = {}
+    for start in (part.name for part in network.parts):
+        reached: dict[str, list[int]] = {start: []}
+        for name in _growing(reached):
+            for number, link in enumerate(network.links):
+                if name in link.between:
+                    other = link.between[link.between[0] == name]
+                    reached.setdefault(other, [*reached[name], number])
+        for part in network.parts:
+            if part.name not in reached:
+                raise ValueError(f"links: no link connects part {start!r} with {part.name!r}")
+            if part.name != start:
+                found[start, part.name] = reached[part.name]
+    return found
+
+
+def _growing(names: dict[str, list[int]]) -> Iterator[str]:
+    """Yield names, also those that are added meanwhile."""
+    done = 0
+    while done < len(names):
+        yield [*names][done]
+        done += 1

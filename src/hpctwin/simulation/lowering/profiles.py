@@ -1,0 +1,97 @@
+"""Run times of jobs whose profiles say what they do, on the cluster on which they run."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hpctwin.errors import ConfigError
+from hpctwin.model import Cluster, Workload
+from hpctwin.model.columns import ms_of
+from hpctwin.network.profiles import HomogeneousTask, ParallelTask, Profile, Sequence, parts_of
+
+__all__ = ["with_run_times"]
+
+
+def with_run_times(workload: Workload, cluster: Cluster) -> tuple[Workload, Cluster]:
+    """Return jobs with run times instead of profiles, and the cluster on which they hold.
+
+    Waiting takes the same time on each node. Computing takes the time of the platform's speed.
+
+    Args:
+        workload: Jobs; they are returned as they are if none has a profile.
+        cluster: The cluster.
+
+    Raises:
+        ConfigError: A job uses the network or a storage, or its nodes differ and it does more than
+            compute alike on each of them, or the cluster has no platform.
+    """
+    if workload.profiles is None:
+        return workload, cluster
+    profiles = [one for one in workload.profiles if one is not None]
+    plain = workload.replace(profiles=None)
+    if all(one.length_s is not None for one in profiles) and len(profiles) == len(workload):
+        return plain, _at_one_speed(cluster)
+    runtime_s = workload.runtime_ms / 1000
+    for row, profile in enumerate(workload.profiles):
+        if profile is not None:
+            runtime_s[row] = _length_s(profile, cluster, f"job {workload.job_id[row]}")
+    return plain.replace(runtime_ms=ms_of(runtime_s)), cluster
+
+
+def _at_one_speed(cluster: Cluster) -> Cluster:
+    """Return a cluster on whose nodes all jobs take the same time."""
+    if all(
+        group.speed == 1 and all(m.speed == 1 for m in group.modes.values())
+        for group in cluster.nodes
+    ):
+        return cluster
+    nodes = tuple(
+        group.model_copy(
+            update={
+                "speed": 1.0,
+                "modes": {
+                    name: mode.model_copy(update={"speed": 1.0})
+                    for name, mode in group.modes.items()
+                },
+            }
+        )
+        for group in cluster.nodes
+    )
+    return cluster.model_copy(update={"nodes": nodes})
+
+
+def _length_s(profile: Profile, cluster: Cluster, job: str) -> float:
+    platform = cluster.platform
+    if platform is None:
+        raise ConfigError(
+            f"{job} computes or communicates, and cluster {cluster.name!r} has no speeds and links "
+            "from which its run time follows; give a platform (--cluster platform.xml)"
+        )
+    speeds = platform.host_speed[platform.hosts_of("compute_node")]
+    alike = all(isinstance(part, HomogeneousTask) for part in parts_of(profile))
+    if np.ptp(speeds) > 0 and not alike:
+        raise ConfigError(
+            f"{job} does not only compute alike on each node, and nodes of cluster "
+            f"{cluster.name!r} differ in speed; this is not supported"
+        )
+    # Speeds of node groups are relative to the first node's.
+    return _alone_s(profile, float(speeds[0]), job)
+
+
+def _alone_s(profile: Profile, speed: float, job: str) -> float:
+    if profile.length_s is not None:
+        return profile.length_s
+    if isinstance(profile, Sequence):
+        total_s = 0.0
+        for part in profile.parts:
+            total_s += _alone_s(part, speed, job)
+            if part.end_code:
+                return total_s
+        return total_s * profile.repeat
+    if isinstance(profile, HomogeneousTask) and not profile.com:
+        return profile.cpu / speed
+    if isinstance(profile, ParallelTask) and (profile.com is None or not profile.com.any()):
+        return float(0.0 if profile.cpu is None else profile.cpu.max(initial=0.0)) / speed
+    raise ConfigError(
+        f"{job} uses the network, a storage or a recorded trace, whose simulation is not supported"
+    )
