@@ -27,6 +27,9 @@ class Machine:
         self.host_names = tuple(f"h{i}" for i in range(len(self.host_speed)))
         self.link_names = tuple(f"l{i}" for i in range(len(self.link_bandwidth)))
 
+    def hosts_of(self, role: str) -> Any:
+        return np.arange(len(self.host_speed) if role == "compute_node" else 0)
+
     def routes(self, sources: Any, targets: Any) -> Any:
         found = [self.table[pair] for pair in zip(sources.tolist(), targets.tolist(), strict=True)]
 
@@ -127,9 +130,7 @@ def rates(machine: Machine, tasks: list[Task], quirks: bool) -> list[float]:
             left[r] -= min(share[r], *taken) if fat(machine, r) else sum(taken)
             if left[r] < 1e-5:
                 left[r] = 0.0
-        live -= {
-            i for i in live if rate[i] == bounds[i] or any(left[r] == 0.0 for r, _ in uses[i])
-        }
+        live -= {i for i in live if rate[i] == bounds[i] or any(left[r] == 0.0 for r, _ in uses[i])}
     return rate
 
 

@@ -85,7 +85,7 @@ def machines(draw: Any) -> Machine:
         return np.array(draw(st.lists(values, min_size=size, max_size=size)))
 
     def route(a: int, b: int) -> list[int]:
-        return draw(between) + [a, b] if a != b else draw(st.sampled_from([[], [a]]))
+        return [*draw(between), a, b] if a != b else draw(st.sampled_from([[], [a]]))
 
     return Machine(
         some(st.integers(1, 4), hosts),
@@ -139,7 +139,9 @@ def test_as_the_plain_simulator(sharing: Sharing, case: Any) -> None:
     machine, jobs = case
     own = ends(machine, [(s, profile_of(p, len(h)), h) for s, h, p in jobs], sharing)
     plain = [
-        reference.Job(s, [p if isinstance(p, float) else reference.task(machine, h, *p) for p in ps])
+        reference.Job(
+            s, [p if isinstance(p, float) else reference.task(machine, h, *p) for p in ps]
+        )
         for s, h, ps in jobs
     ]
     assert own == pytest.approx(reference.simulate(machine, plain, sharing == "simgrid"), rel=1e-9)
@@ -224,7 +226,9 @@ def test_other_jobs_never_speed_up_all(sharing: Sharing, case: Any) -> None:
         alone.append(sum(one for one in phases if isinstance(one, float)))
         for load in made.loads:
             uses = made.uses[load["first"] : load["last"]]
-            capacities = np.concatenate([machine.host_cores * machine.host_speed, machine.link_bandwidth])
+            capacities = np.concatenate(
+                [machine.host_cores * machine.host_speed, machine.link_bandwidth]
+            )
             longest = (uses["amount"] / capacities[uses["resource"]]).max(initial=0.0)
             alone[-1] += load["latency"] + max(longest, 1 / load["bound"])
     if not machine.link_fatpipe.any() or sharing == "fair":
@@ -326,7 +330,9 @@ def test_thousands_of_jobs_need_no_more_rows_than_those_that_run() -> None:
     network, builder = Network(machine), PhaseBuilder(machine)
     for number in range(3000):
         network.advance(float(number))
-        network.start(number, float(number), builder.build(send(1e9), [number % 4, (number + 1) % 4]))
+        network.start(
+            number, float(number), builder.build(send(1e9), [number % 4, (number + 1) % 4])
+        )
     network.advance(math.inf)
     assert network.running == []
     assert len(network._arrays["uses"]) <= 64

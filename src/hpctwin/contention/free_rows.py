@@ -22,7 +22,9 @@ class FreeRows:
         """Return the first of as many free rows in sequence."""
         for place, (first, last) in enumerate(self._free):
             if last - first >= count:
-                self._free[place : place + 1] = [(first + count, last)] if last - first > count else []
+                self._free[place : place + 1] = (
+                    [(first + count, last)] if last - first > count else []
+                )
                 return first
         self.end += count
         return self.end - count

@@ -9,6 +9,9 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from hpctwin.contention.arrays import describe
+from hpctwin.contention.free_rows import FreeRows
+from hpctwin.contention.phases import Phases, Sharing
 from hpctwin.engine.network.records import (
     CHAIN,
     FORK,
@@ -23,9 +26,6 @@ from hpctwin.engine.network.records import (
     USE,
 )
 from hpctwin.engine.network.running import ADVANCE, START, STOP
-from hpctwin.contention.arrays import describe
-from hpctwin.contention.free_rows import FreeRows
-from hpctwin.contention.phases import Phases, Sharing
 from hpctwin.network.platform import Platform
 
 __all__ = ["Ended", "Network"]
@@ -61,7 +61,7 @@ class Ended:
         exit_code: Its exit code.
     """
 
-    job: Hashable
+    job: Any
     time_s: float
     exit_code: int
 
@@ -149,11 +149,17 @@ class Network:
         times = self._arrays["ended_at"][:count]
         return [
             Ended(self._forget(strand), time, code)
-            for strand, time, code in zip(ended.tolist(), times.tolist(), codes.tolist(), strict=True)
+            for strand, time, code in zip(
+                ended.tolist(), times.tolist(), codes.tolist(), strict=True
+            )
         ]
 
+    def has(self, job: Any) -> bool:
+        """Return whether a job runs."""
+        return job in self._jobs
+
     @property
-    def running(self) -> list[Hashable]:
+    def running(self) -> list[Any]:
         """Keys of the jobs that run, in the order of their starts."""
         return list(self._jobs)
 

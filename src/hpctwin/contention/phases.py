@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from hpctwin.contention.route_table import RouteTable
 from hpctwin.engine.network.records import (
     DELAY,
     END,
@@ -25,9 +26,8 @@ from hpctwin.errors import ConfigError
 from hpctwin.network import profiles
 from hpctwin.network.platform import Platform
 from hpctwin.network.profiles import Profile
-from hpctwin.contention.route_table import RouteTable
 
-__all__ = ["Phases", "PhaseBuilder", "Sharing"]
+__all__ = ["PhaseBuilder", "Phases", "Sharing"]
 
 Sharing = Literal["simgrid", "fair"]
 Hosts = npt.NDArray[np.int64]
@@ -89,17 +89,21 @@ class PhaseBuilder:
         return _Job(self, np.asarray(hosts, np.int64)).phases(profile)
 
     def storage(self, label: str) -> int:
-        """Return the host of a storage.
+        """Return the host of a storage: of this label or name, or else the only one.
 
         Raises:
             ConfigError: There is no such storage.
         """
-        if label not in self._storages:
+        found = self._storages.get(label)
+        if found is not None:
+            return found
+        only = self.platform.hosts_of("storage")
+        if len(only) != 1:
             raise ConfigError(
-                f"storage {label!r}: the platform has no host of this name; name a host, or map the "
-                "label to one"
+                f"storage {label!r}: the platform has no host of this name, and {len(only)} storages; "
+                "name one of its hosts"
             )
-        return self._storages[label]
+        return int(only[0])
 
     def load(
         self, hosts: Hosts, cpu: FloatArray, com: FloatArray
@@ -170,11 +174,11 @@ class _Job:
                 for load in loads:
                     self.step(TASK, row=load)
                 self.step(END)
-        strands = np.zeros(len(self.strands), STRAND)
-        strands["begin"] = [begin for begin, _ in self.strands]
-        strands["parent"] = [parent for _, parent in self.strands]
+        made = np.zeros(len(self.strands), STRAND)
+        made["begin"] = [begin for begin, _ in self.strands]
+        made["parent"] = [parent for _, parent in self.strands]
         return Phases(
-            strands,
+            made,
             np.array(self.steps, STEP),
             np.array(self.loads, LOAD),
             np.concatenate([np.zeros(0, USE), *self.uses]),

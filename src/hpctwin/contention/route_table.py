@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.engine.network.flows import ADD_FLOWS, FLOWS
 from hpctwin.contention.arrays import describe
+from hpctwin.engine.network.flows import ADD_FLOWS, FLOWS
 from hpctwin.network.platform import Platform
 
 __all__ = ["RouteTable"]

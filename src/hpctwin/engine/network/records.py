@@ -14,7 +14,12 @@ from hpctwin.engine.compile.jit import jit
 from hpctwin.engine.state.layout import record_type
 from hpctwin.engine.state.records import Int, Real, Table
 
-__all__ = ["KINDS", "NETWORK", "Chain", "Load", "Network", "Resource", "Step", "Strand", "Use"]
+__all__ = [
+    "CHAIN", "DELAY", "DELAYED", "END", "FORK", "FORKED", "IDLE", "LATENT", "LOAD", "NETWORK",
+    "REPEAT", "RESOURCE", "RUNNING", "STEP", "STRAND", "TASK", "USE", "Chain", "Load",
+    "Network", "Resource", "Step", "Strand", "Use", "chains_of", "loads_of", "network_at",
+    "numbers_of", "reals_of", "resources_of", "steps_of", "strands_of", "uses_of",
+]  # fmt: skip
 
 
 class Network:
@@ -127,8 +132,9 @@ class Strand:
     group: Int  # number of the group that its task is in; 0 if it is in none
 
 
-DELAY, TASK, REPEAT, FORK, END = KINDS = tuple(np.arange(5))
-IDLE, DELAYED, LATENT, RUNNING, FORKED, UNSOLVED = np.arange(6)
+DELAY, TASK, REPEAT, FORK, END = np.array([0, 1, 2, 3, 4])
+"""Kinds of steps: wait, run a task, go back, begin other strands, end."""
+IDLE, DELAYED, LATENT, RUNNING, FORKED = np.array([0, 1, 2, 3, 4])
 """Phases of a strand: no step, a delay, the latency of a task, a task, others run."""
 
 RESOURCE, USE, CHAIN, LOAD, STEP, STRAND = (

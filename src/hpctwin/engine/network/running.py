@@ -6,7 +6,6 @@ from hpctwin.engine.compile.jit import Kernel, jit
 from hpctwin.engine.network.records import (
     DELAY,
     DELAYED,
-    END,
     FORK,
     FORKED,
     IDLE,
@@ -27,7 +26,7 @@ from hpctwin.engine.network.records import (
 )
 from hpctwin.engine.network.sharing import FOREVER, share_again, touch_resources
 
-__all__ = ["ADVANCE", "NEXT_TIME", "START", "STOP"]
+__all__ = ["ADVANCE", "START", "STOP"]
 
 DONE_BELOW = 1e-14
 """Work below which a task is done, of 1."""
