@@ -19,6 +19,7 @@ from hpctwin.network.profiles import (
     ParallelTask,
     Profile,
     Sequence,
+    SmpiTrace,
     Staging,
     StorageTransfer,
     Usage,
@@ -306,6 +307,51 @@ def test_usage_traces_use_cores_line_by_line() -> None:
     # Five more ranks on a host of ten cores take no more than what is free.
     five = HomogeneousTask(cpu=2e9, com=0.0)
     assert ends(machine, [(0.0, trace, [0, 1]), (0.0, five, [0] * 5)])[1] == 2.0
+
+
+def mpi(*ranks: str, placement: tuple[int, ...] | None = None) -> SmpiTrace:
+    """A trace from one text a rank, such as ``compute 1e9; send 1 0 1e9``."""
+    actions = [[one.split() for one in rank.split(";")] for rank in ranks]
+    return SmpiTrace(
+        ranks=tuple(tuple((name, tuple(map(float, n))) for name, *n in own) for own in actions),
+        placement=placement,
+    )
+
+
+def test_mpi_ranks_wait_for_messages() -> None:
+    there_and_back = mpi("compute 1e9; send 1 0 2e9; recv 1 7 1e9", "recv 0 0 2e9; send 0 7 1e9")
+    assert ends(star(), [(0.0, there_and_back, [0, 1])]) == [4.0]
+    twice = Sequence(parts=(there_and_back, Delay(duration_s=1.0)), repeat=3)
+    assert ends(star(), [(0.0, twice, [0, 1])]) == [15.0]
+    on_one = ends(star(), [(0.0, there_and_back, [0])])
+    assert on_one == [1.0]  # messages within a host take no time here
+    turned = mpi("compute 1e9", "compute 3e9", placement=(1, 0))
+    busy = HomogeneousTask(cpu=3e9, com=0.0)
+    assert ends(star(), [(0.0, turned, [0, 1]), (0.0, busy, [0])])[0] == 6.0
+
+
+def test_mpi_collectives_are_one_task_of_all_ranks() -> None:
+    machine = star(4, latency=0.001)
+    machine.gamma = math.inf
+    calls = "bcast 1000000000 0 6; barrier; alltoall 500000000 500000000 6 6; reduce 1e9 1e9 1 6"
+    trace = mpi(*[calls] * 4)
+    # 3 s on the root's link; 2 latencies; 3 s on each link both ways; 3 s of data or 1 s of flops
+    expected = (3 + 2 * 0.001) + (2 * 0.002 + 2e-9 * 3) + 3 + (3 + 0.002)
+    assert ends(machine, [(0.0, trace, [0, 1, 2, 3])]) == pytest.approx([expected], abs=0.01)
+
+
+def test_mpi_traces_that_cannot_end_are_refused() -> None:
+    for trace, what in (
+        (mpi("send 1 0 1e9", "compute 1"), "rank 0 sends a message that rank 1 never receives"),
+        (mpi("compute 1", "recv 0 0 1e9"), "rank 1 receives a message from rank 0 that is never"),
+        (mpi("barrier", "compute 1"), "do not call the same collectives"),
+        (mpi("send 5 0 1e9"), "rank 5, which does not exist"),
+    ):
+        with pytest.raises(ConfigError, match=what):
+            PhaseBuilder(star()).build(trace, [0, 1])
+    # Each waits for the other's message first: nothing is left that could happen.
+    circular = mpi("recv 1 0 1; send 1 0 1", "recv 0 0 1; send 0 0 1")
+    assert ends(star(), [(0.0, circular, [0, 1])]) == [math.inf]
 
 
 def test_tasks_that_need_nothing_end_at_once() -> None:

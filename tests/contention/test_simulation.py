@@ -198,14 +198,21 @@ def of_one(document: Any, job: Any) -> Any:
 @pytest.mark.parametrize(
     ("name", "platform", "least"),
     [
-        ("test_ptasks", "cluster512", 20), ("test_homo_ptasks", "cluster512", 6),
-        ("test_compo_sequence_ptaskcomp", "cluster512", 23), ("test_compo_sequence_delay", "cluster512", 23),
+        ("test_ptasks", "cluster512", 20),
+        ("test_homo_ptasks", "cluster512", 6),
+        ("test_compo_sequence_ptaskcomp", "cluster512", 23),
+        ("test_compo_sequence_delay", "cluster512", 23),
+        ("test_smpi_compute_only", "cluster512", 3),
+        ("test_smpi_mixed_comp_comm", "cluster512", 3),
+        ("test_usage_trace", "small_platform_replay_usage", 12),
     ],
-)  # fmt: skip
+)
 def test_batsim_expects_these_times(
     batsim: Path, tmp_path: Path, name: str, platform: str, least: int
 ) -> None:
     document = json.loads((batsim / "workloads" / f"{name}.json").read_text())
+    for traces in ("smpi", "usage-trace"):
+        (tmp_path / traces).symlink_to(batsim / "workloads" / traces)
     cluster = read_cluster(batsim / "platforms" / f"{platform}.xml")
     known = 0
     for job in document["jobs"]:

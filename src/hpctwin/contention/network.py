@@ -16,6 +16,8 @@ from hpctwin.engine.network.records import (
     CHAIN,
     FORK,
     LOAD,
+    MEET,
+    MEETING,
     NETWORK,
     REPEAT,
     RESOURCE,
@@ -41,7 +43,13 @@ _TABLES: dict[str, dict[str, Any]] = {
     "uses": {"uses": USE, "chains": CHAIN, "places": np.int64, "amounts": float},
 }
 """Tables of `Phases`, with the arrays that have as many rows."""
-_REFERENCES = {TASK: "loads", REPEAT: "steps", FORK: "strands"}
+_REFERENCES = {
+    TASK: "loads",
+    MEETING: "loads",
+    REPEAT: "steps",
+    MEET: "steps",
+    FORK: "strands",
+}
 """Tables to which the rows of steps refer, by their kind."""
 _OF_RESOURCES = {
     **dict.fromkeys(("touched", "found", "alone", "count", "open", "busy"), np.int64),

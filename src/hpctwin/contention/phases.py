@@ -10,12 +10,15 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from hpctwin.contention.mpi import steps_of_ranks
 from hpctwin.contention.route_table import RouteTable
 from hpctwin.engine.network.records import (
     DELAY,
     END,
     FORK,
     LOAD,
+    MEET,
+    MEETING,
     REPEAT,
     STEP,
     STRAND,
@@ -156,24 +159,29 @@ class _Job:
     hosts: Hosts
     strands: list[tuple[int, int]] = field(default_factory=list)
     """First step, and the strand that waits for it."""
-    steps: list[tuple[int, float, int, int, int]] = field(default_factory=list)
+    steps: list[tuple[int, float, int, int, int, int]] = field(default_factory=list)
     loads: list[tuple[int, int, float, float]] = field(default_factory=list)
     uses: list[npt.NDArray[Any]] = field(default_factory=list)
     made: dict[Profile, int] = field(default_factory=dict)
     """Loads of profiles that occur again."""
-    forked: list[tuple[int, list[list[int]]]] = field(default_factory=list)
+    forked: list[list[tuple[Any, int]]] = field(default_factory=list)
+    """Kind and row of all steps of each further strand."""
+    meetings: list[tuple[int, int]] = field(default_factory=list)
+    """Load, and number of strands that meet for it."""
     size: int = 0
 
     def phases(self, profile: Profile) -> Phases:
         self.strands.append((0, -1))
         code = self.add(profile)
         self.step(END, count=code)
-        for first, strands in self.forked:
-            for number, loads in enumerate(strands):
-                self.strands[first + number] = len(self.steps), 0
-                for load in loads:
-                    self.step(TASK, row=load)
-                self.step(END)
+        first_meeting = len(self.steps)
+        for load, strands in self.meetings:
+            self.step(MEETING, row=load, count=strands)
+        for steps in self.forked:
+            self.strands.append((len(self.steps), 0))
+            for kind, row in steps:
+                self.step(kind, row=row + first_meeting if kind == MEET else row)
+            self.step(END)
         made = np.zeros(len(self.strands), STRAND)
         made["begin"] = [begin for begin, _ in self.strands]
         made["parent"] = [parent for _, parent in self.strands]
@@ -185,7 +193,18 @@ class _Job:
         )
 
     def step(self, kind: Any, seconds: float = 0.0, row: int = 0, count: int = 0) -> None:
-        self.steps.append((int(kind), seconds, row, count, count))
+        self.steps.append((int(kind), seconds, row, count, count, -1))
+
+    def fork(self, strands: list[list[tuple[Any, int]]]) -> None:
+        """Add the step that runs strands and waits for them."""
+        if strands:
+            self.step(FORK, row=1 + len(self.forked), count=len(strands))
+            self.forked += strands
+
+    def meeting(self, load: int, strands: int) -> int:
+        """Add a meeting of strands for a task; return its number."""
+        self.meetings.append((load, strands))
+        return len(self.meetings) - 1
 
     def task(self, profile: Profile, hosts: Hosts, cpu: Any, com: Any) -> int:
         """Add the step of a parallel task."""
@@ -205,7 +224,7 @@ class _Job:
     @singledispatchmethod
     def add(self, profile: Any) -> int:
         """Add the steps of a profile; return its exit code, with which the job ends if not 0."""
-        raise ConfigError(f"jobs of profile {type(profile).__name__} cannot be simulated yet")
+        raise AssertionError(f"unknown kind of profile: {profile!r}")
 
     @add.register
     def _(self, profile: profiles.Delay) -> int:
@@ -264,8 +283,12 @@ class _Job:
             cores = int(self.builder.platform.host_cores[host])
             taken = np.maximum(np.floor(rank.usage * cores + 0.5), 1).astype(int)
             lines = zip(taken.tolist(), rank.flops.tolist(), strict=True)
-            strands.append([self.load(np.full(k, host), flops, 0.0) for k, flops in lines])
-        self.forked.append((len(self.strands), strands))
-        self.step(FORK, row=len(self.strands), count=len(strands))
-        self.strands += [(0, 0)] * len(strands)
+            loads = [self.load(np.full(k, host), flops, 0.0) for k, flops in lines]
+            strands.append([(TASK, load) for load in loads])
+        self.fork(strands)
+        return profile.exit_code
+
+    @add.register
+    def _(self, profile: profiles.SmpiTrace) -> int:
+        self.fork(steps_of_ranks(profile, self.hosts, self.load, self.meeting))
         return profile.exit_code

@@ -15,8 +15,8 @@ from hpctwin.engine.state.layout import record_type
 from hpctwin.engine.state.records import Int, Real, Table
 
 __all__ = [
-    "CHAIN", "DELAY", "DELAYED", "END", "FORK", "FORKED", "IDLE", "LATENT", "LOAD", "NETWORK",
-    "REPEAT", "RESOURCE", "RUNNING", "STEP", "STRAND", "TASK", "USE", "Chain", "Load",
+    "CHAIN", "DELAY", "DELAYED", "END", "FORK", "IDLE", "LATENT", "LOAD", "MEET", "MEETING", "NETWORK",
+    "REPEAT", "RESOURCE", "RUNNING", "STEP", "STRAND", "TASK", "USE", "WAITING", "Chain", "Load",
     "Network", "Resource", "Step", "Strand", "Use", "chains_of", "loads_of", "network_at",
     "numbers_of", "reals_of", "resources_of", "steps_of", "strands_of", "uses_of",
 ]  # fmt: skip
@@ -112,9 +112,10 @@ class Step:
 
     kind: Int
     seconds: Real  # DELAY: length
-    row: Int  # TASK: load; REPEAT: step to which it goes back; FORK: first strand
-    count: Int  # REPEAT: number of rounds; FORK: number of strands
-    left: Int  # REPEAT: rounds that are still to be done
+    row: Int  # TASK, MEETING: load; REPEAT, MEET: another step; FORK: first strand
+    count: Int  # REPEAT: number of rounds; FORK, MEETING: number of strands
+    left: Int  # REPEAT: rounds that are still to be done; MEETING: strands still to come
+    waiting: Int  # MEETING: last strand that came, -1; its ``load`` is the one before it
 
 
 class Strand:
@@ -132,10 +133,13 @@ class Strand:
     group: Int  # number of the group that its task is in; 0 if it is in none
 
 
-DELAY, TASK, REPEAT, FORK, END = np.array([0, 1, 2, 3, 4])
-"""Kinds of steps: wait, run a task, go back, begin other strands, end."""
-IDLE, DELAYED, LATENT, RUNNING, FORKED = np.array([0, 1, 2, 3, 4])
-"""Phases of a strand: no step, a delay, the latency of a task, a task, others run."""
+DELAY, TASK, REPEAT, FORK, END, MEET, MEETING = np.array([0, 1, 2, 3, 4, 5, 6])
+"""Kinds of steps: wait, run a task, go back, begin other strands, end, run a task with others.
+
+The last is no step but the place where strands meet.
+"""
+IDLE, DELAYED, LATENT, RUNNING, WAITING = np.array([0, 1, 2, 3, 4])
+"""Phases of a strand: no step, a delay, the latency of a task, a task, waiting for others."""
 
 RESOURCE, USE, CHAIN, LOAD, STEP, STRAND = (
     record_type(one) for one in (Resource, Use, Chain, Load, Step, Strand)

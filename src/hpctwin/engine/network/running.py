@@ -7,12 +7,13 @@ from hpctwin.engine.network.records import (
     DELAY,
     DELAYED,
     FORK,
-    FORKED,
     IDLE,
     LATENT,
+    MEET,
     REPEAT,
     RUNNING,
     TASK,
+    WAITING,
     Network,
     chains_of,
     loads_of,
@@ -69,11 +70,33 @@ def unlink_uses(s: int, net: Network) -> None:
 
 
 @jit
-def go_on_later(s: int, net: Network) -> None:
+def make_ready(s: int, net: Network) -> None:
     """Let a strand go on to its next step."""
     strands_of(net)[s].step += 1
     numbers_of(net.ready)[net.ready_count] = s
     net.ready_count += 1
+
+
+@jit
+def release_others(s: int, net: Network) -> None:
+    """Let strands go on that met with this one for the task that it has done."""
+    strands, steps = strands_of(net), steps_of(net)
+    step = steps[strands[s].step]
+    if step.kind != MEET:
+        return
+    other = steps[step.row].waiting
+    steps[step.row].waiting = -1
+    while other >= 0:
+        before = strands[other].load
+        make_ready(other, net)
+        other = before
+
+
+@jit
+def go_on_later(s: int, net: Network) -> None:
+    """Let a strand whose step is done go on, and those that met with it."""
+    release_others(s, net)
+    make_ready(s, net)
 
 
 @jit
@@ -122,19 +145,34 @@ def end_strand(s: int, net: Network) -> None:
         return
     strands[parent].open -= 1
     if strands[parent].open == 0:
-        go_on_later(parent, net)
+        make_ready(parent, net)
 
 
 @jit
 def fork(s: int, first: int, count: int, net: Network) -> None:
     """Begin strands for which this one waits."""
     strands = strands_of(net)
-    strands[s].phase = FORKED
+    strands[s].phase = WAITING
     strands[s].open = count
     reals_of(net.due)[s] = FOREVER
     for child in range(first, first + count):
         strands[child].step = strands[child].begin - 1
-        go_on_later(child, net)
+        make_ready(child, net)
+
+
+@jit
+def meet(s: int, row: int, net: Network) -> bool:
+    """Wait for the other strands of a meeting, or begin its task; return whether it is done."""
+    strand, meeting = strands_of(net)[s], steps_of(net)[row]
+    meeting.left -= 1
+    if meeting.left == 0:
+        meeting.left = meeting.count
+        return begin_task(s, meeting.row, net)
+    strand.phase = WAITING
+    strand.load = meeting.waiting
+    meeting.waiting = s
+    reals_of(net.due)[s] = FOREVER
+    return False
 
 
 @jit
@@ -156,6 +194,10 @@ def go_on(s: int, net: Network) -> None:
                 strand.step = step.row
                 continue
             step.left = step.count
+        elif step.kind == MEET:
+            if not meet(s, step.row, net):
+                return
+            release_others(s, net)
         elif step.kind == FORK:
             fork(s, step.row, step.count, net)
             return
@@ -235,7 +277,7 @@ def _start(address: int, s: int, time: float) -> None:
     net.now = time
     strand = strands_of(net)[s]
     strand.step = strand.begin - 1
-    go_on_later(s, net)
+    make_ready(s, net)
 
 
 START = Kernel(_start, "void(int64, int64, float64)")
