@@ -123,6 +123,16 @@ def test_the_cluster_page_shows_a_valid_cluster(tmp_path: Path) -> None:
     assert found.checkpoint == 3600
 
 
+def test_the_network_page_shows_valid_clusters(tmp_path: Path) -> None:
+    sizes = []
+    for text in yaml_of("docs/how-to/describe-a-network.md"):
+        (tmp_path / "cluster.yaml").write_text(text)
+        platform = Cluster.from_yaml(tmp_path / "cluster.yaml").platform
+        assert platform is not None
+        sizes.append(len(platform.hosts_of("compute_node")))
+    assert sizes == [128, 96]
+
+
 LINKED = [*PAGES, *sorted(ROOT.glob("*.md"))]
 
 

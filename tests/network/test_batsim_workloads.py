@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hpctwin import Simulation
 from hpctwin.errors import ConfigError, TraceError
@@ -333,3 +335,69 @@ def test_profiles_stay_with_their_jobs(tmp_path: Path) -> None:
     assert mixed.profiles is not None
     assert mixed.profiles[0] is None
     assert np.all(mixed.submit_ms == [0, 1000])
+
+
+def profiles() -> st.SearchStrategy[Profile]:
+    amount = st.floats(0, 1e15)
+    common = {
+        "exit_code": st.integers(-3, 3),
+        "expected_s": st.none() | st.floats(0, 1e6),
+        "extra_data": st.none() | st.dictionaries(st.text("ab"), st.integers(0, 9)),
+    }
+
+    def pair(values: list[float]) -> ParallelTask:
+        return ParallelTask(np.array(values[:2]), np.array(values[2:]).reshape(2, 2))
+
+    label = st.sampled_from(["pfs", "nvme"])
+    leaves = st.one_of(
+        st.builds(Delay, st.floats(0, 1e6), **common),
+        st.lists(amount, min_size=6, max_size=6).map(pair),
+        st.builds(HomogeneousTask, amount, amount, **common),
+        st.builds(StorageTransfer, amount, amount, label, **common),
+        st.builds(Staging, amount, label, label, **common),
+    )
+    return st.recursive(
+        leaves,
+        lambda parts: st.builds(
+            Sequence,
+            st.lists(parts, min_size=1, max_size=3).map(tuple),
+            st.integers(1, 5),
+            **common,
+        ),
+        max_leaves=6,
+    )
+
+
+def plain(profile: Profile | None) -> Any:
+    """Return all of a profile as values that can be compared."""
+    if not isinstance(profile, Profile):
+        return profile.tolist() if isinstance(profile, np.ndarray) else profile
+    values = {name: getattr(profile, name) for name in profile.__dataclass_fields__}
+    values = {
+        name: [plain(part) for part in value] if name == "parts" else plain(value)
+        for name, value in values.items()
+    }
+    return type(profile).__name__, values
+
+
+@given(found=st.lists(profiles(), min_size=1, max_size=4))
+def test_profiles_that_are_written_are_read_again(
+    tmp_path_factory: pytest.TempPathFactory, found: list[Profile]
+) -> None:
+    path = tmp_path_factory.mktemp("w") / "w.json"
+    ones = [1] * len(found)
+    workload = Workload.build(
+        submit_s=ones, runtime_s=ones, nodes=[2] * len(found), walltime_s=ones, profiles=found
+    )
+    assert write_workload(workload, path, format="batsim") == ()
+    again = read_workload(path, format="batsim")
+    assert [plain(one) for one in again.profiles or ()] == [plain(one) for one in found]
+
+
+def test_a_trace_cannot_be_written_and_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "ranks.txt").write_text("0.txt\n")
+    (tmp_path / "0.txt").write_text("0 compute 1e9\n")
+    workload = read(tmp_path, {"type": "smpi", "trace": "ranks.txt"})
+    said = write_workload(workload, tmp_path / "v.json", format="batsim")
+    assert said == ("Batsim cannot store recorded traces in a workload",)
+    assert read_workload(tmp_path / "v.json").runtime_ms.tolist() == [100_000]

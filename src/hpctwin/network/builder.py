@@ -40,7 +40,7 @@ class HostOptions:
         speeds: Speed of one core in each power state, in flop/s.
         cores: Number of cores.
         pstate: Power state at the beginning.
-        role: What the host is for.
+        role: Purpose of the host.
         power: Power draw by power state; None if unknown.
         properties: Its properties, with those of the zones around it.
     """

@@ -1,4 +1,4 @@
-"""Profiles: what a job computes, sends, reads and writes.
+"""Profiles: a job's computation, communication, reads and writes.
 
 Amounts are those of one run of the job on its nodes: a reader spreads totals. A rank is one of the
 processes of a job; rank *i* is on the *i*-th node of the job's allocation unless it says otherwise.
@@ -49,7 +49,7 @@ SMPI_ACTIONS = {
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Profile:
-    """What a job, or a part of it, does.
+    """Profile of a job or of a part of it.
 
     Args:
         exit_code: Exit code of a normal end; other than 0, the job fails and ends.

@@ -187,7 +187,7 @@ class FatTree(Topology):
             first = (source + self.offset) % ports * children
             scanned = np.where(scanned < 0, first, scanned)
             slot = scanned + (there[level] - scanned) % children
-            # The scan of a switch's slots goes on where that of the switch above ended.
+            # The scan of a switch's slots continues where that of the switch above ended.
             slot = np.where(slot < children * ports, slot, first + there[level])
             parent = now[level]
             now[level] = np.where(down, there[level], now[level])

@@ -164,7 +164,8 @@ def _network(platform: Platform) -> list[str]:
 
     nodes = platform.hosts_of("compute_node")
     speeds = _range(platform.host_speed[nodes], "flop/s")
-    lines = [f"network: {count_text(len(platform.link_names), 'link')}, {speeds} per core"]
+    lines = [f"network: {count_text(len(platform.link_names), 'link')}"]
+    lines[0] += f", {speeds} per core" if platform.host_speed[nodes].all() else ", no core_speed"
     if len(platform.link_names):
         lines[0] += f", bandwidth {_range(platform.link_bandwidth, 'B/s')}"
         lines[0] += f", latency {_range(platform.link_latency, 's')}"

@@ -74,6 +74,7 @@ def export_command(
     *,
     perfetto: Path | None = None,
     evalys: Path | None = None,
+    batsim: Path | None = None,
     openmetrics: Path | None = None,
 ) -> int:
     """Write a finished run in the formats of other programs.
@@ -86,25 +87,40 @@ def export_command(
             job, counters. The run must record nodes (by a placement, failures, power states or
             shared nodes).
         evalys: Write a CSV file for Evalys, in Batsim's form.
+        batsim: Write PREFIX_jobs.csv and PREFIX_schedule.csv, as Batsim does.
         openmetrics: Write a text file of queue and cluster over time.
     """
     from hpctwin.cli.output import check_outputs
     from hpctwin.errors import ConfigError
     from hpctwin.model import write_atomically
     from hpctwin.model.text import count_text
-    from hpctwin.report.exports import slices_of, write_evalys, write_openmetrics, write_perfetto
+    from hpctwin.report.exports import (
+        slices_of,
+        write_batsim_jobs,
+        write_batsim_schedule,
+        write_evalys,
+        write_openmetrics,
+        write_perfetto,
+    )
     from hpctwin.report.pages.run import read_run
 
-    if perfetto is None and evalys is None and openmetrics is None:
-        raise ConfigError("no output given; add --perfetto, --evalys or --openmetrics")
-    check_outputs(files=[perfetto, evalys, openmetrics])
+    if perfetto is evalys is batsim is openmetrics is None:
+        raise ConfigError("no output given; add --perfetto, --evalys, --batsim or --openmetrics")
+    jobs_csv = None if batsim is None else Path(f"{batsim}_jobs.csv")
+    schedule_csv = None if batsim is None else Path(f"{batsim}_schedule.csv")
+    check_outputs(files=[perfetto, evalys, jobs_csv, schedule_csv, openmetrics])
     found = read_run(run)
     held = found.node_map if found.placements is None else found.placements
-    if evalys is not None:
-        with write_atomically(evalys) as file:
-            count = write_evalys(file, found.jobs, held)
-        unplaced = "" if held is not None else ", without nodes, because nodes were only counted"
-        print(f"{evalys}: {count_text(count, 'job')}{unplaced}")
+    unplaced = "" if held is not None else ", without nodes, because nodes were only counted"
+    for path, write in ((evalys, write_evalys), (jobs_csv, write_batsim_jobs)):
+        if path is not None:
+            with write_atomically(path) as file:
+                count = write(file, found.jobs, held)
+            print(f"{path}: {count_text(count, 'job')}{unplaced}")
+    if schedule_csv is not None:
+        with write_atomically(schedule_csv) as file:
+            write_batsim_schedule(file, found.jobs, found.summary)
+        print(f"{schedule_csv}: metrics of the run")
     if openmetrics is not None:
         with write_atomically(openmetrics) as file:
             count = write_openmetrics(file, found.series)

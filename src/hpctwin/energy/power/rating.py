@@ -64,7 +64,7 @@ def machine_w_sd(cluster: Cluster, use: float) -> float:
 
 
 def constants(cluster: Cluster) -> list[dict[str, Any]]:
-    """Return every number of node groups and cooling, with its path and source.
+    """Return every number of node groups, cooling, network and storage, with path and source.
 
     Keys are ``path``, ``value`` and ``source`` (None if not stated).
     """
@@ -76,6 +76,11 @@ def constants(cluster: Cluster) -> list[dict[str, Any]]:
     }
     if cluster.cooling is not None:
         fields["cooling"] = cluster.cooling.model_dump(exclude_defaults=True)
+    if cluster.network is not None:
+        fields["network"] = cluster.network.model_dump(exclude_defaults=True)
+    fields |= {
+        f"storage.{one.name}": one.model_dump(exclude_defaults=True) for one in cluster.storage
+    }
     return [
         {"path": path, "value": value, "source": _source(cluster.sources, path)}
         for name, values in fields.items()

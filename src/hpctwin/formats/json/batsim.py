@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from hpctwin.errors import TraceError, WorkloadError
 from hpctwin.formats.common.files import stem
 from hpctwin.formats.common.record import lost_by
-from hpctwin.formats.json.batsim_profiles import ProfileReader
+from hpctwin.formats.json.batsim_profiles import ProfileReader, ProfileWriter, can_write
 from hpctwin.formats.json.jobs import (
     JsonRecord,
     job_ids,
@@ -23,11 +23,22 @@ from hpctwin.formats.json.jobs import (
     write_json,
 )
 from hpctwin.model import ReadNotes, Workload
-from hpctwin.network.profiles import Profile, SmpiTrace
+from hpctwin.network.profiles import Delay, Profile, SmpiTrace
 
-__all__ = ["is_batsim", "read_batsim", "write_batsim"]
+__all__ = ["FINAL_STATES", "is_batsim", "read_batsim", "write_batsim"]
 
-_CARRIED = frozenset({"nodes_hint"})
+FINAL_STATES = {
+    "completed": "COMPLETED_SUCCESSFULLY",
+    "walltime": "COMPLETED_WALLTIME_REACHED",
+    "failed": "COMPLETED_FAILED",
+    "node_failure": "COMPLETED_FAILED",
+    "cancelled": "COMPLETED_KILLED",
+    "preempted": "COMPLETED_KILLED",
+    "rejected": "REJECTED",
+    "dependency": "REJECTED",
+}
+"""Batsim's names of the states in which jobs end, by hpctwin's."""
+_CARRIED = frozenset({"nodes_hint", "profiles", "fails"})
 _SHORTEST_S = 0.001
 _LATEST_S = 1e15
 """Latest submission, 30 million years; Batsim's own tests have later ones."""
@@ -50,7 +61,7 @@ def is_batsim(document: Any) -> bool:
 
 
 class _Job(NamedTuple):
-    """What is read from one job."""
+    """Values that are read from one job."""
 
     submit_s: float
     nodes: float
@@ -150,7 +161,10 @@ def _as_job_says(job: JsonRecord, profile: Profile) -> Profile:
 
 
 def write_batsim(workload: Workload, path: str | Path) -> tuple[str, ...]:
-    """Write a Batsim workload with a ``delay`` profile for each run time, atomically.
+    """Write a Batsim workload with the names of Batsim 3 to 4, atomically.
+
+    A job without a profile gets a ``delay`` profile of its run time, and so does a job with a
+    recorded trace, which is in files of its own. A job that fails has ``ret`` 1.
 
     Returns:
         One sentence for each thing that the format cannot hold.
@@ -158,18 +172,29 @@ def write_batsim(workload: Workload, path: str | Path) -> tuple[str, ...]:
     Raises:
         OutputError: The file cannot be written.
     """
-    delays = {ms: plain_seconds(ms) for ms in sorted(set(workload.runtime_ms.tolist()))}
-    jobs = [
-        {
-            "id": job_id,
-            "subtime": plain_seconds(int(workload.submit_ms[row])),
-            "walltime": plain_seconds(int(workload.walltime_ms[row])),
-            "res": int(workload.nodes[row]),
-            "profile": f"delay_{delays[int(workload.runtime_ms[row])]}",
-        }
-        for row, job_id in enumerate(workload.job_id.tolist())
-    ]
-    profiles = {f"delay_{delay}": {"type": "delay", "delay": delay} for delay in delays.values()}
+    writer = ProfileWriter()
+    delays: dict[tuple[int, bool], Profile] = {}
+    jobs = []
+    for row, job_id in enumerate(workload.job_id.tolist()):
+        found = None if workload.profiles is None else workload.profiles[row]
+        if found is None or not can_write(found):
+            fails = workload.fails is not None and bool(workload.fails[row])
+            runtime_ms = int(workload.runtime_ms[row])
+            delay = Delay(plain_seconds(runtime_ms), exit_code=int(fails))
+            found = delays.setdefault((runtime_ms, fails), delay)
+        jobs.append(
+            {
+                "id": job_id,
+                "subtime": plain_seconds(int(workload.submit_ms[row])),
+                "walltime": plain_seconds(int(workload.walltime_ms[row])),
+                "res": int(workload.nodes[row]),
+                "profile": writer.name_of(found),
+            }
+        )
     size = workload.nodes_hint or int(workload.nodes.max(initial=1))
-    write_json(Path(path), {"nb_res": size, "profiles": profiles, "jobs": jobs})
-    return lost_by("Batsim", workload, _CARRIED)
+    write_json(Path(path), {"nb_res": size, "profiles": writer.profiles, "jobs": jobs})
+    traces = any(one is not None and not can_write(one) for one in workload.profiles or ())
+    return (
+        *lost_by("Batsim", workload, _CARRIED),
+        *(("Batsim cannot store recorded traces in a workload",) if traces else ()),
+    )

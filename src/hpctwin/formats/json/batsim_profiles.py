@@ -7,6 +7,7 @@ Source:
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -28,9 +29,10 @@ from hpctwin.network.profiles import (
     Staging,
     StorageTransfer,
     UsageTrace,
+    parts_of,
 )
 
-__all__ = ["ProfileReader"]
+__all__ = ["ProfileReader", "ProfileWriter", "can_write"]
 
 _AMOUNT = 1e30
 """Limit of flops and bytes; their sums stay numbers."""
@@ -287,3 +289,67 @@ def _label(record: JsonRecord, key: str, default: str | None = None) -> str:
             key, f"{'is missing' if value is None else f'is {value!r:.40}'}, expected a name"
         )
     return value
+
+
+def can_write(profile: Profile) -> bool:
+    """Return whether a profile fits into a workload's file; traces have files of their own."""
+    return not any(isinstance(part, SmpiTrace | UsageTrace) for part in parts_of(profile))
+
+
+class ProfileWriter:
+    """Collects the profiles of a workload's file, each once, under the names of Batsim 3 to 4."""
+
+    def __init__(self) -> None:
+        self.profiles: dict[str, dict[str, Any]] = {}
+        self._names: dict[str, str] = {}
+        self._known: dict[int, tuple[Profile, str]] = {}
+
+    def name_of(self, profile: Profile) -> str:
+        """Return the name of a profile, which is added if it is new."""
+        if id(profile) not in self._known:
+            values = self._values(profile)
+            values |= {"ret": profile.exit_code} if profile.exit_code else {}
+            if profile.expected_s is not None:
+                values["expected_execution_time"] = profile.expected_s
+            if profile.extra_data is not None:
+                values["extra_data"] = profile.extra_data
+            text = json.dumps(values, sort_keys=True)
+            if text not in self._names:
+                name = f"{values['type']}_{len(self._names)}"
+                if set(values) == {"type", "delay"}:
+                    name = f"delay_{values['delay']}"
+                self._names[text] = name
+                self.profiles[name] = values
+            # The profile is kept, so that no other one gets its id.
+            self._known[id(profile)] = (profile, self._names[text])
+        return self._known[id(profile)][1]
+
+    def _values(self, profile: Profile) -> dict[str, Any]:
+        match profile:
+            case Delay():
+                return {"type": "delay", "delay": profile.duration_s}
+            case ParallelTask():
+                zeros = np.zeros(profile.ranks)
+                cpu = zeros if profile.cpu is None else profile.cpu
+                com = np.outer(zeros, zeros) if profile.com is None else profile.com
+                return {"type": "parallel", "cpu": cpu.tolist(), "com": com.ravel().tolist()}
+            case HomogeneousTask():
+                return {"type": "parallel_homogeneous", "cpu": profile.cpu, "com": profile.com}
+            case StorageTransfer():
+                return {
+                    "type": "parallel_homogeneous_pfs",
+                    "bytes_to_read": profile.read,
+                    "bytes_to_write": profile.write,
+                    "storage": profile.storage,
+                }
+            case Staging():
+                return {
+                    "type": "data_staging",
+                    "nb_bytes": profile.amount,
+                    "from": profile.source,
+                    "to": profile.target,
+                }
+            case Sequence():
+                names = [self.name_of(part) for part in profile.parts]
+                return {"type": "composed", "repeat": profile.repeat, "seq": names}
+        raise TypeError(f"{type(profile).__name__} has no name in Batsim")

@@ -1,4 +1,4 @@
-"""Traces beside a Batsim workload: MPI calls (SMPI), and recorded use of nodes.
+"""Traces next to a Batsim workload: MPI calls (SMPI), and recorded use of nodes.
 
 A file lists the trace of each rank, one a line. Files are relative to the file that names them.
 """

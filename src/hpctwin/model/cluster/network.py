@@ -150,14 +150,14 @@ class Network(Part):
 
     Args:
         core_speed: Speed of one core of a node with ``speed: 1``: flop/s, or text such as
-            ``20 Gflop/s``.
+            ``20 Gflop/s``. Jobs that compute need it.
         parts: Parts with their own topology, each of whole node groups.
         links: Links between parts.
         window: Largest number of bytes of one flow that are on their way (TCP's window); it limits
             flows over links of high latency.
     """
 
-    core_speed: Speed
+    core_speed: Speed | None = None
     parts: tuple[Member, ...] = ()
     links: tuple[Wan, ...] = ()
     window: float = Field(default=DEFAULT_GAMMA, gt=0, allow_inf_nan=False)
@@ -278,7 +278,7 @@ def platform_of(name: str, network: Network, storage: Sequence[Storage], groups:
     part_of = {group: part.name for part in network.parts for group in part.groups}
     first = 0
     for group, count, cores, speed in groups:
-        host = HostOptions((network.core_speed * speed,), cores=cores)
+        host = HostOptions(((network.core_speed or 0.0) * speed,), cores=cores)
         own = members.setdefault(part_of.get(group, name), {})
         own |= {number: (f"n{number}", host) for number in range(first, first + count)}
         first += count
@@ -381,7 +381,7 @@ def _paths(network: Network) -> dict[tuple[str, str], list[int]]:
 
 
 def _growing(names: dict[str, list[int]]) -> Iterator[str]:
-    """Yield names, also those that are added meanwhile."""
+    """Yield names, including names that are added meanwhile."""
     done = 0
     while done < len(names):
         yield [*names][done]

@@ -102,6 +102,11 @@ def _length_s(profile: Profile, cluster: Cluster, job: str) -> float:
             "from which its run time follows; give a platform (--cluster platform.xml)"
         )
     speeds = platform.host_speed[platform.hosts_of("compute_node")]
+    if not speeds.all():
+        raise ConfigError(
+            f"{job} computes, but nodes of cluster {cluster.name!r} have no speed; give core_speed "
+            "under 'network', such as core_speed: 20 Gflop/s"
+        )
     alike = all(isinstance(part, HomogeneousTask) for part in parts_of(profile))
     if np.ptp(speeds) > 0 and not alike:
         raise ConfigError(

@@ -11,19 +11,13 @@ import json
 from typing import Any, Self
 
 from hpctwin.errors import ConfigError, SimulationError, need
+from hpctwin.formats.json.batsim import FINAL_STATES
 from hpctwin.model import Cluster
 from hpctwin.simulation.schedulers.driving import Happened, Orders
 
 __all__ = ["BatsimScheduler"]
 
 WORKLOAD = "w0"
-_STATES = {
-    "completed": "COMPLETED_SUCCESSFULLY",
-    "walltime": "COMPLETED_WALLTIME_REACHED",
-    "failed": "COMPLETED_FAILED",
-    "node_failure": "COMPLETED_FAILED",
-    "cancelled": "COMPLETED_KILLED",
-}
 
 
 class BatsimScheduler:
@@ -93,7 +87,7 @@ class BatsimScheduler:
                     "JOB_COMPLETED",
                     {
                         "job_id": f"{WORKLOAD}!{job_id}",
-                        "job_state": _STATES[state],
+                        "job_state": FINAL_STATES[state],
                         "return_code": 0 if state == "completed" else 1,
                         "alloc": self._where.pop(job_id, ""),
                     },
