@@ -111,7 +111,7 @@ class Network:
         Args:
             job: Key of the job.
             time_s: Start, in seconds; the network has advanced to this time.
-            phases: What it does.
+            phases: Its phases.
         """
         first = {}
         for kind in _TABLES:
@@ -217,6 +217,6 @@ class Network:
             self._describe()
 
     def _describe(self) -> None:
-        """Tell kernels where the arrays are."""
+        """Write the addresses of the arrays where kernels find them."""
         self._descriptors = describe(self._net, self._arrays)
         self._address = int(self._net.ctypes.data)

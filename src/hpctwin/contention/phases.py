@@ -1,4 +1,4 @@
-"""Phases of a job: what it does on its hosts, as the engine runs it."""
+"""Phases of a job on its hosts, as the engine runs them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Phases:
         strands: Strands; the first is the job's own.
         steps: Steps of all strands.
         loads: Parallel tasks.
-        uses: What they need of hosts and links. Resources are hosts, then links.
+        uses: Their needs of hosts and links. Resources are hosts, then links.
     """
 
     strands: npt.NDArray[Any]
@@ -83,7 +83,7 @@ class PhaseBuilder:
         """Return the phases of a job.
 
         Args:
-            profile: What the job does.
+            profile: The job's profile.
             hosts: Host of each rank.
 
         Raises:

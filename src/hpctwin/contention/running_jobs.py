@@ -93,7 +93,7 @@ class RunningJobs:
             self._end_jobs(sim, time_ms)
 
     def follow(self, sim: Sim) -> None:
-        """Start jobs that the engine has started, and stop those that it has stopped."""
+        """Start jobs that the engine has started, and stop jobs that it has stopped."""
         now_ms = int(sim.clock.now)
         rows = sim.running["job"]
         rows = rows[self._uses[rows]]

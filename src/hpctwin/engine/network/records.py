@@ -33,7 +33,7 @@ class Network:
     strands: Int
     due: Int  # [strands] time of each strand's next event; infinity if it has none
     touched: Int  # [resources] resources whose tasks are to share again
-    ready: Int  # [strands] stack of strands that go on to their next step
+    ready: Int  # [strands] stack of strands whose step is done
     ended: Int  # [strands] strands of jobs that have ended since the caller last looked,
     ended_at: Int  # … and when
     fresh: Int  # [strands] strands whose tasks began since the last sharing
@@ -84,7 +84,7 @@ class Resource:
 
 
 class Use:
-    """What a task needs of a resource."""
+    """The need of a task for a resource."""
 
     resource: Int
     amount: Real  # flops or bytes, positive

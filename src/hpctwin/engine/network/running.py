@@ -71,7 +71,7 @@ def unlink_uses(s: int, net: Network) -> None:
 
 @jit
 def make_ready(s: int, net: Network) -> None:
-    """Let a strand go on to its next step."""
+    """Note that a strand continues with its next step."""
     strands_of(net)[s].step += 1
     numbers_of(net.ready)[net.ready_count] = s
     net.ready_count += 1
@@ -79,7 +79,7 @@ def make_ready(s: int, net: Network) -> None:
 
 @jit
 def release_others(s: int, net: Network) -> None:
-    """Let strands go on that met with this one for the task that it has done."""
+    """Let strands continue that met with this one for the task that is done."""
     strands, steps = strands_of(net), steps_of(net)
     step = steps[strands[s].step]
     if step.kind != MEET:
@@ -94,7 +94,7 @@ def release_others(s: int, net: Network) -> None:
 
 @jit
 def go_on_later(s: int, net: Network) -> None:
-    """Let a strand whose step is done go on, and those that met with it."""
+    """Let a strand whose step is done continue, and strands that met with it."""
     release_others(s, net)
     make_ready(s, net)
 
@@ -209,7 +209,7 @@ def go_on(s: int, net: Network) -> None:
 
 @jit
 def settle(net: Network) -> None:
-    """Let all strands that are ready go on, and share again."""
+    """Let all strands that are ready continue, and share again."""
     ready = numbers_of(net.ready)
     while net.ready_count > 0:
         net.ready_count -= 1

@@ -29,9 +29,9 @@ NOTHING_LEFT = 1e-5
 """Capacity below which a resource has nothing left, flop/s or B/s."""
 
 MOST_ROUNDS = 100_000
-"""Rounds in which no task leaves, after which those that are left get no more.
+"""Rounds in which no task leaves, after which the tasks left get no more.
 
-With links that limit each task alone, SimGrid's rounds can go on for ever.
+With links that limit each task alone, SimGrid's rounds may never end.
 """
 
 FOREVER = float("inf")
@@ -239,7 +239,7 @@ def is_out(i: int, net: Network) -> bool:
 def leave(i: int, net: Network) -> None:
     """Take a task out of the rounds that follow.
 
-    SimGrid goes on to charge what the task has taken last, in each round.
+    SimGrid still charges what the task has taken last, in each round.
     """
     places, amounts, count = numbers_of(net.places), reals_of(net.amounts), numbers_of(net.open)
     alone, charged, more = numbers_of(net.alone), reals_of(net.charged), reals_of(net.added)[i]
