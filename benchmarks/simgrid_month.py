@@ -2,7 +2,8 @@
 
 python benchmarks/simgrid_month.py [--jobs 20000]
 
-Jobs have 2 to 64 nodes and run for about 4 hours; their ranks exchange data all to all. Processor time counts.
+Jobs have 2 to 64 nodes and run for about 4 hours; their ranks exchange data all to all. Processor time
+counts.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ import time
 from pathlib import Path
 
 import numpy as np
-from simgrid_speed import PLATFORM
 
 from hpctwin import Simulation, Workload, read_cluster
 from hpctwin.network.profiles import HomogeneousTask
+from simgrid_speed import PLATFORM
 
 DAY_S = 86_400
 HOURS = 3600

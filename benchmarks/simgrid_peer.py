@@ -2,9 +2,9 @@
 
 /usr/bin/python3 benchmarks/simgrid_peer.py CASES.json --platforms FOLDER [--time]
 
-It needs Debian's python3-simgrid, runs one case a process, and prints case, job, start and finish as CSV. With
-`--time` it prints the processor time of SimGrid's run instead, in seconds: reading the platform and making the
-actors is not counted.
+It needs Debian's python3-simgrid, runs one case a process, and prints case, job, start and finish as CSV.
+With `--time` it prints the processor time of SimGrid's run instead, in seconds: reading the platform and
+making the actors is not counted.
 """
 
 import argparse

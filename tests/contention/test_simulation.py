@@ -91,6 +91,12 @@ def test_walltimes_end_jobs_and_free_the_network(cluster: Cluster) -> None:
     assert found == [(0.0, 4.0, "completed"), *[(0.0, 2.0, "walltime")] * 3]
 
 
+def test_walltimes_need_not_end_jobs(cluster: Cluster) -> None:
+    workload = jobs(*[(0.0, 2, 2.0, send(3e9))] * 2)
+    found = times(Simulation(workload, cluster, sharing="fair", overrun="continue"))
+    assert found == [(0.0, 3.0, "completed")] * 2
+
+
 def test_plans_are_by_walltimes(cluster: Cluster) -> None:
     """The second job waits for all nodes; the third may pass it only if its walltime allows."""
     first = (0.0, 6, 10.0, HomogeneousTask(cpu=2e9, com=0.0))

@@ -7,7 +7,8 @@ all ranks send a byte to rank 0, and rank 0 sends one to each.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ _DATATYPE_BYTES = (
 def steps_of_ranks(
     trace: SmpiTrace,
     hosts: Hosts,
-    load: Callable[[Hosts, Any, Any], int],
+    load: Callable[..., int],
     meeting: Callable[[int, int], int],
 ) -> list[list[tuple[Any, int]]]:
     """Return the steps of each rank: kinds, and rows of loads or meetings.
@@ -64,12 +65,11 @@ def steps_of_ranks(
             f"rank {lost[0][0]} sends a message that rank {lost[0][1]} never receives"
         )
     shared = _collectives(trace, of_rank, load, meeting)
-    return [
-        _steps(
-            rank, actions, messages, shared, lambda flops, r=rank: load(of_rank[[r]], flops, 0.0)
-        )
-        for rank, actions in enumerate(trace.ranks)
-    ]
+    found = []
+    for rank, actions in enumerate(trace.ranks):
+        compute = partial(load, of_rank[[rank]], com=0.0)
+        found.append(_steps(rank, actions, messages, shared, compute))
+    return found
 
 
 def _steps(
@@ -102,12 +102,11 @@ def _ends(rank: int, name: str, numbers: Sequence[float]) -> tuple[int, int, flo
 
 def _point_to_point(
     trace: SmpiTrace, wanted: str
-) -> list[tuple[int, tuple[Any, ...], Sequence[float]]]:
-    """Return rank, key and numbers of all sends or receives.
+) -> Iterator[tuple[int, tuple[Any, ...], Sequence[float]]]:
+    """Yield rank, key and numbers of all sends or receives.
 
     The key is sender, receiver, tag, and how many such messages came before.
     """
-    found = []
     for rank, actions in enumerate(trace.ranks):
         count: Counter[tuple[Any, ...]] = Counter()
         for name, numbers in actions:
@@ -118,15 +117,14 @@ def _point_to_point(
                 raise ConfigError(
                     f"rank {rank}: {name} names rank {numbers[0]:g}, which does not exist"
                 )
-            found.append((rank, (*key, count[key]), numbers))
+            yield rank, (*key, count[key]), numbers
             count[key] += 1
-    return found
 
 
 def _collectives(
     trace: SmpiTrace,
     hosts: Hosts,
-    load: Callable[[Hosts, Any, Any], int],
+    load: Callable[..., int],
     meeting: Callable[[int, int], int],
 ) -> list[list[int]]:
     """Return the meetings of each collective call, in their order."""
