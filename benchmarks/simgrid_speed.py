@@ -31,11 +31,7 @@ PLATFORM = """<?xml version='1.0'?>
  </zone>
 </platform>
 """
-GOALS = {
-    "1,000 flows": 8.0,
-    "125 all-to-all jobs, scattered": 10.0,
-    "125 all-to-all jobs, packed": 10.0,
-}
+GOALS = {"1,000 flows": 8.0, "125 all-to-all jobs": 10.0}
 PEER = Path(__file__).with_name("simgrid_peer.py")
 
 
