@@ -51,6 +51,7 @@ _REFERENCES = {
     FORK: "strands",
 }
 """Tables to which the rows of steps refer, by their kind."""
+_BY_KIND = [_REFERENCES.get(kind) for kind in range(max(_REFERENCES) + 1)]
 _OF_RESOURCES = {
     **dict.fromkeys(("touched", "found", "alone", "count", "open", "busy"), np.int64),
     **dict.fromkeys(("whole", "left", "share", "taken", "charged"), float),
@@ -126,8 +127,8 @@ class Network:
         own["strands"]["parent"][own["strands"]["parent"] >= 0] += first["strands"]
         own["loads"]["first"] += first["uses"]
         own["loads"]["last"] += first["uses"]
-        for step, kind in _REFERENCES.items():
-            own["steps"]["row"][own["steps"]["kind"] == step] += first[kind]
+        shift = np.array([0 if kind is None else first[kind] for kind in _BY_KIND])
+        own["steps"]["row"] += shift[own["steps"]["kind"]]
         self._arrays["due"][slice(*self._jobs[job]["strands"])] = np.inf
         self._net["strand_count"] = self._free["strands"].end
         self._job_of[first["strands"]] = job

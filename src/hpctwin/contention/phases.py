@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import singledispatchmethod
 from typing import Any, Literal
 
 import numpy as np
@@ -221,18 +220,15 @@ class _Job:
         self.size += len(uses)
         return len(self.loads) - 1
 
-    @singledispatchmethod
-    def add(self, profile: Any) -> int:
+    def add(self, profile: Profile) -> int:
         """Add the steps of a profile; return its exit code, with which the job ends if not 0."""
-        raise AssertionError(f"unknown kind of profile: {profile!r}")
+        return _ADD[type(profile)](self, profile)
 
-    @add.register
-    def _(self, profile: profiles.Delay) -> int:
+    def delay(self, profile: profiles.Delay) -> int:
         self.step(DELAY, profile.duration_s)
         return profile.exit_code
 
-    @add.register
-    def _(self, profile: profiles.ParallelTask) -> int:
+    def parallel_task(self, profile: profiles.ParallelTask) -> int:
         if profile.ranks not in (0, len(self.hosts)):
             raise ConfigError(
                 f"a parallel task of {profile.ranks} ranks cannot run on {len(self.hosts)} nodes; ask "
@@ -242,26 +238,22 @@ class _Job:
         com = 0.0 if profile.com is None else profile.com
         return self.task(profile, self.hosts, cpu, com)
 
-    @add.register
-    def _(self, profile: profiles.HomogeneousTask) -> int:
+    def homogeneous_task(self, profile: profiles.HomogeneousTask) -> int:
         return self.task(profile, self.hosts, profile.cpu, profile.com)
 
-    @add.register
-    def _(self, profile: profiles.StorageTransfer) -> int:
+    def storage_transfer(self, profile: profiles.StorageTransfer) -> int:
         hosts = np.append(self.hosts, self.builder.storage(profile.storage))
         com = np.zeros((len(hosts), len(hosts)))
         com[:-1, -1] = profile.write
         com[-1, :-1] = profile.read
         return self.task(profile, hosts, 0.0, com)
 
-    @add.register
-    def _(self, profile: profiles.Staging) -> int:
+    def staging(self, profile: profiles.Staging) -> int:
         ends = [self.builder.storage(label) for label in (profile.source, profile.target)]
         com = np.array([[0.0, profile.amount], [0.0, 0.0]])
         return self.task(profile, np.array(ends), 0.0, com)
 
-    @add.register
-    def _(self, profile: profiles.Sequence) -> int:
+    def sequence(self, profile: profiles.Sequence) -> int:
         first = len(self.steps)
         for part in profile.parts:
             code = self.add(part)
@@ -271,8 +263,7 @@ class _Job:
             self.step(REPEAT, row=first, count=profile.repeat)
         return profile.exit_code
 
-    @add.register
-    def _(self, profile: profiles.UsageTrace) -> int:
+    def usage_trace(self, profile: profiles.UsageTrace) -> int:
         if len(profile.ranks) > len(self.hosts):
             raise ConfigError(
                 f"a usage trace of {len(profile.ranks)} nodes cannot run on {len(self.hosts)}; ask for "
@@ -288,7 +279,18 @@ class _Job:
         self.fork(strands)
         return profile.exit_code
 
-    @add.register
-    def _(self, profile: profiles.SmpiTrace) -> int:
+    def smpi_trace(self, profile: profiles.SmpiTrace) -> int:
         self.fork(steps_of_ranks(profile, self.hosts, self.load, self.meeting))
         return profile.exit_code
+
+
+_ADD: dict[type[Profile], Callable[[_Job, Any], int]] = {
+    profiles.Delay: _Job.delay,
+    profiles.ParallelTask: _Job.parallel_task,
+    profiles.HomogeneousTask: _Job.homogeneous_task,
+    profiles.StorageTransfer: _Job.storage_transfer,
+    profiles.Staging: _Job.staging,
+    profiles.Sequence: _Job.sequence,
+    profiles.UsageTrace: _Job.usage_trace,
+    profiles.SmpiTrace: _Job.smpi_trace,
+}

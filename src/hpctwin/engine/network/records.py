@@ -65,6 +65,7 @@ class Network:
     found_count: Int
     task_count: Int
     most_tasks: Int  # largest ``task_count`` of the present group
+    alone_count: Int  # resources of the group that limit each task alone
     ready_count: Int
     ended_count: Int
     stamp: Int  # number of the present sharing

@@ -62,6 +62,7 @@ def add_resource(r: int, net: Network) -> int:
     numbers_of(net.found)[place] = r
     numbers_of(net.alone)[place] = resource.fatpipe
     numbers_of(net.count)[place] = 0
+    net.alone_count += resource.fatpipe
     reals_of(net.whole)[place] = resource.capacity
     net.found_count = place + 1
     return place
@@ -117,6 +118,7 @@ def begin_group(net: Network) -> None:
     net.found_count = 0
     net.task_count = 0
     net.most_tasks = 0
+    net.alone_count = 0
 
 
 @jit
@@ -200,6 +202,10 @@ def take(live: int, net: Network) -> None:
             more = min(more, share[places[u]] / amounts[u])
         added[i] = more
         rate[i] += more
+        if net.alone_count == 0:  # without a branch for each use
+            for u in range(first[i], last[i]):
+                taken[places[u]] += more * amounts[u]
+            continue
         for u in range(first[i], last[i]):
             place = places[u]
             if alone[place] == 1:
