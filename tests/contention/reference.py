@@ -68,8 +68,12 @@ class Job:
     history: list[float] = field(default_factory=list)
 
 
-def task(machine: Machine, hosts: list[int], cpu: list[float], com: dict[Any, float]) -> Task:
+def task(
+    machine: Machine, hosts: list[int], cpu: list[float], com: dict[Any, float], quirks: bool
+) -> Task:
     """Return the task of ranks on hosts; ``com`` has bytes by pair of ranks."""
+    if quirks and len(hosts) == 1:
+        com = {}
     uses = [(("h", host), flops) for host, flops in zip(hosts, cpu, strict=True) if flops > 0]
     bounds = [machine.host_speed[host] / flops for (_, host), flops in uses]
     links: dict[tuple[str, int], float] = {}

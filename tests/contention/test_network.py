@@ -141,7 +141,11 @@ def test_as_the_plain_simulator(sharing: Sharing, case: Any) -> None:
     own = ends(machine, [(s, profile_of(p, len(h)), h) for s, h, p in jobs], sharing)
     plain = [
         reference.Job(
-            s, [p if isinstance(p, float) else reference.task(machine, h, *p) for p in ps]
+            s,
+            [
+                p if isinstance(p, float) else reference.task(machine, h, *p, sharing == "simgrid")
+                for p in ps
+            ],
         )
         for s, h, ps in jobs
     ]

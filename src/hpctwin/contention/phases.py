@@ -236,6 +236,8 @@ class _Job:
             )
         cpu = 0.0 if profile.cpu is None else profile.cpu
         com = 0.0 if profile.com is None else profile.com
+        if len(self.hosts) == 1 and not self.builder.fair:
+            com = 0.0  # SimGrid runs a task of one rank as a computation
         return self.task(profile, self.hosts, cpu, com)
 
     def homogeneous_task(self, profile: profiles.HomogeneousTask) -> int:
