@@ -457,10 +457,13 @@ class RunOptions:
     tau: Tau = "10s"
     seed: Annotated[int, Parameter(group="Run")] = 0
     """Seed of random placement."""
+    sharing: Annotated[Literal["simgrid", "fair"] | None, Parameter(group="Run")] = None
+    """Let jobs that communicate share hosts and links, as SimGrid does or fairly."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the options as arguments of `Simulation`."""
-        return {
+        shared = {} if self.sharing is None else {"sharing": self.sharing}
+        return shared | {
             "overrun": self.overrun,
             "on_dependency_failure": self.on_dependency_failure,
             "tau_s": tau_seconds(self.tau),

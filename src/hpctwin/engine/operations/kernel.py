@@ -155,7 +155,8 @@ def all_kernels() -> list[Kernel]:
     )
     from hpctwin.engine.agents import power as agents_power
     from hpctwin.engine.containers import number_table
-    from hpctwin.engine.jobs import resizing
+    from hpctwin.engine.jobs import moving_ends, resizing
+    from hpctwin.engine.network import flows, running
     from hpctwin.engine.operations import initial_jobs, job_history, lookahead
     from hpctwin.engine.summary import job_figures
 
@@ -163,12 +164,14 @@ def all_kernels() -> list[Kernel]:
     found += [SCORE, NOTE_START, NOTE_END, transitions.START_NOTED, transitions.RETURN_NOTED]
     found += [reorder, switching_plan.give_orders, number_table.READ_LINES]
     found += [
+        moving_ends.PUT_END,
         resizing.STOP,
         initial_jobs.PUT_UNDERWAY,
         job_figures.ADD_NUMBERS,
         job_figures.SUM_LEVELS,
     ]
     found += [job_history.TELL_COURSE, *job_figures.KERNELS]
+    found += [flows.ADD_FLOWS, running.ADVANCE, running.START, running.STOP]
     found += [lookahead.arrive, lookahead.enter, lookahead.withdraw, lookahead.look_ahead]
     powers = [POWER_PASSES.find(name) for name in POWER_PASSES.own()]
     places = list(map(SHARED_PLACEMENTS.find, SHARED_PLACEMENTS.own()))

@@ -83,6 +83,7 @@ class Deciding:
         planned: Whether the pass itself is needed even where counting could replace it.
         raced: Whether the tournament is needed wherever it may pay.
         horizon: Time up to which node failures are known, in ms.
+        stepped: Whether the engine stops after each event time, before the clock advances.
     """
 
     sim: Sim
@@ -98,6 +99,7 @@ class Deciding:
     planned: bool
     raced: bool
     horizon: int
+    stepped: bool
 
     @property
     def scores(self) -> list[Ordering | NodeScore]:
@@ -151,6 +153,7 @@ class Deciding:
             self.planned,
             self._has_race(),
             self.horizon,
+            self.stepped,
             *circumstances(self.sim),
         )
 
@@ -220,7 +223,7 @@ class Deciding:
             "chains": order.chain,
             "facts": any(score.facts for score in self.scores),
             "user_state": 0 if order.state is None else _BY[order.state.by],
-            "stepped": policy.backfill == OUTSIDE,
+            "stepped": self.stepped or policy.backfill == OUTSIDE,
             "in_order": self.found.in_order,
             "outage_horizon": self.horizon,
             "machine_nodes": cluster.node_count,

@@ -18,7 +18,6 @@ from hpctwin.engine.operations.power_control import (
 from hpctwin.engine.state.sim import Sim, records
 from hpctwin.model import NEVER_MS, Cluster, Workload, to_ms
 from hpctwin.policies import Policy, PowerPolicy
-from hpctwin.policies.backfills import OUTSIDE
 from hpctwin.simulation.lowering.cluster import changes_of
 
 if TYPE_CHECKING:
@@ -151,12 +150,12 @@ def power_rules(cluster: Cluster, policy: Policy, *, log: bool) -> dict[str, Any
     """Return the fields of `engine.state.layout.Rules` that differ with power states."""
     power = policy.power
     lowers = cluster.cap is not None and cluster.cap.lower_modes
-    return {
+    stepped = {"stepped": True} if power.kind == "orders" or lowers else {}
+    return stepped | {
         "shown": power.power_pass.shown,
         "preferred": power.power_pass.preferred,
         "depths": max(cluster.depths, 1),
         "log": log,
-        "stepped": power.kind == "orders" or lowers or policy.backfill == OUTSIDE,
     }
 
 

@@ -9,7 +9,10 @@ from hpctwin.model import Cluster, Workload
 from hpctwin.model.columns import ms_of
 from hpctwin.network.profiles import HomogeneousTask, ParallelTask, Profile, Sequence, parts_of
 
-__all__ = ["with_run_times"]
+__all__ = ["UNKNOWN_MS", "on_network", "with_run_times"]
+
+UNKNOWN_MS = 10**15
+"""Run time of a job in the engine until the network says when it ends; its walltime is shorter."""
 
 
 def with_run_times(workload: Workload, cluster: Cluster) -> tuple[Workload, Cluster]:
@@ -36,6 +39,37 @@ def with_run_times(workload: Workload, cluster: Cluster) -> tuple[Workload, Clus
         if profile is not None:
             runtime_s[row] = _length_s(profile, cluster, f"job {workload.job_id[row]}")
     return plain.replace(runtime_ms=ms_of(runtime_s)), cluster
+
+
+def on_network(
+    workload: Workload, cluster: Cluster
+) -> tuple[Workload, Cluster, tuple[Profile | None, ...]]:
+    """Return jobs without profiles, their cluster, and what those do that use the network.
+
+    The platform's hosts have speeds; jobs that only wait take the same time on each node.
+
+    Args:
+        workload: Jobs.
+        cluster: The cluster.
+
+    Raises:
+        ConfigError: Jobs use the network, and the cluster has none, or they share nodes.
+    """
+    profiles = tuple(
+        None if one is None or one.length_s is not None else one for one in workload.profiles or ()
+    )
+    if not any(profiles):
+        return *with_run_times(workload, cluster), ()
+    if cluster.platform is None:
+        raise ConfigError(
+            f"cluster {cluster.name!r} has no links that jobs could share; give a platform "
+            "(--cluster platform.xml), or add 'network' to the cluster file"
+        )
+    if workload.shares_nodes:
+        raise ConfigError(
+            "jobs that share nodes cannot share the network; remove 'sharing', or request whole nodes"
+        )
+    return workload.replace(profiles=None), _at_one_speed(cluster), profiles
 
 
 def _at_one_speed(cluster: Cluster) -> Cluster:
@@ -98,5 +132,6 @@ def _alone_s(profile: Profile, speed: float, job: str) -> float:
     if isinstance(profile, ParallelTask) and (profile.com is None or not profile.com.any()):
         return float(0.0 if profile.cpu is None else profile.cpu.max(initial=0.0)) / speed
     raise ConfigError(
-        f"{job} uses the network, a storage or a recorded trace, whose simulation is not supported"
+        f"{job} uses the network, a storage or a recorded trace, so its length depends on other jobs; "
+        "add --sharing fair (in Python sharing='fair')"
     )

@@ -7,9 +7,14 @@ from hpctwin.lazy import lazy_names
 if TYPE_CHECKING:
     from hpctwin.simulation.refusals.asked import check_forecasts
     from hpctwin.simulation.refusals.streamed import check_streamed
-    from hpctwin.simulation.refusals.together import check_together, check_usage
+    from hpctwin.simulation.refusals.together import (
+        check_contended,
+        check_together,
+        check_usage,
+    )
 
 __all__ = [
+    "check_contended",
     "check_forecasts",
     "check_streamed",
     "check_together",
@@ -21,6 +26,6 @@ __getattr__, __dir__ = lazy_names(
     {
         "asked": ("check_forecasts",),
         "streamed": ("check_streamed",),
-        "together": ("check_together", "check_usage"),
+        "together": ("check_contended", "check_together", "check_usage"),
     },
 )

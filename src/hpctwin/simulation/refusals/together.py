@@ -16,7 +16,7 @@ from hpctwin.policies import PLACEMENTS, Policy
 from hpctwin.policies.backfills import OUTSIDE
 from hpctwin.simulation.lowering.preemption import is_interrupted, suspends, writes_checkpoints
 
-__all__ = ["Refusal", "check_together", "check_usage", "refuse"]
+__all__ = ["Refusal", "check_contended", "check_together", "check_usage", "refuse"]
 
 
 @dataclass(frozen=True)
@@ -274,6 +274,36 @@ def check_modes(cluster: Cluster, workload: Workload) -> None:
             f"cluster {cluster.name!r}: a power cap that lowers modes ('lower_modes') does "
             "not work with checkpoints, whose kept work is computed at one speed; remove "
             "'lower_modes', or checkpoints"
+        )
+
+
+def check_contended(cluster: Cluster, policy: Policy, workload: Workload, *, sized: bool) -> None:
+    """Check that nothing but the network and walltimes decides when jobs end.
+
+    Args:
+        cluster: The cluster.
+        policy: The policy.
+        workload: Jobs, some of which share the network.
+        sized: Whether a sizing decides the sizes of jobs.
+
+    Raises:
+        ConfigError: Something else does.
+    """
+    others = {
+        "a sizing ('sizing')": sized,
+        "a control function": policy.power.control is not None,
+        "a power cap that lowers modes ('lower_modes')": (
+            cluster.cap is not None and cluster.cap.lower_modes
+        ),
+        "suspension of jobs": suspends(cluster),
+        "checkpoints": writes_checkpoints(workload, cluster),
+        "cleanup after jobs ('cleanup')": cluster.cleanup > 0,
+    }
+    found = [name for name, given in others.items() if given]
+    if found:
+        raise ConfigError(
+            f"cluster {cluster.name!r}: jobs that share the network do not work with {found[0]}; remove "
+            "it, or 'sharing'"
         )
 
 

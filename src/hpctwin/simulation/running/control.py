@@ -64,6 +64,8 @@ def set_mode(simulation: SimulationBase, group: str, mode: str) -> None:
         raise SimulationError(
             "modes cannot be set if a sizing function decides the sizes of jobs; remove 'sizing'"
         )
+    if simulation.network is not None:
+        raise SimulationError("modes cannot be set if jobs share a network; remove 'sharing'")
     names = [one.name for one in simulation.cluster.nodes]
     if group not in names:
         raise UnknownNameError("node group", group, names)

@@ -40,7 +40,12 @@ def save(simulation: SimulationBase, path: Path) -> None:
 
     Raises:
         OutputError: The file cannot be written.
+        SimulationError: Jobs share a network.
     """
+    if simulation.network is not None:
+        raise SimulationError(
+            "a simulation with jobs on a network cannot be saved; fork it instead"
+        )
     table = io.BytesIO()
     simulation.workload.to_frame().write_parquet(table)
     sizing = simulation.sizing

@@ -40,6 +40,7 @@ class RunOptions(TypedDict, total=False):
     expected_s: npt.ArrayLike | None
     risk: npt.ArrayLike | None
     begin_s: npt.ArrayLike | None
+    sharing: Literal["simgrid", "fair"] | None
     track_nodes: bool
     log: bool
     tau_s: float
@@ -96,6 +97,9 @@ class Simulation(SimulationBase):
             `hpctwin.policies.make_policy`.
         sizing: Decides at each event time which jobs run, and on how many nodes, such as
             `hpctwin_sizing.Sizing` (package hpctwin-sizing); the backfill is then ``outside``.
+        sharing: How jobs that compute and communicate share the hosts and links of the cluster:
+            ``simgrid`` (as SimGrid does) or ``fair``; see docs/concepts/networks.md. Without it,
+            only jobs whose length does not depend on others are simulated.
         overrun: Whether walltimes end jobs (``terminate``) or not (``continue``).
         on_dependency_failure: What happens to a job whose ``afterok`` can no longer be satisfied:
             ``cancel`` or ``hold``.
@@ -179,6 +183,11 @@ class Simulation(SimulationBase):
         """
         go_on = partial(advance_engine, self)
         cap, control = self.cluster.cap, self.policy.power.control
+        if self.network is not None:
+            from hpctwin.simulation.running.contended import advance_contended
+
+            self.network = self.network.fork()  # forks of this simulation share the one before
+            return advance_contended(self, self.network, go_on, until_s=until_s, instants=instants)
         if self.sizing is not None:
             return self.sizing.advance(self, go_on, until_s=until_s, instants=instants)
         if cap is not None and cap.lower_modes:

@@ -30,6 +30,7 @@ from hpctwin.metrics.registry import TAU_S, check_tau
 from hpctwin.model import NEVER_MS, Cluster, Workload, to_ms
 from hpctwin.model.arguments import check_arguments
 from hpctwin.model.demand import as_features, in_whole_nodes
+from hpctwin.network.profiles import Profile
 from hpctwin.policies import (
     OrderingLike,
     PlacementLike,
@@ -44,8 +45,8 @@ from hpctwin.simulation.lowering.capacity import facts_of, known_of
 from hpctwin.simulation.lowering.outages import BLOCK_MS, Outages, recorded_outages
 from hpctwin.simulation.lowering.policy import circumstances
 from hpctwin.simulation.lowering.preemption import is_interrupted, suspends
-from hpctwin.simulation.lowering.profiles import with_run_times
-from hpctwin.simulation.refusals import check_together
+from hpctwin.simulation.lowering.profiles import UNKNOWN_MS, on_network, with_run_times
+from hpctwin.simulation.refusals import check_contended, check_together
 from hpctwin.simulation.state.arguments import (
     as_cluster,
     as_workload,
@@ -57,6 +58,7 @@ from hpctwin.simulation.state.engine_feed import EngineFeed, Once
 from hpctwin.simulation.state.sizing import SizingHook
 
 if TYPE_CHECKING:
+    from hpctwin.contention.running_jobs import RunningJobs
     from hpctwin.engine.compile.jit import Kernel
 
 __all__ = ["SimulationBase"]
@@ -105,6 +107,7 @@ class SimulationBase(EngineFeed):
         power: PowerLike | None = None,
         settings: Mapping[str, Any] | None = None,
         sizing: SizingHook | None = None,
+        sharing: Literal["simgrid", "fair"] | None = None,
         overrun: Literal["terminate", "continue"] = "terminate",
         on_dependency_failure: Literal["cancel", "hold"] = "cancel",
         expected_s: npt.ArrayLike | None = None,
@@ -117,7 +120,8 @@ class SimulationBase(EngineFeed):
     ) -> None:
         workload = as_workload(workload)
         cluster = as_cluster(cluster).at(workload.start_epoch_s, workload.name)
-        workload, self.cluster = workload, cluster = with_run_times(workload, cluster)
+        self.sharing = sharing
+        workload, self.cluster = workload, cluster = self._without_profiles(workload, cluster)
         workload = in_whole_nodes(workload, cluster)
         self.workload = workload = as_features(workload, cluster)
         self.policy = make_policy(
@@ -139,9 +143,12 @@ class SimulationBase(EngineFeed):
                     "(pip install hpctwin-sizing)"
                 )
             sizing.check(cluster, self.policy, workload)
+        if self._profiles:
+            check_contended(cluster, self.policy, workload, sized=sizing is not None)
         for option, value, known in (
             ("overrun", overrun, ("terminate", "continue")),
             ("on_dependency_failure", on_dependency_failure, ("cancel", "hold")),
+            ("sharing", sharing or "fair", ("simgrid", "fair")),
         ):
             if value not in known:
                 raise ConfigError(f"{option} is {value!r}; it must be {' or '.join(known)}")
@@ -178,6 +185,7 @@ class SimulationBase(EngineFeed):
         self._horizon = NEVER_MS if failures.mtbf is None else 0
         self._sim = self._new_sim(expected, begin_s, seed, like=like, known=known)
         self._set_out()
+        self._begin_network()
         if self.sizing is not None:
             self.sized = self.sizing.begin(self)
         self.drawn = 0
@@ -212,8 +220,31 @@ class SimulationBase(EngineFeed):
             or suspends(cluster)
             or is_interrupted(workload, cluster)
             or self.sizing is not None
+            or bool(self._profiles)
             or self.policy.placement.needs_nodes
         )
+
+    def _without_profiles(self, workload: Workload, cluster: Cluster) -> tuple[Workload, Cluster]:
+        """Return jobs with run times, and their cluster; keep what jobs do on the network."""
+        self._profiles: tuple[Profile | None, ...] = ()
+        if self.sharing is None:
+            return with_run_times(workload, cluster)
+        workload, cluster, self._profiles = on_network(workload, cluster)
+        return workload, cluster
+
+    def _stepped(self) -> bool:
+        """Return whether the engine stops after each event time: the network follows it."""
+        return bool(self._profiles)
+
+    def _begin_network(self) -> None:
+        """Set the network to a state without jobs."""
+        self.network: RunningJobs | None = None
+        platform = self.cluster.platform
+        if self._profiles and self.sharing is not None and platform is not None:
+            from hpctwin.contention.running_jobs import RunningJobs
+
+            names = self.workload.job_id.tolist()
+            self.network = RunningJobs(platform, self._profiles, names, self.sharing)
 
     def fork(
         self,
@@ -266,10 +297,11 @@ class SimulationBase(EngineFeed):
         Raises:
             ConfigError: The jobs are incompatible with the cluster.
         """
-        workload = as_features(workload, self.cluster)
-        check_together(self.cluster, self.policy, workload)
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
+        workload, other.cluster = other._without_profiles(workload, self.cluster)
+        workload = as_features(workload, self.cluster)
+        check_together(self.cluster, self.policy, workload)
         other.__dict__.pop("_rows", None)
         other.workload, other.risk = workload, risks(None, workload)
         other._asked = None, None
@@ -302,6 +334,7 @@ class SimulationBase(EngineFeed):
             choose_pass(other._sim, *other.passes())
             other._sim.reshape(user_state=other._first_user_state())
             other._set_out()
+            other._begin_network()
             return other
         known = self._sim.known() if alike else None
         other._begin(*self._asked, seed, like=self._sim, known=known)
@@ -357,6 +390,8 @@ class SimulationBase(EngineFeed):
             to: Rows of these jobs in the new workload.
             waits: Whether jobs may depend on jobs that are no longer there.
         """
+        if self.network is not None:
+            raise SimulationError("jobs on a network cannot be exchanged; remove 'sharing'")
         workload = as_features(workload, self.cluster)
         check_together(self.cluster, self.policy, workload)
         before, self.workload = self._sim, workload
@@ -460,6 +495,10 @@ class SimulationBase(EngineFeed):
             tracked=self.tracked,
             single_gpus=self.single_gpus,
         )
+        if self._profiles:
+            job = known["job"].copy()
+            job["runtime"][[one is not None for one in self._profiles]] = UNKNOWN_MS
+            known = {**known, "job": job}
         self._facts = Once(partial(facts_of, workload, machine, self.risk))
         if cluster.has_power:
             known = power_states.power_known(known, machine, workload, power, known["pool_of"])

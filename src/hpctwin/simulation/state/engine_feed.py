@@ -227,7 +227,7 @@ class EngineFeed(Looks):
         """
         about = (
             id(self.policy), id(self.passes()[0]), self.tracked,
-            self._planned, self._raced, self._horizon,
+            self._planned, self._raced, self._horizon, self._stepped(),
         )  # fmt: skip
         kept = self._policies.get(about)
         if kept is not None:
@@ -245,6 +245,7 @@ class EngineFeed(Looks):
             planned=self._planned,
             raced=self._raced,
             horizon=self._horizon,
+            stepped=self._stepped(),
         )
         made = deciding.made()
         if deciding.lasts:
@@ -253,6 +254,10 @@ class EngineFeed(Looks):
             # Keep policy and pass alive, so that no other object gets their ids.
             self._policies[about] = self.policy, deciding.found, made
         return made
+
+    def _stepped(self) -> bool:
+        """Return whether the engine stops after each event time, before the clock advances."""
+        return False
 
     def compile_pass(self) -> None:
         """Compile the pass itself, because counting cannot always replace it."""

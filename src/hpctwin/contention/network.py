@@ -1,0 +1,223 @@
+"""A network with the jobs that run on it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.contention.arrays import describe
+from hpctwin.contention.free_rows import FreeRows
+from hpctwin.contention.phases import Phases, Sharing
+from hpctwin.engine.network.records import (
+    CHAIN,
+    FORK,
+    LOAD,
+    MEET,
+    MEETING,
+    NETWORK,
+    REPEAT,
+    RESOURCE,
+    RUNNING,
+    STEP,
+    STRAND,
+    TASK,
+    USE,
+)
+from hpctwin.engine.network.running import ADVANCE, START, STOP
+from hpctwin.network.platform import Platform
+
+__all__ = ["Ended", "Network"]
+
+_TABLES: dict[str, dict[str, Any]] = {
+    "strands": {
+        "strands": STRAND,
+        **dict.fromkeys(("ready", "fresh", "ended", "tasks", "first", "last", "live"), np.int64),
+        **dict.fromkeys(("due", "ended_at", "bound", "rate", "added"), float),
+    },
+    "steps": {"steps": STEP},
+    "loads": {"loads": LOAD},
+    "uses": {"uses": USE, "chains": CHAIN, "places": np.int64, "amounts": float},
+}
+"""Tables of `Phases`, with the arrays that have as many rows."""
+_REFERENCES = {
+    TASK: "loads",
+    MEETING: "loads",
+    REPEAT: "steps",
+    MEET: "steps",
+    FORK: "strands",
+}
+"""Tables to which the rows of steps refer, by their kind."""
+_BY_KIND = [_REFERENCES.get(kind) for kind in range(max(_REFERENCES) + 1)]
+_OF_RESOURCES = {
+    **dict.fromkeys(("touched", "found", "alone", "count", "open", "busy"), np.int64),
+    **dict.fromkeys(("whole", "left", "share", "taken", "charged"), float),
+}
+"""Arrays with as many rows as there are resources."""
+_ROWS = 64
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A job that has ended.
+
+    Args:
+        job: Key of the job.
+        time_s: Time, in seconds.
+        exit_code: Its exit code.
+    """
+
+    job: Any
+    time_s: float
+    exit_code: int
+
+
+class Network:
+    """Hosts and links, shared by jobs that compute, send, read and write.
+
+    Times never decrease from one call to the next.
+
+    Args:
+        platform: Hosts and links.
+        sharing: How capacities are shared: ``simgrid`` or ``fair``.
+    """
+
+    def __init__(self, platform: Platform, sharing: Sharing = "simgrid") -> None:
+        hosts, links = len(platform.host_names), len(platform.link_names)
+        resources = np.zeros(hosts + links, RESOURCE)
+        resources["capacity"][:hosts] = platform.host_cores * platform.host_speed
+        resources["capacity"][hosts:] = platform.link_bandwidth
+        resources["fatpipe"][hosts:] = platform.link_fatpipe
+        resources["first"] = -1
+        self._arrays: dict[str, npt.NDArray[Any]] = {"resources": resources}
+        for name, dtype in _OF_RESOURCES.items():
+            self._arrays[name] = np.zeros(len(resources), dtype)
+        for own in _TABLES.values():
+            self._arrays.update({name: np.zeros(_ROWS, dtype) for name, dtype in own.items()})
+        self._net = np.zeros(1, NETWORK)
+        self._net["stamp"] = self._net["group"] = 1
+        self._net["quirks"] = sharing == "simgrid"
+        self._free = {kind: FreeRows() for kind in _TABLES}
+        self._jobs: dict[Hashable, dict[str, tuple[int, int]]] = {}
+        self._job_of: dict[int, Hashable] = {}
+        self._describe()
+        self.next_s = float("inf")
+
+    def start(self, job: Hashable, time_s: float, phases: Phases) -> None:
+        """Start a job.
+
+        Args:
+            job: Key of the job.
+            time_s: Start, in seconds; the network has advanced to this time.
+            phases: Its phases.
+        """
+        first = {}
+        for kind in _TABLES:
+            rows = getattr(phases, kind)
+            first[kind] = self._free[kind].take(len(rows))
+        self._fit_tables()
+        self._jobs[job] = {k: (at, at + len(getattr(phases, k))) for k, at in first.items()}
+        own = {k: self._arrays[k][slice(*rows)] for k, rows in self._jobs[job].items()}
+        for kind, rows in own.items():
+            rows[...] = getattr(phases, kind)
+        own["strands"]["begin"] += first["steps"]
+        own["strands"]["parent"][own["strands"]["parent"] >= 0] += first["strands"]
+        own["loads"]["first"] += first["uses"]
+        own["loads"]["last"] += first["uses"]
+        shift = np.array([0 if kind is None else first[kind] for kind in _BY_KIND])
+        own["steps"]["row"] += shift[own["steps"]["kind"]]
+        self._arrays["due"][slice(*self._jobs[job]["strands"])] = np.inf
+        self._net["strand_count"] = self._free["strands"].end
+        self._job_of[first["strands"]] = job
+        START(self._address, first["strands"], time_s)
+
+    def stop(self, job: Hashable, time_s: float) -> None:
+        """Stop a running job at a time to which the network has advanced."""
+        first, last = self._jobs[job]["strands"]
+        STOP(self._address, first, last, time_s)
+        self._forget(first)
+
+    def advance(self, until_s: float, *, stops: bool = False) -> list[Ended]:
+        """Advance to a time; `next_s` is then the time of the next event.
+
+        Args:
+            until_s: Time, in seconds.
+            stops: Whether to stop once jobs have ended.
+
+        Returns:
+            Jobs that have ended, in the order of their ends.
+        """
+        self.next_s = ADVANCE(self._address, until_s, int(stops))
+        count = int(self._net["ended_count"][0])
+        self._net["ended_count"] = 0
+        ended = self._arrays["ended"][:count]
+        codes = self._arrays["steps"]["count"][self._arrays["strands"]["step"][ended]]
+        times = self._arrays["ended_at"][:count]
+        return [
+            Ended(self._forget(strand), time, code)
+            for strand, time, code in zip(
+                ended.tolist(), times.tolist(), codes.tolist(), strict=True
+            )
+        ]
+
+    def has(self, job: Any) -> bool:
+        """Return whether a job runs."""
+        return job in self._jobs
+
+    @property
+    def running(self) -> list[Any]:
+        """Keys of the jobs that run, in the order of their starts."""
+        return list(self._jobs)
+
+    def used(self) -> npt.NDArray[np.float64]:
+        """Return what jobs use of each host, in flop/s, and then of each link, in B/s.
+
+        Under ``fair``, use of links that do not share their bandwidth is not counted.
+        """
+        strands, loads, uses = (self._arrays[name] for name in ("strands", "loads", "uses"))
+        found = np.zeros(len(self._arrays["resources"]))
+        for strand in strands[strands["phase"] == RUNNING]:
+            rows = uses[loads["first"][strand["load"]] : loads["last"][strand["load"]]]
+            np.add.at(found, rows["resource"], strand["rate"] * rows["amount"])
+        return found
+
+    def fork(self) -> Self:
+        """Return a copy that shares no writable data with this network."""
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        twin._arrays = {name: array.copy() for name, array in self._arrays.items()}
+        twin._net = self._net.copy()
+        twin._free = {kind: free.copy() for kind, free in self._free.items()}
+        twin._jobs, twin._job_of = self._jobs.copy(), self._job_of.copy()
+        twin._describe()
+        return twin
+
+    def _forget(self, strand: int) -> Hashable:
+        """Free the rows of a job, by its first strand; return its key."""
+        job = self._job_of.pop(strand)
+        for kind, rows in self._jobs.pop(job).items():
+            self._free[kind].give_back(*rows)
+        return job
+
+    def _fit_tables(self) -> None:
+        """Make the tables long enough for the rows in use."""
+        grown = False
+        for kind, own in _TABLES.items():
+            needed = self._free[kind].end
+            if needed <= len(self._arrays[kind]):
+                continue
+            grown = True
+            for name, dtype in own.items():
+                before = self._arrays[name]
+                self._arrays[name] = np.zeros(2 * needed, dtype)
+                self._arrays[name][: len(before)] = before
+        if grown:
+            self._describe()
+
+    def _describe(self) -> None:
+        """Write the addresses of the arrays where kernels find them."""
+        self._descriptors = describe(self._net, self._arrays)
+        self._address = int(self._net.ctypes.data)

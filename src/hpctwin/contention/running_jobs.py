@@ -1,0 +1,145 @@
+"""Jobs of a simulation that share its network: they start with the engine's, and end them."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from hpctwin.contention.network import Network
+from hpctwin.contention.phases import PhaseBuilder, Sharing
+from hpctwin.engine.jobs.moving_ends import PUT_END
+from hpctwin.engine.operations.creation import prepare
+from hpctwin.engine.operations.power_control import nodes_of_job
+from hpctwin.engine.state.layout import NEVER
+from hpctwin.engine.state.sim import Sim
+from hpctwin.errors import ConfigError
+from hpctwin.network.platform import Platform
+from hpctwin.network.profiles import Profile
+
+__all__ = ["RunningJobs"]
+
+_MS = 1000.0
+_EXACT_MS = 1e-6
+"""Rounding of times: an end this much after a millisecond still counts as within it."""
+
+_Start = tuple[int, int]
+"""A job by its row, and when it started, ms: it may start again."""
+
+
+class RunningJobs:
+    """Jobs on the network of a simulation, which counts whole milliseconds.
+
+    The network keeps exact times. A job ends at the first millisecond after its exact end.
+
+    Args:
+        platform: Hosts and links; node *i* is the *i*-th host that computes.
+        profiles: What each job does, by its row; None for a job that does not use the network.
+        names: Name of each job, for messages.
+        sharing: How capacities are shared: ``simgrid`` or ``fair``.
+    """
+
+    def __init__(
+        self,
+        platform: Platform,
+        profiles: Sequence[Profile | None],
+        names: Sequence[Any],
+        sharing: Sharing,
+    ) -> None:
+        self._profiles, self._names = profiles, names
+        self._uses = np.array([profile is not None for profile in profiles], bool)
+        self._hosts = platform.hosts_of("compute_node")
+        self._builder = PhaseBuilder(platform, sharing)
+        self._lock = threading.Lock()  # the builder is shared with all forks
+        self._network = Network(platform, sharing)
+        self._followed: set[_Start] = set()
+        self._coming: set[_Start] = set()
+        """Starts to come: the nodes of these jobs are being switched on."""
+        self._origin_ms = 0
+        prepare([PUT_END])
+
+    def fork(self) -> Self:
+        """Return a copy that shares no writable data with this one."""
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        twin._network = self._network.fork()
+        twin._followed, twin._coming = self._followed.copy(), self._coming.copy()
+        return twin
+
+    @property
+    def next_ms(self) -> int:
+        """Next time at which something happens on the network, in ms; no job ends before it."""
+        times = [start_ms for _, start_ms in self._coming]
+        if self._network.next_s < math.inf:
+            times.append(self._whole_ms(self._network.next_s))
+        return min(times, default=int(NEVER))
+
+    def advance(self, sim: Sim, time_ms: int) -> None:
+        """Advance to a time, and let the engine know which jobs end by then.
+
+        Args:
+            sim: The engine's state; all its events before this time have been applied.
+            time_ms: Time, in ms.
+        """
+        begun = [start for start in self._coming if start[1] <= time_ms]
+        self._end_jobs(sim, time_ms)
+        for start in sorted(begun):
+            self._coming.remove(start)
+            self._start(sim, *start)
+        if begun:
+            self._end_jobs(sim, time_ms)
+
+    def follow(self, sim: Sim) -> None:
+        """Start jobs that the engine has started, and stop jobs that it has stopped."""
+        now_ms = int(sim.clock.now)
+        rows = sim.running["job"]
+        rows = rows[self._uses[rows]]
+        starts = sim["state"]["start"][rows]
+        running = set(zip(rows.tolist(), starts.tolist(), strict=True))
+        if running == self._followed:
+            return
+        self._end_jobs(sim, now_ms)
+        for start in sorted(self._followed - running):
+            self._coming.discard(start)
+            if self._network.has(start):
+                self._network.stop(start, self._seconds(now_ms))
+        for start in sorted(running - self._followed):
+            if start[1] > now_ms:
+                self._coming.add(start)
+            else:
+                self._start(sim, *start)
+        self._followed = running
+        self._end_jobs(sim, now_ms)
+
+    def _start(self, sim: Sim, row: int, start_ms: int) -> None:
+        if not self._network.running:
+            self._origin_ms = start_ms  # so that times stay exact in a long simulation
+        profile = self._profiles[row]
+        assert profile is not None
+        hosts = self._hosts[nodes_of_job(sim, row)]
+        with self._lock:
+            try:
+                phases = self._builder.build(profile, hosts)
+            except ConfigError as error:
+                raise ConfigError(f"job {self._names[row]}: {error}") from error
+        self._network.start((row, start_ms), self._seconds(start_ms), phases)
+
+    def _end_jobs(self, sim: Sim, time_ms: int) -> None:
+        """Advance the network; put the ends of its jobs into the engine."""
+        network = self._network
+        found = network.advance(self._seconds(time_ms))
+        while network.next_s < math.inf and self._whole_ms(network.next_s) <= time_ms:
+            found += network.advance(network.next_s)
+        for ended in found:
+            row, _ = ended.job
+            PUT_END(sim.address, row, max(self._whole_ms(ended.time_s), int(sim.clock.now)))
+
+    def _seconds(self, time_ms: int) -> float:
+        """Return a time of the simulation as one of the network."""
+        return (time_ms - self._origin_ms) / _MS
+
+    def _whole_ms(self, time_s: float) -> int:
+        return self._origin_ms + math.ceil(time_s * _MS - _EXACT_MS)
