@@ -283,7 +283,7 @@ def check_contended(cluster: Cluster, policy: Policy, workload: Workload, *, siz
     Args:
         cluster: The cluster.
         policy: The policy.
-        workload: Jobs, some of which share the network.
+        workload: Jobs; some share the network.
         sized: Whether a sizing decides the sizes of jobs.
 
     Raises:

@@ -52,7 +52,7 @@ def job_views(
     Args:
         stands: State of the cluster.
         starts_s: Scheduled starts of pending jobs, by id, used for jobs without a forecast.
-        sees: What the visitor may see.
+        sees: Names that the visitor may see.
     """
     fits, jobs = stands.core.fits_now(), stands.core.mirror.jobs.values()
     views = [job_view(job, stands, fits, starts_s or {}, sees) for job in jobs]
