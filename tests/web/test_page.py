@@ -230,7 +230,7 @@ def test_a_viewer_may_not_confirm_and_an_operator_may(browser: Any, tmp_path: Pa
             """async () => (await import("/static/api.js")).send("POST", "decisions/1/approval",
                 { approved: true }).catch((error) => [error.status, error.message])"""
         )
-        assert refused == [403, "the token of an operator is required"]
+        assert refused == [403, "the role operator is required"]
         looks.wait(lambda: any("403" in error for error in looks.errors))
 
         def answered() -> bool:

@@ -241,7 +241,8 @@ export class Table {
         inside.firstChild.data = text;
         row.children[k].title = text;
       }
-      if (column.link) inside.href = column.link(data);
+      if (column.link && text) inside.href = column.link(data);
+      else if (column.link) inside.removeAttribute("href");
     });
   }
 
