@@ -143,7 +143,7 @@ class Crowd:
             for name, score in (("fcfs+easy", 0.5), ("sjf+easy", 0.75))
         )
         return DecisionView(
-            id=number, time_s=self.time_s - 5, took_ms=2.0, policy="fcfs+easy", before="fcfs+easy",
+            id=number, time_s=self.time_s - 5, took_s=0.002, policy="fcfs+easy", before="fcfs+easy",
             reason="lowest score", waiting=len(self.pending), free_nodes=0, approval=None,
             starts=(STAYS,), candidates=candidates,
         )  # fmt: skip
