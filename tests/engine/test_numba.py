@@ -148,6 +148,22 @@ def test_how_kept_code_is_loaded_is_still_how_numba_keeps_it() -> None:
     assert "self.targetctx = " in inspect.getsource(Dispatcher.__init__)
 
 
+def test_a_function_of_a_notebook_is_compiled_anew_and_never_taken_from_an_older_version(
+    tmp_path: Path,
+) -> None:
+    text = "def own(agent, sim):\n    return None\n"
+    found = {}
+    for name in ("ipykernel_1/2.py", "mine.py"):
+        path = tmp_path / name
+        if path.parent == tmp_path:
+            path.write_text(text)
+        scope: dict[str, Any] = {}
+        exec(compile(text, str(path), "exec"), scope)
+        kernel = Kernel(scope["own"], "void(int64, Sim)")
+        found[name] = type(kernel.translation.dispatcher._cache).__name__
+    assert found == {"ipykernel_1/2.py": "NullCache", "mine.py": "FunctionCache"}
+
+
 def test_a_part_is_compiled_once_whatever_numbers_and_truth_values_are_written_where_it_is_called() -> (
     None
 ):

@@ -6,6 +6,7 @@ library of compiled code nor in the user's cache.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from functools import cached_property, update_wrapper
@@ -80,7 +81,7 @@ class Compiled:
         function: Python function, or a part.
         signature: Types of result and arguments, such as ``int64(int64, Sim)``.
         kind: ``kernel``, ``short kernel`` (loops are not unrolled) or ``score``.
-        kept: Whether its compiled form may be kept on disk.
+        kept: Whether its compiled form may be kept on disk, if its source is a file.
     """
 
     def __init__(
@@ -108,7 +109,9 @@ class Compiled:
                 "pip install numba"
             ) from error
 
-        return Translation(self.function, self.signature, self.kind, kept=self._kept)
+        # Numba keeps the functions of notebooks in a folder that hpctwin's versions would share.
+        kept = self._kept and os.path.isfile(self.function.__code__.co_filename)
+        return Translation(self.function, self.signature, self.kind, kept=kept)
 
     def load(self) -> bool:
         """Return whether the function is ready without compiling; load it if it is on disk."""

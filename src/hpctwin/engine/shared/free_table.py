@@ -1,12 +1,13 @@
 """Free cores of each shared node over time, for passes that search many starts.
 
-The table has a row of cells for each row of ``sim.sums``, one cell for each node: the cores that
-running jobs and reservations leave free from then on. The least of each column over the span of a job
-says how many of its tasks fit at most. Other amounts are not in the table, nor are maintenance and
-nodes that are switched off: a job that does not fit the table does not fit, but not the other way
-round.
+The table has a row of cells for each row of ``sim.sums``, with one cell for each node. A cell is the
+number of cores that running jobs and reservations leave free from then on. The minimum of a column
+over the span of a job bounds how many of its tasks fit on that node.
 
-Rows of cells stay where they are. ``Sums.cells`` says which belongs to a row of the sums.
+The table has no other amounts, no maintenance, and counts switched-off nodes as free. If a job does
+not fit the table, it does not fit the nodes. If it fits the table, the nodes must be checked.
+
+Rows of cells do not move when a row is inserted: ``Sums.cells`` names the cells of each row.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from hpctwin.engine.compile.jit import jit
 from hpctwin.engine.shared.fit import is_up
 from hpctwin.engine.shared.node_resources import CORES, held
 from hpctwin.engine.state.layout import MINUS_ONE, Arrays
+from hpctwin.engine.state.records import Table
 
 __all__ = [
-    "add_job", "add_reservation", "begin_later", "begin_least", "copy_cells", "last_misfit", "least_with",
-    "lower_later",
+    "add_job", "add_reservation", "begin_least", "copy_cells", "last_misfit", "least_with", "lower_least",
+    "sum_up",
 ]  # fmt: skip
 
 
@@ -62,45 +64,23 @@ def sum_up(rows: int, sim: Arrays) -> None:
 
 
 @jit
-def begin_least(row: int, sim: Arrays) -> None:
-    """Set ``sim.least_cores`` to the cells of a row."""
+def begin_least(row: int, least: Table[int], sim: Arrays) -> None:
+    """Set ``least`` [nodes] to the cells of a row."""
     cells = sim.sums[row].cells
     for node in range(sim.free_cores.width):
-        sim.least_cores[node] = sim.free_cores[cells, node]
+        least[node] = sim.free_cores[cells, node]
 
 
 @jit
-def lower_least(row: int, sim: Arrays) -> int:
-    """Lower ``sim.least_cores`` to the cells of a row; return the sum of what is left."""
+def lower_least(row: int, least: Table[int], sim: Arrays) -> int:
+    """Lower ``least`` [nodes] to the cells of a row; return the sum of what is left."""
     cells = sim.sums[row].cells
     total = 0
     for node in range(sim.free_cores.width):
-        least = min(sim.least_cores[node], sim.free_cores[cells, node])
-        sim.least_cores[node] = least
-        total += least
+        fewer = min(least[node], sim.free_cores[cells, node])
+        least[node] = fewer
+        total += fewer
     return total
-
-
-@jit
-def lower_later(row: int, last: int, sim: Arrays) -> None:
-    """Lower ``sim.least_later`` to the least of each column of rows.
-
-    Args:
-        row, last: The first of the rows, and the row after the last.
-        sim: Simulation.
-    """
-    for later in range(row, last):
-        cells = sim.sums[later].cells
-        for node in range(sim.free_cores.width):
-            sim.least_later[node] = min(sim.least_later[node], sim.free_cores[cells, node])
-
-
-@jit
-def begin_later(row: int, sim: Arrays) -> None:
-    """Set ``sim.least_later`` to the cells of a row."""
-    cells = sim.sums[row].cells
-    for node in range(sim.free_cores.width):
-        sim.least_later[node] = sim.free_cores[cells, node]
 
 
 @jit
@@ -122,9 +102,9 @@ def least_with(promise: int, sim: Arrays) -> None:
 def last_misfit(kind: int, first: int, last: int, sim: Arrays) -> int:
     """Return the last row from which on a kind of job does not fit up to another; -1 if it does.
 
-    The rows are tried from the last one back. A job that does not fit from one of them on does not
-    fit from an earlier one on either, and ends no earlier if it begins later. ``sim.least_cores``
-    holds the least of the rows behind these.
+    The rows are tried from the last one back. If a job does not fit from one of them on, it does not
+    fit from any earlier one on either: its span then includes the same rows. All these starts are
+    skipped at once. ``sim.least_cores`` holds the minima of the rows after these.
 
     Args:
         kind: Kind of job.
@@ -133,7 +113,7 @@ def last_misfit(kind: int, first: int, last: int, sim: Arrays) -> int:
     """
     cores = sim.shape[kind].tasks * sim.needs[kind, CORES]
     for row in range(last - 1, first - 1, -1):
-        if lower_least(row, sim) < cores:
+        if lower_least(row, sim.least_cores, sim) < cores:
             return row
     return MINUS_ONE if fits_table(kind, sim) else first
 

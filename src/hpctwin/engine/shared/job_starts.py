@@ -169,9 +169,9 @@ def finds_again(j: int, sim: Arrays) -> bool:
     first = held(sim.kept)[j].first
     if search_rows(j, sim.clock.now, start, first, sim) < start:
         return False
-    row = row_at(start, sim)
-    free_table.begin_later(row, sim)
-    free_table.lower_later(row, row_at(end - 1, sim) + 1, sim)
+    free_table.begin_least(row_at(start, sim), sim.least_later, sim)
+    for row in range(row_at(start, sim), row_at(end - 1, sim) + 1):
+        free_table.lower_least(row, sim.least_later, sim)
     free_table.least_with(first, sim)
     mark_pools(kind, start, end, sim)
     list_fits(kind, start, sim)

@@ -1,8 +1,8 @@
 """The reservations of each node in a list, sorted by start.
 
-A search begins near the reservation that was visited last, because most searches on a node are for
-similar times. ``Promise.reach`` is the last end of a reservation and all before it: those before one
-that ends by a time need not be visited.
+A search begins at the reservation that was visited last on the node, because consecutive searches are
+mostly for similar times. ``Promise.reach`` is the latest end of a reservation and of all before it in
+the list. If that is not after a time, none of these matters from that time on.
 """
 
 from __future__ import annotations

@@ -374,15 +374,18 @@ def search_rows(j: int, time: int, until: int, promise: int, sim: Arrays) -> int
         if time >= until or sim.rooms.table == 0 or first + 1 == rows:
             return time
         if time + length > until:
+            # Its own reservation covers all rows from `until` on in its span. Later starts only add
+            # rows, so the minima of these rows are kept.
             if later < 0:
                 later = row_at(until, sim)
-                free_table.begin_later(later, sim)
+                free_table.begin_least(later, sim.least_later, sim)
             end = row_at(time + length - 1, sim) + 1
-            free_table.lower_later(later, end, sim)
-            later = max(later, end)
+            while later < end:
+                free_table.lower_least(later, sim.least_later, sim)
+                later += 1
             free_table.least_with(promise, sim)
         else:
-            free_table.begin_least(last - 1, sim)
+            free_table.begin_least(last - 1, sim.least_cores, sim)
         misfit = free_table.last_misfit(kind, first, last, sim)
         if misfit < 0 or misfit + 1 == rows:
             sim.rooms.bounded = 1 if misfit < 0 else 0
