@@ -141,7 +141,7 @@ def test_the_heat_map_has_no_classes_outside_its_jobs_and_shows_the_wait_in_numb
         "state": ["completed"] * 3,
     })  # fmt: skip
     ax = plot_wait_heat({"a": frame}).axes[0]
-    assert [text.get_text() for text in ax.get_yticklabels()] == ["≤ 60 min"]
+    assert [text.get_text() for text in ax.get_yticklabels()] == ["≤ 1 h"]
     assert [text.get_text() for text in ax.get_xticklabels()] == ["≤ 4", "≤ 8", "≤ 16", "≤ 32"]
     assert [text.get_text() for text in ax.texts] == ["<1 min\n(1)", "2.0 h\n(2)"]
 
