@@ -18,6 +18,7 @@ from hpctwin.model.workload.jobs import NODE_W, Usage
 from hpctwin.policies import make_policy
 from hpctwin.simulation import refusals
 from hpctwin.simulation.refusals import (
+    check_contended,
     check_forecasts,
     check_streamed,
     check_together,
@@ -77,6 +78,14 @@ def always(
 
 def with_sizing(at: Cluster, text: str = OUTSIDE, work: Workload | None = None) -> Case:
     return lambda: sized.check_sized(at, make_policy(text), work or jobs())
+
+
+def contended(
+    at: Cluster, work: Workload | None = None, sized: bool = False, power: Any = None
+) -> Case:
+    return lambda: check_contended(
+        at, make_policy("fcfs+easy", power=power), work or jobs(), sized=sized
+    )
 
 
 def in_stream(
@@ -176,6 +185,12 @@ CASES: dict[str, Sequence[Case]] = {
     "cluster-wide resources": [
         with_sizing(cluster(resources={"l": 4}), work=jobs(resources={"l": [1, 0]}))
     ],
+    "a sizing, contended": [contended(cluster(), sized=True)],
+    "a control function, contended": [contended(cluster(SLEEP), power=switch)],
+    "a cap with lower modes, contended": [contended(cluster(POWER, cap=LOWER))],
+    "suspension, contended": [contended(cluster(**SUSPEND))],
+    "checkpoints, contended": [contended(cluster(failures=FAILS), work=jobs(checkpoint_s=[5, 5]))],
+    "`cleanup`, contended": [contended(cluster(cleanup=30))],
     "suspension, streamed": [in_stream(cluster(**SUSPEND))],
     "a sizing": [in_stream(cluster(), sizing=lambda view: None)],
     "`expected_s`, `risk` or `begin_s`": [

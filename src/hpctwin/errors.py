@@ -22,7 +22,10 @@
     ├── ContradictionError (ValueError)   an event that contradicts the known state
     ├── JournalError                      a journal that cannot be read or written
     ├── QueueError                        a facility's queue that cannot be used, or not in this way
-    └── ExperimentError (RuntimeError)    an experiment on a real cluster that cannot continue
+    ├── ExperimentError (RuntimeError)    an experiment on a real cluster that cannot continue
+    ├── DeniedError                       a request to the server that is refused
+    ├── TooLargeError                     a what-if that would take too long
+    └── LateError                         … or that was stopped
 
 A message says what is wrong, where, and what to do. The ``exit_code`` of an error is the exit code
 of the command: 2 if the call or its input is wrong, 1 if the work failed.
@@ -41,11 +44,13 @@ __all__ = [
     "CommandError",
     "ConfigError",
     "ContradictionError",
+    "DeniedError",
     "DownloadError",
     "ExperimentError",
     "FormatError",
     "HpctwinError",
     "JournalError",
+    "LateError",
     "LostAnswerError",
     "NoRouteError",
     "OutputError",
@@ -53,6 +58,7 @@ __all__ = [
     "QueueError",
     "RefusedError",
     "SimulationError",
+    "TooLargeError",
     "TraceError",
     "UnknownKeyError",
     "UnknownNameError",
@@ -303,3 +309,24 @@ class QueueError(HpctwinError):
 
 class ExperimentError(HpctwinError, RuntimeError):
     """An experiment cannot run on a real cluster, or failed there."""
+
+
+class DeniedError(HpctwinError):
+    """A request to the server is refused.
+
+    Args:
+        status: HTTP status of the answer.
+        detail: Reason, as text.
+    """
+
+    def __init__(self, status: int, detail: str) -> None:
+        super().__init__(detail)
+        self.status, self.detail = status, detail
+
+
+class TooLargeError(HpctwinError):
+    """A what-if would take too long, by a bound computed before it starts."""
+
+
+class LateError(HpctwinError):
+    """A what-if was stopped, because it took too long or its client has left."""

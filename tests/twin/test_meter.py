@@ -23,7 +23,7 @@ from hpctwin.twin.service.metering import Metering, use_expected, use_now
 from hpctwin.twin.service.service import check_connections
 from hpctwin.twin.settings.config import TwinConfig
 from hpctwin.web.server.assembly import Live
-from hpctwin.web.server.prometheus import exposition
+from hpctwin.web.server.prometheus import Collector, exposition
 from hpctwin.web.views.source import Source
 from tests.twin.test_runner import Setting
 
@@ -220,7 +220,7 @@ def snapshot(now_s: float, running: int, waiting: int = 0, **machine: Any) -> Sn
         for i in range(waiting)
     ]
     return Snapshot(
-        cluster="c", time_s=now_s, run="r", seq=0, machine=Cluster.uniform(16, **machine),
+        cluster="cluster", time_s=now_s, run="r", seq=0, machine=Cluster.uniform(16, **machine),
         nodes=nodes, jobs=tuple(jobs),
     )  # fmt: skip
 
@@ -349,6 +349,8 @@ def test_an_error_of_the_meter_is_reported_and_the_twin_stays_in_charge(
     assert head.meter is not None
     assert head.meter.power_w == 4321
     assert any("ZeroDivisionError" in text for text in head.trouble)
-    assert b"hpctwin_metered_power_watts 4321.0" in exposition(source, Live(source))
+    assert b'hpctwin_metered_power_watts{cluster="cluster"} 4321.0' in exposition(
+        Collector(source, Live(source))
+    )
     twin.end()
     setting.journal.close()

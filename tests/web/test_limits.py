@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from hpctwin.errors import HpctwinError
+from hpctwin.errors import HpctwinError, LateError, TooLargeError
 from hpctwin.web.server import api, connections, gate
 from hpctwin.web.server.assembly import Part
 from hpctwin.web.server.connections import Brief, room_for_connections
@@ -24,7 +24,7 @@ from hpctwin.web.server.gate import Access
 from hpctwin.web.server.serve import Listening, server_of, socket_at
 from hpctwin.web.views import whatif
 from hpctwin.web.views.views import Change
-from hpctwin.web.views.whatif import MOST_WORK, LateError, TooLargeError, check_size
+from hpctwin.web.views.whatif import MOST_WORK, check_size
 from tests.web.page import ACCESS, ACTS, LOOKS, Page, bearer
 
 

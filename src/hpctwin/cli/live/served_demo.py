@@ -100,6 +100,7 @@ def _interrupted_by_signals() -> Iterator[None]:
 def _write_settings(folder: Path, pace: float, mode: Mode) -> Path:
     import yaml
 
+    from hpctwin.model.files import write_atomically
     from hpctwin.twin.emulated.process import PATIENCE_S
 
     path = folder / "twin.yaml"
@@ -112,7 +113,8 @@ def _write_settings(folder: Path, pace: float, mode: Mode) -> Path:
         "journal": {"path": "journal.sqlite", "retention": max(MIN_RETENTION_S, SHOWN_S / pace)},
         "cycle_interval": 1,
     }  # fmt: skip
-    path.write_text(yaml.safe_dump(content, sort_keys=False))
+    with write_atomically(path) as file:
+        file.write(yaml.safe_dump(content, sort_keys=False).encode())
     return path
 
 

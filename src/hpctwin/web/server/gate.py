@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol, get_args
 
-from hpctwin.errors import ConfigError, UnknownNameError
+from hpctwin.errors import ConfigError, DeniedError, UnknownNameError
 from hpctwin.model.trusted import check_trusted
 from hpctwin.web.server.encoding import Application, Encoded, Message, Receive, Scope, Send
 from hpctwin.web.server.problems import OPEN_PATHS, PROBLEM, problem
@@ -27,7 +27,6 @@ __all__ = [
     "LARGEST_BODY",
     "MADE_UP",
     "Access",
-    "DeniedError",
     "Gate",
     "Person",
     "Role",
@@ -76,19 +75,6 @@ class Token(Person):
 
     def __repr__(self) -> str:
         return f"Token({self.name!r}, {self.role!r})"
-
-
-class DeniedError(Exception):
-    """A request is refused.
-
-    Args:
-        status: Status of the answer.
-        detail: Reason, as text.
-    """
-
-    def __init__(self, status: int, detail: str) -> None:
-        super().__init__(detail)
-        self.status, self.detail = status, detail
 
 
 class SignsIn(Protocol):

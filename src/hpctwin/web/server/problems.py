@@ -12,9 +12,14 @@ from fastapi.responses import Response
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
-from hpctwin.errors import HpctwinError, JournalError, UnknownNameError
+from hpctwin.errors import (
+    HpctwinError,
+    JournalError,
+    LateError,
+    TooLargeError,
+    UnknownNameError,
+)
 from hpctwin.web.views.views import example
-from hpctwin.web.views.whatif import LateError, TooLargeError
 
 __all__ = ["OPEN_PATHS", "PROBLEM", "Problem", "document", "faults", "handle_errors", "problem"]
 

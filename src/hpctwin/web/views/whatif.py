@@ -10,7 +10,13 @@ from dataclasses import dataclass, replace
 
 from hpctwin.energy.power.states import node_watts
 from hpctwin.engine.state.layout import COMPUTING, IDLE
-from hpctwin.errors import ConfigError, HpctwinError, SimulationError, UnknownNameError
+from hpctwin.errors import (
+    ConfigError,
+    LateError,
+    SimulationError,
+    TooLargeError,
+    UnknownNameError,
+)
 from hpctwin.model import Cluster
 from hpctwin.policies import Policy, parse_policy
 from hpctwin.rms.records.records import JobRecord, JobSpec, NodeRecord, NodeReservation
@@ -24,7 +30,7 @@ from hpctwin.web.views.node_selection import node_sets, select_nodes
 from hpctwin.web.views.schedule import schedule_of
 from hpctwin.web.views.views import Change, Future, PretendJob, WhatIfAnswer
 
-__all__ = ["LONGEST_S", "PRETEND", "LateError", "Question", "TooLargeError"]
+__all__ = ["LONGEST_S", "PRETEND", "Question"]
 
 PRETEND = "pretend"
 """Id of a job that is not submitted."""
@@ -35,14 +41,6 @@ MOST_WORK = 100_000_000
 _RESERVATION = "what-if"
 _NEW_NODE = "new-{}"
 _POWER = "what-if power"
-
-
-class TooLargeError(HpctwinError):
-    """A what-if would take too long, by a bound computed before it starts."""
-
-
-class LateError(HpctwinError):
-    """A what-if was stopped, because it took too long or its client has left."""
 
 
 @dataclass(frozen=True)
