@@ -47,6 +47,7 @@ def state(nodes: int = 64, load: float = 3.0, **about: Any) -> Seen:
     found = emulated.snapshot()
     mirror: Any = SimpleNamespace(
         machine=machine,
+        unix_time=found.unix_time,
         jobs={job.spec.id: job for job in found.jobs},
         nodes={node.name: node for node in found.nodes},
     )
@@ -58,7 +59,7 @@ def state(nodes: int = 64, load: float = 3.0, **about: Any) -> Seen:
     status = {
         "cluster": "c", "mode": "act", "is_active": True, "time_s": 10_800.0,
         "running": len(found.jobs) - len(pending), "waiting": len(pending), "free_nodes": 0,
-        "nodes": nodes, "policy": "sjf+easy", "cycle_ms": 1.0,
+        "nodes": nodes, "policy": "sjf+easy", "cycle_s": 0.001,
     }  # fmt: skip
     return Seen(status, mirror, forecasts, (Counter({"sjf+easy": 3}), "jobs"), DECISION, ())
 
