@@ -262,8 +262,8 @@ def test_no_extra_is_there_that_no_code_uses_and_none_is_missing() -> None:
     used.add("pyarrow")
     assert {IMPORTED[package] for _, package in extras()} <= used
     core = {re.split(r"[<>=]", one)[0] for one in PROJECT["dependencies"]}
-    # By fastapi, numba, scikit-learn; by a PBS server for its hooks.
-    brought = {"starlette", "llvmlite", "threadpoolctl", "pbs"}
+    # By fastapi, numba, scikit-learn, authlib; by a PBS server for its hooks.
+    brought = {"starlette", "llvmlite", "threadpoolctl", "joserfc", "pbs"}
     known = {{"pyyaml": "yaml"}.get(name, name) for name in core} | set(IMPORTED.values()) | brought
     assert used - known - set(sys.stdlib_module_names) == {"hpctwin"}
 

@@ -79,4 +79,4 @@ def test_each_command_that_runs_until_it_is_ended_lets_its_log_be_chosen() -> No
         if {"--log-level", "--log-format"}
         <= {text for one in options(command) for text in one.names}
     }
-    assert chosen == {"twin run", "facility run", "rms forward", "serve"}
+    assert chosen == {"twin run", "facility run", "rms forward", "rms emulate", "serve"}

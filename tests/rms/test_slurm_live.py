@@ -210,7 +210,7 @@ def test_when_reports_a_pending_job_next_to_slurms_estimate(
         said = twin.command("when", job, "--compare-rm", "--json")
         assert said.returncode == 0, said.stderr
         found = json.loads(said.stdout)
-        assert (found["state"], found["source"]) == ("waits", "one query of the resource manager")
+        assert (found["state"], found["source"]) == ("waiting", "one query of the resource manager")
         assert abs(found["start_s"] - found["managers_estimate_s"]) <= 60
         # However long the asking took: the first job has its nodes for five minutes, the second for one.
         assert found["start_s"] - began == pytest.approx(360, abs=20)

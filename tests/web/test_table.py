@@ -69,7 +69,7 @@ def count(page: Any) -> int:
 
 
 def _stays(browser: Any, address: str, crowd: Crowd, seconds: float) -> None:
-    """The focus is on one job, then its user is selected, while all others change."""
+    """The focus is on one job, then its reason is selected, while all others change."""
     one = opened(browser, address, "?sort=job")
     page = one.page
     page.focus(f"{ROW} button")
@@ -77,9 +77,9 @@ def _stays(browser: Any, address: str, crowd: Crowd, seconds: float) -> None:
     for _ in range(int(seconds * 4)):
         page.wait_for_timeout(125)
         assert page.evaluate(FOCUSED) == STAYS
-    page.dblclick(f"{ROW} [data-column=partition]", position={"x": 10, "y": 12})
+    page.dblclick(f"{ROW} [data-column=reason]", position={"x": 10, "y": 12})
     selected = page.evaluate(SELECTED)
-    assert selected.strip() in ("cpu", "gpu")
+    assert selected.strip() in ("nodes", "held")
     for _ in range(int(seconds * 4)):
         page.wait_for_timeout(125)
         assert page.evaluate(SELECTED) == selected
@@ -306,6 +306,7 @@ def test_a_queue_of_a_hundred_thousand_does_not_freeze_the_page(browser: Any) ->
         page.fill("input[name=find]", "12")
         page.click("#queue thead th[data-column=job] button")
         page.fill("input[name=find]", "")
+        one.wait(lambda: count(page) == 100_000)
         page.focus("#queue tbody tr button")
         page.keyboard.press("Control+End")
         page.wait_for_function(
