@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import uvicorn
 from pydantic import TypeAdapter
 
@@ -46,6 +47,11 @@ STAYS = "1000"
 """A job that keeps pending, while others come, go and change places."""
 
 
+def running_job(node: int) -> str:
+    """Return the id of the job on a node and the next."""
+    return str(10_000_000 + node)
+
+
 class Crowd:
     """A source of a page. At each turn some jobs start, others come, and most forecasts change.
 
@@ -58,6 +64,7 @@ class Crowd:
     def __init__(self, pending: int, nodes: int = 64, every_s: float = 0.0, **head: Any) -> None:
         self.version, self.fault, self.path = 1, None, Path("none")
         self.every_s, self.time_s = every_s, 1.7e9
+        self.listed: tuple[int, list[JobView], pl.DataFrame] = (0, [], pl.DataFrame())
         self.extra = head
         self.random = random.Random(7)
         self.next = int(STAYS)
@@ -102,7 +109,7 @@ class Crowd:
         waits = [JobView.model_construct(**job) for job in list(self.pending)]
         return sorted(waits, key=lambda job: job.start_s or 0.0) + [
             JobView(
-                id=str(i), user=USERS[i % 2], account="bio", partition="cpu", qos="normal", nodes=2,
+                id=running_job(i), user=USERS[i % 2], account="bio", partition="cpu", qos="normal", nodes=2,
                 walltime_s=3600.0, submit_s=self.time_s - 900, wait_s=300.0, state="running",
                 start_s=self.time_s - 600, end_s=self.time_s + 3000 + i,
                 node_list=compact(self.names[i : i + 2]),
@@ -111,15 +118,18 @@ class Crowd:
         ]  # fmt: skip
 
     def jobs(self, asked: LiveJobFilter, sees: Visibility = EVERYTHING) -> JobList:
-        views = self.job_views()
-        found, page = selected(job_table(views), asked)
+        if self.listed[0] != self.version:
+            version, views = self.version, self.job_views()
+            self.listed = (version, views, job_table(views))
+        _, views, table = self.listed
+        found, page = selected(table, asked)
         shown = tuple(views[i] for i in page["at"])
         return JobList.model_construct(version=self.version, found=found, shown=shown)
 
     def nodes(self) -> bytes:
         return NODES.dump_json([
             NodeView(
-                name=name, place=f"rack {i // 32}", state="up", power="", jobs=(str(i - i % 2),),
+                name=name, place=f"rack {i // 32}", state="up", power="", jobs=(running_job(i - i % 2),),
                 load={"cores": 1.0}, until_s=self.time_s + 3000,
             )
             for i, name in enumerate(self.names)
