@@ -53,7 +53,7 @@ def main() -> None:
         "job": {"job": {"nodes": 128, "walltime_s": 7200}},
         "power cap": {"cap_w": 200.0 * asked.nodes},
         "ten nodes more": {"add_nodes": 10},
-        "as many nodes as allowed": {"add_nodes": min(100_000, MOST_WORK // len(snapshot.jobs))},
+        "as many nodes as allowed": {"add_nodes": min(10_000, MOST_WORK // len(snapshot.jobs))},
     }
     found = {
         "nodes": asked.nodes,

@@ -41,6 +41,10 @@ from hpctwin.web.views.views import LinesView, RunGroup, RunHead, RunJob, RunJob
 
 SWITCH_S = 0.0005
 """Time after which a thread lets another one run, in seconds."""
+NICE = 5
+"""Increment of the niceness of a server's process."""
+MOST_QUEUED = 4096
+"""Maximum number of connections that the kernel queues."""
 
 __all__ = [
     "Listening",
@@ -235,6 +239,8 @@ def serve(
         logging.getLogger(name).addFilter(Brief())
     # Threads with what-ifs let the thread that answers go first more often than every 5 ms.
     sys.setswitchinterval(SWITCH_S)
+    # A twin on the same computer goes first.
+    os.nice(NICE)
     # The state at the beginning stays: collections of garbage need not walk through it.
     gc.collect()
     gc.freeze()
@@ -252,6 +258,12 @@ def server_of(parts: Mapping[str, Part], listening: Listening, access: Access) -
             for part in parts.values():
                 part.live.end()
             super().handle_exit(sig, frame)
+
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            """Start, and let the kernel queue more connections than are accepted at once."""
+            await super().startup(sockets)
+            for one in sockets or ():
+                one.listen(MOST_QUEUED)
 
     most = room_for_connections()
     config = uvicorn.Config(

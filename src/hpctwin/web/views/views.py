@@ -387,7 +387,7 @@ class Change(Asked):
     add_nodes: int = Field(
         default=0,
         ge=0,
-        le=100_000,
+        le=10_000,
         description="Number of nodes to add; times the number of jobs it must not exceed a limit.",
     )
     cap_w: float | None = Field(

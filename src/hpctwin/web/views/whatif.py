@@ -150,7 +150,11 @@ def _changed(now: Scene, change: Change) -> Scene:
         first, *others = machine.nodes
         more = first.model_copy(update={"count": first.count + change.add_nodes})
         machine = machine.model_copy(update={"nodes": (more, *others)})
-        new = tuple(NodeRecord(name=_NEW_NODE.format(i + 1)) for i in range(change.add_nodes))
+        # Names need no validation, which takes most of the time of a what-if with 10,000 nodes.
+        new = [
+            NodeRecord.model_construct(name=_NEW_NODE.format(i + 1))
+            for i in range(change.add_nodes)
+        ]
         nodes = (*nodes[: first.count], *new, *nodes[first.count :])
     reservations = tuple(now.reservations)
     if change.reserve is not None:
