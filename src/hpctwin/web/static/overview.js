@@ -79,7 +79,8 @@ export class Overview {
     }
     const starts = decision.starts.length, known = new Map(jobs.map((job) => [job.id, job]));
     const nodes = decision.starts.reduce((sum, id) => sum + (known.get(id)?.nodes ?? 0), 0);
-    const verb = head.alive && head.mode === "act" ? "Starts" : head.alive && head.mode === "approve" ? "Wants to start" : head.alive ? "Would start" : "Would have started";
+    const began = decision.starts.every((id) => known.get(id)?.state !== "waiting");
+    const verb = head.alive && head.mode === "act" ? (began ? "Started" : "Starts") : head.alive && head.mode === "approve" ? "Wants to start" : head.alive ? "Would start" : "Would have started";
     this.at("wants").textContent = starts ? `${verb} ${count(starts, "job")}${nodes ? ` on ${count(nodes, "node")}` : ""}` : head.mode === "act" ? "Starts no job now" : "Would start no job now";
     const few = decision.starts.slice(0, 6).join(", ");
     list(this.at("wanted"), [
