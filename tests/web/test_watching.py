@@ -196,7 +196,7 @@ def test_twin_top_shows_a_journal_once_where_there_is_no_terminal(
 
 
 def test_a_terminal_says_would_start_where_the_page_does(make: Any) -> None:
-    page = make(act={"mode": "observe"})
+    page = make(running=False, act={"mode": "observe"})
     twin, file = page.setting.twin, io.StringIO()
     with live_view(twin, Console(file=file, force_terminal=True, width=100, height=40)):
         twin.watch(twin.decision)
