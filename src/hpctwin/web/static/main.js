@@ -52,15 +52,15 @@ const accuracy = new Table(at("accuracy"), {
   ],
 });
 new WhatIf(at("whatif"));
-let head = null, grid = [], decision = null, filling = false, again = false;
+let head = null, grid = [], decision = undefined, filling = false, again = false;
 
 function showHead() {
   document.title = `${head.cluster} – hpctwin`;
   at("cluster").textContent = head.cluster || "hpctwin";
   overview.showHead(head);
   const figures = [
-    ["policy", head.policy + (head.policy_assumed ? " (assumed)" : "")], ["running", head.running], ["pending", head.waiting],
-    ["nodes free", `${head.free_nodes} of ${head.nodes}`], [head.alive ? "cluster time" : "recorded at", clock(head.time_s)],
+    ["policy", head.policy + (head.policy_assumed ? " (assumed)" : "")], ["running", number(head.running)], ["pending", number(head.waiting)],
+    ["nodes free", `${number(head.free_nodes)} of ${number(head.nodes)}`], [head.alive ? "cluster time" : "recorded at", clock(head.time_s)],
     ...drawn(head.energy), ...metered(head.meter),
   ];
   figures.forEach(([name, value], i) => {
@@ -162,7 +162,7 @@ async function fill() {
     }
   } catch (error) {
     at("standing").textContent = error.message;
-    decision = null;
+    decision = undefined;
   } finally {
     filling = false;
   }
@@ -174,7 +174,7 @@ at("find-nodes").addEventListener("input", () => {
   showNodes();
 });
 chooser(at("zone"), () => {
-  decision = null;
+  decision = undefined;
   at("job").replaceChildren();
   showHead();
   fill();

@@ -9,7 +9,7 @@ import { Lines } from "./lines.js";
 import { address } from "./links.js";
 import { fetched } from "./pictures.js";
 import { Table } from "./table.js";
-import { counted, element, replace, span } from "./words.js";
+import { counted, element, number, replace, span } from "./words.js";
 
 const at = (id) => document.getElementById(id);
 const TOP = ["mean_wait_s", "p95_wait_s", "mean_bounded_slowdown", "utilization", "makespan_s", "total_energy_j"];
@@ -27,7 +27,7 @@ const jobs = new Table(at("jobs"), {
     { id: "user", by: "user", title: "User", value: (job) => job.user, link: (job) => address("user", job.user), width: "minmax(7ch, 1fr)", optional: true },
     { id: "account", by: "account", title: "Account", value: (job) => job.account, width: "minmax(9ch, 1fr)", extra: true },
     { id: "partition", by: "partition", title: "Partition", value: (job) => job.partition, link: (job) => address("partition", job.partition), width: "minmax(9ch, 1fr)", optional: true },
-    { id: "nodes", by: "nodes", title: "Nodes", value: (job) => job.nodes, width: "9ch", number: true },
+    { id: "nodes", by: "nodes", title: "Nodes", value: (job) => job.nodes, text: (job) => number(job.nodes), width: "9ch", number: true },
     { id: "limit", by: "walltime_s", title: "Limit", value: (job) => job.walltime_s, text: (job) => span(job.walltime_s), width: "12ch", number: true },
     { id: "submit", by: "submit_s", title: "Submitted", value: (job) => job.submit_s, text: (job) => time(job.submit_s), width: "23ch", number: true },
     { id: "began", by: "start_s", title: "Started", value: (job) => job.start_s, text: (job) => time(job.start_s), width: "23ch", number: true, extra: true },

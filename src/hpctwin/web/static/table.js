@@ -15,7 +15,7 @@ export class Table {
    *   `kind`: class for the style; `mark(row)`: class of a row; `empty`: what is said if there is none;
    *   `sorted()`: called after a person has sorted. */
   constructor(place, { label, columns = [], key, name = "", sort = "", kind = "", mark = null, empty = "No rows.", sorted = null }) {
-    Object.assign(this, { key, name, mark, label, usual: sort, hasSorted: sorted });
+    Object.assign(this, { key, name, mark, label, empty, usual: sort, hasSorted: sorted });
     this.latest = new Map();
     this.rows = this.latest;
     this.order = [];
@@ -33,7 +33,7 @@ export class Table {
     this.bar = element("div", "", { class: "bar" });
     this.count = element("span", "", { class: "count" });
     this.note = element("span", "Order held while the pointer moves", { class: "held", "aria-hidden": "true" });
-    this.none = element("p", empty, { class: "none" });
+    this.none = element("p", "Loading …", { class: "none" });
     const top = element("thead", "", { role: "rowgroup" });
     top.append(this.head);
     this.table.append(top, this.body);
@@ -96,6 +96,7 @@ export class Table {
   }
 
   buildBar() {
+    this.bar.hidden = !this.columns.length;
     const open = this.bar.querySelector("details")?.open;
     const choice = element("details", "", { class: "columns" }), list = element("div", "", { role: "group", "aria-label": `Columns of ${this.label}` });
     choice.open = Boolean(open);
@@ -149,6 +150,7 @@ export class Table {
   /** @param rows those that pass the filters. @param asked whether a person has changed a filter. */
   set(rows, asked = false) {
     this.latest = new Map(rows.map((row) => [this.key(row), row]));
+    this.none.textContent = this.empty;
     this.showFilled(rows);
     this.arrange(asked);
   }
