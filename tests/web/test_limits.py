@@ -11,6 +11,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -368,3 +369,16 @@ def test_all_errors_are_problem_details(make: Any) -> None:
         assert found["status"] == one.status_code
         assert found["title"]
         assert found["detail"]
+
+
+def test_the_state_does_not_wait_for_an_answer_that_takes_long(make: Any) -> None:
+    page = make()
+    before = page.source.head()
+    with ThreadPoolExecutor(1) as pool, page.source.looking():
+        late = pool.submit(page.source.head).result(10)
+    assert late.model_copy(update={"age_s": before.age_s}) == before
+    page.setting.submit(99, nodes=1)
+    page.setting.until(lambda: "99" in page.setting.twin.core.mirror.jobs)
+    page.tell()
+    page.look()
+    assert page.source.head().version > before.version

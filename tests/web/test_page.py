@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import polars as pl
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
@@ -326,6 +327,32 @@ def test_a_large_run_first_shows_the_picture_that_is_ready(
     pictures = [parse_qs(urlsplit(url).query) for url in asked if "/picture?" in url]
     assert [(int(q["width"][0]), int(q["height"][0])) for q in pictures] == [tuple(facts["made"])]
     assert one.page.evaluate("performance.getEntriesByName('timeline').length") == 1
+    assert one.errors == []
+    one.context.close()
+
+
+def test_the_server_sorts_and_finds_among_all_jobs_of_a_run(
+    browser: Any, run: tuple[Path, str]
+) -> None:
+    waits = pl.read_parquet(run[0].parent / "large" / "jobs.parquet").sort(
+        "wait_s", "job_id", descending=[True, False]
+    )
+    one = Watched(browser, run[1], viewport={"width": 1440, "height": 900})
+    page = one.page
+    page.goto(f"{run[1]}large/")
+    page.wait_for_selector("#jobs tbody tr")
+    assert page.locator("#jobs thead th[data-column=partition]").count() == 0
+    page.click("#jobs thead th[data-column=wait] button")
+    page.click("#jobs thead th[data-column=wait] button")
+    one.wait(lambda: one.says("#jobs .count", "9,000 jobs; the first 1,000 by Waited ▼"))
+    longest = str(waits["job_id"][0])
+    one.wait(lambda: page.inner_text("#jobs tbody tr [data-column=job] >> nth=0") == longest)
+    assert page.locator("#jobs tbody tr").count() < 100
+    page.fill("#find", longest)
+    one.wait(lambda: one.says("#found", "1 job"))
+    page.wait_for_function("() => location.search.includes('find=')")
+    page.reload()
+    one.wait(lambda: page.locator("#jobs tbody tr").count() == 1)
     assert one.errors == []
     one.context.close()
 

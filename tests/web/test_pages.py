@@ -194,7 +194,7 @@ def test_the_history_switches_its_range_in_the_address(watch: Any) -> None:
     watched.page.wait_for_selector("canvas.chart")
     assert watched.page.url.endswith("?range=all")
     chart = watched.page.locator("canvas.chart").first
-    assert "Pending jobs: up to" in chart.get_attribute("aria-label")
+    assert "Jobs: up to" in chart.get_attribute("aria-label")
     chart.press("ArrowRight")
     watched.wait(lambda: "mean" in watched.page.inner_text(".said"))
 
@@ -213,11 +213,19 @@ def test_runs_have_different_titles_and_are_compared(watch: Any) -> None:
     watched = watch(LOOKS, "/")
     titles = watched.page.locator("main h2").all_inner_texts()
     assert len(set(titles)) == len(titles) == 3
+    watched.page.add_init_script(
+        "window.written = []; const fill = CanvasRenderingContext2D.prototype.fillText;"
+        "CanvasRenderingContext2D.prototype.fillText = function (text, ...at) {"
+        " written.push(text); fill.call(this, text, ...at); }"
+    )
     watched.page.click("text=Compare the runs")
     watched.page.wait_for_selector("main table")
     said = text(watched)
     assert "mean wait" in said
     assert "✓" in said
+    axis = watched.page.evaluate("written")
+    assert any(text.endswith((" h", " d")) for text in axis)
+    assert not any("Jan" in text for text in axis)
     watched.page.click("thead >> text=two")
     watched.page.wait_for_selector("#jobs tbody tr")
     watched.page.click("text=All clusters and runs")

@@ -77,7 +77,7 @@ def _stays(browser: Any, address: str, crowd: Crowd, seconds: float) -> None:
     for _ in range(int(seconds * 4)):
         page.wait_for_timeout(125)
         assert page.evaluate(FOCUSED) == STAYS
-    page.dblclick(f"{ROW} [data-column=reason]", position={"x": 10, "y": 12})
+    page.dblclick(f"{ROW} [data-column=reason]", position={"x": 20, "y": 12})
     selected = page.evaluate(SELECTED)
     assert selected.strip() in ("nodes", "held")
     for _ in range(int(seconds * 4)):
@@ -272,6 +272,49 @@ def test_columns_are_chosen_and_what_is_filtered_is_saved_as_csv(
         assert {row["qos"] for row in rows} == {"normal", "high"}
         assert "within" not in rows[0]
         closed(one)
+
+
+def test_columns_without_a_value_are_hidden_until_a_row_has_one(browser: Any) -> None:
+    crowd = Crowd(20, every_s=0.2)
+    for job in crowd.pending:
+        job.update(partition="", user="")
+    crowd.submit = lambda: None  # type: ignore[method-assign]
+    with crowd.served() as address:
+        one = opened(browser, address)
+        heads = one.page.locator("#queue thead th")
+        assert not {"User", "Partition"} & set(heads.all_inner_texts())
+        one.page.click("#queue summary")
+        one.page.check("#queue input[name=user]")
+        assert "User" in heads.all_inner_texts()
+        one.page.uncheck("#queue input[name=user]")
+        crowd.pending[0]["partition"] = "gpu"
+        one.wait(lambda: "Partition" in heads.all_inner_texts())
+        assert "User" not in heads.all_inner_texts()
+        one.page.wait_for_function("() => !location.search.includes('columns=')")
+        closed(one)
+
+
+def test_all_sections_and_pages_are_named_in_the_header_and_nothing_is_sent_twice(
+    browser: Any, address: str
+) -> None:
+    one = opened(browser, address, viewport={"width": 1440, "height": 900})
+    page = one.page
+    answers: list[int] = []
+    page.on("response", lambda answer: answers.append(answer.status))
+    page.wait_for_selector("header nav.pages a")
+    assert page.evaluate(
+        "(({ scrollWidth, clientWidth }) => scrollWidth <= clientWidth)(document.querySelector('.ways'))"
+    )
+    linked = page.locator("header nav[aria-label=Sections] a").evaluate_all(
+        "(all) => all.map((one) => one.hash)"
+    )
+    sections = page.locator("main section[id]").evaluate_all(
+        "(all) => all.map((one) => `#${one.id}`)"
+    )
+    assert ["#s-overview", *linked] == sections
+    # The explanation of the decision does not change with the queue.
+    one.wait(lambda: 304 in answers)
+    closed(one)
 
 
 def test_running_jobs_have_hostlists_and_ten_thousand_nodes_a_table(browser: Any) -> None:

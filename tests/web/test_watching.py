@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 from hpctwin import Cluster, generate, simulate
 from hpctwin.cli.app import main
 from hpctwin.cli.live.screen import render
-from hpctwin.cli.live.top import seen
+from hpctwin.cli.live.top import live_view, seen
 from hpctwin.report.pages.run import write_run
 from hpctwin.web.server.api import application
 from hpctwin.web.server.assembly import Part, together
@@ -193,3 +193,13 @@ def test_twin_top_shows_a_journal_once_where_there_is_no_terminal(
     assert "3 pending jobs by predicted start" in told.out
     assert "none.sqlite" in told.err
     assert "Traceback" not in told.err
+
+
+def test_a_terminal_says_would_start_where_the_page_does(make: Any) -> None:
+    page = make(running=False, act={"mode": "observe"})
+    twin, file = page.setting.twin, io.StringIO()
+    with live_view(twin, Console(file=file, force_terminal=True, width=100, height=40)):
+        twin.watch(twin.decision)
+    assert "It would start" in file.getvalue()
+    page.look()
+    assert any(line.startswith("It would start") for line in seen(page.source).lines)

@@ -83,6 +83,7 @@ def _explanation(twin: Twin) -> list[str]:
         twin.core.objective,
         unanswered=decision.unanswered,
         unix_time=twin.core.mirror.unix_time,
+        acts=twin.config.act.mode == "act",
     )
 
 

@@ -17,13 +17,12 @@ from typing import Annotated, Any, Protocol
 from fastapi import Depends, FastAPI, HTTPException, Path, Request, Response
 from fastapi.responses import HTMLResponse, StreamingResponse
 from fastapi.staticfiles import StaticFiles
-from pydantic import BaseModel
 
 from hpctwin._version import __version__
 from hpctwin.web.server.gate import PAGES
 from hpctwin.web.server.problems import document, faults, handle_errors
 from hpctwin.web.server.prometheus import EXPOSITION, Collector, exposition
-from hpctwin.web.views.views import Me, Shown
+from hpctwin.web.views.views import Head, Me, RunHead, Shown
 from hpctwin.web.views.visibility import EVERYTHING, Visibility
 
 __all__ = [
@@ -47,7 +46,7 @@ class Headed(Protocol):
 
     version: int
 
-    def head(self, sees: Visibility = EVERYTHING) -> BaseModel:
+    def head(self, sees: Visibility = EVERYTHING) -> Head | RunHead:
         """Return the head of the page."""
 
 
@@ -120,10 +119,11 @@ class Live:
             version = self._source.version
             known = self._texts.get(sees.names)
             if known is None or known[0] != version:
+                # It is an older one while another answer takes long.
                 head = await asyncio.to_thread(self._source.head, sees)
                 known = self._texts[sees.names] = (
-                    version,
-                    f"id: {version}\nevent: head\ndata: {head.model_dump_json()}\n\n",
+                    head.version,
+                    f"id: {head.version}\nevent: head\ndata: {head.model_dump_json()}\n\n",
                 )
             return known[1]
 
@@ -159,7 +159,7 @@ class Followed(Protocol):
     def follow(self, stop: threading.Event, told: Callable[[], None], every_s: float) -> None:
         """Read new data until `stop` is set."""
 
-    def head(self, sees: Visibility = EVERYTHING) -> BaseModel:
+    def head(self, sees: Visibility = EVERYTHING) -> Head | RunHead:
         """Return the head of the page."""
 
     def not_ready(self) -> str | None:

@@ -62,7 +62,7 @@ async function request(path, options = {}) {
  *  @param part another cluster or run of this server, such as "east/". */
 export async function get(path, part = "") {
   const url = `${root}${part}api/v1/${path}`;
-  const before = known.get(path, part = "");
+  const before = known.get(url);
   const response = await request(url, { headers: before ? { "If-None-Match": before.tag } : {} });
   if (response.status === 304) return before.body;
   const body = await response.json();

@@ -221,7 +221,7 @@ export function laneAxis(context, labels, y, left, deep, colours) {
     context.moveTo(left - 4, top + 0.5);
     context.lineTo(left, top + 0.5);
     if (at - 8 < free || at > deep + 4) continue;
-    context.fillText(shortened(context, name, left - 8), 0, at);
+    context.fillText(shortened(context, name, left - 11), 3, at);
     free = at + 3;
   }
   context.stroke();

@@ -6,7 +6,7 @@ import { clock } from "./clock.js";
 import { COLOURS } from "./colours.js";
 import { element, prepared, span, theme } from "./words.js";
 
-const AXIS = 22, TOP = 30, KEY = 18, MOST = 300;
+const AXIS = 22, TOP = 36, KEY = 18, MOST = 300;
 const DASHES = [[], [6, 3], [2, 3], [8, 3, 2, 3], [4, 2], [1, 2]];
 
 /** At most MOST periods: some neighbors are joined if there are more. */

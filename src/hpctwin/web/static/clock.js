@@ -53,11 +53,15 @@ export function clock(seconds) {
   return `${year}-${month}-${day} ${hour}:${minute}:${second}`;
 }
 
+/** A moment with the name of its zone. */
+export function zonedClock(seconds) {
+  return told.unix_time ? `${clock(seconds)} ${parts(seconds).zone}` : clock(seconds);
+}
+
 /** A sentence of the server with its dates in the zone of the page; see clock_text in twin/words.py. */
 export function zoned(text) {
   return text.replace(/(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d) UTC/g, (_, day, time) => {
-    const seconds = Date.parse(`${day}T${time}Z`) / 1000;
-    return `${clock(seconds)} ${parts(seconds).zone}`;
+    return zonedClock(Date.parse(`${day}T${time}Z`) / 1000);
   });
 }
 

@@ -36,7 +36,10 @@ export class Decisions {
     const last = await api.get("decisions?limit=200");
     this.scores.set(last);
     [this.last] = last;
-    if (!this.last) return;
+    if (!this.last) {
+      this.table.set([]);
+      return;
+    }
     this.chosen = this.last.candidates.length > 1 ? this.last : last.find((one) => one.candidates.length > 1) ?? this.last;
     const told = await api.get(`decisions/${this.chosen.id}/explain`);
     replace(this.at("explained"), [...told.why.map((line) => element("p", zoned(line))), link("decision", this.chosen.id, `Page of decision ${this.chosen.id}`)]);

@@ -23,7 +23,7 @@ export async function visitor(links) {
     }
   }
   document.querySelector("header nav.pages")?.remove();
-  if (nav.children.length) document.querySelector("header").prepend(nav);
+  if (nav.children.length) document.querySelector("header .ways").append(nav);
   return me;
 }
 

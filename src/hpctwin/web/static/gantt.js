@@ -234,6 +234,7 @@ export class Gantt {
 
   paint() {
     const { context } = prepared(this.canvas), { left, top, width, deep } = this.plot;
+    if (!this.source) return;
     const colours = theme(), view = this.shown;
     const x = (time) => ((time - view.from) / (view.to - view.from)) * width;
     const y = (lane) => ((lane - view.top) / (view.bottom - view.top)) * deep;

@@ -44,9 +44,10 @@ function sums(all, kind) {
 }
 
 function waits(all, kind, one) {
-  return table(`By ${one}`, [`${one[0].toUpperCase()}${one.slice(1)}`, "Started jobs", "Mean wait", "Longest wait"], sums(all, kind).map(({ name, starts, wait, most }) => [
-    name.startsWith("(") ? name : link(one, name), starts, span(wait / starts), span(most),
-  ]), 1);
+  const numbers = ["Started jobs", "Mean wait", "Longest wait"];
+  return table(`By ${one}`, [`${one[0].toUpperCase()}${one.slice(1)}`, ...numbers], sums(all, kind).map(({ name, starts, wait, most }) => [
+    name.startsWith("(") ? name : name ? link(one, name) : "(none)", starts, span(wait / starts), span(most),
+  ]), numbers);
 }
 
 const pick = (all, key) => all.map((one) => one?.[key] ?? null);
@@ -70,7 +71,7 @@ export async function historyPage(now) {
   const known = all.filter(Boolean), total = (key) => known.reduce((sum, one) => sum + (one[key] ?? 0), 0);
   if (!known.length) return [section("History", switches, element("p", "Nothing is recorded for this time. The twin writes the history once a minute while it runs."))];
   const charts = [
-    ["Pending jobs", "", [["mean", pick(all, "waiting")], ["most", pick(all, "max_waiting"), true], ["running", pick(all, "running")]]],
+    ["Jobs", "", [["pending, mean", pick(all, "waiting")], ["pending, most", pick(all, "max_waiting"), true], ["running, mean", pick(all, "running")]]],
     ["Nodes in use", "%", [["share", pick(all, "utilization")]]],
     ["Mean wait until start", "s", sums(all, "partitions").slice(0, MOST_LINES).map(({ name }) => [name || "all", all.map((one) => one?.partitions[name]?.mean_wait_s ?? null)])],
     ["Error of first start forecasts, mean", "s", [["error", pick(all, "mean_error_s")]]],

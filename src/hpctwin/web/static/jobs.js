@@ -4,18 +4,18 @@ import { clock } from "./clock.js";
 import { Filters } from "./filters.js";
 import { address } from "./links.js";
 import { Table } from "./table.js";
-import { span } from "./words.js";
+import { number, span } from "./words.js";
 
 /** @param now present time by the cluster's clock. @param open what a click on a job does. */
 function described(now, open) {
   const soon = (time) => (time === null ? "–" : span(Math.max(0, time - now())));
   return {
     job: { id: "job", title: "Job", value: (job) => job.id, width: "minmax(8ch, 1fr)", open: (job) => open(job.id) },
-    user: { id: "user", title: "User", value: (job) => job.user, link: (job) => address("user", job.user), width: "minmax(7ch, 1fr)" },
+    user: { id: "user", title: "User", value: (job) => job.user, link: (job) => address("user", job.user), width: "minmax(7ch, 1fr)", optional: true },
     account: { id: "account", title: "Account", value: (job) => job.account, width: "minmax(9ch, 1fr)", extra: true },
-    partition: { id: "partition", title: "Partition", value: (job) => job.partition, link: (job) => address("partition", job.partition), width: "minmax(9ch, 1fr)" },
+    partition: { id: "partition", title: "Partition", value: (job) => job.partition, link: (job) => address("partition", job.partition), width: "minmax(9ch, 1fr)", optional: true },
     qos: { id: "qos", title: "QOS", value: (job) => job.qos, width: "minmax(7ch, 1fr)", extra: true },
-    nodes: { id: "nodes", title: "Nodes", value: (job) => job.nodes, width: "8ch", number: true },
+    nodes: { id: "nodes", title: "Nodes", value: (job) => job.nodes, text: (job) => number(job.nodes), width: "8ch", number: true },
     limit: { id: "limit", title: "Limit", value: (job) => job.walltime_s, text: (job) => span(job.walltime_s), width: "13ch", number: true },
     submit: { id: "submit", title: "Submitted", value: (job) => job.submit_s, text: (job) => clock(job.submit_s), width: "24ch", extra: true },
     wait: { id: "wait", title: "Waiting", value: (job) => job.wait_s, text: (job) => span(job.wait_s), width: "13ch", number: true },

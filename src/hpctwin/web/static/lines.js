@@ -79,7 +79,7 @@ export class Lines {
     });
   }
 
-  chart(canvas, { unit, mean, peak, most, least }) {
+  chart(canvas, { name, unit, mean, peak, most, least }) {
     const { context, width, height } = prepared(canvas);
     const colours = theme(), { edges } = this, from = edges[0], to = edges.at(-1);
     const high = Math.max(most ?? 0, ...peak, least + 1e-9) || 1, deep = height - AXIS;
@@ -106,7 +106,7 @@ export class Lines {
     if (most) dashed(context, y(most), width, colours);
     context.font = "11px system-ui, sans-serif";
     context.fillStyle = colours.text;
-    const range = `${least ? `from ${amount(least, unit)} ` : ""}up to ${amount(high, unit)}`, free = context.measureText(range).width + 12;
+    const range = `${name}, ${least ? `from ${amount(least, unit)} ` : ""}up to ${amount(high, unit)}`, free = context.measureText(range).width + 12;
     context.fillText(range, 4, 12);
     if (this.now !== null) {
       context.fillStyle = colours.bad;

@@ -36,7 +36,7 @@ const nodeTable = new Table(at("nodes-table"), {
     { id: "state", title: "State", value: (node) => node.state, width: "9ch" },
     { id: "power", title: "Power", value: (node) => node.power, width: "11ch", extra: true },
     ...[["cores", "Cores"], ["memory_gb", "Memory"], ["gpus", "GPUs"]].map(([id, title]) => (
-      { id, title, value: (node) => node.load[id], text: (node) => percent(node.load[id]), number: true, width: "9ch" })),
+      { id, title, value: (node) => node.load[id], text: (node) => percent(node.load[id]), number: true, width: "9ch", optional: true })),
     { id: "until", title: "Busy for at most", value: (node) => node.until_s, text: (node) => (node.until_s === null ? "–" : span(Math.max(0, node.until_s - head.time_s))), number: true, width: "16ch" },
     { id: "jobs", title: "Jobs", value: (node) => node.jobs.join(" "), width: "minmax(12ch, 2fr)" },
   ],
@@ -44,23 +44,23 @@ const nodeTable = new Table(at("nodes-table"), {
 const accuracy = new Table(at("accuracy"), {
   label: "Accuracy by forecast wait", name: "accuracy.", key: (one) => one.label, empty: "No forecast has come true yet.",
   columns: [
-    { id: "wait", title: "Wait forecast", value: (one) => one.label, width: "minmax(14ch, 1fr)" },
+    { id: "wait", title: "Wait forecast", value: (one) => one.label, width: "minmax(13ch, 1fr)" },
     { id: "forecasts", title: "Forecasts", value: (one) => one.forecasts, number: true, width: "10ch" },
-    ...[["median_error_s", "Median error"], ["p90_error_s", "9 of 10 within"], ["bias_s", "Bias"]].map(([id, title]) => (
-      { id, title, value: (one) => one[id], text: (one) => span(one[id]), number: true, width: id === "bias_s" ? "12ch" : "14ch" })),
-    { id: "covered", title: "In their interval", value: (one) => one.covered, text: (one) => (one.covered === null ? "–" : `${percent(one.covered)} of ${percent(one.promised)}`), number: true, width: "15ch" },
+    ...[["median_error_s", "Median error", "14ch"], ["p90_error_s", "90 % within", "13ch"], ["bias_s", "Bias", "10ch"]].map(([id, title, width]) => (
+      { id, title, value: (one) => one[id], text: (one) => span(one[id]), number: true, width })),
+    { id: "covered", title: "In interval", value: (one) => one.covered, text: (one) => (one.covered === null ? "–" : `${percent(one.covered)} of ${percent(one.promised)}`), number: true, width: "14ch" },
   ],
 });
 new WhatIf(at("whatif"));
-let head = null, grid = [], decision = null, filling = false, again = false;
+let head = null, grid = [], decision = undefined, filling = false, again = false;
 
 function showHead() {
   document.title = `${head.cluster} – hpctwin`;
   at("cluster").textContent = head.cluster || "hpctwin";
   overview.showHead(head);
   const figures = [
-    ["policy", head.policy + (head.policy_assumed ? " (assumed)" : "")], ["running", head.running], ["pending", head.waiting],
-    ["nodes free", `${head.free_nodes} of ${head.nodes}`], [head.alive ? "cluster time" : "recorded at", clock(head.time_s)],
+    ["policy", head.policy + (head.policy_assumed ? " (assumed)" : "")], ["running", number(head.running)], ["pending", number(head.waiting)],
+    ["nodes free", `${number(head.free_nodes)} of ${number(head.nodes)}`], [head.alive ? "cluster time" : "recorded at", clock(head.time_s)],
     ...drawn(head.energy), ...metered(head.meter),
   ];
   figures.forEach(([name, value], i) => {
@@ -162,7 +162,7 @@ async function fill() {
     }
   } catch (error) {
     at("standing").textContent = error.message;
-    decision = null;
+    decision = undefined;
   } finally {
     filling = false;
   }
@@ -174,7 +174,7 @@ at("find-nodes").addEventListener("input", () => {
   showNodes();
 });
 chooser(at("zone"), () => {
-  decision = null;
+  decision = undefined;
   at("job").replaceChildren();
   showHead();
   fill();

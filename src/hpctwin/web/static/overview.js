@@ -36,7 +36,7 @@ export class Overview {
     const { at } = this, recorded = !head.alive;
     this.head = head;
     document.documentElement.classList.toggle("recorded", recorded);
-    at("standing").textContent = recorded ? `Recorded, as of ${clock(head.time_s)}` : head.is_active ? "The twin controls scheduling" : `The twin observes (mode ${head.mode})`;
+    at("standing").textContent = recorded ? `Recorded, as of ${clock(head.time_s)}` : head.is_active ? "The twin controls scheduling" : `The twin observes${head.mode === "observe" ? "" : ` (mode ${head.mode})`}`;
     const trouble = head.trouble.length;
     at("health").textContent = recorded ? "No: the twin is not running" : trouble ? `Look: ${count(trouble, "warning")}` : "Yes";
     at("health").className = trouble || recorded ? "worse" : "better";
@@ -61,8 +61,9 @@ export class Overview {
     const soon = (time) => span(Math.max(0, time - head.time_s));
     this.at("waits").textContent = pending.length ? `${count(pending.length, "job")} pending` : "Nothing waits";
     const nodes = pending.reduce((sum, job) => sum + job.nodes, 0);
+    const free = `${head.free_nodes.toLocaleString()} of ${count(head.nodes, "node")} ${head.free_nodes === 1 ? "is" : "are"} free.`;
     list(this.at("waiting"), [
-      pending.length ? `They request ${count(nodes, "node")}; ${head.free_nodes.toLocaleString()} of ${count(head.nodes, "node")} are free.` : `${head.free_nodes.toLocaleString()} of ${count(head.nodes, "node")} are free.`,
+      pending.length ? `They request ${count(nodes, "node")}; ${free}` : free,
       next && `Next: job ${next.id} in ${soon(next.start_s)}; last: job ${last.id} in ${soon(last.start_s)}, by forecast.`,
       pending.length && !next && "No start is forecast now.",
       longest && `Longest wait so far: ${span(head.time_s - longest.submit_s)}, job ${longest.id}${longest.user ? ` of ${longest.user}` : ""}.`,
@@ -79,7 +80,8 @@ export class Overview {
     }
     const starts = decision.starts.length, known = new Map(jobs.map((job) => [job.id, job]));
     const nodes = decision.starts.reduce((sum, id) => sum + (known.get(id)?.nodes ?? 0), 0);
-    const verb = head.alive && head.mode === "act" ? "Starts" : head.alive && head.mode === "approve" ? "Wants to start" : head.alive ? "Would start" : "Would have started";
+    const began = decision.starts.every((id) => known.get(id)?.state !== "waiting");
+    const verb = head.alive && head.mode === "act" ? (began ? "Started" : "Starts") : head.alive && head.mode === "approve" ? "Wants to start" : head.alive ? "Would start" : "Would have started";
     this.at("wants").textContent = starts ? `${verb} ${count(starts, "job")}${nodes ? ` on ${count(nodes, "node")}` : ""}` : head.mode === "act" ? "Starts no job now" : "Would start no job now";
     const few = decision.starts.slice(0, 6).join(", ");
     list(this.at("wanted"), [

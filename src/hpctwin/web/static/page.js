@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { Chart } from "./chart.js";
-import { clock, tell, zoned } from "./clock.js";
+import { clock, tell, zoned, zonedClock } from "./clock.js";
 import { follow, themed, visitor } from "./frame.js";
 import { groupHistory, historyPage } from "./history.js";
 import { address, link } from "./links.js";
@@ -28,27 +28,31 @@ const all = (names, of) => {
   return names.length ? made : "–";
 };
 const hidden = (text) => (text || (me.names_hidden ? "hidden" : "–"));
-const user = (text) => (text ? link("user", text) : hidden(text));
+// A page of a user or a partition does not repeat it in each row.
+const user = (text) => (kind === "user" ? "–" : text ? link("user", text) : hidden(text));
+const partition = (text) => (kind === "partition" ? "–" : link("partition", text ?? ""));
 const words = (lines) => lines.map((line) => element("p", zoned(line)));
 
+const NUMBERS = ["Nodes", "Limit", "Starts in", "Waited"];
+
 function jobs(caption, found, now) {
-  return table(caption, ["Job", "State", "Starts in", "Reason", "User", "Nodes", "Limit", "Partition", "Account"], found.map((job) => [
-    link("job", job.id), job.state === "waiting" ? "pending" : job.state, job.state === "running" ? "–" : job.start_s === null ? "unknown" : span(Math.max(0, job.start_s - now)), job.why || "–",
-    user(job.user), job.nodes, span(job.walltime_s), link("partition", job.partition), hidden(job.account),
-  ]));
+  return table(caption, ["Job", "User", "Account", "Partition", "State", "Nodes", "Limit", "Starts in", "Reason"], found.map((job) => [
+    link("job", job.id), user(job.user), hidden(job.account), partition(job.partition), job.state === "waiting" ? "pending" : job.state, job.nodes, span(job.walltime_s),
+    job.state === "running" ? "–" : job.start_s === null ? "unknown" : span(Math.max(0, job.start_s - now)), job.why || "–",
+  ]), NUMBERS);
 }
 
 function pastJobs(found) {
   return table("Ended within the last day, newest first", ["Job", "User", "Account", "Partition", "Nodes", "Waited", "Started", "Ended"], found.map((job) => [
-    link("job", job.id), user(job.user), hidden(job.account), link("partition", job.partition), job.nodes, job.submit_s === null ? "–" : span(job.start_s - job.submit_s), time(job.start_s), time(job.end_s),
-  ]));
+    link("job", job.id), user(job.user), hidden(job.account), partition(job.partition), job.nodes, job.submit_s === null ? "–" : span(job.start_s - job.submit_s), time(job.start_s), time(job.end_s),
+  ]), NUMBERS);
 }
 
 async function jobPage(now) {
   const found = await api.get(`jobs/${encodeURIComponent(name)}`);
   const { job, past, state } = found, of = job ?? past, start = job?.state === "waiting" ? null : of.start_s;
   const pairs = [
-    ["state", state === "waiting" ? "pending" : state], ["user", user(of.user)], ["account", hidden(of.account)], ["partition", link("partition", of.partition)], ["nodes", of.nodes],
+    ["state", state === "waiting" ? "pending" : state], ["user", user(of.user)], ["account", hidden(of.account)], ["partition", partition(of.partition)], ["nodes", of.nodes],
     ...(job ? [["limit", span(job.walltime_s)]] : []), ["submitted", time(of.submit_s)],
     ...(start === null ? [["starts", job.start_s === null ? "unknown" : `${time(job.start_s)}, in ${span(Math.max(0, job.start_s - now))}`],
       ["probably between", job.low_s === null ? "–" : `${time(job.low_s)} and ${time(job.high_s)}${job.calibrated ? "" : " (few starts observed yet)"}`]]
@@ -59,8 +63,8 @@ async function jobPage(now) {
     section("Explanation", ...words(found.why)),
     section("Forecasts", table("Recorded forecasts, oldest first", ["Made", "Start", "Between", "And", ...(start === null ? [] : ["Started later by"])], found.forecasts.map((one) => [
       time(one.made_s), time(one.start_s), time(one.low_s), time(one.high_s), ...(start === null ? [] : [one.start_s === null ? "–" : span(start - one.start_s)]),
-    ]))),
-    section("Actions of the twin", table("Actions", ["Decision", "Action", "Time", "Result", "Reason"], found.actions.map((one) => [
+    ]), ["Started later by"])),
+    section("Actions of the twin", table("Requests to the resource manager", ["Decision", "Action", "Time", "Result", "Reason"], found.actions.map((one) => [
       link("decision", one.decision), one.kind.replaceAll("_", " "), time(one.at_s), one.result ?? "in progress", one.reason || "–",
     ]))),
   ];
@@ -94,7 +98,7 @@ async function decisionPage(_, head) {
   const pager = element("p", "", { class: "switch" });
   if (before) pager.append(link("decision", before.id, `← Previous (${before.id})`));
   if (one.id < head.decision) pager.append(link("decision", one.id + 1, `Next (${one.id + 1}) →`), link("decision", head.decision, "Latest"));
-  const metrics = Object.keys(one.candidates[0]?.metrics ?? {});
+  const metrics = Object.keys(one.candidates[0]?.metrics ?? {}), titles = ["Score", ...metrics.map((key) => key.replace(/_s$/, "").replaceAll("_", " ")), "Starts now", "Never start"];
   const candidates = [...one.candidates].sort((a, b) => a.score - b.score).map((c) => [
     (c.policy === one.policy ? "✓ " : "") + c.policy, number(c.score), ...metrics.map((key) => (key.endsWith("_s") ? span(c.metrics[key]) : number(c.metrics[key]))), c.starts, c.never,
   ]);
@@ -104,7 +108,7 @@ async function decisionPage(_, head) {
       ...(one.approval ? [["approval", one.approval]] : []), ["starts", all(one.starts, "job")],
     ]), ...(one.approval === "pending" && me.role === "operator" ? [approval(one.id)] : [])),
     section("Explanation", ...words(told.why)),
-    section("Candidates", table("Result of each policy (lower score is better)", ["Policy", "Score", ...metrics.map((key) => key.replace(/_s$/, "").replaceAll("_", " ")), "Starts now", "Never start"], candidates, 1)),
+    section("Candidates", table("Result of each policy (lower score is better)", ["Policy", ...titles], candidates, titles)),
   ];
 }
 
@@ -124,7 +128,7 @@ function approval(number) {
 async function runJobPage() {
   const job = await api.get(`jobs/${encodeURIComponent(name)}`);
   return [section("Request and start", facts([
-    ["state", job.state.replaceAll("_", " ")], ["user", user(job.user)], ["account", hidden(job.account)], ["partition", link("partition", job.partition ?? "")], ["nodes", job.nodes], ["limit", span(job.walltime_s)],
+    ["state", job.state.replaceAll("_", " ")], ["user", user(job.user)], ["account", hidden(job.account)], ["partition", partition(job.partition)], ["nodes", job.nodes], ["limit", span(job.walltime_s)],
     ["submitted", time(job.submit_s)], ["started", time(job.start_s)], ["ended", time(job.end_s)], ["waited", span(job.wait_s)], ["ran", job.end_s === null || job.start_s === null ? "–" : span(job.end_s - job.start_s)],
   ]))];
 }
@@ -135,12 +139,13 @@ async function runGroupPage() {
   return [
     section("Jobs", facts([["jobs", found.found.toLocaleString()], ...Object.entries(found.states).map(([state, count]) => [state.replaceAll("_", " "), count.toLocaleString()]), ["mean wait", span(found.mean_wait_s)], ["longest wait", span(found.max_wait_s)]]),
       table(`By submission${cut}`, ["Job", "User", "Partition", "State", "Nodes", "Limit", "Submitted", "Waited"], found.shown.map((job) => [
-        link("job", job.id), user(job.user), link("partition", job.partition ?? ""), job.state.replaceAll("_", " "), job.nodes, span(job.walltime_s), time(job.submit_s), span(job.wait_s),
-      ]))),
+        link("job", job.id), user(job.user), partition(job.partition), job.state.replaceAll("_", " "), job.nodes, span(job.walltime_s), time(job.submit_s), span(job.wait_s),
+      ]), NUMBERS)),
   ];
 }
 
 async function comparePage() {
+  tell({ unix_time: false, zone: "UTC" });
   const asked = new URLSearchParams(location.search).get("runs")?.split(",").filter(Boolean);
   const served = (await api.get("shown")).filter((one) => one.kind === "run");
   const unknown = (asked ?? []).filter((one) => !served.some((run) => run.name === one));
@@ -169,7 +174,7 @@ async function comparePage() {
     return chart;
   });
   const heads = runs.map((run) => element("a", run.name, { href: `${api.root}${encodeURIComponent(run.name)}/` }));
-  const compared = table("Difference from the first run; ✓ marks the best", ["Metric", ...runs.map((run) => run.name)], rows, 1);
+  const compared = table("Difference from the first run; ✓ marks the best", ["Metric", ...runs.map((run) => run.name)], rows, runs.map((run) => run.name));
   [...compared.querySelectorAll("thead th")].slice(1).forEach((th, i) => replace(th, [heads[i]]));
   return [section("Metrics", compared), section("Over time, from the start of each run", ...charts.flatMap(({ canvas, said }) => [canvas, said]))];
 }
@@ -198,7 +203,7 @@ async function fill(head) {
     me ??= await visitor(kind === "compare" ? [["All clusters and runs", api.root]] : [[head.kind === "run" ? "This run" : "This cluster", api.root], ...(head.kind === "run" ? [] : [["History", `${api.root}history`], ["Last decision", address("decision", head.decision ?? 1)]])]);
     if (!page) throw new Error(`A run has no page of a ${kind}.`);
     put(await page(head?.time_s, head));
-    at("standing").textContent = head ? `${head.cluster}${head.kind === "run" ? `, ${head.workload}` : `, ${clock(head.time_s)}`}` : "";
+    at("standing").textContent = head ? `${head.cluster}, ${head.kind === "run" ? head.workload : zonedClock(head.time_s)}` : "";
   } catch (error) {
     if (error.status === 401) throw error;
     at("standing").textContent = "";

@@ -20,19 +20,24 @@ export function facts(pairs) {
   return made;
 }
 
-/** @param words number of columns of words at the left; the others are numbers. */
-export function table(caption, heads, rows, words = heads.length) {
+const NONE = "–";
+
+/** A table without the columns that have no value in any row.
+ * @param heads titles of the columns. @param rows texts or elements. @param numbers titles of the columns to the right. */
+export function table(caption, heads, rows, numbers = []) {
   if (!rows.length) return element("p", `${caption}: none.`);
   const made = element("table"), head = element("tr"), thead = element("thead"), body = element("tbody");
-  head.append(...heads.map((text, i) => element("th", text, { scope: "col", class: i < words ? "" : "n" })));
+  const filled = heads.map((_, i) => rows.some((cells) => (cells[i]?.textContent ?? cells[i]) !== NONE));
+  const kept = (cells) => cells.filter((_, i) => filled[i]), style = heads.map((text) => ({ class: numbers.includes(text) ? "n" : "" }));
+  head.append(...kept(heads.map((text, i) => element("th", text, { scope: "col", ...style[i] }))));
   thead.append(head);
   body.append(...rows.map((cells) => {
     const row = element("tr");
-    row.append(...cells.map((cell, i) => {
-      const made = element("td", typeof cell === "object" ? "" : cell, { class: i < words ? "" : "n" });
+    row.append(...kept(cells.map((cell, i) => {
+      const made = element("td", typeof cell === "object" ? "" : cell, style[i]);
       if (typeof cell === "object") made.append(cell);
       return made;
-    }));
+    })));
     return row;
   }));
   made.append(element("caption", caption), thead, body);

@@ -18,10 +18,11 @@ export class Scores {
   /** @param decisions newest first. */
   set(decisions) {
     this.decisions = [...decisions].reverse();
+    this.canvas.hidden = this.decisions.length < 2;
     const ruled = new Map();
     for (const one of this.decisions) ruled.set(one.policy, (ruled.get(one.policy) ?? 0) + 1);
     const shares = [...ruled].map(([policy, count]) => `${policy} in ${count}`).join(", ");
-    this.said.textContent = this.decisions.length
+    this.said.textContent = this.decisions.length > 1
       ? `Of the last ${this.decisions.length} decisions, since ${clock(this.decisions[0].time_s)}: ${shares}. A lower line is better; the strip below shows the active policy.` : "";
     this.draw();
   }

@@ -12,9 +12,10 @@ export class Table {
   /** @param place element that the table is put into.
    * @param options `label`; `columns` as of `setColumns`; `key(row)`: what stays the same about a row;
    *   `name`: before its choices in the address; `sort`: column, with "-" before it if descending;
-   *   `kind`: class for the style; `mark(row)`: class of a row; `empty`: what is said if there is none. */
-  constructor(place, { label, columns = [], key, name = "", sort = "", kind = "", mark = null, empty = "No rows." }) {
-    Object.assign(this, { key, name, mark, label, usual: sort });
+   *   `kind`: class for the style; `mark(row)`: class of a row; `empty`: what is said if there is none;
+   *   `sorted()`: called after a person has sorted. */
+  constructor(place, { label, columns = [], key, name = "", sort = "", kind = "", mark = null, empty = "No rows.", sorted = null }) {
+    Object.assign(this, { key, name, mark, label, empty, usual: sort, hasSorted: sorted });
     this.latest = new Map();
     this.rows = this.latest;
     this.order = [];
@@ -32,7 +33,7 @@ export class Table {
     this.bar = element("div", "", { class: "bar" });
     this.count = element("span", "", { class: "count" });
     this.note = element("span", "Order held while the pointer moves", { class: "held", "aria-hidden": "true" });
-    this.none = element("p", empty, { class: "none" });
+    this.none = element("p", "Loading …", { class: "none" });
     const top = element("thead", "", { role: "rowgroup" });
     top.append(this.head);
     this.table.append(top, this.body);
@@ -44,18 +45,35 @@ export class Table {
   }
 
   /** @param columns `id`, `title`, `value(row)` to sort by and to export; if it differs, `text(row)`;
-   *   `width` for the style; `number`: to the right; `extra`: not shown at first; `open(row)`: its text
-   *   is a button that calls this; `link(row)`: address of its text. */
+   *   `width` for the style; `number`: to the right; `extra`: not shown at first; `optional`: not shown
+   *   before a row has a value; `open(row)`: its text is a button that calls this; `link(row)`: address of its text. */
   setColumns(columns) {
     this.columns = columns;
+    this.filled = new Set();
     const wanted = chosen(`${this.name}columns`).split(",").filter((id) => columns.some((one) => one.id === id));
-    this.seen = new Set(wanted.length ? wanted : columns.filter((one) => !one.extra).map((one) => one.id));
+    this.chosen = wanted.length > 0;
+    this.seen = new Set(this.chosen ? wanted : this.usualColumns);
     if (!columns.some(({ id }) => id === this.sort.replace("-", ""))) this.sort = this.usual;
     this.build();
   }
 
   get visible() {
     return this.columns.filter(({ id }) => this.seen.has(id));
+  }
+
+  /** Ids of the columns that are shown as long as a person chooses no others. */
+  get usualColumns() {
+    return this.columns.filter(({ id, extra, optional }) => !extra && (!optional || this.filled.has(id))).map(({ id }) => id);
+  }
+
+  /** Shows optional columns from the first row on that has a value; they stay. */
+  showFilled(rows) {
+    const found = this.columns.filter((one) => one.optional && !this.filled.has(one.id) && rows.some((row) => (one.value(row) ?? "") !== ""));
+    if (!found.length) return;
+    for (const { id } of found) this.filled.add(id);
+    if (this.chosen) return;
+    this.seen = new Set(this.usualColumns);
+    this.build();
   }
 
   /** The head, and what chooses columns; rows are made again. */
@@ -78,6 +96,7 @@ export class Table {
   }
 
   buildBar() {
+    this.bar.hidden = !this.columns.length;
     const open = this.bar.querySelector("details")?.open;
     const choice = element("details", "", { class: "columns" }), list = element("div", "", { role: "group", "aria-label": `Columns of ${this.label}` });
     choice.open = Boolean(open);
@@ -87,8 +106,9 @@ export class Table {
       box.disabled = box.checked && this.seen.size === 1;
       box.addEventListener("change", () => {
         if (!this.seen.delete(column.id)) this.seen.add(column.id);
-        const same = this.columns.every((one) => this.seen.has(one.id) === !one.extra);
-        choose({ [`${this.name}columns`]: same ? "" : this.visible.map(({ id }) => id).join(",") });
+        const ids = this.visible.map(({ id }) => id).join();
+        this.chosen = ids !== this.usualColumns.join();
+        choose({ [`${this.name}columns`]: this.chosen ? ids : "" });
         this.build();
         this.bar.querySelector(`input[name="${column.id}"]`).focus();
       });
@@ -97,6 +117,7 @@ export class Table {
     }
     choice.append(element("summary", "Columns"), list);
     this.orderBy = element("select", "", { "aria-label": `Sort ${this.label} by` });
+    if (!this.usual) this.orderBy.append(element("option", "As given", { value: "" }));
     for (const { id, title } of this.columns) {
       this.orderBy.append(element("option", `${title} ▲`, { value: id }), element("option", `${title} ▼`, { value: `-${id}` }));
     }
@@ -111,6 +132,7 @@ export class Table {
     choose({ [`${this.name}sort`]: sort === this.usual ? "" : sort });
     this.marks();
     this.arrange(true);
+    this.hasSorted?.();
   }
 
   /** Which column the rows are sorted by. */
@@ -128,6 +150,8 @@ export class Table {
   /** @param rows those that pass the filters. @param asked whether a person has changed a filter. */
   set(rows, asked = false) {
     this.latest = new Map(rows.map((row) => [this.key(row), row]));
+    this.none.textContent = this.empty;
+    this.showFilled(rows);
     this.arrange(asked);
   }
 

@@ -72,6 +72,8 @@ T = TypeVar("T")
 
 ACCURACY_EVERY_S = 10.0
 _FAST_S = 0.2
+_HEAD_S = 0.1
+"""Time that `Source.head` waits for another answer, in seconds."""
 _REST = 5.0
 """A schedule that takes longer than `_FAST_S` is kept for this multiple of the time that it took."""
 _RUNTIMES = {
@@ -96,6 +98,7 @@ class Source(FollowedJournal):
     def __init__(self, path: Path, weather: Weather = None) -> None:
         self.weather = weather
         self._accuracy: tuple[float, list[AccuracyView]] | None = None
+        self._heads: dict[bool, Head] = {}
         self._untold = self._unscheduled = ""
         self._scheduled: Schedule
         self._scheduled_until = 0.0
@@ -103,7 +106,21 @@ class Source(FollowedJournal):
         super().__init__(path)
 
     def head(self, sees: Visibility = EVERYTHING) -> Head:
-        """Return the state of the cluster and its twin."""
+        """Return the state of the cluster and its twin.
+
+        While another answer takes long, this is the last one that was made.
+        """
+        known = self._heads.get(sees.names)
+        if not self._lock.acquire(timeout=-1 if known is None else _HEAD_S):
+            assert known is not None
+            return known.model_copy(update={"age_s": time.time() - self._said[0]})
+        try:
+            self._heads[sees.names] = self._head(sees)
+            return self._heads[sees.names]
+        finally:
+            self._lock.release()
+
+    def _head(self, sees: Visibility) -> Head:
         with self.looking() as stands:
             core, status = stands.core, stands.status
             jobs = core.mirror.jobs
