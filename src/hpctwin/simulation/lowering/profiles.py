@@ -7,6 +7,7 @@ import numpy as np
 from hpctwin.errors import ConfigError
 from hpctwin.model import Cluster, Workload
 from hpctwin.model.columns import ms_of
+from hpctwin.model.workload.demands import phases_of
 from hpctwin.network.profiles import HomogeneousTask, ParallelTask, Profile, Sequence, parts_of
 
 __all__ = ["UNKNOWN_MS", "on_network", "with_run_times"]
@@ -53,11 +54,14 @@ def on_network(
         cluster: The cluster.
 
     Raises:
-        ConfigError: Jobs use the network, and the cluster has none, or they share nodes.
+        ConfigError: Jobs use the network or a storage, and the cluster has none, or they share
+            nodes.
     """
-    profiles = tuple(
-        None if one is None or one.length_s is not None else one for one in workload.profiles or ()
-    )
+    asked = workload.profiles or (None,) * len(workload)
+    if workload.demands:
+        phases = phases_of(workload.demands, workload.runtime_ms)
+        asked = tuple(own or phase for own, phase in zip(asked, phases, strict=True))
+    profiles = tuple(None if one is None or one.length_s is not None else one for one in asked)
     if not any(profiles):
         return *with_run_times(workload, cluster), ()
     if cluster.platform is None:
@@ -65,11 +69,17 @@ def on_network(
             f"cluster {cluster.name!r} has no links that jobs could share; give a platform "
             "(--cluster platform.xml), or add 'network' to the cluster file"
         )
+    transfers = [workload.demands.get(name, 0) for name in ("read_bytes", "write_bytes")]
+    if not len(cluster.platform.hosts_of("storage")) and np.any(np.asarray(transfers)):
+        raise ConfigError(
+            f"jobs read or write, and cluster {cluster.name!r} has no storage; add 'storage' to the "
+            "cluster file, or remove read_bytes and write_bytes"
+        )
     if workload.shares_nodes:
         raise ConfigError(
             "jobs that share nodes cannot share the network; remove 'sharing', or request whole nodes"
         )
-    return workload.replace(profiles=None), _at_one_speed(cluster), profiles
+    return workload.replace(profiles=None, demands={}), _at_one_speed(cluster), profiles
 
 
 def _at_one_speed(cluster: Cluster) -> Cluster:
