@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -60,13 +61,13 @@ def pairs_by_hand(pattern: str, ranks: int) -> Counter[tuple[int, int]]:
         return Counter(
             (i, k) for i in every for k in every if np.abs(place[i] - place[k]).sum() == 1
         )
-    rule = {
+    rules: dict[str, Callable[[int, int], bool]] = {
         "all-to-all": lambda i, k: i != k,
         "ring": lambda i, k: ranks > 1 and k == (i + 1) % ranks,
         "gather": lambda i, k: i > 0 and k == 0,
         "broadcast": lambda i, k: i == 0 and k > 0,
-    }[pattern]
-    return Counter((i, k) for i in every for k in every if rule(i, k))
+    }
+    return Counter((i, k) for i in every for k in every if rules[pattern](i, k))
 
 
 @pytest.mark.parametrize("pattern", list(Pattern))

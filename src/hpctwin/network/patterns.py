@@ -67,6 +67,17 @@ class Pattern(StrEnum):
         upper = [np.moveaxis(grid, axis, 0)[1:].ravel() for axis in range(grid.ndim)]
         return np.concatenate([*lower, *upper]), np.concatenate([*upper, *lower])
 
+    def busiest(self, ranks: int) -> float:
+        """Return the share of the bytes that the busiest rank sends, or receives if that is more.
+
+        Args:
+            ranks: Number of ranks, 2 or more.
+        """
+        if self is Pattern.ALL_TO_ALL:
+            return 1.0 / ranks
+        ends = self.pairs(ranks)
+        return max(int(np.bincount(one).max()) for one in ends) / len(ends[0])
+
     def flows(self, ranks: int, volume: float) -> Flows:
         """Return the flows of a number of ranks that send a number of bytes together."""
         sources, targets = self.pairs(ranks)
