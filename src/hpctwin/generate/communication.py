@@ -34,7 +34,7 @@ def with_communication(
     io_gb_per_node: float = 10.0,
     seed: int = 0,
 ) -> Workload:
-    """Return the same jobs, some of which communicate, read and write.
+    """Return the same jobs; some of them communicate, read and write.
 
     On a cluster with this core speed and bandwidth, a communicating job that is alone still takes
     its run time: it computes for a part of it, and its busiest link is busy for the rest. Reads and

@@ -31,7 +31,7 @@ class Flows(NamedTuple):
 
 
 class Pattern(StrEnum):
-    """Who sends to whom.
+    """The ranks that send, and the ranks to which they send.
 
     - ``all-to-all``: each rank to each other one.
     - ``ring``: rank *i* to rank *i* + 1, and the last one to rank 0.
