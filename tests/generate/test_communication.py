@@ -14,6 +14,7 @@ from hpctwin.cli.app import main
 from hpctwin.errors import ConfigError, UnknownNameError
 from hpctwin.generate import GENERATORS
 from hpctwin.generate.communication import with_communication
+from hpctwin.metrics.description import describe
 from hpctwin.network.patterns import Pattern
 
 STAR = Cluster.model_validate(
@@ -109,3 +110,12 @@ def test_the_command_writes_a_table(tmp_path: Path) -> None:
         main(["workload", "generate", "poisson", str(path), *options, "bandwidth=100 Gbit/s"])
     found = read_workload(path).to_frame()["comm_pattern"].drop_nulls().unique().sort()
     assert found.to_list() == ["all-to-all", "neighbor-3d"]
+
+
+def test_a_description_shows_how_many_jobs_communicate() -> None:
+    jobs = generate("poisson", jobs=2000, seed=5, communicating=0.5, storing=0.25)
+    figures = describe(jobs).figures
+    sends = np.asarray(jobs.demands["comm_bytes"]) > 0
+    assert figures["share_with_comm_bytes"] == sends.mean()
+    assert figures["share_with_read_bytes"] == pytest.approx(0.25, abs=0.03)
+    assert "share_with_comm_bytes" not in describe(jobs.replace(demands={})).figures

@@ -179,10 +179,27 @@ def test_without_sharing_run_times_count_with_a_note() -> None:
     assert not any("--sharing" in note for note in shared.notes)
 
 
+def test_computing_needs_a_speed() -> None:
+    network = STAR.network.model_dump() | {"core_speed": None}  # type: ignore[union-attr]
+    slow = Cluster.model_validate(STAR.model_dump() | {"network": network})
+    assert simulate(jobs({"comm_bytes": 4e9}), slow, sharing="fair").jobs["end_s"][0] == 11.0
+    with pytest.raises(
+        ConfigError, match=r"job 1 computes, but nodes .* have no speed; give core_speed"
+    ):
+        simulate(jobs({"flops": 1e9}), slow, sharing="fair")
+
+
 def test_reading_needs_a_storage() -> None:
     bare = Cluster.model_validate(STAR.model_dump() | {"storage": ()})
     with pytest.raises(ConfigError, match="add 'storage' to the cluster file"):
         simulate(jobs({"read_bytes": 1e9}), bare, sharing="fair")
+    two = Cluster.model_validate(
+        STAR.model_dump() | {"storage": [{"name": n, "bandwidth": 1e9} for n in ("fast", "slow")]}
+    )
+    with pytest.raises(ConfigError, match=r"job 1: .*, and 2 storages; name one of fast, slow"):
+        simulate(jobs({"read_bytes": 1e9}), two, sharing="fair")
+    read = jobs({"read_bytes": 4e9, "storage": "slow"})
+    assert simulate(read, two, sharing="fair").jobs["end_s"][0] == pytest.approx(14.0)
     with pytest.raises(ConfigError, match="has no links that jobs could share"):
         simulate(jobs({"comm_bytes": 1e9}), Cluster.uniform(16), sharing="fair")
 
@@ -295,7 +312,7 @@ def test_batsim_gets_the_same_jobs(tmp_path: Path, pattern: Pattern) -> None:
 
 def test_swf_reports_what_it_cannot_hold(tmp_path: Path) -> None:
     lost = write_workload(jobs({"comm_bytes": 1}), tmp_path / "jobs.swf")
-    assert "SWF cannot store demands" in lost
+    assert "SWF cannot store communication" in lost
 
 
 def test_the_command_simulates_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

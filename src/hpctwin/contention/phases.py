@@ -102,9 +102,10 @@ class PhaseBuilder:
             return found
         only = self.platform.hosts_of("storage")
         if len(only) != 1:
+            names = ", ".join(self.platform.host_names[host] for host in only[:5])
             raise ConfigError(
                 f"storage {label!r}: the platform has no host of this name, and {len(only)} storages; "
-                "name one of its hosts"
+                f"name one of {names or 'its hosts'}"
             )
         return int(only[0])
 

@@ -39,7 +39,7 @@ FINAL_STATES = {
     "dependency": "REJECTED",
 }
 """Batsim's names of the states in which jobs end, by hpctwin's."""
-_CARRIED = frozenset({"nodes_hint", "profiles", "fails", "demands"})
+_CARRIED = frozenset({"nodes_hint", "profiles", "fails", "communication"})
 _SHORTEST_S = 0.001
 _LATEST_S = 1e15
 """Latest submission, 30 million years; Batsim's own tests have later ones."""
