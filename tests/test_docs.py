@@ -133,6 +133,20 @@ def test_the_network_page_shows_valid_clusters(tmp_path: Path) -> None:
     assert sizes == [128, 96]
 
 
+def test_the_network_page_shows_jobs_that_run(tmp_path: Path) -> None:
+    page = ROOT / "docs/how-to/describe-a-network.md"
+    (jobs,) = re.findall(r"```text\n(job_id.*?)```", page.read_text(), re.DOTALL)
+    (tmp_path / "jobs.csv").write_text(jobs)
+    (tmp_path / "small.yaml").write_text(yaml_of("docs/how-to/describe-a-network.md")[0])
+    command = "hpctwin simulate jobs.csv --cluster small.yaml --sharing fair"
+    assert command in page.read_text()
+    ran = subprocess.run(
+        [sys.executable, "-m", *shlex.split(command)],
+        cwd=tmp_path, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "3: 3 completed" in ran.stdout
+
+
 LINKED = [*PAGES, *sorted(ROOT.glob("*.md"))]
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TrackEvent
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from hpctwin import Cluster, Workload, generate, simulate
+from hpctwin import Cluster, generate, simulate
 from hpctwin.cli.app import main
 from hpctwin.report.exports import Slices, slices_of, write_perfetto
 
@@ -150,40 +150,6 @@ def test_the_command_writes_all_three_and_they_hold_the_run(run: Any, tmp_path: 
     assert {one.name for one in families} == {
         f"hpctwin_{name}" for name in result.series.columns if name != "time_s"
     }
-
-
-def test_batsims_files_have_its_columns_and_all_jobs(tmp_path: Path) -> None:
-    from hpctwin.report.pages.run import write_run
-
-    workload = Workload.build(
-        submit_s=[0, 0, 1, 1], runtime_s=[10, 10, 10, 4], nodes=[2, 9, 2, 1], walltime_s=[99, 99, 5, 5],
-        fails=[0, 0, 0, 1], job_id=["a", "b", "c", "d"],
-    )  # fmt: skip
-    cluster = Cluster.uniform(nodes=4, active_w=100, idle_w=10)
-    write_run(simulate(workload, cluster), tmp_path / "run", {})
-    assert export(tmp_path / "run", "--batsim", tmp_path / "out") == 0
-    jobs = pl.read_csv(tmp_path / "out_jobs.csv")
-    assert jobs.columns == [
-        "job_id", "workload_name", "profile", "submission_time", "requested_number_of_resources",
-        "requested_time", "success", "final_state", "starting_time", "execution_time", "finish_time",
-        "waiting_time", "turnaround_time", "stretch", "allocated_resources", "consumed_energy",
-        "metadata",
-    ]  # fmt: skip
-    found = {row["job_id"]: row for row in jobs.sort("job_id").iter_rows(named=True)}
-    assert [row["final_state"] for row in found.values()] == [
-        "COMPLETED_SUCCESSFULLY", "REJECTED", "COMPLETED_WALLTIME_REACHED", "COMPLETED_FAILED",
-    ]  # fmt: skip
-    assert [row["success"] for row in found.values()] == [1, 0, 0, 0]
-    assert found["b"]["starting_time"] is None
-    assert found["a"]["consumed_energy"] == 2000
-    schedule = pl.read_csv(tmp_path / "out_schedule.csv").row(0, named=True)
-    expected = {
-        "nb_jobs": 4, "nb_jobs_finished": 3, "nb_jobs_success": 1, "nb_jobs_killed": 1,
-        "nb_jobs_rejected": 1, "success_rate": 0.25, "makespan": found["d"]["finish_time"],
-        "nb_computing_machines": 4,
-    }  # fmt: skip
-    assert {name: schedule[name] for name in expected} == expected
-    assert [*schedule] == sorted(schedule)
 
 
 def test_wrong_folders_are_named_without_a_traceback(

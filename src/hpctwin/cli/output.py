@@ -277,10 +277,10 @@ def note_rejected(result: Result) -> int:
 
 
 def note_walltimes(result: Result) -> None:
-    """Report on standard error that walltimes ended many jobs, if they did."""
-    from hpctwin.simulation.result.result import walltime_notes
+    """Report on standard error that walltimes ended many jobs, or demands were ignored."""
+    from hpctwin.simulation.result.result import unshared_notes, walltime_notes
 
-    for note in walltime_notes(result.figures):
+    for note in (*unshared_notes(result.workload), *walltime_notes(result.figures)):
         print(f"{result.workload.name}: {note}", file=sys.stderr)
 
 

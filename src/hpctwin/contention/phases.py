@@ -26,6 +26,7 @@ from hpctwin.engine.network.records import (
 )
 from hpctwin.errors import ConfigError
 from hpctwin.network import profiles
+from hpctwin.network.patterns import Flows, Pattern
 from hpctwin.network.platform import Platform
 from hpctwin.network.profiles import Profile
 
@@ -101,27 +102,29 @@ class PhaseBuilder:
             return found
         only = self.platform.hosts_of("storage")
         if len(only) != 1:
+            names = ", ".join(self.platform.host_names[host] for host in only[:5])
             raise ConfigError(
                 f"storage {label!r}: the platform has no host of this name, and {len(only)} storages; "
-                "name one of its hosts"
+                f"name one of {names or 'its hosts'}"
             )
         return int(only[0])
 
     def load(
-        self, hosts: Hosts, cpu: FloatArray, com: FloatArray
+        self, hosts: Hosts, cpu: FloatArray, com: FloatArray | Flows
     ) -> tuple[float, float, npt.NDArray[Any]]:
         """Return latency and bound of a parallel task, and its uses of hosts and links.
 
         Args:
             hosts: Host of each rank.
             cpu: Computation of each rank, in flops; one number for all ranks.
-            com: Bytes between ranks [ranks, ranks]; one number, [1], for all pairs of two ranks.
+            com: Bytes between ranks; [ranks, ranks], or one number, [1], for all pairs of two ranks.
         """
         platform = self.platform
         uses, bound = self._computing(hosts, cpu)
         latency = 0.0
-        if com.any():
-            links, amounts, latency, window = self.routes.sums(hosts, com)
+        flows = com if isinstance(com, Flows) else _flows_between(com, len(hosts))
+        if len(flows.sources):
+            links, amounts, latency, window = self.routes.sums(hosts, flows)
             if window > 0:
                 bound = min(bound, platform.gamma / (2.0 * window))
             if self.fair:
@@ -148,6 +151,15 @@ class PhaseBuilder:
         uses = np.zeros(np.count_nonzero(some), USE)
         uses["resource"], uses["amount"] = hosts[some], flops[some]
         return uses, float((self.platform.host_speed[hosts[some]] / flops[some]).min())
+
+
+def _flows_between(com: FloatArray, ranks: int) -> Flows:
+    """Return what ranks send, from a matrix or one number for all pairs of ranks."""
+    if com.ndim == 1:
+        pairs = Pattern.ALL_TO_ALL.pairs(ranks if com[0] > 0 else 0)
+        return Flows(*pairs, com)
+    sources, targets = np.nonzero(com > 0)
+    return Flows(sources, targets, com[sources, targets])
 
 
 @dataclass
@@ -213,8 +225,9 @@ class _Job:
         return profile.exit_code
 
     def load(self, hosts: Hosts, cpu: Any, com: Any) -> int:
-        numbers = (np.ascontiguousarray(one, np.float64) for one in (cpu, com))
-        latency, bound, uses = self.builder.load(hosts, *numbers)
+        if not isinstance(com, Flows):
+            com = np.ascontiguousarray(com, np.float64)
+        latency, bound, uses = self.builder.load(hosts, np.ascontiguousarray(cpu, np.float64), com)
         self.loads.append((self.size, self.size + len(uses), latency, bound))
         self.uses.append(uses)
         self.size += len(uses)
@@ -243,11 +256,17 @@ class _Job:
     def homogeneous_task(self, profile: profiles.HomogeneousTask) -> int:
         return self.task(profile, self.hosts, profile.cpu, profile.com)
 
+    def spread_task(self, profile: profiles.SpreadTask) -> int:
+        ranks = len(self.hosts)
+        com = profile.pattern.flows(ranks, profile.volume) if profile.volume else 0.0
+        return self.task(profile, self.hosts, profile.flops / ranks, com)
+
     def storage_transfer(self, profile: profiles.StorageTransfer) -> int:
         hosts = np.append(self.hosts, self.builder.storage(profile.storage))
+        share = len(self.hosts) if profile.spread else 1
         com = np.zeros((len(hosts), len(hosts)))
-        com[:-1, -1] = profile.write
-        com[-1, :-1] = profile.read
+        com[:-1, -1] = profile.write / share
+        com[-1, :-1] = profile.read / share
         return self.task(profile, hosts, 0.0, com)
 
     def staging(self, profile: profiles.Staging) -> int:
@@ -290,6 +309,7 @@ _ADD: dict[type[Profile], Callable[[_Job, Any], int]] = {
     profiles.Delay: _Job.delay,
     profiles.ParallelTask: _Job.parallel_task,
     profiles.HomogeneousTask: _Job.homogeneous_task,
+    profiles.SpreadTask: _Job.spread_task,
     profiles.StorageTransfer: _Job.storage_transfer,
     profiles.Staging: _Job.staging,
     profiles.Sequence: _Job.sequence,

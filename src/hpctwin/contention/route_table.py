@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from hpctwin.contention.arrays import describe
 from hpctwin.engine.network.flows import ADD_FLOWS, FLOWS
+from hpctwin.network.patterns import Flows
 from hpctwin.network.platform import Platform
 
 __all__ = ["RouteTable"]
@@ -44,12 +45,12 @@ class RouteTable:
         """
         self._add_between(self._places(sources), self._places(targets))
 
-    def sums(self, hosts: IntArray, com: FloatArray) -> tuple[IntArray, FloatArray, float, float]:
+    def sums(self, hosts: IntArray, flows: Flows) -> tuple[IntArray, FloatArray, float, float]:
         """Return the links that a parallel task uses, and the bytes on each.
 
         Args:
             hosts: Host of each rank.
-            com: Bytes between ranks [ranks, ranks]; one number, [1], for all pairs of two ranks.
+            flows: Bytes between ranks, all above 0.
 
         Returns:
             Links, bytes, largest latency, and largest product of a flow's latency and bytes.
@@ -58,12 +59,11 @@ class RouteTable:
             ConfigError: Two of the hosts are not connected.
         """
         places = self._places(hosts)
-        same = com.ndim == 1
-        rows, columns = np.nonzero(~np.eye(len(hosts), dtype=bool) if same else com)
-        self._add_between(places[rows], places[columns])
+        sources, targets = places[flows.sources], places[flows.targets]
+        self._add_between(sources, targets)
         if not self._described:
             self._describe()
-        count = ADD_FLOWS(self._address, places, com.reshape(-1), int(same))
+        count = ADD_FLOWS(self._address, sources, targets, flows.amounts)
         links = self._used[:count].copy()
         amounts = self._sums[links]
         self._sums[links] = 0.0

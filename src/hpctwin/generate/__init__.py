@@ -34,15 +34,21 @@ def generate(name: str, **options: Any) -> Workload:
 
     Args:
         name: ``poisson``, ``lublin``, ``four-phase``, ``pas`` or ``theta-year``.
-        options: Options of that generator, among them ``seed``.
+        options: Options of that generator, among them ``seed``, and those of
+            `hpctwin.generate.communication.with_communication`.
 
     Raises:
         UnknownNameError: There is no such generator, or it has no such option.
         ConfigError: The value of an option is not valid.
     """
+    from hpctwin.generate.communication import COMMUNICATION_OPTIONS, with_communication
+
     function = find_generator(name, options)
+    sent = {name: options.pop(name) for name in COMMUNICATION_OPTIONS if name in options}
     try:
         made: Workload = function(**options)
+        if sent:
+            made = with_communication(made, **sent, seed=options.get("seed", 0))
     except TypeError as error:
         raise ConfigError(f"generator {name!r}: an option has the wrong type ({error})") from error
     return made
@@ -54,13 +60,15 @@ def find_generator(name: str, options: Iterable[str]) -> Callable[..., Workload]
     Raises:
         UnknownNameError: There is no such generator, or it has no such option.
     """
+    from hpctwin.generate.communication import COMMUNICATION_OPTIONS
+
     if name not in GENERATORS:
         raise UnknownNameError("workload generator", name, GENERATORS)
     module = GENERATORS[name]
     function: Callable[..., Workload] = getattr(
         importlib.import_module(f"hpctwin.generate.{module}"), module
     )
-    known = inspect.signature(function).parameters
+    known = [*inspect.signature(function).parameters, *COMMUNICATION_OPTIONS]
     for option in options:
         if option not in known:
             raise UnknownNameError(f"option of generator {name!r}", option, known)

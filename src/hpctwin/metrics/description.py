@@ -102,6 +102,10 @@ def describe(workload: Workload, nodes: int | None = None) -> Description:
             "share_with_dependencies": len(waits) / size,
             "share_with_recorded_start": float((workload.recorded_start_ms >= 0).mean()),
         }
+        for name in ("comm_bytes", "read_bytes", "write_bytes"):
+            if name in workload.demands:
+                some = np.asarray(workload.demands[name]) > 0
+                figures[f"share_with_{name}"] = float(some.mean())
     return Description(
         figures=figures,
         distributions={

@@ -6,12 +6,14 @@ processes of a job; rank *i* is on the *i*-th node of the job's allocation unles
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from hpctwin.network.patterns import Pattern
 
 __all__ = [
     "SMPI_ACTIONS",
@@ -22,11 +24,13 @@ __all__ = [
     "Profile",
     "Sequence",
     "SmpiTrace",
+    "SpreadTask",
     "Staging",
     "StorageTransfer",
     "Usage",
     "UsageTrace",
     "parts_of",
+    "per_rank",
 ]
 
 FloatArray = npt.NDArray[np.float64]
@@ -122,6 +126,21 @@ class HomogeneousTask(Profile):
 
 
 @dataclass(frozen=True, eq=False)
+class SpreadTask(Profile):
+    """Compute and send; amounts are of all ranks together.
+
+    Args:
+        flops: Computation, in flops; each rank has the same share.
+        volume: Bytes; each flow of the pattern has the same share.
+        pattern: Which ranks send to which others.
+    """
+
+    flops: float = 0.0
+    volume: float = 0.0
+    pattern: Pattern = Pattern.ALL_TO_ALL
+
+
+@dataclass(frozen=True, eq=False)
 class StorageTransfer(Profile):
     """Read from a storage and write to it, all at once and in proportion.
 
@@ -129,11 +148,13 @@ class StorageTransfer(Profile):
         read: Bytes from the storage to each rank.
         write: Bytes from each rank to the storage.
         storage: Name of the storage's host, or a label of it.
+        spread: Whether amounts are of all ranks together.
     """
 
     read: float
     write: float
     storage: str
+    spread: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,6 +238,22 @@ class SmpiTrace(Profile):
 
     ranks: tuple[tuple[Action, ...], ...]
     placement: tuple[int, ...] | None = None
+
+
+def per_rank(profile: Profile, ranks: int) -> Profile:
+    """Return a profile whose amounts are those of each rank, for a number of ranks."""
+    match profile:
+        case Sequence():
+            return replace(profile, parts=tuple(per_rank(part, ranks) for part in profile.parts))
+        case StorageTransfer(spread=True):
+            share = profile.read / ranks, profile.write / ranks
+            return replace(profile, read=share[0], write=share[1], spread=False)
+        case SpreadTask():
+            com = np.zeros((ranks, ranks))
+            sources, targets, amounts = profile.pattern.flows(ranks, profile.volume)
+            com[sources, targets] = amounts
+            return ParallelTask(np.full(ranks, profile.flops / ranks), com)
+    return profile
 
 
 def parts_of(profile: Profile) -> list[Profile]:

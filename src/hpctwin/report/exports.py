@@ -1,4 +1,4 @@
-"""Exports of runs: Batsim's and Evalys's CSV, OpenMetrics, and Perfetto (ui.perfetto.dev).
+"""Exports of runs: OpenMetrics, and Perfetto (ui.perfetto.dev).
 
 In Perfetto, tracks are nodes and slices jobs. The file is protobuf with the field numbers of its
 ``trace_packet.proto``, ``track_event.proto`` and ``track_descriptor.proto``. All packets of a kind
@@ -13,136 +13,22 @@ from __future__ import annotations
 
 import heapq
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from hpctwin._version import __version__
-from hpctwin.formats.json.batsim import FINAL_STATES
 from hpctwin.model.columns import ms_of
 
 __all__ = [
     "Slices",
     "slices_of",
-    "write_batsim_jobs",
-    "write_batsim_schedule",
-    "write_evalys",
     "write_openmetrics",
     "write_perfetto",
 ]
-
-
-def write_evalys(file: BinaryIO, jobs: pl.DataFrame, held: pl.DataFrame | None) -> int:
-    """Write the jobs that ran as Batsim does and Evalys reads (``JobSet.from_csv``).
-
-    Args:
-        file: File to write to.
-        jobs: Jobs of a result.
-        held: Its ``node_map`` or ``placements``; without it, the file has no node numbers.
-
-    Returns:
-        Number of jobs written.
-    """
-    ran = pl.col("start_s").is_not_null() & pl.col("end_s").is_not_null()
-    return write_batsim_jobs(file, jobs.filter(ran), held)
-
-
-def write_batsim_jobs(file: BinaryIO, jobs: pl.DataFrame, held: pl.DataFrame | None) -> int:
-    """Write Batsim's ``jobs.csv`` with all jobs; otherwise like `write_evalys`.
-
-    Jobs that did not run have no times. Names of profiles are unknown. Energy is -1 if it is not
-    known, as in Batsim.
-    """
-    execution = pl.col("end_s") - pl.col("start_s")
-    energy = pl.col("energy_j") if "energy_j" in jobs.columns else pl.lit(-1.0)
-    table = jobs.select(
-        pl.col("job_id"),
-        pl.lit("w0").alias("workload_name"),
-        pl.lit("").alias("profile"),
-        pl.col("submit_s").alias("submission_time"),
-        pl.col("nodes").alias("requested_number_of_resources"),
-        pl.col("walltime_s").alias("requested_time"),
-        (pl.col("state") == "completed").cast(pl.Int8).alias("success"),
-        pl.col("state").replace_strict(FINAL_STATES, default="").alias("final_state"),
-        pl.col("start_s").alias("starting_time"),
-        execution.alias("execution_time"),
-        pl.col("end_s").alias("finish_time"),
-        pl.col("wait_s").alias("waiting_time"),
-        pl.col("turnaround_s").alias("turnaround_time"),
-        (pl.col("turnaround_s") / pl.max_horizontal(execution, 0.001)).alias("stretch"),
-        energy.alias("consumed_energy"),
-        pl.lit("").alias("metadata"),
-    )
-    if held is None:
-        table = table.with_columns(allocated_resources=pl.lit(""))
-    else:
-        table = table.join(_allocated(held), on=["job_id", "starting_time"], how="left")
-        table = table.with_columns(pl.col("allocated_resources").fill_null(""))
-    last = ("allocated_resources", "consumed_energy", "metadata")
-    table.select(pl.exclude(last), *last).write_csv(file)
-    return len(table)
-
-
-def write_batsim_schedule(file: BinaryIO, jobs: pl.DataFrame, summary: Mapping[str, Any]) -> None:
-    """Write Batsim's ``schedule.csv``: a row of metrics of the run.
-
-    Metrics that hpctwin does not compute, such as the number of power state changes, are omitted.
-
-    Args:
-        file: File to write to.
-        jobs: Jobs of a result.
-        summary: Its summary.
-    """
-    states = jobs["state"].replace_strict(FINAL_STATES, default="").to_list()
-    ran = jobs.filter(pl.col("start_s").is_not_null() & pl.col("end_s").is_not_null())
-    execution = pl.max_horizontal(pl.col("end_s") - pl.col("start_s"), 0.001)
-    times = ran.select(
-        slowdown=pl.col("turnaround_s") / execution,
-        turnaround_time=pl.col("turnaround_s"),
-        waiting_time=pl.col("wait_s"),
-    )
-    killed = ("COMPLETED_WALLTIME_REACHED", "COMPLETED_KILLED")
-    success = states.count("COMPLETED_SUCCESSFULLY")
-    row: dict[str, Any] = {
-        "batsim_version": f"hpctwin {__version__}",
-        "consumed_joules": summary.get("total_energy_j", -1),
-        "makespan": ran["end_s"].max() - ran["submit_s"].min() if len(ran) else None,  # type: ignore[operator]
-        **{f"max_{name}": times[name].max() for name in times.columns},
-        **{f"mean_{name}": times[name].mean() for name in times.columns},
-        "nb_computing_machines": summary.get("nodes"),
-        "nb_jobs": len(jobs),
-        "nb_jobs_finished": sum(state.startswith("COMPLETED") for state in states),
-        "nb_jobs_killed": sum(state in killed for state in states),
-        "nb_jobs_rejected": states.count("REJECTED"),
-        "nb_jobs_success": success,
-        "success_rate": success / len(jobs) if len(jobs) else None,
-    }
-    for name in ("computing", "idle", "sleeping", "switching_off", "switching_on"):
-        if f"{name}_node_s" in summary:
-            row[f"time_{name}"] = summary[f"{name}_node_s"]
-    pl.DataFrame([dict(sorted(row.items()))]).write_csv(file)
-
-
-def _allocated(held: pl.DataFrame) -> pl.DataFrame:
-    """Return the nodes of each attempt as ranges of numbers: ``0-3 7``."""
-    if "node" in held.columns:
-        held = held.sort("job_id", "start_s", "node").with_columns(
-            first_node=pl.col("node"), count=pl.lit(1)
-        )
-    last = pl.col("first_node") + pl.col("count") - 1
-    run = pl.when(pl.col("count") > 1).then(
-        pl.format("{}-{}", pl.col("first_node"), last)
-    ).otherwise(pl.col("first_node").cast(pl.String))  # fmt: skip
-    return (
-        held.group_by("job_id", pl.col("start_s").alias("starting_time"), maintain_order=True)
-        .agg(run.alias("runs"))
-        .with_columns(pl.col("runs").list.join(" ").alias("allocated_resources"))
-        .drop("runs")
-    )
 
 
 def write_openmetrics(file: BinaryIO, series: pl.DataFrame) -> int:

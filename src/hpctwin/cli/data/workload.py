@@ -183,7 +183,7 @@ def generate(
         target: File to write: .swf, .json, .csv, .parquet; also .gz. With several seeds, the name
             contains {seed}, as in jobs-{seed}.swf.
         options: Options of the generator as NAME=VALUE, for example jobs=1000 seed=7, or
-            seed=1..20.
+            seed=1..20; communicating=0.5 and others give jobs communication.
         overwrite: Overwrite an existing file.
     """
     from hpctwin.generate import generate as generate_workload

@@ -87,40 +87,37 @@ def export_command(
             job, counters. The run must record nodes (by a placement, failures, power states or
             shared nodes).
         evalys: Write a CSV file for Evalys, in Batsim's form.
-        batsim: Write PREFIX_jobs.csv and PREFIX_schedule.csv, as Batsim does.
+        batsim: Write Batsim's files: PREFIX_jobs.csv, PREFIX_schedule.csv, PREFIX_machine_states.csv,
+            PREFIX_pstate_changes.csv and, with a power model, PREFIX_consumed_energy.csv.
         openmetrics: Write a text file of queue and cluster over time.
     """
     from hpctwin.cli.output import check_outputs
     from hpctwin.errors import ConfigError
     from hpctwin.model import write_atomically
     from hpctwin.model.text import count_text
-    from hpctwin.report.exports import (
-        slices_of,
-        write_batsim_jobs,
-        write_batsim_schedule,
-        write_evalys,
-        write_openmetrics,
-        write_perfetto,
-    )
+    from hpctwin.report.batsim import TABLES, jobs_that_ran
+    from hpctwin.report.exports import slices_of, write_openmetrics, write_perfetto
     from hpctwin.report.pages.run import read_run
 
     if perfetto is evalys is batsim is openmetrics is None:
         raise ConfigError("no output given; add --perfetto, --evalys, --batsim or --openmetrics")
-    jobs_csv = None if batsim is None else Path(f"{batsim}_jobs.csv")
-    schedule_csv = None if batsim is None else Path(f"{batsim}_schedule.csv")
-    check_outputs(files=[perfetto, evalys, jobs_csv, schedule_csv, openmetrics])
+    tables = {Path(f"{batsim}_{name}.csv"): TABLES[name] for name in TABLES if batsim is not None}
+    if evalys is not None:
+        tables[evalys] = jobs_that_ran
+    check_outputs(files=[perfetto, *tables, openmetrics])
     found = read_run(run)
     held = found.node_map if found.placements is None else found.placements
     unplaced = "" if held is not None else ", without nodes, because nodes were only counted"
-    for path, write in ((evalys, write_evalys), (jobs_csv, write_batsim_jobs)):
-        if path is not None:
-            with write_atomically(path) as file:
-                count = write(file, found.jobs, held)
-            print(f"{path}: {count_text(count, 'job')}{unplaced}")
-    if schedule_csv is not None:
-        with write_atomically(schedule_csv) as file:
-            write_batsim_schedule(file, found.jobs, found.summary)
-        print(f"{schedule_csv}: metrics of the run")
+    for path, table_of in tables.items():
+        table = table_of(found)
+        if table is None:
+            print(f"{path}: not written: the run has no power over time")
+            continue
+        with write_atomically(path) as file:
+            table.write_csv(file)
+        of_jobs = "allocated_resources" in table.columns
+        told = count_text(len(table), "job" if of_jobs else "row")
+        print(f"{path}: {told}{unplaced if of_jobs else ''}")
     if openmetrics is not None:
         with write_atomically(openmetrics) as file:
             count = write_openmetrics(file, found.series)

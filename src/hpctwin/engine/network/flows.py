@@ -52,28 +52,25 @@ def add_flow(route: int, amount: float, used: int, flows: Flows) -> int:
     return used
 
 
-def _add_flows(address: int, places: Any, amounts: Any, same: int) -> int:
+def _add_flows(address: int, sources: Any, targets: Any, amounts: Any) -> int:
     flows = _flows_at(address)
     numbers, latencies = _small_at(flows.numbers), reals_of(flows.latencies)
     flows.latency = 0.0
     flows.window = 0.0
     used = 0
-    ranks = len(places)
-    for i in range(ranks):
-        for k in range(ranks):
-            amount = amounts[0] if same == 1 else amounts[i * ranks + k]
-            if amount <= 0.0 or (same == 1 and i == k):
-                continue
-            route = numbers[places[i] * flows.places + places[k]]
-            flows.latency = max(flows.latency, latencies[route])
-            flows.window = max(flows.window, latencies[route] * amount)
-            used = add_flow(route, amount, used, flows)
+    same = len(amounts) == 1
+    for i in range(len(sources)):
+        amount = amounts[0] if same else amounts[i]
+        route = numbers[sources[i] * flows.places + targets[i]]
+        flows.latency = max(flows.latency, latencies[route])
+        flows.window = max(flows.window, latencies[route] * amount)
+        used = add_flow(route, amount, used, flows)
     return used
 
 
-ADD_FLOWS = Kernel(_add_flows, "int64(int64, int64[::1], float64[::1], int64)")
+ADD_FLOWS = Kernel(_add_flows, "int64(int64, int64[::1], int64[::1], float64[::1])")
 """Add up the flows of a parallel task; return the number of links that it uses.
 
-``(address, places, amounts, same)``: the place of each rank's host, and bytes between ranks [ranks
-* ranks]; if ``same``, a single number for each pair of two ranks.
+``(address, sources, targets, amounts)``: the places of the hosts that send and receive, and the
+bytes of each flow, above 0 [flows]; or one number, [1], for all of them.
 """

@@ -72,6 +72,7 @@ def lost_by(format_name: str, workload: Workload, carried: Set[str]) -> tuple[st
         "usage": bool(workload.usage),
         "profiles": any(one and one.length_s is None for one in workload.profiles or ()),
         "predicted": bool(workload.predicted),
+        "communication": bool(workload.demands),
     }
     return (
         *(

@@ -23,7 +23,8 @@ from hpctwin.formats.json.jobs import (
     write_json,
 )
 from hpctwin.model import ReadNotes, Workload
-from hpctwin.network.profiles import Delay, Profile, SmpiTrace
+from hpctwin.model.workload.demands import phases_of
+from hpctwin.network.profiles import Delay, Profile, SmpiTrace, per_rank
 
 __all__ = ["FINAL_STATES", "is_batsim", "read_batsim", "write_batsim"]
 
@@ -38,7 +39,7 @@ FINAL_STATES = {
     "dependency": "REJECTED",
 }
 """Batsim's names of the states in which jobs end, by hpctwin's."""
-_CARRIED = frozenset({"nodes_hint", "profiles", "fails"})
+_CARRIED = frozenset({"nodes_hint", "profiles", "fails", "communication"})
 _SHORTEST_S = 0.001
 _LATEST_S = 1e15
 """Latest submission, 30 million years; Batsim's own tests have later ones."""
@@ -163,8 +164,8 @@ def _as_job_says(job: JsonRecord, profile: Profile) -> Profile:
 def write_batsim(workload: Workload, path: str | Path) -> tuple[str, ...]:
     """Write a Batsim workload with the names of Batsim 3 to 4, atomically.
 
-    A job without a profile gets a ``delay`` profile of its run time, and so does a job with a
-    recorded trace, which is in separate files. A job that fails has ``ret`` 1.
+    A job without a profile gets one of its demands, or a ``delay`` profile of its run time. So does
+    a job with a recorded trace, which is in separate files. A job that fails has ``ret`` 1.
 
     Returns:
         One sentence for each thing that the format cannot hold.
@@ -175,10 +176,14 @@ def write_batsim(workload: Workload, path: str | Path) -> tuple[str, ...]:
     writer = ProfileWriter()
     delays: dict[tuple[int, bool], Profile] = {}
     jobs = []
+    profiles = workload.profiles or (None,) * len(workload)
+    phases = phases_of(workload.demands, workload.runtime_ms) if workload.demands else profiles
     for row, job_id in enumerate(workload.job_id.tolist()):
-        found = None if workload.profiles is None else workload.profiles[row]
+        found, phase = profiles[row], phases[row]
+        fails = workload.fails is not None and bool(workload.fails[row])
+        if found is None and phase is not None:
+            found = replace(per_rank(phase, int(workload.nodes[row])), exit_code=int(fails))
         if found is None or not can_write(found):
-            fails = workload.fails is not None and bool(workload.fails[row])
             runtime_ms = int(workload.runtime_ms[row])
             delay = Delay(plain_seconds(runtime_ms), exit_code=int(fails))
             found = delays.setdefault((runtime_ms, fails), delay)

@@ -14,7 +14,9 @@ from hpctwin.model import PER_NODE
 from hpctwin.model.columns import PREDICTED
 from hpctwin.model.requests.chunks import CHUNKS, SHARED_WITH, WHOLE_CHUNKS
 from hpctwin.model.requests.resources import COLUMN, MOST
+from hpctwin.model.workload.demands import AMOUNTS, MAX_AMOUNT, MAX_ITERATIONS
 from hpctwin.model.workload.frame import USE_STEP, is_usage
+from hpctwin.network.patterns import Pattern
 
 __all__ = [
     "REQUIRED",
@@ -31,6 +33,7 @@ __all__ = [
 REQUIRED = ("submit_s", "runtime_s", "nodes")
 TEXTS = (
     "job_id", "user", "account", "partition", "qos", "features", "more_tasks", "group_by", "speedup",
+    "comm_pattern", "storage",
 )  # fmt: skip
 _OTHERS = ("depends", "dependency", "job_name", "recorded_nodes")
 TIMES = ("submit_s", "recorded_start_s", "cancel_s")
@@ -77,6 +80,8 @@ _NUMBERS = {
     "suspendable": _Rule(0, whole=True, words=("false", "true"), most=1),
     "resize_s": _Rule(0),
     "used_memory_gb": _Rule(0),
+    **{name: _Rule(0, most=MAX_AMOUNT) for name in AMOUNTS},
+    "iterations": _Rule(1, whole=True, most=MAX_ITERATIONS),
     **{f"predicted_{name}": _Rule(0) for name in PREDICTED},
 }
 
@@ -136,6 +141,10 @@ def faults_of(frame: pl.DataFrame) -> dict[int, tuple[str, str]]:
         elif name == "job_id":
             bad = column.is_null() | ~column.is_first_distinct()
             expected = "an id that no other row has"
+        elif name == "comm_pattern":
+            word = column.cast(pl.String).str.strip_chars().str.to_lowercase()
+            bad = column.is_not_null() & ~word.is_in([*Pattern])
+            expected = f"{', '.join([*Pattern][:-1])} or {[*Pattern][-1]}"
         else:
             continue
         for row in bad.fill_null(True).arg_true():

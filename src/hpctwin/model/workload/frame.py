@@ -48,6 +48,13 @@ column                  meaning
                         ``amdahl:0.05`` (serial share), or for 1, 2, … nodes ``1/1.9/2.7``
 ``suspendable``         1 (or true) if it may be suspended and resumed later, else 0
 ``resize_s``            seconds without progress after it resumes or changes its nodes
+``flops``               computation of all nodes together, flop; empty: for ``runtime_s``
+``comm_bytes``          bytes that all nodes send together, in the pattern ``comm_pattern``:
+                        ``all-to-all`` (default), ``ring``, ``neighbor-2d``, ``neighbor-3d``,
+                        ``gather``, ``broadcast``
+``iterations``          number of times that it computes and communicates (default 1)
+``read_bytes``          bytes that all nodes read together before, and …
+``write_bytes``         … write after that, of the storage named ``storage``
 ``use_NAME``            use of the component NAME of its nodes, 0 to 1: the mean, or a list
 ``node_w``              measured power of one of its nodes, W: the mean, or a list
 ``used_memory_gb``      maximum memory used on one of its nodes, GiB
@@ -74,6 +81,7 @@ from hpctwin.model.columns import PER_NODE, PREDICTED, Category, known_seconds
 from hpctwin.model.requests.chunks import CHUNKS, SHARED_WITH, more_tasks_text
 from hpctwin.model.requests.resources import COLUMN
 from hpctwin.model.text import MS_PER_S, to_ms
+from hpctwin.model.workload.demands import AMOUNTS, DEMANDS
 from hpctwin.model.workload.dependencies import (
     Dependencies,
     DependencyKind,
@@ -147,6 +155,11 @@ def to_frame(workload: Mapping[str, Any]) -> pl.DataFrame:
         columns["fails"] = workload["fails"].astype("int8")
     if workload["malleable"] is not None:
         columns |= workload["malleable"].columns()
+    for name, amounts in workload["demands"].items():
+        if isinstance(amounts, Category):
+            columns |= {name: amounts.to_series(name)} if amounts.labels else {}
+        else:
+            columns[name] = pl.Series(amounts, nan_to_null=True)
     if workload["checkpoint_ms"] is not None:
         every = workload["checkpoint_ms"]
         columns["checkpoint_s"] = known_seconds(every, every >= 0)
@@ -253,6 +266,13 @@ def columns_of(frame: pl.DataFrame, counts: Counts | None = None) -> dict[str, A
             if name == "speedup"
             else _numbers(frame, name, row_ids, float("nan"))
             for name in MALLEABLE
+            if name in frame.columns
+        },
+        "demands": {
+            name: _numbers(frame, name, row_ids, float("nan"))
+            if name in AMOUNTS
+            else Category.of(frame[name].cast(pl.String))
+            for name in DEMANDS
             if name in frame.columns
         },
         "predicted": _group(

@@ -13,6 +13,7 @@ import polars as pl
 
 from hpctwin.errors import WorkloadError
 from hpctwin.model.columns import UNKNOWN, joined_labels
+from hpctwin.model.workload.demands import joined_demands
 from hpctwin.model.workload.dependencies import Dependencies, NamedEdges
 from hpctwin.model.workload.frame import named_edges
 from hpctwin.model.workload.jobs import check_distinct
@@ -104,6 +105,8 @@ def joined(first: Workload, second: Workload) -> tuple[Workload, IntArray, IntAr
         columns["profiles"] = tuple((both[0] + both[1])[row] for row in order)
     parts = (first.malleable, first.nodes), (second.malleable, second.nodes)
     columns["malleable"] = joined_malleable(parts, order)
+    found = (first.demands, len(first)), (second.demands, len(second))
+    columns["demands"] = joined_demands(found, order)
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     return dataclasses.replace(first, **columns), place[:size], place[size:]

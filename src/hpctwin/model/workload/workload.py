@@ -20,6 +20,7 @@ from hpctwin.model.requests.chunks import check_group_by, check_more_tasks, chec
 from hpctwin.model.requests.features import check_features
 from hpctwin.model.requests.resources import checked_consumables
 from hpctwin.model.text import MS_PER_S, ReadNotes, Shown, count_text, format_duration, parse_moment
+from hpctwin.model.workload.demands import Demands, checked_demands
 from hpctwin.model.workload.dependencies import Dependencies, check_acyclic
 from hpctwin.model.workload.jobs import (
     Usage,
@@ -106,6 +107,9 @@ class Workload(Shown, metaclass=GuessedType):
             ``sizing``).
         profiles: What each job does; None for a job that runs for its run time. A profile
             replaces the run time, which is then an upper bound. None if no job has a profile.
+        demands: Totals that each job computes, sends, reads and writes, by the names of
+            `hpctwin.model.workload.demands.DEMANDS`; empty if no job has any. They only matter if
+            jobs share the network (``sharing``), and for jobs without a profile.
     """
 
     job_id: npt.NDArray[Any]
@@ -142,6 +146,7 @@ class Workload(Shown, metaclass=GuessedType):
     malleable: Malleable | None = None
     consumables: Mapping[str, FloatArray] = field(default_factory=dict)
     profiles: tuple[Profile | None, ...] | None = None
+    demands: Demands = field(default_factory=dict)
 
     @classmethod
     @check_arguments(*_OF_ROWS)
@@ -182,6 +187,7 @@ class Workload(Shown, metaclass=GuessedType):
         malleable: Mapping[str, Any] | None = None,
         consumables: Mapping[str, npt.ArrayLike] | None = None,
         profiles: Sequence[Profile | None] | None = None,
+        demands: Mapping[str, Any] | None = None,
     ) -> Workload:
         """Validate columns (times in seconds), sort them, and make the workload.
 
@@ -191,8 +197,8 @@ class Workload(Shown, metaclass=GuessedType):
         Columns have the meaning of the fields of the same name. By default, ``walltime_s`` is the
         run time (at least 1 ms), and ``job_id`` is 1, 2, …. Negative ``recorded_start_s`` and
         ``cancel_s`` mean unknown and never. Dependencies refer to rows as given here. ``malleable``
-        has columns by the names of `hpctwin.model.workload.malleable.MALLEABLE`, NaN for the
-        default.
+        has columns by the names of `hpctwin.model.workload.malleable.MALLEABLE`, and ``demands``
+        by those of `hpctwin.model.workload.demands.DEMANDS`, NaN for the default.
 
         Raises:
             WorkloadError: A column has the wrong length, a value is impossible, an id is not
@@ -325,6 +331,7 @@ class Workload(Shown, metaclass=GuessedType):
             malleable=sizes,
             consumables=used_up,
             profiles=None if profiles is None else tuple(profiles),
+            demands=checked_demands(demands, ids),
             **labels,
         )
         return (

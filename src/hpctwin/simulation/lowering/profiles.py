@@ -7,6 +7,8 @@ import numpy as np
 from hpctwin.errors import ConfigError
 from hpctwin.model import Cluster, Workload
 from hpctwin.model.columns import ms_of
+from hpctwin.model.workload.demands import phases_of
+from hpctwin.network.platform import Platform
 from hpctwin.network.profiles import HomogeneousTask, ParallelTask, Profile, Sequence, parts_of
 
 __all__ = ["UNKNOWN_MS", "on_network", "with_run_times"]
@@ -53,11 +55,14 @@ def on_network(
         cluster: The cluster.
 
     Raises:
-        ConfigError: Jobs use the network, and the cluster has none, or they share nodes.
+        ConfigError: Jobs use the network, and the cluster has none, or they share nodes. Or jobs
+            of a table compute, read or write, and the cluster has no speed or no storage.
     """
-    profiles = tuple(
-        None if one is None or one.length_s is not None else one for one in workload.profiles or ()
-    )
+    asked = workload.profiles or (None,) * len(workload)
+    if workload.demands:
+        phases = phases_of(workload.demands, workload.runtime_ms)
+        asked = tuple(own or phase for own, phase in zip(asked, phases, strict=True))
+    profiles = tuple(None if one is None or one.length_s is not None else one for one in asked)
     if not any(profiles):
         return *with_run_times(workload, cluster), ()
     if cluster.platform is None:
@@ -65,11 +70,33 @@ def on_network(
             f"cluster {cluster.name!r} has no links that jobs could share; give a platform "
             "(--cluster platform.xml), or add 'network' to the cluster file"
         )
+    if workload.demands:
+        _check_demands(workload, cluster, cluster.platform)
     if workload.shares_nodes:
         raise ConfigError(
             "jobs that share nodes cannot share the network; remove 'sharing', or request whole nodes"
         )
-    return workload.replace(profiles=None), _at_one_speed(cluster), profiles
+    return workload.replace(profiles=None, demands={}), _at_one_speed(cluster), profiles
+
+
+def _check_demands(workload: Workload, cluster: Cluster, platform: Platform) -> None:
+    flops = np.nan_to_num(np.asarray(workload.demands["flops"]))
+    if flops.any():
+        _check_speeds(f"job {workload.job_id[np.argmax(flops > 0)]}", cluster, platform)
+    transfers = [np.asarray(workload.demands[name]) for name in ("read_bytes", "write_bytes")]
+    if not len(platform.hosts_of("storage")) and np.any(transfers):
+        raise ConfigError(
+            f"jobs read or write, and cluster {cluster.name!r} has no storage; add 'storage' to the "
+            "cluster file, or remove read_bytes and write_bytes"
+        )
+
+
+def _check_speeds(job: str, cluster: Cluster, platform: Platform) -> None:
+    if not platform.host_speed[platform.hosts_of("compute_node")].all():
+        raise ConfigError(
+            f"{job} computes, but nodes of cluster {cluster.name!r} have no speed; give core_speed "
+            "under 'network', such as core_speed: 20 Gflop/s"
+        )
 
 
 def _at_one_speed(cluster: Cluster) -> Cluster:
@@ -101,12 +128,8 @@ def _length_s(profile: Profile, cluster: Cluster, job: str) -> float:
             f"{job} computes or communicates, and cluster {cluster.name!r} has no speeds and links "
             "from which its run time follows; give a platform (--cluster platform.xml)"
         )
+    _check_speeds(job, cluster, platform)
     speeds = platform.host_speed[platform.hosts_of("compute_node")]
-    if not speeds.all():
-        raise ConfigError(
-            f"{job} computes, but nodes of cluster {cluster.name!r} have no speed; give core_speed "
-            "under 'network', such as core_speed: 20 Gflop/s"
-        )
     alike = all(isinstance(part, HomogeneousTask) for part in parts_of(profile))
     if np.ptp(speeds) > 0 and not alike:
         raise ConfigError(

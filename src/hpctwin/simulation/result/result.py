@@ -68,6 +68,16 @@ def walltime_notes(figures: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def unshared_notes(workload: Workload) -> list[str]:
+    """Return a sentence on jobs that would communicate if jobs shared the network, if any."""
+    if not workload.demands:
+        return []
+    return [
+        "columns of computation, communication, reads and writes are ignored, because jobs do not "
+        'share the network; add --sharing fair (in Python sharing="fair")'
+    ]
+
+
 def unstarted_notes(figures: Mapping[str, Any]) -> list[str]:
     """Return a sentence on jobs that a whole simulation has never started, if there are any.
 
@@ -217,7 +227,11 @@ class Result(Shown, metaclass=GuessedType):
     @property
     def notes(self) -> tuple[str, ...]:
         """Sentences on what was changed, omitted, assumed or not used."""
-        return (*assumptions(self.workload, self.cluster), *walltime_notes(self.figures))
+        return (
+            *assumptions(self.workload, self.cluster),
+            *unshared_notes(self.workload),
+            *walltime_notes(self.figures),
+        )
 
     @kept
     def rejection_reasons(self) -> dict[str, int]:
