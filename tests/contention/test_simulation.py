@@ -213,6 +213,7 @@ def stated_s(document: Any, job: Any) -> float | None:
         ("test_compo_sequence_delay", "cluster512", 23),
         ("test_smpi_compute_only", "cluster512", 3),
         ("test_smpi_mixed_comp_comm", "cluster512", 3),
+        ("test_smpi_collectives", "cluster512", 3),
     ],
 )
 def test_batsim_expects_these_times(
@@ -221,6 +222,9 @@ def test_batsim_expects_these_times(
     document = json.loads((batsim / "workloads" / f"{name}.json").read_text())
     for traces in ("smpi", "usage-trace"):
         shutil.copytree(batsim / "workloads" / traces, tmp_path / traces)
+    for path in (tmp_path / "smpi" / "collectives").glob("actions*.txt"):
+        # Batsim shortened these traces in 2025 (commit babb44f0), but not the time that it expects.
+        path.write_text(path.read_text().replace("alltoall 10 10", f"alltoall {2**27} {2**27}"))
     cluster = read_cluster(batsim / "platforms" / f"{platform}.xml")
     known = 0
     for job in document["jobs"]:
