@@ -13,7 +13,16 @@ import pytest
 from hpctwin import Cluster, Simulation, Workload, read_cluster
 from hpctwin.cli.app import main
 from hpctwin.errors import ConfigError, SimulationError
-from hpctwin.network.profiles import Delay, HomogeneousTask, ParallelTask, Profile, Sequence
+from hpctwin.network.profiles import (
+    Delay,
+    HomogeneousTask,
+    ParallelTask,
+    Profile,
+    Sequence,
+    SmpiTrace,
+    Usage,
+    UsageTrace,
+)
 
 PLATFORM = """<?xml version='1.0'?>
 <platform version="4.1">
@@ -160,6 +169,28 @@ def test_node_failures_start_jobs_again(cluster: Cluster) -> None:
 def test_waiting_jobs_need_no_network() -> None:
     workload = jobs((0.0, 2, 10.0, Delay(duration_s=4.0)))
     assert Simulation(workload, 4, sharing="fair").network is None
+
+
+@pytest.mark.parametrize("sharing", [None, "fair", "simgrid"])
+def test_jobs_cannot_compute_without_speed(sharing: Any) -> None:
+    star = {"topology": "star", "bandwidth": "1 GB/s"}
+    cluster = Cluster(name="star", nodes=[{"name": "node", "count": 4}], network=star)
+    usage = Usage(usage=np.ones(1), flops=np.array([1e9]))
+    for profile in (
+        HomogeneousTask(cpu=1e9, com=0.0),
+        ParallelTask(cpu=np.array([0.0, 1.0]), com=None),
+        UsageTrace(ranks=(usage, usage)),
+        SmpiTrace(ranks=((("reduce", (1.0, 1e9)),),) * 2),
+        Sequence(parts=(send(1e9), Sequence(parts=(HomogeneousTask(cpu=1.0, com=1.0),)))),
+    ):
+        workload = jobs((0.0, 2, 10.0, profile))
+        with pytest.raises(ConfigError, match=r"job 1 computes, but nodes .* give core_speed"):
+            Simulation(workload, cluster, sharing=sharing)
+    fails = Sequence(parts=(Delay(duration_s=1.0, exit_code=1), HomogeneousTask(cpu=1.0, com=0.0)))
+    silent = jobs((0.0, 2, 1.0, fails), (0.0, 2, 10.0, HomogeneousTask(cpu=0.0, com=0.0)))
+    assert [end for _, end, _ in times(Simulation(silent, cluster, sharing=sharing))] == [1.0, 0.0]
+    with pytest.raises(ConfigError, match="job 1 uses the network"):
+        Simulation(jobs((0.0, 2, 10.0, send(1e9))), cluster)
 
 
 def test_what_does_not_work_is_refused(cluster: Cluster, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from hpctwin.errors import ConfigError
@@ -53,7 +55,8 @@ def on_network(
         cluster: The cluster.
 
     Raises:
-        ConfigError: Jobs use the network, and the cluster has none, or they share nodes.
+        ConfigError: Jobs use the network, and the cluster has none, or no job can compute on it,
+            or they share nodes.
     """
     profiles = tuple(
         None if one is None or one.length_s is not None else one for one in workload.profiles or ()
@@ -65,6 +68,10 @@ def on_network(
             f"cluster {cluster.name!r} has no links that jobs could share; give a platform "
             "(--cluster platform.xml), or add 'network' to the cluster file"
         )
+    if not cluster.platform.host_speed[cluster.platform.hosts_of("compute_node")].any():
+        for profile, job in zip(profiles, workload.job_id, strict=True):
+            if profile is not None and profile.computes:
+                raise _without_speed(cluster, f"job {job}")
     if workload.shares_nodes:
         raise ConfigError(
             "jobs that share nodes cannot share the network; remove 'sharing', or request whole nodes"
@@ -94,19 +101,24 @@ def _at_one_speed(cluster: Cluster) -> Cluster:
     return cluster.model_copy(update={"nodes": nodes})
 
 
+def _without_speed(cluster: Cluster, job: str) -> ConfigError:
+    return ConfigError(
+        f"{job} computes, but nodes of cluster {cluster.name!r} have no speed; give core_speed "
+        "under 'network', such as core_speed: 20 Gflop/s"
+    )
+
+
 def _length_s(profile: Profile, cluster: Cluster, job: str) -> float:
     platform = cluster.platform
     if platform is None:
         raise ConfigError(
             f"{job} computes or communicates, and cluster {cluster.name!r} has no speeds and links "
-            "from which its run time follows; give a platform (--cluster platform.xml)"
+            "from which its run time follows; give a platform (--cluster platform.xml), or add "
+            "'network' to the cluster file"
         )
     speeds = platform.host_speed[platform.hosts_of("compute_node")]
-    if not speeds.all():
-        raise ConfigError(
-            f"{job} computes, but nodes of cluster {cluster.name!r} have no speed; give core_speed "
-            "under 'network', such as core_speed: 20 Gflop/s"
-        )
+    if profile.computes and not speeds.all():
+        raise _without_speed(cluster, job)
     alike = all(isinstance(part, HomogeneousTask) for part in parts_of(profile))
     if np.ptp(speeds) > 0 and not alike:
         raise ConfigError(
@@ -114,7 +126,7 @@ def _length_s(profile: Profile, cluster: Cluster, job: str) -> float:
             f"{cluster.name!r} differ in speed; this is not supported"
         )
     # Speeds of node groups are relative to the first node's.
-    return _alone_s(profile, float(speeds[0]), job)
+    return _alone_s(profile, float(speeds[0]) if profile.computes else math.inf, job)
 
 
 def _alone_s(profile: Profile, speed: float, job: str) -> float:
