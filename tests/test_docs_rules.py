@@ -54,6 +54,7 @@ SLEEP = POWER | {"sleep": [OFF]}
 DEEP = POWER | {"sleep": [OFF, OFF | {"name": "deep", "power_w": 1}]}
 PARTS: dict[str, Any] = {"components": {"cpu": {"count": 1, "idle_w": 50, "max_w": 200}}}
 CORES = {"cores": 8}
+TWO_SWITCHES = {"switches": [{"name": "s0", "nodes": "0-1"}, {"name": "s1", "nodes": "2-3"}]}
 TIERS = {"partitions": [{"name": "low", "default": True}, {"name": "high"}]}
 REQUEUE = TIERS | {"preemption": {"partitions": {"high": {"tier": 2}}}}
 SUSPEND = TIERS | {"preemption": {"mode": "suspend", "partitions": {"high": {"tier": 2}}}}
@@ -130,9 +131,9 @@ CASES: dict[str, Sequence[Case]] = {
     "a power cap by time of day with `psus` or `psas-auto`": [
         always(cluster(SLEEP, cap=BY_DAY), f"fcfs~{name}:1h") for name in ("psus", "psas-auto")
     ],
-    "`fewest-switches` or `whole-blocks` without `switches`": [
-        always(cluster(CORES), f"@{name}", jobs(**SHARED))
-        for name in ("fewest-switches", "whole-blocks")
+    "`fewest-switches`, `whole-blocks` or `communication-aware` without switches": [
+        always(cluster(CORES), f"@{name}")
+        for name in ("fewest-switches", "whole-blocks", "communication-aware")
     ],
     "`cleanup` with a power model": [always(cluster(POWER, cleanup=30))],
     "`cleanup` with the backfill `outside`": [always(cluster(cleanup=30), OUTSIDE)],
@@ -140,7 +141,10 @@ CASES: dict[str, Sequence[Case]] = {
         always(cluster(SLEEP, cap=LOWER), power=switch)
     ],
     "the backfill `outside`, shared": [always(cluster(CORES), OUTSIDE, jobs(**SHARED))],
-    "the placement `random`, shared": [always(cluster(CORES), "@random", jobs(**SHARED))],
+    "the placement `random` or `communication-aware`, shared": [
+        always(cluster(CORES, **TWO_SWITCHES), f"@{name}", jobs(**SHARED))
+        for name in ("random", "communication-aware")
+    ],
     "`spars-auto` or `spars-ipm`, shared": [
         always(cluster(SLEEP | CORES), f"fcfs+none~{name}:1h", jobs(**SHARED))
         for name in ("spars-auto", "spars-ipm")
@@ -151,9 +155,9 @@ CASES: dict[str, Sequence[Case]] = {
     "recorded node power, shared, with `components`": [
         always(cluster(PARTS | CORES), work=drawn())
     ],
-    "`fewest-switches`, `fragmentation`, `round-robin`, `tightest-run`, `weight`": [
+    "`fragmentation`, `round-robin`, `tightest-run`, `weight`": [
         always(cluster(), f"@{name}")
-        for name in ("fewest-switches", "fragmentation", "round-robin", "tightest-run", "weight")
+        for name in ("fragmentation", "round-robin", "tightest-run", "weight")
     ],
     "preemption with `outside`": [always(cluster(**REQUEUE), OUTSIDE)],
     "preemption with `cleanup`": [always(cluster(cleanup=30, **REQUEUE))],

@@ -210,14 +210,18 @@ def test_forks_and_stops_change_nothing_else(sharing: Sharing, case: Any, random
     assert network.advance(math.inf) == again.advance(math.inf)
 
 
+@pytest.mark.parametrize("sharing", SHARINGS)
 @settings(max_examples=30, deadline=None)
 @given(st.permutations(range(4)), st.lists(amounts, min_size=3, max_size=3))
-def test_equal_hosts_may_be_exchanged(order: list[int], sizes: list[float]) -> None:
+def test_equal_hosts_may_be_exchanged(
+    sharing: Sharing, order: list[int], sizes: list[float]
+) -> None:
     machine = star(4, latency=1e-3, backbone=2e9)
     hosts = [[0, 1], [1, 2], [0, 3]]
     jobs = [(0.1 * i, send(size), hosts[i]) for i, size in enumerate(sizes)]
     moved = [(start, what, [order[h] for h in own]) for start, what, own in jobs]
-    assert ends(machine, moved) == pytest.approx(ends(machine, jobs), rel=1e-12)
+    own = ends(machine, jobs, sharing)
+    assert ends(machine, moved, sharing) == pytest.approx(own, rel=1e-12)
 
 
 @pytest.mark.parametrize("sharing", SHARINGS)
@@ -239,6 +243,32 @@ def test_other_jobs_never_speed_up_all(sharing: Sharing, case: Any) -> None:
     if not machine.link_fatpipe.any() or sharing == "fair":
         found = ends(machine, [(0.0, profile_of(p, len(h)), h) for _, h, p in jobs], sharing)
         assert all(own >= least * (1 - 1e-9) for own, least in zip(found, alone, strict=True))
+
+
+def alone_s(machine: Machine, hosts: list[int], phases: list[Any], sharing: Sharing) -> float:
+    """Return how long a job takes alone, by the closed form of the documentation."""
+    total = 0.0
+    for one in phases:
+        if isinstance(one, float):
+            total += one
+            continue
+        task = reference.task(machine, hosts, *one, sharing == "simgrid")
+        asked: dict[tuple[str, int], float] = {}
+        for resource, amount in task.uses:
+            asked[resource] = asked.get(resource, 0.0) + amount
+        tightest = (amount / reference.capacity(machine, r) for r, amount in asked.items())
+        total += task.latency + max([1 / task.bound, *tightest])
+    return total
+
+
+@pytest.mark.parametrize("sharing", SHARINGS)
+@settings(max_examples=100, deadline=None)
+@given(cases())
+def test_a_job_alone_takes_as_long_as_its_closed_form(sharing: Sharing, case: Any) -> None:
+    machine, jobs = case
+    for start, hosts, phases in jobs:
+        own = ends(machine, [(start, profile_of(phases, len(hosts)), hosts)], sharing)
+        assert own == pytest.approx([start + alone_s(machine, hosts, phases, sharing)], rel=1e-9)
 
 
 def test_a_job_alone() -> None:

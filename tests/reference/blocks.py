@@ -1,4 +1,4 @@
-"""The blocks that a job lies on, with ``whole_blocks``."""
+"""Nodes of jobs by the switches of a cluster."""
 
 from __future__ import annotations
 
@@ -55,3 +55,40 @@ def by_blocks(cluster: Cluster, fits: dict[int, int], tasks: int, wanted: int) -
                 wanted -= 1
             del left[node]
     return found
+
+
+def below_few_switches(cluster: Cluster, free: list[int], wanted: int) -> list[int]:
+    """Free nodes in the order in which a job of so many nodes gets them: few switches."""
+    below, height = blocks_of(cluster)
+    enough = [name for name in below if len(below[name] & set(free)) >= wanted]
+    inside = set(free)
+    if enough:
+        inside &= below[min(enough, key=lambda name: (height[name], len(below[name] & inside)))]
+    return _by_block(below, height, inside, -1)
+
+
+def in_gaps(cluster: Cluster, free: list[int], wanted: int) -> list[int]:
+    """Free nodes in the order in which a job gets them that does not communicate."""
+    return _by_block(*blocks_of(cluster), set(free), 1)
+
+
+def _by_block(
+    below: dict[str, set[int]], height: dict[str, int], free: set[int], sign: int
+) -> list[int]:
+    """Nodes block by block, by the number of free nodes."""
+    blocks = [name for name in below if not height[name] and below[name] & free]
+    blocks.sort(key=lambda name: sign * len(below[name] & free))
+    return [node for name in blocks for node in sorted(below[name] & free)]
+
+
+def whole_nodes_by_blocks(cluster: Cluster, free: list[int], wanted: int) -> list[int]:
+    """Free nodes in the order in which a job gets them, whole blocks first."""
+    return by_blocks(cluster, dict.fromkeys(free, 1), wanted, 0)
+
+
+ON_WHOLE_NODES = {
+    "whole_blocks": whole_nodes_by_blocks,
+    "fewest_switches": below_few_switches,
+    "communication_aware": in_gaps,
+}
+"""Order of a pool's free nodes, by placement."""

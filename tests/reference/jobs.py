@@ -54,6 +54,7 @@ class JobView:
     risk: float
     predicted_runtime: float
     predicted_power: float
+    communication: float
 
 
 @dataclass(slots=True)
@@ -300,6 +301,7 @@ def jobs_of(workload: Workload, machine: Machine, expected_ms: Sequence[int] | N
                     risk=0.0,
                     predicted_runtime=float(workload.predicted_runtime_s[row]),
                     predicted_power=0.0,
+                    communication=0.0,
                 ),
             )
         )

@@ -9,7 +9,7 @@ from fractions import Fraction
 from functools import partial
 
 from hpctwin.model import MS_PER_S, State
-from tests.reference.blocks import by_blocks
+from tests.reference.blocks import ON_WHOLE_NODES
 from tests.reference.events import Events
 from tests.reference.jobs import Job, NodeView, Order
 from tests.reference.pbs import pass_pbs
@@ -146,8 +146,8 @@ class Simulation(Events):
             free = self.by_preference(machine.free(pool))
             if self.place is not None:
                 free.sort(key=lambda node: (self.score(job, node), node))
-            if self.placement == "whole_blocks":
-                free = by_blocks(machine.cluster, dict.fromkeys(free, 1), count, 0)
+            if self.placement in ON_WHOLE_NODES:
+                free = ON_WHOLE_NODES[self.placement](machine.cluster, free, count)
             assert len(free) >= count
             job.nodes += free[:count]
         job.nodes.sort()

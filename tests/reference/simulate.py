@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from hpctwin.model import Cluster, Workload, to_ms
+from tests.reference.blocks import ON_WHOLE_NODES
 from tests.reference.events import Observer
 from tests.reference.jobs import Job, Order, Place, fcfs, jobs_of
 from tests.reference.limits import Limits
@@ -57,7 +58,7 @@ def simulate_reference(
         reservations: the k of EASY.
         candidate_order: for EASY's candidates, if not the same.
         placement: ``first_fit``, ``best_fit`` or ``spread``. Which nodes of a pool: always the
-            lowest free numbers, but for ``whole_blocks``. With ``slurm`` also ``contiguous``.
+            lowest free numbers, but for those of `ON_WHOLE_NODES`. With ``slurm`` also ``contiguous``.
         place: scores free nodes in place of that, smallest first.
         overrun: ``terminate`` or ``continue``.
         on_dependency_failure: ``cancel`` or ``hold``.
@@ -80,7 +81,9 @@ def simulate_reference(
     of_shared = (*ORDERS, "fragmentation") if workload.shares_nodes else ()
     if backfill == "slurm" and not workload.resources:
         of_shared = (*of_shared, "contiguous")
-    _one_of("placement", placement, ("first_fit", "best_fit", "spread", "whole_blocks", *of_shared))
+    _one_of(
+        "placement", placement, ("first_fit", "best_fit", "spread", *ON_WHOLE_NODES, *of_shared)
+    )
     _one_of("overrun", overrun, ("terminate", "continue"))
     _one_of("on_dependency_failure", on_dependency_failure, ("cancel", "hold"))
     if outages is None:

@@ -14,17 +14,12 @@ from hpctwin.contention.free_rows import FreeRows
 from hpctwin.contention.phases import Phases, Sharing
 from hpctwin.engine.network.records import (
     CHAIN,
-    FORK,
     LOAD,
-    MEET,
-    MEETING,
     NETWORK,
-    REPEAT,
     RESOURCE,
     RUNNING,
     STEP,
     STRAND,
-    TASK,
     USE,
 )
 from hpctwin.engine.network.running import ADVANCE, START, STOP
@@ -35,7 +30,9 @@ __all__ = ["Ended", "Network"]
 _TABLES: dict[str, dict[str, Any]] = {
     "strands": {
         "strands": STRAND,
-        **dict.fromkeys(("ready", "fresh", "ended", "tasks", "first", "last", "live"), np.int64),
+        **dict.fromkeys(
+            ("ready", "fresh", "ended", "tasks", "first", "last", "out", "live"), np.int64
+        ),
         **dict.fromkeys(("due", "ended_at", "bound", "rate", "added"), float),
     },
     "steps": {"steps": STEP},
@@ -43,15 +40,6 @@ _TABLES: dict[str, dict[str, Any]] = {
     "uses": {"uses": USE, "chains": CHAIN, "places": np.int64, "amounts": float},
 }
 """Tables of `Phases`, with the arrays that have as many rows."""
-_REFERENCES = {
-    TASK: "loads",
-    MEETING: "loads",
-    REPEAT: "steps",
-    MEET: "steps",
-    FORK: "strands",
-}
-"""Tables to which the rows of steps refer, by their kind."""
-_BY_KIND = [_REFERENCES.get(kind) for kind in range(max(_REFERENCES) + 1)]
 _OF_RESOURCES = {
     **dict.fromkeys(("touched", "found", "alone", "count", "open", "busy"), np.int64),
     **dict.fromkeys(("whole", "left", "share", "taken", "charged"), float),
@@ -114,25 +102,18 @@ class Network:
             time_s: Start, in seconds; the network has advanced to this time.
             phases: Its phases.
         """
-        first = {}
-        for kind in _TABLES:
-            rows = getattr(phases, kind)
-            first[kind] = self._free[kind].take(len(rows))
+        tables = {kind: getattr(phases, kind) for kind in _TABLES}
+        rows = {}
+        for kind, table in tables.items():
+            first = self._free[kind].take(len(table))
+            rows[kind] = first, first + len(table)
         self._fit_tables()
-        self._jobs[job] = {k: (at, at + len(getattr(phases, k))) for k, at in first.items()}
-        own = {k: self._arrays[k][slice(*rows)] for k, rows in self._jobs[job].items()}
-        for kind, rows in own.items():
-            rows[...] = getattr(phases, kind)
-        own["strands"]["begin"] += first["steps"]
-        own["strands"]["parent"][own["strands"]["parent"] >= 0] += first["strands"]
-        own["loads"]["first"] += first["uses"]
-        own["loads"]["last"] += first["uses"]
-        shift = np.array([0 if kind is None else first[kind] for kind in _BY_KIND])
-        own["steps"]["row"] += shift[own["steps"]["kind"]]
-        self._arrays["due"][slice(*self._jobs[job]["strands"])] = np.inf
+        for kind, table in tables.items():
+            self._arrays[kind][slice(*rows[kind])] = table
+        self._jobs[job] = rows
+        self._job_of[rows["strands"][0]] = job
         self._net["strand_count"] = self._free["strands"].end
-        self._job_of[first["strands"]] = job
-        START(self._address, first["strands"], time_s)
+        START(self._address, np.array([*rows.values()]).ravel(), time_s)
 
     def stop(self, job: Hashable, time_s: float) -> None:
         """Stop a running job at a time to which the network has advanced."""

@@ -76,6 +76,11 @@ class Profile:
         """Exit code of a normal end; that of the first part that fails, if any."""
         return self.exit_code
 
+    @property
+    def computes(self) -> bool:
+        """Whether it needs the speed of cores."""
+        return False
+
 
 @dataclass(frozen=True, eq=False)
 class Delay(Profile):
@@ -111,6 +116,11 @@ class ParallelTask(Profile):
         both = self.cpu if self.cpu is not None else self.com
         return 0 if both is None else len(both)
 
+    @cached_property
+    def computes(self) -> bool:
+        """See `Profile`."""
+        return self.cpu is not None and bool(self.cpu.any())
+
 
 @dataclass(frozen=True, eq=False)
 class HomogeneousTask(Profile):
@@ -123,6 +133,11 @@ class HomogeneousTask(Profile):
 
     cpu: float
     com: float
+
+    @property
+    def computes(self) -> bool:
+        """See `Profile`."""
+        return self.cpu > 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,6 +216,16 @@ class Sequence(Profile):
         """See `Profile`."""
         return next((part.end_code for part in self.parts if part.end_code), self.exit_code)
 
+    @cached_property
+    def computes(self) -> bool:
+        """See `Profile`."""
+        for part in self.parts:
+            if part.computes:
+                return True
+            if part.end_code:
+                break
+        return False
+
 
 @dataclass(frozen=True, eq=False)
 class Usage:
@@ -225,6 +250,11 @@ class UsageTrace(Profile):
 
     ranks: tuple[Usage, ...]
 
+    @cached_property
+    def computes(self) -> bool:
+        """See `Profile`."""
+        return any(bool(rank.flops.any()) for rank in self.ranks)
+
 
 @dataclass(frozen=True, eq=False)
 class SmpiTrace(Profile):
@@ -238,6 +268,16 @@ class SmpiTrace(Profile):
 
     ranks: tuple[tuple[Action, ...], ...]
     placement: tuple[int, ...] | None = None
+
+    @cached_property
+    def computes(self) -> bool:
+        """See `Profile`."""
+        flops = {"compute": 0, "reduce": 1}
+        return any(
+            name in flops and numbers[flops[name]] > 0
+            for actions in self.ranks
+            for name, numbers in actions
+        )
 
 
 def per_rank(profile: Profile, ranks: int) -> Profile:

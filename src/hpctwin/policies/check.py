@@ -166,7 +166,7 @@ def _edge_cases() -> list[tuple[JobView, float]]:
             qos=-1, partition_priority=0.0, qos_priority=0.0, priority=0.0, fairshare=share,
             usage=0.0, machine_nodes=160_000.0, requeues=0.0, dominant=nodes / 160_000.0,
             load=nodes / 160_000.0, cpu=0.0, memory_mb=0.0, chain=walltime, risk=0.0,
-            predicted_runtime=walltime, predicted_power=0.0,
+            predicted_runtime=walltime, predicted_power=0.0, communication=0.0,
         )  # fmt: skip
         cases.append((job, submit + wait))
     return cases

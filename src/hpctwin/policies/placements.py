@@ -78,6 +78,16 @@ class Placement:
         return self.name if self.score is None else "scored"
 
     @property
+    def needs_switches(self) -> bool:
+        """Whether it needs switches, or a network with blocks."""
+        return self.name in ("whole-blocks", "fewest-switches", "communication-aware")
+
+    @property
+    def facts(self) -> bool:
+        """Whether it reads fields that most placements do not."""
+        return self.number == layout.COMMUNICATION_AWARE
+
+    @property
     def needs_nodes(self) -> bool:
         """Whether it needs node identities; otherwise counts of nodes are enough."""
         return self.number not in (layout.FIRST_FIT, layout.BEST_FIT)
@@ -97,13 +107,16 @@ for _name, _number, _help in (
     ("spread", layout.SPREAD, "node by node from the pool with most free nodes, evenly spread"),
     ("whole-blocks", layout.WHOLE_BLOCKS,
      "the fullest block that fits, else block by block those with most free nodes"),
+    ("fewest-switches", layout.FEWEST_SWITCHES,
+     "nodes below the lowest switch that fits, on as few switches as possible"),
+    ("communication-aware", layout.COMMUNICATION_AWARE,
+     "jobs that communicate as fewest-switches; other jobs fill the fullest blocks"),
 ):  # fmt: skip
     PLACEMENTS.register(Entry(_name, _help, partial(Placement, _name, int(_number), summary=_help)))
 
 for _name, _help in (
     ("weight", "shared nodes by the weight of their group, the smallest first"),
     ("round-robin", "shared nodes in turn, after the node that the last job started on"),
-    ("fewest-switches", "shared nodes below the lowest switch that fits, on as few switches as possible"),
     ("tightest-run", "the run of shared nodes with the fewest free cores that fits, as in Slurm"),
     ("fragmentation", "task by task where the GPUs unusable for the workload's jobs grow least"),
 ):  # fmt: skip

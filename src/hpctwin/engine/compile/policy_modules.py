@@ -65,6 +65,8 @@ class JobView(NamedTuple):
         predicted_runtime: Predicted runtime, even if the scheduler does not plan by it; the
             walltime without a prediction.
         predicted_power: Predicted power of one of its nodes, W; 0 without a prediction.
+        communication: Share of its time alone in which it communicates, 0 to 1; 0 if it does not
+            share the network.
     """
 
     submit: float
@@ -95,6 +97,7 @@ class JobView(NamedTuple):
     risk: float
     predicted_runtime: float
     predicted_power: float
+    communication: float
 
 
 class NodeView(NamedTuple):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from hpctwin.engine.compile.jit import jit
 from hpctwin.engine.state.layout import Arrays
 
-__all__ = ["add_room", "forget_room", "lowest", "next_block", "roomiest", "take_off"]
+__all__ = ["add_room", "forget_room", "lowest", "next_block", "roomiest", "take_off", "tightest"]
 
 
 @jit
@@ -82,6 +82,17 @@ def roomiest(top: int, sim: Arrays) -> int:
             continue
         if best < 0 or sim.below[s, 0] > sim.below[best, 0]:
             best = s
+    return best
+
+
+@jit
+def tightest(sim: Arrays) -> int:
+    """Return the block with the least capacity of those that have some; -1 if none has."""
+    best = -1
+    for s in range(len(sim.switch)):
+        if sim.switch[s].height == 0 and sim.below[s, 0] > 0:
+            if best < 0 or sim.below[s, 0] < sim.below[best, 0]:
+                best = s
     return best
 
 

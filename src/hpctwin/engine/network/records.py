@@ -44,7 +44,8 @@ class Network:
     last: Int  # … the row after its last one,
     bound: Int  # … its largest rate,
     rate: Int  # … its rate so far,
-    added: Int  # … and what the present round adds to it
+    added: Int  # … what the present round adds to it,
+    out: Int  # … whether one of its resources has nothing left
     live: Int  # [strands] tasks that may still get more
     places: Int  # [uses] row of each use among the resources that follow,
     amounts: Int  # … and its amount
@@ -131,7 +132,8 @@ class Strand:
     rate: Real  # progress per second
     left: Real  # progress that is left at ``since``, of 1
     since: Real
-    group: Int  # number of the group that its task is in; 0 if it is in none
+    group: Int  # number of the group that its task is in; 0 if it is in none,
+    row: Int  # … and its row there
 
 
 DELAY, TASK, REPEAT, FORK, END, MEET, MEETING = np.array([0, 1, 2, 3, 4, 5, 6])

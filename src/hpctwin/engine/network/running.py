@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hpctwin.engine.compile.jit import Kernel, jit
 from hpctwin.engine.network.records import (
     DELAY,
@@ -10,6 +12,7 @@ from hpctwin.engine.network.records import (
     IDLE,
     LATENT,
     MEET,
+    MEETING,
     REPEAT,
     RUNNING,
     TASK,
@@ -272,16 +275,43 @@ With ``stops``, it stops after an event at which jobs end.
 """
 
 
-def _start(address: int, s: int, time: float) -> None:
+@jit
+def shift_steps(first: int, last: int, strand: int, load: int, net: Network) -> None:
+    """Make the rows of a job's steps, which count from its first rows, those of the tables."""
+    steps = steps_of(net)
+    for i in range(first, last):
+        step = steps[i]
+        if step.kind == TASK or step.kind == MEETING:
+            step.row += load
+        elif step.kind == REPEAT or step.kind == MEET:
+            step.row += first
+        elif step.kind == FORK:
+            step.row += strand
+
+
+def _start(address: int, rows: Any, time: float) -> None:
     net = network_at(address)
     net.now = time
-    strand = strands_of(net)[s]
-    strand.step = strand.begin - 1
-    make_ready(s, net)
+    strands, loads, due = strands_of(net), loads_of(net), reals_of(net.due)
+    for s in range(rows[0], rows[1]):
+        strands[s].begin += rows[2]
+        if strands[s].parent >= 0:
+            strands[s].parent += rows[0]
+        due[s] = FOREVER
+    for i in range(rows[4], rows[5]):
+        loads[i].first += rows[6]
+        loads[i].last += rows[6]
+    shift_steps(rows[2], rows[3], rows[0], rows[4], net)
+    strands[rows[0]].step = strands[rows[0]].begin - 1
+    make_ready(rows[0], net)
 
 
-START = Kernel(_start, "void(int64, int64, float64)")
-"""Start a job at a time to which the network has advanced: ``(address, first strand, time)``."""
+START = Kernel(_start, "void(int64, int64[::1], float64)")
+"""Start a job at a time to which the network has advanced.
+
+``(address, rows, time)``: first row, and the row after the last, of the job's strands, steps, loads
+and uses.
+"""
 
 
 def _stop(address: int, first: int, last: int, time: float) -> None:

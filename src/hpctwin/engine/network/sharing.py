@@ -76,7 +76,7 @@ def add_task(s: int, net: Network) -> None:
     strand, i = strands_of(net)[s], net.task_count
     load = loads_of(net)[strand.load]
     used = last[i - 1] if i > 0 else 0
-    strand.group = net.group
+    strand.group, strand.row = net.group, i
     numbers_of(net.tasks)[i] = s
     numbers_of(net.first)[i] = used
     reals_of(net.bound)[i] = load.bound
@@ -145,6 +145,7 @@ def drop_done(net: Network) -> None:
                 places[used], amounts[used] = places[u], amounts[u]
                 used += 1
         tasks[kept], bound[kept], last[kept] = tasks[i], bound[i], used
+        strands[tasks[i]].row = kept
         kept += 1
     net.task_count = kept
     if 2 * kept <= net.most_tasks:
@@ -227,18 +228,17 @@ def charge(busy: int, net: Network) -> None:
             left[place] -= taken[place] + charged[place]
         if left[place] < NOTHING_LEFT:
             left[place] = 0.0
+            mark_users(place, net)
 
 
 @jit
-def is_out(i: int, net: Network) -> bool:
-    """Return whether a task cannot get more."""
-    places, left = numbers_of(net.places), reals_of(net.left)
-    if reals_of(net.rate)[i] == reals_of(net.bound)[i]:
-        return True
-    for u in range(numbers_of(net.first)[i], numbers_of(net.last)[i]):
-        if left[places[u]] == 0.0:
-            return True
-    return False
+def mark_users(place: int, net: Network) -> None:
+    """Mark the tasks of a resource as out."""
+    chains, strands, out = chains_of(net), strands_of(net), numbers_of(net.out)
+    link = resources_of(net)[numbers_of(net.found)[place]].first
+    while link >= 0:
+        out[strands[chains[link].strand].row] = 1
+        link = chains[link].next
 
 
 @jit
@@ -266,6 +266,7 @@ def begin_rounds(net: Network) -> None:
     listed, busy, alone = numbers_of(net.live), numbers_of(net.busy), numbers_of(net.alone)
     count, open, whole = numbers_of(net.count), numbers_of(net.open), reals_of(net.whole)
     left, charged, rate = reals_of(net.left), reals_of(net.charged), reals_of(net.rate)
+    out = numbers_of(net.out)
     for place in range(net.found_count):
         busy[place] = place
         open[place] = count[place]
@@ -274,13 +275,15 @@ def begin_rounds(net: Network) -> None:
     for i in range(net.task_count):
         listed[i] = i
         rate[i] = 0.0
+        out[i] = 0
 
 
 @jit
 def share_in_group(net: Network) -> None:
     """Set the rates of all tasks of the group."""
     begin_rounds(net)
-    listed = numbers_of(net.live)
+    listed, out = numbers_of(net.live), numbers_of(net.out)
+    bound, rate = reals_of(net.bound), reals_of(net.rate)
     busy, live = net.found_count, net.task_count
     rounds = 0
     while live > 0 and rounds < MOST_ROUNDS:
@@ -290,14 +293,14 @@ def share_in_group(net: Network) -> None:
         kept = 0
         for n in range(live):
             i = listed[n]
-            if is_out(i, net):
+            if out[i] == 1 or rate[i] == bound[i]:
                 leave(i, net)
             else:
                 listed[kept] = i
                 kept += 1
         rounds = rounds + 1 if kept == live else 0
         live = kept
-    tasks, rate = numbers_of(net.tasks), reals_of(net.rate)
+    tasks = numbers_of(net.tasks)
     for i in range(net.task_count):
         put_rate(tasks[i], rate[i], net)
 

@@ -11,14 +11,24 @@ from collections.abc import Callable
 from hpctwin.engine.capacity.plan import active_from
 from hpctwin.engine.compile.jit import Kernel, jit
 from hpctwin.engine.containers.node_sets import first_in, is_free
-from hpctwin.engine.containers.switch_blocks import add_room, forget_room, next_block, take_off
+from hpctwin.engine.containers.switch_blocks import (
+    add_room,
+    forget_room,
+    lowest,
+    next_block,
+    roomiest,
+    take_off,
+    tightest,
+)
 from hpctwin.engine.placement.job_nodes import claim
 from hpctwin.engine.placement.ranking import place_ranked
 from hpctwin.engine.state.layout import (
     ASLEEP_NODES,
     AWAKE_NODES,
     BEST_FIT,
+    COMMUNICATION_AWARE,
     CONTIGUOUS,
+    FEWEST_SWITCHES,
     FIRST_FIT,
     FREE_NODES,
     LEAST_DRAW,
@@ -34,7 +44,10 @@ from hpctwin.engine.state.layout import (
     Arrays,
 )
 
-__all__ = ["PLACING", "placing"]
+__all__ = ["COMMUNICATES", "PLACING", "placing"]
+
+COMMUNICATES = 0.1
+"""Share of its time alone from which on a job counts as one that communicates."""
 
 
 @jit
@@ -214,22 +227,50 @@ def _claim_runs(j: int, p: int, wanted: int, sim: Arrays) -> None:
 
 
 @jit
-def _claim_blocks(j: int, p: int, wanted: int, sim: Arrays) -> None:
-    first = sim.pool[p].first
-    last = sim.pool[p].last
+def _count_free(p: int, sim: Arrays) -> None:
+    """Count the free nodes of a pool below all switches."""
     forget_room(sim)
-    for i in range(first, last):
+    for i in range(sim.pool[p].first, sim.pool[p].last):
         if is_free(sim.by_pool[i], sim):
             add_room(sim.by_pool[i], ONE, sim)
+
+
+@jit
+def _claim_block(block: int, j: int, p: int, wanted: int, sim: Arrays) -> int:
+    """Claim free nodes of a pool in a block; return how many are still missing."""
+    take_off(block, sim)
+    for i in range(sim.pool[p].first, sim.pool[p].last):
+        node = sim.by_pool[i]
+        if wanted > 0 and sim.switch_of[node] == block and is_free(node, sim):
+            claim(j, node, sim)
+            wanted -= 1
+    return wanted
+
+
+@jit
+def _claim_blocks(j: int, p: int, wanted: int, sim: Arrays) -> None:
+    _count_free(p, sim)
     top = -1
     while wanted > 0:
         block, top = next_block(wanted, ZERO, top, sim)
-        take_off(block, sim)
-        for i in range(first, last):
-            node = sim.by_pool[i]
-            if wanted > 0 and sim.switch_of[node] == block and is_free(node, sim):
-                claim(j, node, sim)
-                wanted -= 1
+        wanted = _claim_block(block, j, p, wanted, sim)
+
+
+@jit
+def _claim_below(j: int, p: int, wanted: int, sim: Arrays) -> None:
+    """Claim nodes below the lowest switch that has enough, the emptiest block first."""
+    _count_free(p, sim)
+    top = lowest(wanted, ZERO, -ONE, sim)
+    while wanted > 0:
+        wanted = _claim_block(roomiest(top, sim), j, p, wanted, sim)
+
+
+@jit
+def _claim_gaps(j: int, p: int, wanted: int, sim: Arrays) -> None:
+    """Claim nodes of the blocks with the fewest free nodes."""
+    _count_free(p, sim)
+    while wanted > 0:
+        wanted = _claim_block(tightest(sim), j, p, wanted, sim)
 
 
 def place_lowest(j: int, sim: Arrays) -> None:
@@ -267,6 +308,24 @@ def place_whole_blocks(j: int, sim: Arrays) -> None:
             _claim_blocks(j, p, sim.take[p], sim)
 
 
+def place_fewest_switches(j: int, sim: Arrays) -> None:
+    """Claim nodes below the lowest switch that fits, on few blocks."""
+    for p in range(sim.rules.pools):
+        if sim.take[p] > 0:
+            _claim_below(j, p, sim.take[p], sim)
+
+
+def place_by_communication(j: int, sim: Arrays) -> None:
+    """Claim nodes below few switches for jobs that communicate, and gaps for others."""
+    for p in range(sim.rules.pools):
+        if sim.take[p] == 0:
+            continue
+        if sim.fact[j].communication >= COMMUNICATES:
+            _claim_below(j, p, sim.take[p], sim)
+        else:
+            _claim_gaps(j, p, sim.take[p], sim)
+
+
 def place_evenly(j: int, sim: Arrays) -> None:
     """Claim nodes spread evenly over the free ones."""
     for p in range(sim.rules.pools):
@@ -296,6 +355,8 @@ _BY_PLACEMENT = {
     int(RANDOM): _kernel(place_anywhere),
     int(SCORED): _kernel(place_ranked),
     int(WHOLE_BLOCKS): _kernel(place_whole_blocks),
+    int(FEWEST_SWITCHES): _kernel(place_fewest_switches),
+    int(COMMUNICATION_AWARE): _kernel(place_by_communication),
 }
 PLACING = [*_PREFERRED.values(), *_BY_PLACEMENT.values()]
 """All placement kernels."""

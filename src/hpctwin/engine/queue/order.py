@@ -130,6 +130,7 @@ def seen(j: int, now: int, factor: float, current: float, sim: Arrays) -> JobVie
         fact.risk,
         fact.predicted_runtime,
         fact.predicted_power,
+        fact.communication,
     )
 
 

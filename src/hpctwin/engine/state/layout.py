@@ -83,7 +83,10 @@ It resumes when other jobs have left them.
 
 AFTER, AFTERANY, AFTEROK = np.array([0, 1, 2])
 
-FIRST_FIT, BEST_FIT, CONTIGUOUS, RANDOM, SPREAD, SCORED, WHOLE_BLOCKS = np.arange(7)
+(
+    FIRST_FIT, BEST_FIT, CONTIGUOUS, RANDOM, SPREAD, SCORED, WHOLE_BLOCKS, FEWEST_SWITCHES,
+    COMMUNICATION_AWARE,
+) = np.arange(9)  # fmt: skip
 
 # If counting decides: which jobs may start once one job does not fit; see `counted_passes`.
 NOBODY_PASSES, ANYONE_PASSES, HEAD_IS_PROTECTED, ALL_RESERVE = np.arange(4)

@@ -225,6 +225,7 @@ class Fact:
     risk: Real
     predicted_runtime: Real
     predicted_power: Real
+    communication: Real
 
 
 class Edge:

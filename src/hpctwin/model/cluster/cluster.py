@@ -12,7 +12,7 @@ from hpctwin.errors import ConfigError, near
 from hpctwin.guesses import GuessedType
 from hpctwin.model.arguments import check_arguments
 from hpctwin.model.cluster.limits import Account, Limit, check_accounts, check_limits
-from hpctwin.model.cluster.network import Network, Storage, check_network, platform_of
+from hpctwin.model.cluster.network import Network, Storage, blocks_of, check_network, platform_of
 from hpctwin.model.cluster.node_group import MOST_NODES, NodeGroup
 from hpctwin.model.cluster.power import Cooling, PowerCap
 from hpctwin.model.cluster.preemption import Preemption, check_preemption
@@ -20,6 +20,7 @@ from hpctwin.model.cluster.switches import Switch, check_switches
 from hpctwin.model.requests.resources import GPU_TYPE
 from hpctwin.model.settings import Duration, Settings, Time, read_yaml
 from hpctwin.model.text import Moment, ReadNotes, Shown, moment_text, parse_nodes, since
+from hpctwin.network.blocks import Blocks, blocks_of_platform
 from hpctwin.network.platform import Platform
 
 __all__ = [
@@ -301,6 +302,17 @@ class Cluster(Shown, Settings, metaclass=_ClusterType):  # type: ignore[metaclas
             ]
             self._platform = platform_of(self.name, self.network, self.storage, groups)
         return self._platform
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether its network is modeled."""
+        return self._platform is not None or self.network is not None
+
+    def blocks(self) -> list[Blocks]:
+        """Return the blocks of its network; nothing if its network is not modeled."""
+        if self.network is not None:
+            return blocks_of(self.network, [(group.name, group.count) for group in self.nodes])
+        return [] if self._platform is None else blocks_of_platform(self._platform)
 
     def connected(self, platform: Platform) -> Self:
         """Return the cluster with a network.

@@ -6,16 +6,18 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any, Literal, Self
 
+import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
 
 from hpctwin.errors import in_brief
 from hpctwin.model.settings import Settings
 from hpctwin.network import units
+from hpctwin.network.blocks import Blocks, block_sizes
 from hpctwin.network.builder import Builder, HostOptions
 from hpctwin.network.platform import DEFAULT_GAMMA, Platform
 from hpctwin.network.zones import Attached, Declared, Gateways, Star, Zone
 
-__all__ = ["Network", "Part", "Storage", "Wan", "check_network", "platform_of"]
+__all__ = ["Network", "Part", "Storage", "Wan", "blocks_of", "check_network", "platform_of"]
 
 Topology = Literal["star", "fat-tree", "torus", "dragonfly"]
 
@@ -117,6 +119,13 @@ class Part(Settings):
     def places(self) -> int | None:
         """Number of nodes for which there is room; None for any number."""
         return math.prod(self.children or self.sizes) if self.topology != "star" else None
+
+    @property
+    def block_sizes(self) -> tuple[int, ...]:
+        """Places below a switch of each level; nothing for a topology without levels."""
+        if self.topology == "dragonfly":
+            return block_sizes(reversed(self.sizes))
+        return block_sizes(self.children)
 
 
 class Member(Part):
@@ -261,6 +270,25 @@ def check_network(
                 f"{name}: the {part.topology} has room for {part.places:,} nodes, not {nodes:,}"
             )
     _paths(network)
+
+
+def blocks_of(network: Network, groups: Sequence[tuple[str, int]]) -> list[Blocks]:
+    """Return the blocks of a network.
+
+    Args:
+        network: The network.
+        groups: Name and number of nodes of each node group.
+    """
+    counts = [count for _, count in groups]
+    group = np.repeat(np.arange(len(groups)), counts)
+    names = [name for name, _ in groups]
+    parts: list[tuple[Part, Sequence[str]]]
+    parts = [(part, part.groups) for part in network.parts] or [(network, names)]
+    found = []
+    for part, own in parts:
+        nodes = np.isin(group, [names.index(name) for name in own]).nonzero()[0]
+        found.append(Blocks(nodes, np.arange(len(nodes)), part.block_sizes))
+    return found
 
 
 def platform_of(name: str, network: Network, storage: Sequence[Storage], groups: Nodes) -> Platform:

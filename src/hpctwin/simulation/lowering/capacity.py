@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy.typing as npt
 from hpctwin.engine.passes import Pass
 from hpctwin.engine.state.sim import Sim
 from hpctwin.model import Cluster, Workload
+from hpctwin.network.profiles import Profile
 from hpctwin.policies import Policy
 from hpctwin.simulation.lowering import workload as whole_nodes
 
@@ -43,10 +45,13 @@ def known_of(
 
 
 def facts_of(
-    workload: Workload, cluster: Cluster, risk: npt.NDArray[np.float64] | None = None
+    workload: Workload,
+    cluster: Cluster,
+    risk: npt.NDArray[np.float64] | None = None,
+    profiles: Sequence[Profile | None] = (),
 ) -> npt.NDArray[Any]:
     """Return what only some orderings ask of jobs; see `workload.facts_of`."""
-    facts = whole_nodes.facts_of(workload, cluster, risk)
+    facts = whole_nodes.facts_of(workload, cluster, risk, profiles)
     if not workload.shares_nodes:
         return facts
     from hpctwin.simulation.lowering.shared_nodes import shared_facts

@@ -17,6 +17,7 @@ from hpctwin.engine.state.sim import records
 from hpctwin.model import PER_NODE, Cluster, Partition, to_ms
 from hpctwin.model.cluster.cluster import parse_nodes
 from hpctwin.model.cluster.switches import switch_tree
+from hpctwin.network.blocks import tree_of_blocks
 
 __all__ = ["Kinds", "Machine", "changes_of", "machine_of", "pool_of_nodes"]
 
@@ -95,7 +96,10 @@ def _made(cluster: Cluster) -> Machine:
     windows = _windows(cluster, pool_of_node, group_of_node, pool_nodes)
     places = np.concatenate([[0], np.cumsum(pool_nodes)])
     capacity = np.array(list(cluster.resources.values()), np.int64)
-    above, height, switch_of = switch_tree(cluster.switches, cluster.node_count)
+    if cluster.switches or not cluster.is_connected:
+        above, height, switch_of = switch_tree(cluster.switches, cluster.node_count)
+    else:
+        above, height, switch_of = tree_of_blocks(cluster.blocks(), cluster.node_count)
     return Machine(
         partitions,
         group_of_pool,

@@ -221,7 +221,7 @@ class Deciding:
             "own_candidates": policy.candidates is not None,
             "fairshare": any(score.fairshare for score in self.scores),
             "chains": order.chain,
-            "facts": any(score.facts for score in self.scores),
+            "facts": policy.placement.facts or any(score.facts for score in self.scores),
             "user_state": 0 if order.state is None else _BY[order.state.by],
             "stepped": self.stepped or policy.backfill == OUTSIDE,
             "in_order": self.found.in_order,

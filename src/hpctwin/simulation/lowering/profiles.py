@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from hpctwin.errors import ConfigError
@@ -56,7 +58,7 @@ def on_network(
 
     Raises:
         ConfigError: Jobs use the network, and the cluster has none, or they share nodes. Or jobs
-            of a table compute, read or write, and the cluster has no speed or no storage.
+            compute, read or write, and the cluster has no speed or no storage.
     """
     asked = workload.profiles or (None,) * len(workload)
     if workload.demands:
@@ -70,8 +72,12 @@ def on_network(
             f"cluster {cluster.name!r} has no links that jobs could share; give a platform "
             "(--cluster platform.xml), or add 'network' to the cluster file"
         )
+    if not cluster.platform.host_speed[cluster.platform.hosts_of("compute_node")].any():
+        for profile, job in zip(profiles, workload.job_id, strict=True):
+            if profile is not None and profile.computes:
+                raise _without_speed(cluster, f"job {job}")
     if workload.demands:
-        _check_demands(workload, cluster, cluster.platform)
+        _check_storage(workload, cluster, cluster.platform)
     if workload.shares_nodes:
         raise ConfigError(
             "jobs that share nodes cannot share the network; remove 'sharing', or request whole nodes"
@@ -79,23 +85,12 @@ def on_network(
     return workload.replace(profiles=None, demands={}), _at_one_speed(cluster), profiles
 
 
-def _check_demands(workload: Workload, cluster: Cluster, platform: Platform) -> None:
-    flops = np.nan_to_num(np.asarray(workload.demands["flops"]))
-    if flops.any():
-        _check_speeds(f"job {workload.job_id[np.argmax(flops > 0)]}", cluster, platform)
+def _check_storage(workload: Workload, cluster: Cluster, platform: Platform) -> None:
     transfers = [np.asarray(workload.demands[name]) for name in ("read_bytes", "write_bytes")]
     if not len(platform.hosts_of("storage")) and np.any(transfers):
         raise ConfigError(
             f"jobs read or write, and cluster {cluster.name!r} has no storage; add 'storage' to the "
             "cluster file, or remove read_bytes and write_bytes"
-        )
-
-
-def _check_speeds(job: str, cluster: Cluster, platform: Platform) -> None:
-    if not platform.host_speed[platform.hosts_of("compute_node")].all():
-        raise ConfigError(
-            f"{job} computes, but nodes of cluster {cluster.name!r} have no speed; give core_speed "
-            "under 'network', such as core_speed: 20 Gflop/s"
         )
 
 
@@ -121,15 +116,24 @@ def _at_one_speed(cluster: Cluster) -> Cluster:
     return cluster.model_copy(update={"nodes": nodes})
 
 
+def _without_speed(cluster: Cluster, job: str) -> ConfigError:
+    return ConfigError(
+        f"{job} computes, but nodes of cluster {cluster.name!r} have no speed; give core_speed "
+        "under 'network', such as core_speed: 20 Gflop/s"
+    )
+
+
 def _length_s(profile: Profile, cluster: Cluster, job: str) -> float:
     platform = cluster.platform
     if platform is None:
         raise ConfigError(
             f"{job} computes or communicates, and cluster {cluster.name!r} has no speeds and links "
-            "from which its run time follows; give a platform (--cluster platform.xml)"
+            "from which its run time follows; give a platform (--cluster platform.xml), or add "
+            "'network' to the cluster file"
         )
-    _check_speeds(job, cluster, platform)
     speeds = platform.host_speed[platform.hosts_of("compute_node")]
+    if profile.computes and not speeds.all():
+        raise _without_speed(cluster, job)
     alike = all(isinstance(part, HomogeneousTask) for part in parts_of(profile))
     if np.ptp(speeds) > 0 and not alike:
         raise ConfigError(
@@ -137,7 +141,7 @@ def _length_s(profile: Profile, cluster: Cluster, job: str) -> float:
             f"{cluster.name!r} differ in speed; this is not supported"
         )
     # Speeds of node groups are relative to the first node's.
-    return _alone_s(profile, float(speeds[0]), job)
+    return _alone_s(profile, float(speeds[0]) if profile.computes else math.inf, job)
 
 
 def _alone_s(profile: Profile, speed: float, job: str) -> float:

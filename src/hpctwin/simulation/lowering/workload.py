@@ -16,7 +16,9 @@ from hpctwin.model.columns import UNKNOWN
 from hpctwin.model.demand import consumables_asked
 from hpctwin.model.requests.features import has_features
 from hpctwin.model.requests.resources import GPU_TYPE
+from hpctwin.network.profiles import Profile
 from hpctwin.simulation.lowering.cluster import Kinds, Machine, machine_of
+from hpctwin.simulation.lowering.communication import communication_shares
 from hpctwin.simulation.lowering.limits import Limits, limits_of, no_limits
 from hpctwin.simulation.lowering.preemption import claims_of
 from hpctwin.simulation.lowering.share_tree import labels_of, share_tree
@@ -370,7 +372,10 @@ def _breaks_limit(
 
 
 def facts_of(
-    workload: Workload, cluster: Cluster, risk: npt.NDArray[np.float64] | None = None
+    workload: Workload,
+    cluster: Cluster,
+    risk: npt.NDArray[np.float64] | None = None,
+    profiles: Sequence[Profile | None] = (),
 ) -> npt.NDArray[Any]:
     """Return job properties that few orderings read; see `engine.state.records.Fact`.
 
@@ -378,6 +383,7 @@ def facts_of(
         workload: The jobs.
         cluster: The cluster.
         risk: Predicted probability that each job fails [jobs]; 0 if omitted.
+        profiles: What each job does on the network; nothing if they do not share it.
     """
     partitions = machine_of(cluster).partitions
     partition = _partition_of_jobs(workload, cluster)
@@ -407,6 +413,8 @@ def facts_of(
     )
     facts["risk"] = 0 if risk is None else risk
     facts["predicted_runtime"] = workload.predicted_runtime_s
+    if profiles and cluster.platform is not None:
+        facts["communication"] = communication_shares(profiles, workload.nodes, cluster.platform)
     facts["predicted_power"] = np.nan_to_num(workload.predicted.get("node_w", np.zeros(1)))
     return facts
 

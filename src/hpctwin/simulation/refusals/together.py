@@ -59,11 +59,11 @@ MISSING = (
         ),
     ),
     Refusal(
-        lambda c, p: p.placement.name in ("fewest-switches", "whole-blocks") and not c.switches,
+        lambda c, p: p.placement.needs_switches and not (c.switches or c.is_connected),
         lambda c, p: (
             f"placement {p.placement.name!r}: cluster {c.name!r} has no network topology; "
             "add 'switches', such as [{name: s0, nodes: 0-15}, {name: s1, nodes: 16-31}, "
-            "{name: top, switches: [s0, s1]}]"
+            "{name: top, switches: [s0, s1]}], or a 'network'"
         ),
     ),
 )

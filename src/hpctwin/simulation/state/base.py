@@ -499,7 +499,7 @@ class SimulationBase(EngineFeed):
             job = known["job"].copy()
             job["runtime"][[one is not None for one in self._profiles]] = UNKNOWN_MS
             known = {**known, "job": job}
-        self._facts = Once(partial(facts_of, workload, machine, self.risk))
+        self._facts = Once(partial(facts_of, workload, machine, self.risk, self._profiles))
         if cluster.has_power:
             known = power_states.power_known(known, machine, workload, power, known["pool_of"])
         return known

@@ -22,7 +22,7 @@ from hpctwin.rms.slurm.listing.conf import Row
 
 __all__ = ["Chosen", "Topology", "chosen_topology", "connections", "topologies_of"]
 
-_LOOKS = "switches, for the placements fewest-switches (shared nodes) and whole-blocks"
+_LOOKS = "switches, for the placements fewest-switches and whole-blocks"
 _STRICT = "; a job that fits in no block waits in Slurm, while whole-blocks gives it several blocks"
 
 
