@@ -11,7 +11,9 @@ import numpy.typing as npt
 
 from hpctwin.contention.arrays import describe
 from hpctwin.contention.free_rows import FreeRows
+from hpctwin.contention.link_loads import LinkLoads, meter_arrays, read_meter
 from hpctwin.contention.phases import Phases, Sharing
+from hpctwin.engine.network.meter import SETTLE_METER
 from hpctwin.engine.network.records import (
     CHAIN,
     FORK,
@@ -83,9 +85,12 @@ class Network:
     Args:
         platform: Hosts and links.
         sharing: How capacities are shared: ``simgrid`` or ``fair``.
+        metered: Whether loads of links are recorded; see `link_loads`.
     """
 
-    def __init__(self, platform: Platform, sharing: Sharing = "simgrid") -> None:
+    def __init__(
+        self, platform: Platform, sharing: Sharing = "simgrid", *, metered: bool = False
+    ) -> None:
         hosts, links = len(platform.host_names), len(platform.link_names)
         resources = np.zeros(hosts + links, RESOURCE)
         resources["capacity"][:hosts] = platform.host_cores * platform.host_speed
@@ -100,6 +105,8 @@ class Network:
         self._net = np.zeros(1, NETWORK)
         self._net["stamp"] = self._net["group"] = 1
         self._net["quirks"] = sharing == "simgrid"
+        if metered:
+            self._arrays |= meter_arrays(self._net, hosts, links)
         self._free = {kind: FreeRows() for kind in _TABLES}
         self._jobs: dict[Hashable, dict[str, tuple[int, int]]] = {}
         self._job_of: dict[int, Hashable] = {}
@@ -183,6 +190,21 @@ class Network:
             rows = uses[loads["first"][strand["load"]] : loads["last"][strand["load"]]]
             np.add.at(found, rows["resource"], strand["rate"] * rows["amount"])
         return found
+
+    def begin_meter(self, time_s: float) -> None:
+        """Set the time at which the loads of links begin; no job runs."""
+        self._net["bins_from"] = time_s
+
+    def link_loads(self, until_s: float) -> LinkLoads:
+        """Return what links have carried, if this is recorded.
+
+        Args:
+            until_s: Time up to which it is read, in seconds; the network has advanced to it.
+        """
+        settled = self.fork()
+        SETTLE_METER(settled._address, until_s)
+        begin_s = float(self._net["bins_from"][0])
+        return read_meter(settled._net, settled._arrays, begin_s, until_s)
 
     def fork(self) -> Self:
         """Return a copy that shares no writable data with this network."""

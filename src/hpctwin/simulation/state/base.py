@@ -160,7 +160,7 @@ class SimulationBase(EngineFeed):
             )
         self.overrun, self.tau_s = overrun, check_tau(tau_s)
         self.on_dependency_failure = on_dependency_failure
-        self.log = log and cluster.has_power
+        self._logs, self.log = log, log and cluster.has_power
         self._track_nodes = track_nodes
         self.risk = risks(risk, workload)
         self._asked = expected_ms(expected_s, workload), begin_s
@@ -244,7 +244,9 @@ class SimulationBase(EngineFeed):
             from hpctwin.contention.running_jobs import RunningJobs
 
             names = self.workload.job_id.tolist()
-            self.network = RunningJobs(platform, self._profiles, names, self.sharing)
+            self.network = RunningJobs(
+                platform, self._profiles, names, self.sharing, metered=self._logs
+            )
 
     def fork(
         self,
