@@ -111,6 +111,7 @@ class Network:
         self._jobs: dict[Hashable, dict[str, tuple[int, int]]] = {}
         self._job_of: dict[int, Hashable] = {}
         self._describe()
+        self.metered = metered
         self.next_s = float("inf")
 
     def start(self, job: Hashable, time_s: float, phases: Phases) -> None:

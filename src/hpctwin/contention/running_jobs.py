@@ -72,6 +72,7 @@ class RunningJobs:
         """Starts to come: the nodes of these jobs are being switched on."""
         self._origin_ms = 0
         self._first_ms: int | None = None
+        self._last_s = 0.0
         prepare([PUT_END])
 
     def fork(self) -> Self:
@@ -91,15 +92,17 @@ class RunningJobs:
             times.append(self._whole_ms(self._network.next_s))
         return min(times, default=int(NEVER))
 
-    def link_loads(self, now_ms: int) -> LinkLoads:
-        """Return what links have carried, if this is recorded.
+    def link_loads(self, now_ms: int) -> LinkLoads | None:
+        """Return what links have carried; None if this is not recorded.
 
         Args:
             now_ms: Time of the simulation, in ms.
         """
+        if not self._network.metered:
+            return None
         loads = self._network.link_loads(self._seconds(now_ms))
-        begin_s = (self._first_ms or 0) / _MS
-        return dataclasses.replace(loads, begin_s=begin_s, end_s=max(now_ms / _MS, begin_s))
+        end_s = now_ms / _MS if self._network.running else self._last_s
+        return dataclasses.replace(loads, begin_s=(self._first_ms or 0) / _MS, end_s=end_s)
 
     def advance(self, sim: Sim, time_ms: int) -> None:
         """Advance to a time, and let the engine know which jobs end by then.
@@ -170,6 +173,7 @@ class RunningJobs:
 
     def _note_slowdown(self, start: _Start, run_s: float, *, stopped: bool) -> None:
         alone_s = self._alone_s.pop(start)
+        self._last_s = max(self._last_s, start[1] / _MS + run_s)
         self.slowdown[start[0]] = contention_slowdown(run_s, alone_s, stopped=stopped)
 
     def _seconds(self, time_ms: int) -> float:

@@ -71,7 +71,7 @@ class Builder:
         self.name, self.gamma, self.loopback = name, gamma, loopback
         self.zones: list[Zone] = []
         self._zone_number: dict[str, int] = {}
-        self._links: list[tuple[str, float, float, bool]] = []
+        self._links: list[tuple[str, float, float, bool, str]] = []
         self._link_numbers: dict[str, Links] = {}
         self._opposite: dict[int, int] = {}
         self._points: list[str] = []
@@ -99,7 +99,9 @@ class Builder:
         self._zone_number[name] = made.number
         return made
 
-    def add_link(self, name: str, link: Link, policy: str = "SHARED") -> Links:
+    def add_link(
+        self, name: str, link: Link, policy: str = "SHARED", *, level: str = "links"
+    ) -> Links:
         """Add a link, or two for the two directions, and return their numbers.
 
         Args:
@@ -107,6 +109,8 @@ class Builder:
             link: Bandwidth in B/s and latency in seconds.
             policy: ``SHARED``, ``FATPIPE`` (no sharing), or ``SPLITDUPLEX`` (one link for each
                 direction, with names that end in ``_UP`` and ``_DOWN``).
+            level: Place in the network that it shares with others, in words; a direction is
+                appended.
         """
         bandwidth, latency = link
         if not (0 < bandwidth < math.inf):
@@ -126,10 +130,14 @@ class Builder:
             )
         two = policy in TWO_WAYS
         names = (f"{name}_UP", f"{name}_DOWN") if two else (name,)
+        levels = (f"{level} up", f"{level} down") if two else (level,)
         first = len(self._links)
         if first >= 10 * MOST_HOSTS:
             raise ConfigError(f"more than {10 * MOST_HOSTS:,} links")
-        self._links += [(one, bandwidth, latency, policy == "FATPIPE") for one in names]
+        fatpipe = policy == "FATPIPE"
+        self._links += [
+            (one, bandwidth, latency, fatpipe, its) for one, its in zip(names, levels, strict=True)
+        ]
         numbers = tuple(range(first, first + len(names)))
         self._link_numbers[name] = numbers
         if two:
@@ -225,17 +233,21 @@ class Builder:
                 loopbacks[number] = self.add_link(link_name, loopback, "FATPIPE")
         if limiter is not None:
             for number in hosts:
-                limiters[number] = self.add_link(f"{name}_link_{number}_limiter", (limiter, 0.0))
+                limiters[number] = self.add_link(
+                    f"{name}_link_{number}_limiter", (limiter, 0.0), level="limiters"
+                )
         first = next(iter(hosts))
         made: Zone
         if topology is None:
             star = made = self.add_zone(Star, name, parent)
             shared = (
-                self.add_link(f"{name}_backbone", backbone, backbone_policy) if backbone else ()
+                self.add_link(f"{name}_backbone", backbone, backbone_policy, level="backbone")
+                if backbone
+                else ()
             )
             for number, (host_name, host) in hosts.items():
                 point = self.add_host(star, host_name, host)
-                ways = self.add_link(f"{name}_link_{number}", link, policy)
+                ways = self.add_link(f"{name}_link_{number}", link, policy, level="nodes")
                 limits = limiters.get(number, ())
                 star.up[point] = (*limits, ways[0], *shared)
                 star.down[point] = (*shared, ways[-1], *limits)
@@ -263,7 +275,8 @@ class Builder:
                     f"not {len(hosts):,}"
                 )
             for cable in regular.cables():
-                self.add_link(cable.name, (link[0] * cable.factor, link[1]), policy)
+                speed = (link[0] * cable.factor, link[1])
+                self.add_link(cable.name, speed, policy, level=cable.level)
             for host_name, host in hosts.values():
                 self.add_host(made, host_name, host)
         self.add_router(made, router or f"{name}_router")
@@ -367,8 +380,8 @@ class Builder:
                 one.routes = one.implied | one.routes
             one.gateways = one.implied_gateways | one.gateways
             one.finish()
-        names, bandwidth, latency, fatpipe = (
-            zip(*self._links, strict=True) if self._links else ((),) * 4
+        names, bandwidth, latency, fatpipe, levels = (
+            zip(*self._links, strict=True) if self._links else ((),) * 5
         )
         hosts = self._options
         return Platform(
@@ -386,6 +399,7 @@ class Builder:
             link_bandwidth=np.array(bandwidth, np.float64),
             link_latency=np.array(latency, np.float64),
             link_fatpipe=np.array(fatpipe, np.bool_),
+            link_levels=tuple(levels),
             zones=tuple(self.zones),
             point_names=tuple(self._points),
             point_zone=np.array(self._point_zone, np.int64),

@@ -27,10 +27,12 @@ class Cable(NamedTuple):
 
     Args:
         name: Name of its link; ``_UP`` and ``_DOWN`` are appended if it has two.
+        level: Place in the topology that it shares with others, in words.
         factor: Its bandwidth as a multiple of the topology's.
     """
 
     name: str
+    level: str
     factor: float = 1.0
 
 
@@ -161,7 +163,7 @@ class FatTree(Topology):
                     above = [*digits[:level], np.array([parent]), *digits[level + 1 :]]
                     upper = first[level + 1] - int(self._index(above, level + 1)[0])
                     for _ in range(self.ports[level]):
-                        yield Cable(f"link_from_{own}_{upper}_{number}")
+                        yield Cable(f"link_from_{own}_{upper}_{number}", f"level {level + 1}")
                         number += 1
 
     def hops(self, source: IntArray, target: IntArray) -> list[IntArray]:
@@ -235,9 +237,9 @@ class Torus(Topology):
         """See `Topology`."""
         for host in range(self.places):
             stride = 1
-            for size in self.sizes:
+            for dimension, size in enumerate(self.sizes, 1):
                 after = host + stride * (1 - size if host // stride % size == size - 1 else 1)
-                yield Cable(f"{self.name}_link_from_{host}_to_{after}")
+                yield Cable(f"{self.name}_link_from_{host}_to_{after}", f"dimension {dimension}")
                 stride *= size
 
     def hops(self, source: IntArray, target: IntArray) -> list[IntArray]:
@@ -303,24 +305,30 @@ class Dragonfly(Topology):
         blue, black, green = self.factors
         for number in range(self.places):
             yield Cable(
-                f"local_link_from_router_{number // hosts}_to_node_{number % hosts}_{number}"
+                f"local_link_from_router_{number // hosts}_to_node_{number % hosts}_{number}",
+                "nodes",
             )
         number = self.places
         for one in range(groups * chassis):
             for a, b in _pairs(blades):
                 ends = f"routers_{a}_and_{b}"
-                yield Cable(f"green_link_in_chassis_{one % chassis}_between_{ends}_{number}", green)
+                yield Cable(
+                    f"green_link_in_chassis_{one % chassis}_between_{ends}_{number}",
+                    "blades",
+                    green,
+                )
                 number += 1
         for group in range(groups):
             for a, b in _pairs(chassis):
                 ends = f"chassis_{a}_and_{b}"
                 for blade in range(blades):
                     name = f"black_link_in_group_{group}_between_{ends}_blade_{blade}_{number}"
-                    yield Cable(name, black)
+                    yield Cable(name, "chassis", black)
                     number += 1
         for a, b in _pairs(groups):
             ends = f"{a * chassis * blades + b}_and_{b * chassis * blades + a}"
-            yield Cable(f"blue_link_between_group_{a}_and_{b}_routers_{ends}_{number}", blue)
+            name = f"blue_link_between_group_{a}_and_{b}_routers_{ends}_{number}"
+            yield Cable(name, "groups", blue)
             number += 1
 
     def hops(self, source: IntArray, target: IntArray) -> list[IntArray]:

@@ -212,12 +212,16 @@ class Storage(Settings):
     def links(self, builder: Builder, name: str) -> tuple[int, int]:
         """Add the links from and to the storage, and return their numbers."""
         if self.bandwidth is not None:
-            (link,) = builder.add_link(name, (self.bandwidth, self.latency))
+            (link,) = builder.add_link(name, (self.bandwidth, self.latency), level="storage")
             return link, link
         assert self.read_bandwidth is not None
         assert self.write_bandwidth is not None
-        (read,) = builder.add_link(f"{name}_read", (self.read_bandwidth, self.latency))
-        (write,) = builder.add_link(f"{name}_write", (self.write_bandwidth, self.latency))
+        (read,) = builder.add_link(
+            f"{name}_read", (self.read_bandwidth, self.latency), level="storage"
+        )
+        (write,) = builder.add_link(
+            f"{name}_write", (self.write_bandwidth, self.latency), level="storage"
+        )
         return read, write
 
 
@@ -285,7 +289,7 @@ def platform_of(name: str, network: Network, storage: Sequence[Storage], groups:
     parts: dict[str, Part] = {part.name: part for part in network.parts} or {name: network}
     zones = {one: _add_part(builder, one, parts[one], outside, members[one]) for one in members}
     wans = [
-        builder.add_link(f"{a}_{b}_{number}", (link.bandwidth, link.latency))
+        builder.add_link(f"{a}_{b}_{number}", (link.bandwidth, link.latency), level="WAN")
         for number, link in enumerate(network.links)
         for a, b in [link.between]
     ]

@@ -203,9 +203,17 @@ def _tables(result: Result) -> dict[str, pl.DataFrame]:
         "gpu_shares": result.gpu_shares,
         "lost": result.lost if len(result.lost) else None,
         "stretches": result.stretches,
+        **_link_tables(result),
         **({} if energy is None else energy_tables(energy)),
     }
     return {name: table for name, table in there.items() if table is not None}
+
+
+def _link_tables(result: Result) -> dict[str, pl.DataFrame]:
+    use = result.link_use
+    if use is None:
+        return {}
+    return {"links": use.table, "link_loads": use.over_time, "link_levels": use.by_level}
 
 
 def _with_energy(jobs: pl.DataFrame, energy: Energy) -> pl.DataFrame:
