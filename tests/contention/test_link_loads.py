@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,12 @@ import pytest
 from hypothesis import given, settings
 
 from hpctwin import Cluster, Simulation, Workload, read_cluster
+from hpctwin.cli.app import main
 from hpctwin.contention.alone import EmptyNetwork, contention_slowdown
 from hpctwin.contention.network import Network
 from hpctwin.contention.phases import PhaseBuilder, Phases, Sharing
 from hpctwin.engine.network.records import TASK
+from hpctwin.errors import SimulationError
 from hpctwin.network.profiles import Delay, HomogeneousTask, Profile, Sequence
 from tests.contention.test_network import SHARINGS, cases, profile_of, send, star
 
@@ -196,6 +199,90 @@ def test_tables_are_the_same_after_interruptions(cluster: Cluster) -> None:
     assert again.link_use.table.equals(whole.link_use.table)
     assert again.link_use.over_time.equals(whole.link_use.over_time)
     assert again.jobs["contention_slowdown"].equals(whole.jobs["contention_slowdown"])
+
+
+FILE = """
+name: tree
+nodes:
+  - {name: node, count: 16}
+network:
+  topology: fat-tree
+  children: [4, 4]
+  parents: [1, 1]
+  bandwidth: 1 GB/s
+  core_speed: 1 Gflop/s
+"""
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> list[str]:
+    """Arguments of `hpctwin simulate` for four jobs on random nodes."""
+    (tmp_path / "tree.yaml").write_text(FILE)
+    document = {
+        "nb_res": 16,
+        "profiles": {"p": {"type": "parallel_homogeneous", "cpu": 1e9, "com": 1e9}},
+        "jobs": [
+            {"id": i, "profile": "p", "res": 4, "subtime": i, "walltime": 60} for i in range(4)
+        ],
+    }
+    (tmp_path / "jobs.json").write_text(json.dumps(document))
+    return [
+        "simulate", f"{tmp_path}/jobs.json", "--cluster", f"{tmp_path}/tree.yaml",
+        "--placement", "random", "--sharing", "fair",
+    ]  # fmt: skip
+
+
+def run(*arguments: Any) -> int:
+    with pytest.raises(SystemExit) as end:
+        main([*map(str, arguments)])
+    return int(end.value.code or 0)
+
+
+def test_the_command_writes_and_draws_loads(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, plot = tmp_path / "run", tmp_path / "congestion.png"
+    assert run(*command, "--out", out, "--plot", plot) == 0
+    assert "contention slowdown" in capsys.readouterr().out
+    assert plot.stat().st_size > 10_000
+    totals = pl.read_parquet(out / "link_totals.parquet")
+    assert totals["bytes"].sum() == pytest.approx(184e9)
+    for name in ("link_loads", "link_levels"):
+        assert pl.read_parquet(out / f"{name}.parquet")["bytes"].sum() == pytest.approx(184e9)
+    summary = json.loads((out / "summary.json").read_text())
+    slowdown = pl.read_parquet(out / "jobs.parquet")["contention_slowdown"]
+    assert summary["max_contention_slowdown"] == slowdown.max()
+    figures = tmp_path / "figures"
+    assert run("report", out, "--figures", figures) == 0
+    assert list(figures.glob("congestion-1.*"))
+
+
+def test_nothing_is_written_without_a_network(tmp_path: Path) -> None:
+    (tmp_path / "jobs.swf").write_text("1 0 -1 10 2 -1 -1 2 20 -1 1 1 1 1 1 1 -1 -1\n")
+    assert run("simulate", tmp_path / "jobs.swf", "--nodes", 4, "--out", tmp_path / "run") == 0
+    assert not list((tmp_path / "run").glob("link_*"))
+    assert "contention_slowdown" not in pl.read_parquet(tmp_path / "run/jobs.parquet").columns
+
+
+def test_the_figure_needs_recorded_loads(cluster: Cluster) -> None:
+    workload = jobs((0.0, 4, 60.0, EXCHANGE))
+    with pytest.raises(SimulationError, match="simulate with 'sharing' and log=True"):
+        Simulation(workload, cluster, sharing="fair").run().plot.congestion()
+    delays = jobs((0.0, 4, 60.0, Sequence(parts=(HomogeneousTask(cpu=1e9, com=0.0),))))
+    unused = Simulation(delays, cluster, sharing="fair", log=True).run().plot.congestion()
+    assert "no link carried anything" in [text.get_text() for text in unused.axes[0].texts]
+
+
+def test_the_figure_shows_the_busiest_links(cluster: Cluster) -> None:
+    workload = jobs(*[(float(i), 4, 60.0, EXCHANGE) for i in range(4)])
+    simulation = Simulation(workload, cluster, placement="random", sharing="fair", log=True)
+    result = simulation.run()
+    assert result.link_use is not None
+    map_, bars, _ = result.plot.congestion().axes
+    assert map_.images[0].get_array().max() == pytest.approx(1.0)
+    top = result.link_use.table.top_k(10, by="mean_utilization")
+    shown = sorted((bar.get_width() for bar in bars.containers[0]), reverse=True)
+    assert shown == pytest.approx(top["mean_utilization"].to_list())
 
 
 def test_links_of_files_have_levels(tmp_path: Path) -> None:

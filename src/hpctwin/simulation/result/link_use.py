@@ -113,7 +113,8 @@ class LinkUse:
     @kept
     def _times_s(self) -> FloatArray:
         loads = self.loads
-        times: FloatArray = loads.begin_s + loads.step_s * np.arange(loads.over_time.shape[1])
+        steps = np.arange(loads.over_time.shape[1], dtype=np.float64)
+        times: FloatArray = loads.begin_s + loads.step_s * steps
         return times
 
     @kept
