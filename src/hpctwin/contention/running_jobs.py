@@ -11,8 +11,9 @@ from typing import Any, Self
 import numpy as np
 
 from hpctwin.contention.alone import EmptyNetwork, contention_slowdown
+from hpctwin.contention.bottlenecks import Bottlenecks
 from hpctwin.contention.link_loads import LinkLoads
-from hpctwin.contention.network import Network
+from hpctwin.contention.network import Ended, Network
 from hpctwin.contention.phases import PhaseBuilder, Sharing
 from hpctwin.engine.jobs.moving_ends import PUT_END
 from hpctwin.engine.operations.creation import prepare
@@ -47,6 +48,7 @@ class RunningJobs:
 
     Attributes:
         slowdown: Contention slowdown of each job that has ended, by its row; NaN for others.
+        watched: Record of one job, which is made while it runs.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class RunningJobs:
         self._origin_ms = 0
         self._first_ms: int | None = None
         self._last_s = 0.0
+        self.watched: Bottlenecks | None = None
         prepare([PUT_END])
 
     def fork(self) -> Self:
@@ -162,14 +165,25 @@ class RunningJobs:
     def _end_jobs(self, sim: Sim, time_ms: int) -> None:
         """Advance the network; put the ends of its jobs into the engine."""
         network = self._network
-        found = network.advance(self._seconds(time_ms))
+        found = self._advance_network(self._seconds(time_ms))
         while network.next_s < math.inf and self._whole_ms(network.next_s) <= time_ms:
-            found += network.advance(network.next_s)
+            found += self._advance_network(network.next_s)
         for ended in found:
             row, start_ms = ended.job
             run_s = ended.time_s - self._seconds(start_ms)
             self._note_slowdown(ended.job, run_s, stopped=False)
             PUT_END(sim.address, row, max(self._whole_ms(ended.time_s), int(sim.clock.now)))
+
+    def _advance_network(self, until_s: float) -> list[Ended]:
+        network, origin_s = self._network, self._origin_ms / _MS
+        if self.watched is None:
+            return network.advance(until_s)
+        found = network.advance(-math.inf)  # only lets jobs start
+        self.watched.look(network, origin_s)
+        while network.next_s <= until_s:
+            found += network.advance(network.next_s)
+            self.watched.look(network, origin_s)
+        return found
 
     def _note_slowdown(self, start: _Start, run_s: float, *, stopped: bool) -> None:
         alone_s = self._alone_s.pop(start)
