@@ -1,4 +1,4 @@
-"""What one job waits for on the network: its bottlenecks, and the jobs that share them."""
+"""Bottlenecks of one job on the network, and the jobs that share them."""
 
 from __future__ import annotations
 

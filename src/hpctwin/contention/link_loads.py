@@ -1,4 +1,4 @@
-"""What links carried in a simulation: in all, and over time."""
+"""Loads of links in a simulation: in all, and over time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _widths_s() -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class LinkLoads:
-    """What each link carried.
+    """Bytes that each link carried.
 
     Links of kind ``FATPIPE`` limit each flow alone, so that nothing is recorded for them.
 

@@ -79,7 +79,7 @@ class Ended:
 
 @dataclass(frozen=True, eq=False)
 class RunningUses:
-    """What running tasks use of hosts and links.
+    """Use of hosts and links by running tasks.
 
     Args:
         jobs: Keys of the jobs.
@@ -88,7 +88,7 @@ class RunningUses:
         fatpipe: Whether they limit each task alone.
         strand: Strand of each use [uses].
         job: Place of its job in ``jobs`` [uses].
-        resource: What is used [uses].
+        resource: Number of the host or link [uses].
         amount: Flops or bytes of the whole task [uses].
         rate: Progress of the task per second [uses].
         bound: Largest progress per second [uses].
@@ -266,7 +266,9 @@ class Network:
         Under ``fair``, use of links that do not share their bandwidth is not counted.
         """
         uses = self.running_uses()
-        return np.bincount(uses.resource, uses.taken, len(uses.capacity))
+        found = np.zeros(len(uses.capacity))
+        np.add.at(found, uses.resource, uses.taken)
+        return found
 
     def begin_meter(self, time_s: float) -> None:
         """Set the time at which the loads of links begin; no job runs."""

@@ -335,7 +335,7 @@ class _Story:
         self.requeues, self.preempted, self.suspended = requeues, preempted, suspended
 
     def slowed(self) -> None:
-        """Tell how much longer the job ran than alone, and what held back each of its phases."""
+        """Add how much longer the job ran than alone, and what held back each of its phases."""
         network = self.simulation.network
         if network is None or network.watched is None or not network.watched.phases:
             return
@@ -347,7 +347,7 @@ class _Story:
         slowdown = float(network.slowdown[self.row])
         lost_s = sum(phase.lost_s for phase in phases.values())
         text = f"ran {_length_s(end_s - begin_s)}, {slowdown:.3g} times as long as alone"
-        detail = {"contention_slowdown": slowdown, "lost_s": lost_s}
+        detail: dict[str, Any] = {"contention_slowdown": slowdown, "lost_s": lost_s}
         self.moments.append(Moment(begin_s, "ran", text, end_s, detail))
         held_back = [phase for phase in phases.values() if phase.lost_s > _UNNOTICED * phase.run_s]
         ids = self.simulation.workload.job_id

@@ -19,13 +19,13 @@ FloatArray = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class LinkUse:
-    """What the links of a cluster carried.
+    """Use of the links of a cluster.
 
     Links that give each flow their full bandwidth (``FATPIPE``) are not in the tables.
 
     Args:
         platform: Hosts and links.
-        loads: What was recorded.
+        loads: Recorded loads.
     """
 
     platform: Platform
