@@ -11,11 +11,11 @@ from pydantic import BeforeValidator, Field, model_validator
 from hpctwin.errors import in_brief
 from hpctwin.model.settings import Settings
 from hpctwin.network import units
-from hpctwin.network.builder import Builder, HostOptions
+from hpctwin.network.builder import Builder, HostOptions, Watts
 from hpctwin.network.platform import DEFAULT_GAMMA, Platform
 from hpctwin.network.zones import Attached, Declared, Gateways, Star, Zone
 
-__all__ = ["Network", "Part", "Storage", "Wan", "check_network", "platform_of"]
+__all__ = ["Network", "Part", "Storage", "SwitchPower", "Wan", "check_network", "platform_of"]
 
 Topology = Literal["star", "fat-tree", "torus", "dragonfly"]
 
@@ -40,6 +40,30 @@ Speed = Annotated[float, Field(gt=0), _amount(units.speed)]
 Sizes = tuple[Annotated[int, Field(ge=1, le=1_000_000)], ...]
 
 
+class SwitchPower(Settings):
+    """Power draw of a switch.
+
+    Args:
+        idle_w: Power draw without traffic, in W.
+        power_w: Power draw at full load of all its links, in W; by default ``idle_w``. Between, it
+            follows the mean utilization of the links.
+    """
+
+    idle_w: float = Field(ge=0, allow_inf_nan=False)
+    power_w: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _rises(self) -> Self:
+        if self.power_w is not None and self.power_w < self.idle_w:
+            raise ValueError(f"power_w ({self.power_w:g}) is below idle_w ({self.idle_w:g})")
+        return self
+
+    @property
+    def watts(self) -> Watts:
+        """Power draw when idle and at full load, in W."""
+        return self.idle_w, self.idle_w if self.power_w is None else self.power_w
+
+
 class Part(Settings):
     """A network of equal links.
 
@@ -58,6 +82,7 @@ class Part(Settings):
             of ``bandwidth``.
         sizes: For a torus, number of nodes in each dimension. For a dragonfly, groups, chassis of
             a group, blades of a chassis, nodes of a blade.
+        switch_power: Power draw of each switch; by default unknown, and not counted.
     """
 
     topology: Topology | None = None
@@ -69,6 +94,7 @@ class Part(Settings):
     parents: Sizes = ()
     cables: Sizes = ()
     sizes: Sizes = ()
+    switch_power: SwitchPower | None = None
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -87,6 +113,8 @@ class Part(Settings):
         for name in ("backbone", "backbone_latency", "children", "parents", "cables", "sizes"):
             if getattr(self, name) and name not in allowed.get(self.topology, ("cables",)) + needed:
                 raise ValueError(f"topology {self.topology} takes no {name!r}")
+        if self.topology == "torus" and self.switch_power is not None:
+            raise ValueError("a torus has no switches; remove 'switch_power'")
         if self.topology == "fat-tree":
             for name in ("parents", "cables"):
                 given = getattr(self, name)
@@ -162,8 +190,15 @@ class Network(Part):
     links: tuple[Wan, ...] = ()
     window: float = Field(default=DEFAULT_GAMMA, gt=0, allow_inf_nan=False)
 
+    @property
+    def has_switch_power(self) -> bool:
+        """Whether the power draw of any switch is known."""
+        return any(part.switch_power is not None for part in (self, *self.parts))
+
     @model_validator(mode="after")
     def _either(self) -> Self:
+        if self.switch_power is not None and self.parts:
+            raise ValueError("give 'switch_power' to each part of the network")
         if (self.topology is None) == (not self.parts):
             raise ValueError("a network needs either 'topology' or 'parts'")
         names = [part.name for part in self.parts]
@@ -333,6 +368,7 @@ def _add_part(
         kind=kinds[part.topology],
         fields=fields,
         backbone=(part.backbone, part.backbone_latency) if part.backbone else None,
+        switch_watts=(0.0, 0.0) if part.switch_power is None else part.switch_power.watts,
     )
 
 

@@ -38,7 +38,7 @@ class LinkUse:
         ``link``, ``level``, ``bandwidth`` (B/s), ``bytes``, ``mean_utilization``,
         ``peak_utilization``, and ``full_s``, the time at full bandwidth.
         """
-        loads, some = self.loads, self._some
+        loads, some = self.loads, self.links
         bandwidth = self.platform.link_bandwidth[some]
         span_s = loads.end_s - loads.begin_s
         capacity = bandwidth * span_s if span_s > 0 else np.inf
@@ -60,15 +60,15 @@ class LinkUse:
 
         ``time_s`` (begin of the bin), ``link``, ``level``, ``bytes``, ``utilization``.
         """
-        sent = self.loads.over_time[self._some]
+        sent = self.loads.over_time[self.links]
         link, at = np.nonzero(sent)
         return pl.DataFrame(
             {
-                "time_s": self._times_s[at],
+                "time_s": self.times_s[at],
                 "link": self._names.gather(link),
                 "level": self._levels.gather(link),
                 "bytes": sent[link, at],
-                "utilization": self._utilization[link, at],
+                "utilization": self.utilization[link, at],
             }
         ).sort("time_s", maintain_order=True)
 
@@ -79,17 +79,17 @@ class LinkUse:
         ``time_s``, ``level``, ``links`` (their number), ``bytes``, ``utilization`` (mean over the
         links), ``max_utilization`` (of the busiest link).
         """
-        sent = self.loads.over_time[self._some]
+        sent = self.loads.over_time[self.links]
         levels = self._levels.to_numpy()
         parts = []
         for level in self._levels.unique(maintain_order=True):
             rows = levels == level
-            used = self._utilization[rows]
-            capacity = self.platform.link_bandwidth[self._some][rows][:, None] * self._spans_s
+            used = self.utilization[rows]
+            capacity = self.platform.link_bandwidth[self.links][rows][:, None] * self._spans_s
             part = pl.DataFrame(
                 {
-                    "time_s": self._times_s,
-                    "links": np.full(len(self._times_s), len(used)),
+                    "time_s": self.times_s,
+                    "links": np.full(len(self.times_s), len(used)),
                     "bytes": sent[rows].sum(0),
                     "utilization": sent[rows].sum(0) / np.maximum(capacity.sum(0), 1e-300),
                     "max_utilization": used.max(0),
@@ -99,19 +99,21 @@ class LinkUse:
         return pl.concat(parts) if parts else pl.DataFrame()
 
     @kept
-    def _some(self) -> npt.NDArray[np.int64]:
+    def links(self) -> npt.NDArray[np.int64]:
+        """Numbers of the links in the tables."""
         return np.flatnonzero(~self.platform.link_fatpipe)
 
     @kept
     def _names(self) -> pl.Series:
-        return pl.Series(self.platform.link_names, dtype=pl.String).gather(self._some)
+        return pl.Series(self.platform.link_names, dtype=pl.String).gather(self.links)
 
     @kept
     def _levels(self) -> pl.Series:
-        return pl.Series(self.platform.link_levels, dtype=pl.String).gather(self._some)
+        return pl.Series(self.platform.link_levels, dtype=pl.String).gather(self.links)
 
     @kept
-    def _times_s(self) -> FloatArray:
+    def times_s(self) -> FloatArray:
+        """Begin of each bin, in seconds [bins]."""
         loads = self.loads
         steps = np.arange(loads.over_time.shape[1], dtype=np.float64)
         times: FloatArray = loads.begin_s + loads.step_s * steps
@@ -121,12 +123,13 @@ class LinkUse:
     def _spans_s(self) -> FloatArray:
         """Length of each bin; the last one may be shorter, in seconds."""
         loads = self.loads
-        spans: FloatArray = np.clip(loads.end_s - self._times_s, 0.0, loads.step_s)
+        spans: FloatArray = np.clip(loads.end_s - self.times_s, 0.0, loads.step_s)
         return spans
 
     @kept
-    def _utilization(self) -> FloatArray:
-        capacity = self.platform.link_bandwidth[self._some][:, None] * self._spans_s
-        sent = self.loads.over_time[self._some]
+    def utilization(self) -> FloatArray:
+        """Utilization of these links in each bin [links, bins]."""
+        capacity = self.platform.link_bandwidth[self.links][:, None] * self._spans_s
+        sent = self.loads.over_time[self.links]
         found: FloatArray = np.divide(sent, capacity, out=np.zeros_like(sent), where=capacity > 0)
         return found

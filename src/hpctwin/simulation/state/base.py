@@ -232,6 +232,11 @@ class SimulationBase(EngineFeed):
         workload, cluster, self._profiles = on_network(workload, cluster)
         return workload, cluster
 
+    @property
+    def _links_draw(self) -> bool:
+        """Whether the energy of links is to be counted."""
+        return self.cluster.has_power and self.cluster.has_network_power
+
     def _stepped(self) -> bool:
         """Return whether the engine stops after each event time: the network follows it."""
         return bool(self._profiles)
@@ -245,7 +250,11 @@ class SimulationBase(EngineFeed):
 
             names = self.workload.job_id.tolist()
             self.network = RunningJobs(
-                platform, self._profiles, names, self.sharing, metered=self._logs
+                platform,
+                self._profiles,
+                names,
+                self.sharing,
+                metered=self._logs or self._links_draw,
             )
 
     def fork(
