@@ -285,6 +285,24 @@ def test_the_figure_shows_the_busiest_links(cluster: Cluster) -> None:
     assert shown == pytest.approx(top["mean_utilization"].to_list())
 
 
+def test_a_platform_without_links(tmp_path: Path) -> None:
+    path = tmp_path / "hosts.xml"
+    path.write_text(
+        """<?xml version='1.0'?>
+<platform version="4.1">
+ <zone id="W" routing="None"><host id="a" speed="1Gf"/><host id="b" speed="1Gf"/></zone>
+</platform>
+"""
+    )
+    workload = jobs((0.0, 1, 9.0, HomogeneousTask(cpu=2e9, com=0.0)))
+    result = Simulation(workload, read_cluster(path), sharing="fair", log=True).run()
+    use = result.link_use
+    assert use is not None
+    assert len(use.table) == len(use.over_time) == len(use.by_level) == 0
+    assert use.by_level.columns[:2] == ["time_s", "level"]
+    assert result.plot.congestion() is not None
+
+
 def test_links_of_files_have_levels(tmp_path: Path) -> None:
     path = tmp_path / "two.xml"
     path.write_text(

@@ -13,8 +13,8 @@ __all__ = ["LinkLoads", "meter_arrays", "read_meter"]
 FloatArray = npt.NDArray[np.float64]
 
 _MOST_BINS = 512
-_MOST_CELLS = 1 << 24
-"""Bins of all links together, which bounds the memory to 128 MiB."""
+_MOST_CELLS = 1 << 22
+"""Bins of all links together, which bounds the memory to 32 MiB."""
 
 
 def _widths_s() -> FloatArray:
@@ -57,7 +57,7 @@ def meter_arrays(net: npt.NDArray[Any], hosts: int, links: int) -> dict[str, npt
         hosts: Number of hosts, which are the first resources.
         links: Number of links.
     """
-    bins = min(_MOST_BINS, max(_MOST_CELLS // max(links, 1), 16))
+    bins = min(_MOST_BINS, max(_MOST_CELLS // max(links, 1), 32))
     net["metered"], net["first_link"], net["bin_count"] = 1, hosts, bins
     names = ("carried", "carried_since", "bytes", "peak", "full")
     return {

@@ -16,6 +16,15 @@ __all__ = ["LinkUse"]
 
 FloatArray = npt.NDArray[np.float64]
 
+_LEVELS = {
+    "time_s": pl.Float64,
+    "level": pl.String,
+    "links": pl.Int64,
+    "bytes": pl.Float64,
+    "utilization": pl.Float64,
+    "max_utilization": pl.Float64,
+}
+
 
 @dataclass(frozen=True, eq=False)
 class LinkUse:
@@ -96,7 +105,7 @@ class LinkUse:
                 }
             )
             parts.append(part.insert_column(1, pl.lit(level).alias("level")))
-        return pl.concat(parts) if parts else pl.DataFrame()
+        return pl.concat(parts) if parts else pl.DataFrame(schema=_LEVELS)
 
     @kept
     def links(self) -> npt.NDArray[np.int64]:
