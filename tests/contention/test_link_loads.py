@@ -257,6 +257,21 @@ def test_the_command_writes_and_draws_loads(
     assert list(figures.glob("congestion-1.*"))
 
 
+def test_comparisons_have_the_slowdown(
+    command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, trace, _, cluster, *_ = command
+    policies = ["-p", "fcfs+easy", "-p", "fcfs+easy@random"]
+    assert run("compare", trace, "--cluster", cluster, "--sharing", "fair", *policies) == 0
+    assert "contention" in capsys.readouterr().out
+    assert (
+        run("compare", trace, "--cluster", cluster, "--sharing", "fair", *policies, "--json") == 0
+    )
+    found = json.loads(capsys.readouterr().out)
+    slowdowns = [one["mean_contention_slowdown"] for one in found]
+    assert slowdowns[0] == 1.0 < slowdowns[1]
+
+
 def test_nothing_is_written_without_a_network(tmp_path: Path) -> None:
     (tmp_path / "jobs.swf").write_text("1 0 -1 10 2 -1 -1 2 20 -1 1 1 1 1 1 1 -1 -1\n")
     assert run("simulate", tmp_path / "jobs.swf", "--nodes", 4, "--out", tmp_path / "run") == 0
