@@ -27,6 +27,18 @@ POWER = (
     "power_w: 9, switch_off: {time: 60, power_w: 90}, switch_on: {time: 300, power_w: 150}}]}]"
 )
 SHARED = "nodes: [{name: n, count: 2, cores: 8, memory_gb: 64, gpus: 2}]"
+STAR = (
+    POWER
+    + """
+network: {topology: star, bandwidth: 1 GB/s, switch_power: {idle_w: 90}}"""
+)
+EXCHANGE = json.dumps(
+    {
+        "nb_res": 32,
+        "profiles": {"p": {"type": "parallel_homogeneous", "cpu": 0, "com": 1e9}},
+        "jobs": [{"id": 1, "profile": "p", "res": 4, "subtime": 0, "walltime": 60}],
+    }
+)
 ENERGY = ["-M", "power.yaml", "--price", "0.25", "--carbon", "300"]
 WINDOW = ["--from", "10h", "--until", "20h"]
 CASES = {
@@ -35,6 +47,7 @@ CASES = {
     "cooling": ["simulate", "jobs.parquet", "-M", "frontier", "--weather", "12"],
     "a window": ["simulate", "jobs.parquet", *ENERGY, *WINDOW],
     "shared nodes": ["simulate", "shared.parquet", "-M", "shared.yaml"],
+    "a network": ["simulate", "exchange.json", "-M", "star.yaml", "--sharing", "fair"],
     "rejected jobs": ["simulate", "jobs.parquet", "-n", "20"],
     "a replay": ["replay", "jobs.parquet", "-n", "32"],
 }
@@ -61,6 +74,8 @@ def test_every_figure_that_is_printed_is_defined(
     two = Workload.build(submit_s=[0, 1], runtime_s=[9, 9], nodes=[1, 1], chunks=asked)
     write_workload(two, "shared.parquet")
     Path("power.yaml").write_text(POWER)
+    Path("star.yaml").write_text(STAR)
+    Path("exchange.json").write_text(EXCHANGE)
     Path("shared.yaml").write_text(SHARED)
     with pytest.raises(SystemExit):
         main([*CASES[case], "--json"])

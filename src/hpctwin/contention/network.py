@@ -11,7 +11,9 @@ import numpy.typing as npt
 
 from hpctwin.contention.arrays import describe
 from hpctwin.contention.free_rows import FreeRows
+from hpctwin.contention.link_loads import LinkLoads, meter_arrays, read_meter
 from hpctwin.contention.phases import Phases, Sharing
+from hpctwin.engine.network.meter import SETTLE_METER
 from hpctwin.engine.network.records import (
     CHAIN,
     LOAD,
@@ -25,7 +27,7 @@ from hpctwin.engine.network.records import (
 from hpctwin.engine.network.running import ADVANCE, START, STOP
 from hpctwin.network.platform import Platform
 
-__all__ = ["Ended", "Network"]
+__all__ = ["Ended", "Network", "RunningUses"]
 
 _TABLES: dict[str, dict[str, Any]] = {
     "strands": {
@@ -63,6 +65,51 @@ class Ended:
     exit_code: int
 
 
+@dataclass(frozen=True, eq=False)
+class RunningUses:
+    """Use of hosts and links by running tasks.
+
+    Args:
+        jobs: Keys of the jobs.
+        names: Names of hosts, then links.
+        capacity: Their flop/s or B/s.
+        fatpipe: Whether they limit each task alone.
+        strand: Strand of each use [uses].
+        job: Place of its job in ``jobs`` [uses].
+        resource: Number of the host or link [uses].
+        amount: Flops or bytes of the whole task [uses].
+        rate: Progress of the task per second [uses].
+        bound: Largest progress per second [uses].
+    """
+
+    jobs: list[Any]
+    names: tuple[str, ...]
+    capacity: npt.NDArray[np.float64]
+    fatpipe: npt.NDArray[np.bool_]
+    strand: npt.NDArray[np.int64]
+    job: npt.NDArray[np.int64]
+    resource: npt.NDArray[np.int64]
+    amount: npt.NDArray[np.float64]
+    rate: npt.NDArray[np.float64]
+    bound: npt.NDArray[np.float64]
+
+    @property
+    def taken(self) -> npt.NDArray[np.float64]:
+        """Flops or bytes per second [uses]."""
+        return self.rate * self.amount
+
+    def alone_rate(self, own: npt.NDArray[np.bool_]) -> float:
+        """Return the progress per second that a task would make alone.
+
+        Args:
+            own: Its uses.
+        """
+        resource = self.resource[own]
+        amounts = np.bincount(resource, self.amount[own])
+        limits = self.capacity[resource] / amounts[resource]
+        return float(limits.min(initial=self.bound[own][0]))
+
+
 class Network:
     """Hosts and links, shared by jobs that compute, send, read and write.
 
@@ -71,9 +118,12 @@ class Network:
     Args:
         platform: Hosts and links.
         sharing: How capacities are shared: ``simgrid`` or ``fair``.
+        metered: Whether loads of links are recorded; see `link_loads`.
     """
 
-    def __init__(self, platform: Platform, sharing: Sharing = "simgrid") -> None:
+    def __init__(
+        self, platform: Platform, sharing: Sharing = "simgrid", *, metered: bool = False
+    ) -> None:
         hosts, links = len(platform.host_names), len(platform.link_names)
         resources = np.zeros(hosts + links, RESOURCE)
         resources["capacity"][:hosts] = platform.host_cores * platform.host_speed
@@ -88,10 +138,14 @@ class Network:
         self._net = np.zeros(1, NETWORK)
         self._net["stamp"] = self._net["group"] = 1
         self._net["quirks"] = sharing == "simgrid"
+        if metered:
+            self._arrays |= meter_arrays(self._net, hosts, links)
         self._free = {kind: FreeRows() for kind in _TABLES}
         self._jobs: dict[Hashable, dict[str, tuple[int, int]]] = {}
         self._job_of: dict[int, Hashable] = {}
         self._describe()
+        self._names = (*platform.host_names, *platform.link_names)
+        self.metered = metered
         self.next_s = float("inf")
 
     def start(self, job: Hashable, time_s: float, phases: Phases) -> None:
@@ -153,17 +207,64 @@ class Network:
         """Keys of the jobs that run, in the order of their starts."""
         return list(self._jobs)
 
+    @property
+    def now_s(self) -> float:
+        """Time of the last event, in seconds."""
+        return float(self._net["now"][0])
+
+    def tables_of(self, job: Any) -> dict[str, npt.NDArray[Any]]:
+        """Return the rows of a running job in each table; they must not be changed."""
+        return {kind: self._arrays[kind][slice(*rows)] for kind, rows in self._jobs[job].items()}
+
+    def running_uses(self) -> RunningUses:
+        """Return what running tasks use."""
+        resources, strands = self._arrays["resources"], self._arrays["strands"]
+        job_of = np.full(len(strands), -1)
+        for place, rows in enumerate(self._jobs.values()):
+            job_of[slice(*rows["strands"])] = place
+        running = np.flatnonzero(strands["phase"] == RUNNING)
+        loads = self._arrays["loads"][strands["load"][running]]
+        counts = loads["last"] - loads["first"]
+        strand = np.repeat(running, counts)
+        within = np.arange(len(strand)) - np.repeat(np.cumsum(counts) - counts, counts)
+        uses = self._arrays["uses"][np.repeat(loads["first"], counts) + within]
+        return RunningUses(
+            jobs=self.running,
+            names=self._names,
+            capacity=resources["capacity"],
+            fatpipe=resources["fatpipe"] == 1,
+            strand=strand,
+            job=job_of[strand],
+            resource=uses["resource"],
+            amount=uses["amount"],
+            rate=strands["rate"][strand],
+            bound=np.repeat(loads["bound"], counts),
+        )
+
     def used(self) -> npt.NDArray[np.float64]:
         """Return what jobs use of each host, in flop/s, and then of each link, in B/s.
 
         Under ``fair``, use of links that do not share their bandwidth is not counted.
         """
-        strands, loads, uses = (self._arrays[name] for name in ("strands", "loads", "uses"))
-        found = np.zeros(len(self._arrays["resources"]))
-        for strand in strands[strands["phase"] == RUNNING]:
-            rows = uses[loads["first"][strand["load"]] : loads["last"][strand["load"]]]
-            np.add.at(found, rows["resource"], strand["rate"] * rows["amount"])
+        uses = self.running_uses()
+        found = np.zeros(len(uses.capacity))
+        np.add.at(found, uses.resource, uses.taken)
         return found
+
+    def begin_meter(self, time_s: float) -> None:
+        """Set the time at which the loads of links begin; no job runs."""
+        self._net["bins_from"] = time_s
+
+    def link_loads(self, until_s: float) -> LinkLoads:
+        """Return what links have carried, if this is recorded.
+
+        Args:
+            until_s: Time up to which it is read, in seconds; the network has advanced to it.
+        """
+        settled = self.fork()
+        SETTLE_METER(settled._address, until_s)
+        begin_s = float(self._net["bins_from"][0])
+        return read_meter(settled._net, settled._arrays, begin_s, until_s)
 
     def fork(self) -> Self:
         """Return a copy that shares no writable data with this network."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -14,7 +15,7 @@ from hpctwin.network.platform import DEFAULT_GAMMA, Platform, PowerStates, Role
 from hpctwin.network.topologies import Dragonfly, FatTree, Topology, Torus
 from hpctwin.network.zones import Declared, Gateways, Links, Star, Zone
 
-__all__ = ["MOST_HOSTS", "TOPOLOGIES", "Builder", "HostOptions", "Link"]
+__all__ = ["MOST_HOSTS", "TOPOLOGIES", "Builder", "HostOptions", "Link", "Watts"]
 
 MOST_HOSTS = 1_000_000
 """Limit of hosts in one platform; links are limited to ten times as many."""
@@ -22,6 +23,8 @@ MOST_HOSTS = 1_000_000
 Z = TypeVar("Z", bound=Zone)
 Link = tuple[float, float]
 """Bandwidth in B/s and latency in seconds."""
+Watts = tuple[float, float]
+"""Power draw when idle and at full load, in W."""
 
 TOPOLOGIES: Mapping[str, type[Topology]] = {
     "FAT_TREE": FatTree,
@@ -71,7 +74,7 @@ class Builder:
         self.name, self.gamma, self.loopback = name, gamma, loopback
         self.zones: list[Zone] = []
         self._zone_number: dict[str, int] = {}
-        self._links: list[tuple[str, float, float, bool]] = []
+        self._links: list[tuple[str, float, float, bool, str, float, float]] = []
         self._link_numbers: dict[str, Links] = {}
         self._opposite: dict[int, int] = {}
         self._points: list[str] = []
@@ -99,7 +102,15 @@ class Builder:
         self._zone_number[name] = made.number
         return made
 
-    def add_link(self, name: str, link: Link, policy: str = "SHARED") -> Links:
+    def add_link(
+        self,
+        name: str,
+        link: Link,
+        policy: str = "SHARED",
+        *,
+        level: str = "links",
+        watts: Watts = (0.0, 0.0),
+    ) -> Links:
         """Add a link, or two for the two directions, and return their numbers.
 
         Args:
@@ -107,6 +118,9 @@ class Builder:
             link: Bandwidth in B/s and latency in seconds.
             policy: ``SHARED``, ``FATPIPE`` (no sharing), or ``SPLITDUPLEX`` (one link for each
                 direction, with names that end in ``_UP`` and ``_DOWN``).
+            level: Place in the network that it shares with others, in words; a direction is
+                appended.
+            watts: Power draw of each direction, when idle and at full load.
         """
         bandwidth, latency = link
         if not (0 < bandwidth < math.inf):
@@ -126,10 +140,15 @@ class Builder:
             )
         two = policy in TWO_WAYS
         names = (f"{name}_UP", f"{name}_DOWN") if two else (name,)
+        levels = (f"{level} up", f"{level} down") if two else (level,)
         first = len(self._links)
         if first >= 10 * MOST_HOSTS:
             raise ConfigError(f"more than {10 * MOST_HOSTS:,} links")
-        self._links += [(one, bandwidth, latency, policy == "FATPIPE") for one in names]
+        fatpipe = policy == "FATPIPE"
+        self._links += [
+            (one, bandwidth, latency, fatpipe, its, *watts)
+            for one, its in zip(names, levels, strict=True)
+        ]
         numbers = tuple(range(first, first + len(names)))
         self._link_numbers[name] = numbers
         if two:
@@ -193,6 +212,7 @@ class Builder:
         loopback: Link | None = None,
         limiter: float | None = None,
         router: str | None = None,
+        switch_watts: Watts = (0.0, 0.0),
     ) -> Zone:
         """Add a zone of hosts, with all its links and a router.
 
@@ -210,6 +230,7 @@ class Builder:
             loopback: Link from each host to itself, if any.
             limiter: Bandwidth of a limit on each host, if any.
             router: Name of its router; by default ``NAME_router``.
+            switch_watts: Power draw of each switch, when idle and at full load of all its links.
         """
         topology = TOPOLOGIES.get(kind)
         if topology is None and kind != "FLAT":
@@ -225,17 +246,27 @@ class Builder:
                 loopbacks[number] = self.add_link(link_name, loopback, "FATPIPE")
         if limiter is not None:
             for number in hosts:
-                limiters[number] = self.add_link(f"{name}_link_{number}_limiter", (limiter, 0.0))
+                limiters[number] = self.add_link(
+                    f"{name}_link_{number}_limiter", (limiter, 0.0), level="limiters"
+                )
         first = next(iter(hosts))
         made: Zone
         if topology is None:
             star = made = self.add_zone(Star, name, parent)
             shared = (
-                self.add_link(f"{name}_backbone", backbone, backbone_policy) if backbone else ()
+                self.add_link(f"{name}_backbone", backbone, backbone_policy, level="backbone")
+                if backbone
+                else ()
             )
             for number, (host_name, host) in hosts.items():
                 point = self.add_host(star, host_name, host)
-                ways = self.add_link(f"{name}_link_{number}", link, policy)
+                ways = self.add_link(
+                    f"{name}_link_{number}",
+                    link,
+                    policy,
+                    level="nodes",
+                    watts=_share(switch_watts, 1 / len(hosts), policy),
+                )
                 limits = limiters.get(number, ())
                 star.up[point] = (*limits, ways[0], *shared)
                 star.down[point] = (*shared, ways[-1], *limits)
@@ -262,8 +293,17 @@ class Builder:
                     f"zone {name!r}: the {regular.kind} has room for {regular.places:,} hosts, "
                     f"not {len(hosts):,}"
                 )
-            for cable in regular.cables():
-                self.add_link(cable.name, (link[0] * cable.factor, link[1]), policy)
+            cables = [*regular.cables()]
+            ports = Counter(switch for cable in cables for switch in cable.switches)
+            for cable in cables:
+                share = sum(1 / ports[switch] for switch in cable.switches)
+                self.add_link(
+                    cable.name,
+                    (link[0] * cable.factor, link[1]),
+                    policy,
+                    level=cable.level,
+                    watts=_share(switch_watts, share, policy),
+                )
             for host_name, host in hosts.values():
                 self.add_host(made, host_name, host)
         self.add_router(made, router or f"{name}_router")
@@ -367,8 +407,8 @@ class Builder:
                 one.routes = one.implied | one.routes
             one.gateways = one.implied_gateways | one.gateways
             one.finish()
-        names, bandwidth, latency, fatpipe = (
-            zip(*self._links, strict=True) if self._links else ((),) * 4
+        names, bandwidth, latency, fatpipe, levels, idle_w, busy_w = (
+            zip(*self._links, strict=True) if self._links else ((),) * 7
         )
         hosts = self._options
         return Platform(
@@ -386,6 +426,9 @@ class Builder:
             link_bandwidth=np.array(bandwidth, np.float64),
             link_latency=np.array(latency, np.float64),
             link_fatpipe=np.array(fatpipe, np.bool_),
+            link_levels=tuple(levels),
+            link_idle_w=np.array(idle_w, np.float64),
+            link_busy_w=np.array(busy_w, np.float64),
             zones=tuple(self.zones),
             point_names=tuple(self._points),
             point_zone=np.array(self._point_zone, np.int64),
@@ -393,3 +436,15 @@ class Builder:
             host_point=np.array(self._hosts, np.int64),
             gamma=self.gamma,
         )
+
+
+def _share(watts: Watts, switches: float, policy: str) -> Watts:
+    """Return the power draw of each direction of a link that stands for a part of switches.
+
+    Args:
+        watts: Power draw of a switch.
+        switches: Number of switches, such as a quarter of one with four links.
+        policy: Sharing of the link.
+    """
+    part = switches / (2 if policy in TWO_WAYS else 1)
+    return watts[0] * part, watts[1] * part

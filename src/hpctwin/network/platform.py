@@ -96,6 +96,9 @@ class Platform:
         link_bandwidth: Bandwidth of each link, in B/s.
         link_latency: Latency of each link, in seconds.
         link_fatpipe: Whether a link gives each flow its full bandwidth.
+        link_levels: Place in the network that each link shares with others, in words.
+        link_idle_w, link_busy_w: Power draw of each link, and of its part of switches, when idle and
+            at full load, in W; 0 if unknown.
         zones: Zones of the network, each after the one around it.
         point_names: Names of the points of the network: hosts and routers.
         point_zone: Number of the zone of each point.
@@ -118,6 +121,9 @@ class Platform:
     link_bandwidth: FloatArray
     link_latency: FloatArray
     link_fatpipe: npt.NDArray[np.bool_]
+    link_levels: tuple[str, ...]
+    link_idle_w: FloatArray
+    link_busy_w: FloatArray
     zones: tuple[Zone, ...] = field(repr=False)
     point_names: tuple[str, ...] = field(repr=False)
     point_zone: IntArray = field(repr=False)

@@ -27,10 +27,14 @@ class Cable(NamedTuple):
 
     Args:
         name: Name of its link; ``_UP`` and ``_DOWN`` are appended if it has two.
+        level: Place in the topology that it shares with others, in words.
+        switches: Numbers of the switches at its ends.
         factor: Its bandwidth as a multiple of the topology's.
     """
 
     name: str
+    level: str
+    switches: tuple[int, ...]
     factor: float = 1.0
 
 
@@ -161,7 +165,9 @@ class FatTree(Topology):
                     above = [*digits[:level], np.array([parent]), *digits[level + 1 :]]
                     upper = first[level + 1] - int(self._index(above, level + 1)[0])
                     for _ in range(self.ports[level]):
-                        yield Cable(f"link_from_{own}_{upper}_{number}")
+                        name = f"link_from_{own}_{upper}_{number}"
+                        switches = (upper,) if level == 0 else (own, upper)
+                        yield Cable(name, f"level {level + 1}", switches)
                         number += 1
 
     def hops(self, source: IntArray, target: IntArray) -> list[IntArray]:
@@ -235,9 +241,11 @@ class Torus(Topology):
         """See `Topology`."""
         for host in range(self.places):
             stride = 1
-            for size in self.sizes:
+            for dimension, size in enumerate(self.sizes, 1):
                 after = host + stride * (1 - size if host // stride % size == size - 1 else 1)
-                yield Cable(f"{self.name}_link_from_{host}_to_{after}")
+                yield Cable(
+                    f"{self.name}_link_from_{host}_to_{after}", f"dimension {dimension}", ()
+                )
                 stride *= size
 
     def hops(self, source: IntArray, target: IntArray) -> list[IntArray]:
@@ -303,24 +311,31 @@ class Dragonfly(Topology):
         blue, black, green = self.factors
         for number in range(self.places):
             yield Cable(
-                f"local_link_from_router_{number // hosts}_to_node_{number % hosts}_{number}"
+                f"local_link_from_router_{number // hosts}_to_node_{number % hosts}_{number}",
+                "nodes",
+                (number // hosts,),
             )
         number = self.places
         for one in range(groups * chassis):
             for a, b in _pairs(blades):
-                ends = f"routers_{a}_and_{b}"
-                yield Cable(f"green_link_in_chassis_{one % chassis}_between_{ends}_{number}", green)
+                name = f"green_link_in_chassis_{one % chassis}_between_routers_{a}_and_{b}_{number}"
+                routers = (one * blades + a, one * blades + b)
+                yield Cable(name, "blades", routers, green)
                 number += 1
         for group in range(groups):
             for a, b in _pairs(chassis):
                 ends = f"chassis_{a}_and_{b}"
                 for blade in range(blades):
                     name = f"black_link_in_group_{group}_between_{ends}_blade_{blade}_{number}"
-                    yield Cable(name, black)
+                    in_group = group * chassis
+                    routers = ((in_group + a) * blades + blade, (in_group + b) * blades + blade)
+                    yield Cable(name, "chassis", routers, black)
                     number += 1
         for a, b in _pairs(groups):
-            ends = f"{a * chassis * blades + b}_and_{b * chassis * blades + a}"
-            yield Cable(f"blue_link_between_group_{a}_and_{b}_routers_{ends}_{number}", blue)
+            routers = (a * chassis * blades + b, b * chassis * blades + a)
+            ends = f"{routers[0]}_and_{routers[1]}"
+            name = f"blue_link_between_group_{a}_and_{b}_routers_{ends}_{number}"
+            yield Cable(name, "groups", routers, blue)
             number += 1
 
     def hops(self, source: IntArray, target: IntArray) -> list[IntArray]:

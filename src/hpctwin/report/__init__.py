@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         plot_wait_cdf,
     )
     from hpctwin.report.figures.gantt import plot_gantt
+    from hpctwin.report.figures.network import plot_congestion
     from hpctwin.report.figures.timeline import (
         plot_fragmentation,
         plot_heatmap,
@@ -54,6 +55,7 @@ __all__ = [
     "difference_table",
     "paired_table",
     "plot_compare_bars",
+    "plot_congestion",
     "plot_cooling",
     "plot_differences",
     "plot_energy_against_wait",
@@ -99,6 +101,7 @@ __getattr__, __dir__ = lazy_names(
             "plot_wait_cdf",
         ),
         "figures.gantt": ("plot_gantt",),
+        "figures.network": ("plot_congestion",),
         "figures.timeline": (
             "plot_resource_use",
             "plot_fragmentation",

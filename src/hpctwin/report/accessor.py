@@ -188,6 +188,19 @@ class Plots(_Charts):
         found = self._result.fragmentation()
         return plot_fragmentation(found, title=title, start_epoch_s=self._epoch_s)
 
+    def congestion(self, *, title: str | None = None) -> Figure:
+        """Draw how busy links are; needs ``sharing`` and ``log=True``."""
+        from hpctwin.report.figures.network import plot_congestion
+
+        (entry,) = self._entries()
+        if entry.link_tables is None:
+            raise SimulationError(
+                "no use of links was recorded; simulate with 'sharing' and log=True, or in the "
+                "command with --sharing"
+            )
+        title = title or f"Use of links, {self._run}"
+        return plot_congestion(entry.link_tables, title=title, start_epoch_s=self._epoch_s)
+
     def node_states(
         self,
         *,

@@ -250,6 +250,7 @@ def column_of(key: str) -> Column:
 
 COLUMNS = (
     *(column_of(key) for key, metric in METRICS.items() if metric.main),
+    Column("mean_contention_slowdown", "mean contention slowdown", "low", "contention"),
     Column("engine_ms", "engine ms", None),
 )
 

@@ -383,6 +383,9 @@ def answer_table(summary: Summary) -> Table:
         vain = format_metric("preempted_node_s", summary["preempted_node_s"])
         jobs, times = summary["preempted_jobs"], summary["preemptions"]
         table.add_row("preempted", f"{jobs:,} jobs, {times:,} times, {vain} lost")
+    if (mean := summary.get("mean_contention_slowdown")) is not None:
+        p95, most = (summary[f"{word}_contention_slowdown"] for word in ("p95", "max"))
+        table.add_row("contention slowdown", f"mean {mean:.3g}, p95 {p95:.3g}, max {most:.3g}")
     for key in _ANSWERS:
         if summary.get(key) is not None:
             table.add_row(metric_name(key), format_metric(key, summary[key]))

@@ -178,9 +178,11 @@ class SharedShortages:
 
 What = Literal[
     "submitted", "pending", "eligible", "promoted", "pushed", "aside", "waited", "started", "suspended",
-    "resumed", "requeued", "ended",
+    "resumed", "requeued", "ran", "slowed", "ended",
 ]  # fmt: skip
 _FEW = 5
+_UNNOTICED = 1e-6
+"""Share of its time up to which a phase has lost nothing."""
 
 
 @dataclass(frozen=True)
@@ -191,7 +193,8 @@ class Moment:
         time_s: when, seconds.
         what: ``submitted``, ``pending`` (it waits for other jobs), ``eligible``, ``promoted``, ``pushed``
             (down in the queue), ``aside`` (into the waiting queue), ``waited``, ``started``, ``suspended``,
-            ``resumed``, ``requeued`` or ``ended``.
+            ``resumed``, ``requeued``, ``ran`` (on the network), ``slowed`` (in a phase, by other jobs) or
+            ``ended``.
         text: the same in words.
         until_s: to when a stretch lasts; None for what happened at once.
         detail: what the text says, as plain values. Of a stretch: ``short_s``, for how long each
@@ -232,6 +235,10 @@ def explain(
             f"{count_text(len(ids), 'job')}, such as {some}"
         )
     story = _Story(simulation, int(found[0]))
+    if simulation.network is not None:
+        from hpctwin.contention.bottlenecks import Bottlenecks
+
+        simulation.network.watched = Bottlenecks(story.row)
     submit_ms = int(simulation.workload.submit_ms[story.row])
     if submit_ms > 0:
         simulation.advance((submit_ms - 1) / MS_PER_S)
@@ -305,6 +312,7 @@ class _Story:
             wait = start - int(self.simulation.submit_ms[self.row])
             self.add("started", f"started after a wait of {_length(wait)}", at_ms=start)
         if self.ended:
+            self.slowed()
             label = State(self.state).label
             end = int(job["end"])
             self.add("ended", f"ended: {label}", at_ms=end, state=label)
@@ -325,6 +333,40 @@ class _Story:
             words = "suspended for another job" if suspended else "resumed"
             self.add("suspended" if suspended else "resumed", words)
         self.requeues, self.preempted, self.suspended = requeues, preempted, suspended
+
+    def slowed(self) -> None:
+        """Add how much longer the job ran than alone, and what held back each of its phases."""
+        network = self.simulation.network
+        if network is None or network.watched is None or not network.watched.phases:
+            return
+        phases = network.watched.phases
+        begin_s, end_s = (
+            min(p.begin_s for p in phases.values()),
+            max(p.end_s for p in phases.values()),
+        )
+        slowdown = float(network.slowdown[self.row])
+        lost_s = sum(phase.lost_s for phase in phases.values())
+        text = f"ran {_length_s(end_s - begin_s)}, {slowdown:.3g} times as long as alone"
+        detail: dict[str, Any] = {"contention_slowdown": slowdown, "lost_s": lost_s}
+        self.moments.append(Moment(begin_s, "ran", text, end_s, detail))
+        held_back = [phase for phase in phases.values() if phase.lost_s > _UNNOTICED * phase.run_s]
+        ids = self.simulation.workload.job_id
+        for phase in sorted(held_back, key=lambda phase: -phase.lost_s)[:_FEW]:
+            sharers = _longest({str(ids[row]): lost_s for row, lost_s in phase.sharers.items()})
+            links = _longest(phase.bottlenecks)
+            text = (
+                f"phase {phase.number} ({phase.kind}) took {_length_s(phase.run_s)}, of which "
+                f"{_length_s(phase.lost_s)} were lost at {_parts(links)}"
+            )
+            if sharers:
+                text += f"; shared with {_parts({f'job {one}': s for one, s in sharers.items()})}"
+            detail = {
+                "phase": phase.number,
+                "lost_s": phase.lost_s,
+                "bottlenecks_s": links,
+                "sharers_s": sharers,
+            }
+            self.moments.append(Moment(phase.begin_s, "slowed", text, phase.end_s, detail))
 
     def submitted(self, eligible: int) -> None:
         workload = self.simulation.workload
@@ -469,6 +511,21 @@ class _Stretch:
 def _names(ids: Sequence[str]) -> str:
     more = f" and {len(ids) - _FEW:,} more" if len(ids) > _FEW else ""
     return f"{'job' if len(ids) == 1 else 'jobs'} {', '.join(ids[:_FEW])}{more}"
+
+
+def _longest(seconds: Mapping[str, float]) -> dict[str, float]:
+    """Return times by name, the longest first."""
+    return dict(sorted(seconds.items(), key=lambda one: -one[1]))
+
+
+def _parts(seconds: Mapping[str, float]) -> str:
+    parts = [f"{name} ({_length_s(lost_s)})" for name, lost_s in seconds.items()]
+    more = f" and {len(parts) - _FEW:,} more" if len(parts) > _FEW else ""
+    return f"{', '.join(parts[:_FEW])}{more}"
+
+
+def _length_s(seconds: float) -> str:
+    return _length(round(seconds * MS_PER_S))
 
 
 def _length(ms: int) -> str:

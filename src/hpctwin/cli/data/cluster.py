@@ -169,6 +169,9 @@ def _network(platform: Platform) -> list[str]:
     if len(platform.link_names):
         lines[0] += f", bandwidth {_range(platform.link_bandwidth, 'B/s')}"
         lines[0] += f", latency {_range(platform.link_latency, 's')}"
+    if platform.link_busy_w.any():
+        watts = np.array([platform.link_idle_w.sum(), platform.link_busy_w.sum()])
+        lines.append(f"  switches and links draw {_range(watts, 'W')}")
     sizes = np.bincount(platform.point_zone[platform.host_point], minlength=len(platform.zones))
     zones = [
         f"  {zone.name}: {zone.kind}, {count_text(size, 'host')}"

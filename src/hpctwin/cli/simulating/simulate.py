@@ -128,7 +128,8 @@ def simulate_command(
         plot: Write a chart to this file, .png, .svg or .pdf: the nodes in use, or another chart by
             a word in the name: "queue", "gantt", "cdf" of waits, "wait-by-size", "wait-heat",
             "workload". With a power model also "states" of nodes or "power"; if jobs share nodes
-            also "heatmap" of each node's use or "fragmentation"; with --weather also "cooling".
+            also "heatmap" of each node's use or "fragmentation"; with --weather also "cooling"; with
+            --sharing also "congestion" of links.
         explain: Id of a job to explain instead of the run's metrics: its events, promotions,
             pushdowns and causes of waiting. Repeatable.
         all: Print all metrics instead of the main ones.
@@ -236,7 +237,8 @@ def simulate_command(
         chosen,
         sizing=None if size is None else size(sizing, workload, series, energy.forecast),
         track_nodes=_draws(plot, "gantt"),
-        log=bool(series or window or out or energy.spars_out) or _draws(plot, "states", "power"),
+        log=bool(series or window or out or energy.spars_out)
+        or _draws(plot, "states", "power", "congestion"),
         **options,
     )
     note_doomed(simulation)
@@ -394,7 +396,7 @@ def _draws(plot: Path | None, *words: str) -> bool:
 _DRAWN = {
     "states": "node_states", "power": "power", "heatmap": "heatmap", "fragmentation": "fragmentation",
     "gantt": "gantt", "queue": "queue", "cdf": "wait_cdf", "wait-by-size": "wait_by_size",
-    "wait-heat": "wait_heat", "workload": "workload",
+    "wait-heat": "wait_heat", "workload": "workload", "congestion": "congestion",
 }  # fmt: skip
 """Figures by the word in a file's name; without any, utilization is drawn."""
 

@@ -13,6 +13,7 @@ import polars as pl
 
 from hpctwin.attributes import kept
 from hpctwin.energy.power.modes import ModeChange, mode_rows, watts_by_mode
+from hpctwin.energy.power.network import NetworkPower
 from hpctwin.energy.power.states import group_of_node, node_watts, nodes_of_group, state_names
 from hpctwin.energy.prices.series import Series
 from hpctwin.engine.state.layout import COMPUTING
@@ -60,6 +61,7 @@ class Energy:
             after the others: ``idle:MODE`` and ``computing:MODE``.
         start_epoch_s: Unix time of time zero; None if unknown.
         begin_s: Start of the covered time, in seconds: the first submission, or a window's start.
+        network: Power draw of links and switches, if it is known.
     """
 
     table: pl.DataFrame
@@ -70,6 +72,7 @@ class Energy:
     changes: tuple[ModeChange, ...] = ()
     start_epoch_s: float | None = None
     begin_s: float = 0.0
+    network: NetworkPower | None = None
 
     @kept
     def states(self) -> list[str]:
@@ -96,8 +99,13 @@ class Energy:
 
     @property
     def total_j(self) -> float:
-        """Energy of all nodes, in J."""
-        return float(self.node_j.sum())
+        """Energy of all nodes, links and switches, in J."""
+        return float(self.node_j.sum()) + self.network_j
+
+    @property
+    def network_j(self) -> float:
+        """Energy of links and switches, in J; 0 if it is unknown."""
+        return 0.0 if self.network is None else self.network.energy_j(self.begin_s, self.now_s)
 
     @property
     def wasted_j(self) -> float:
@@ -123,6 +131,8 @@ class Energy:
                 )
             ),
         }
+        if self.network is not None:
+            figures["network_energy_j"] = self.network_j
         for name, seconds in self.state_s().items():
             kind, _, which = name.partition(":")
             alone = not which or (self.cluster.depths < 2 and kind not in ("idle", "computing"))
@@ -141,13 +151,18 @@ class Energy:
         return self.log
 
     def power_over_time(self) -> tuple[FloatArray, FloatArray]:
-        """Return times, in s, and the power of all nodes from each time on, in W.
+        """Return times, in s, and the power of nodes, links and switches from each time on, in W.
 
         The last time is the end.
 
         Raises:
             SimulationError: The simulation did not keep past node states.
         """
+        nodes = self._node_power()
+        return nodes if self.network is None else self.network.add_to(*nodes)
+
+    def _node_power(self) -> tuple[FloatArray, FloatArray]:
+        """Return times, and the power of all nodes from each time on."""
         node, state, start, end = self.spans()
         return sum_over_time(start, end, self.watts[state, node])
 
@@ -160,7 +175,10 @@ class Energy:
         Raises:
             SimulationError: The simulation did not keep past node states.
         """
-        return float(self.state_costs(series).sum())
+        nodes = float(self.state_costs(series).sum())
+        if self.network is None:
+            return nodes
+        return nodes + self.network.cost(series, self.begin_s, self.now_s)
 
     def state_costs(self, series: Series) -> FloatArray:
         """Return `cost` by state [states]."""

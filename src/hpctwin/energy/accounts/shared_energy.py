@@ -21,6 +21,7 @@ from hpctwin.energy.accounts.component_energy import ComponentEnergy, Runs
 from hpctwin.energy.power.job_power import Pieces, job_power
 from hpctwin.energy.power.losses import Stretches
 from hpctwin.energy.power.modes import ModeChange, row_of_mode
+from hpctwin.energy.power.network import NetworkPower
 from hpctwin.energy.power.states import nodes_of_group
 from hpctwin.energy.prices.series import Series
 from hpctwin.engine.state.layout import COMPUTING
@@ -251,7 +252,7 @@ class SharedEnergy(_Divided):
         costs: FloatArray = self._by_state(found, series.integral).sum(axis=1)
         return costs
 
-    def power_over_time(self) -> tuple[FloatArray, FloatArray]:
+    def _node_power(self) -> tuple[FloatArray, FloatArray]:
         """Return times, and the power of all nodes from each time on; see `Energy`."""
         node, state, start, end = self.spans()
         computes = np.array([name.startswith("computing") for name in self.states])[state]
@@ -348,4 +349,5 @@ def energy_of(
     if all(group.components for group in cluster.nodes):
         kind = SharedComponentEnergy if workload.shares_nodes else ComponentEnergy
         return kind(*about, usage=workload.usage)
-    return SharedEnergy(*about) if workload.shares_nodes else Energy(*about)
+    network = NetworkPower.idle(cluster)
+    return (SharedEnergy if workload.shares_nodes else Energy)(*about, network=network)

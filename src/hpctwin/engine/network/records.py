@@ -72,6 +72,19 @@ class Network:
     stamp: Int  # number of the present sharing
     group: Int  # number of the present group
     quirks: Int  # whether capacities are shared exactly as SimGrid does
+    # The meter: what links carry, if it is recorded. The arrays are empty otherwise.
+    metered: Int  # whether loads of links are recorded
+    first_link: Int  # first link among the resources
+    carried: Int  # [links] bytes per second now,
+    carried_since: Int  # … since when,
+    bytes: Int  # … bytes before that,
+    peak: Int  # … largest bytes per second,
+    full: Int  # … and seconds at full bandwidth
+    bins: Int  # [links * bins] bytes by time
+    widths: Int  # widths that bins may have, in seconds, each a multiple of the one before
+    width: Int  # number of the present width
+    bin_count: Int
+    bins_from: Real  # time at which the bins begin
 
 
 class Resource:

@@ -10,6 +10,7 @@ Only tasks that depend on a change, directly or through others, share again.
 from __future__ import annotations
 
 from hpctwin.engine.compile.jit import jit
+from hpctwin.engine.network.meter import put_carried
 from hpctwin.engine.network.records import (
     RUNNING,
     Network,
@@ -303,6 +304,23 @@ def share_in_group(net: Network) -> None:
     tasks = numbers_of(net.tasks)
     for i in range(net.task_count):
         put_rate(tasks[i], rate[i], net)
+    if net.metered == 1:
+        meter_group(net)
+
+
+@jit
+def meter_group(net: Network) -> None:
+    """Let the meter know what each link of the group carries from now on."""
+    places, amounts, found = numbers_of(net.places), reals_of(net.amounts), numbers_of(net.found)
+    first, last = numbers_of(net.first), numbers_of(net.last)
+    rate, taken = reals_of(net.rate), reals_of(net.taken)
+    for place in range(net.found_count):
+        taken[place] = 0.0
+    for i in range(net.task_count):
+        for u in range(first[i], last[i]):
+            taken[places[u]] += rate[i] * amounts[u]
+    for place in range(net.found_count):
+        put_carried(found[place], taken[place], net)
 
 
 @jit
@@ -337,6 +355,10 @@ def share_again(net: Network) -> None:
             add_resource(touched[k], net)
             add_neighbors(ZERO, net)
             share_in_group(net)
+    if net.metered == 1:
+        for k in range(net.touched_count):
+            if resources[touched[k]].first < 0:
+                put_carried(touched[k], 0.0, net)
     net.touched_count = 0
     net.fresh_count = 0
     net.stamp += 1

@@ -18,7 +18,7 @@ from typing import Any
 from hpctwin.errors import ConfigError, near
 from hpctwin.formats.platforms.xml import Element, parse_xml
 from hpctwin.network import units
-from hpctwin.network.builder import MOST_HOSTS, Builder, HostOptions, Link
+from hpctwin.network.builder import MOST_HOSTS, Builder, HostOptions, Link, Watts
 from hpctwin.network.platform import Platform, PowerStates, Role, SleepState
 from hpctwin.network.zones import Attached, Declared, Gateways, Links, Shortest, Star, Zone
 
@@ -255,7 +255,8 @@ class _Reader:
                 latency = units.latency(element.attributes.get("latency", "0"))
                 link = (units.bandwidth(element.text("bandwidth")), latency)
                 policy = element.attributes.get("sharing_policy", "SHARED").upper()
-                builder.add_link(element.text("id"), link, policy)
+                watts = _link_power(_properties(element))
+                builder.add_link(element.text("id"), link, policy, watts=watts)
             case "backbone":
                 latency = units.latency(element.attributes.get("latency", "0"))
                 link = (units.bandwidth(element.text("bandwidth")), latency)
@@ -433,6 +434,21 @@ def _properties(element: Element) -> dict[str, str]:
         for one in element.children
         if one.tag == "prop"
     }
+
+
+def _link_power(properties: Mapping[str, str]) -> Watts:
+    """Return the power draw of a link when idle and busy; 0 if it is unknown.
+
+    Raises:
+        ConfigError: The property is malformed.
+    """
+    text = properties.get("wattage_range") or properties.get("watt_range")
+    if not text:
+        return 0.0, 0.0
+    if text.count(":") != 1:
+        raise ConfigError(f"wattage_range is {text[:40]!r}; it must be idle:busy, in W")
+    idle, _, busy = _wattage(text)
+    return idle, busy
 
 
 def _power(properties: Mapping[str, str], speeds: int) -> PowerStates | None:

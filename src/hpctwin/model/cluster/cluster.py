@@ -290,6 +290,13 @@ class Cluster(Shown, Settings, metaclass=_ClusterType):  # type: ignore[metaclas
         return self._notes
 
     @property
+    def has_network_power(self) -> bool:
+        """Whether the power draw of any link or switch is known."""
+        if self.network is not None:
+            return self.network.has_switch_power
+        return self.platform is not None and bool(self.platform.link_busy_w.any())
+
+    @property
     def platform(self) -> Platform | None:
         """Its hosts, links and routes; None if its network is not modeled.
 
@@ -536,6 +543,16 @@ def _power_of_all(cluster: Cluster) -> None:
             f"node group {without[0]!r} has no 'modes', but other groups do: add 'modes' to all "
             "node groups or to none"
         )
+    if cluster.network is not None and cluster.network.has_switch_power:
+        if without:
+            raise ValueError(
+                f"switch_power needs a power model; add 'modes' to node group {without[0]!r}"
+            )
+        if any(group.components for group in cluster.nodes):
+            raise ValueError(
+                "switch_power does not work with 'components', which count switches too; "
+                "remove one of them"
+            )
     for name in ("cap", "price", "carbon"):
         if without and getattr(cluster, name) is not None:
             raise ValueError(

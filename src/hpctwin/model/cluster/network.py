@@ -13,11 +13,13 @@ from hpctwin.errors import in_brief
 from hpctwin.model.settings import Settings
 from hpctwin.network import units
 from hpctwin.network.blocks import Blocks, block_sizes
-from hpctwin.network.builder import Builder, HostOptions
+from hpctwin.network.builder import Builder, HostOptions, Watts
 from hpctwin.network.platform import DEFAULT_GAMMA, Platform
 from hpctwin.network.zones import Attached, Declared, Gateways, Star, Zone
 
-__all__ = ["Network", "Part", "Storage", "Wan", "blocks_of", "check_network", "platform_of"]
+__all__ = [
+    "Network", "Part", "Storage", "SwitchPower", "Wan", "blocks_of", "check_network", "platform_of",
+]  # fmt: skip
 
 Topology = Literal["star", "fat-tree", "torus", "dragonfly"]
 
@@ -42,6 +44,30 @@ Speed = Annotated[float, Field(gt=0), _amount(units.speed)]
 Sizes = tuple[Annotated[int, Field(ge=1, le=1_000_000)], ...]
 
 
+class SwitchPower(Settings):
+    """Power draw of a switch.
+
+    Args:
+        idle_w: Power draw without traffic, in W.
+        power_w: Power draw at full load of all its links, in W; by default ``idle_w``. Between, it
+            follows the mean utilization of the links.
+    """
+
+    idle_w: float = Field(ge=0, allow_inf_nan=False)
+    power_w: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _rises(self) -> Self:
+        if self.power_w is not None and self.power_w < self.idle_w:
+            raise ValueError(f"power_w ({self.power_w:g}) is below idle_w ({self.idle_w:g})")
+        return self
+
+    @property
+    def watts(self) -> Watts:
+        """Power draw when idle and at full load, in W."""
+        return self.idle_w, self.idle_w if self.power_w is None else self.power_w
+
+
 class Part(Settings):
     """A network of equal links.
 
@@ -60,6 +86,7 @@ class Part(Settings):
             of ``bandwidth``.
         sizes: For a torus, number of nodes in each dimension. For a dragonfly, groups, chassis of
             a group, blades of a chassis, nodes of a blade.
+        switch_power: Power draw of each switch; by default unknown, and not counted.
     """
 
     topology: Topology | None = None
@@ -71,6 +98,7 @@ class Part(Settings):
     parents: Sizes = ()
     cables: Sizes = ()
     sizes: Sizes = ()
+    switch_power: SwitchPower | None = None
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -89,6 +117,8 @@ class Part(Settings):
         for name in ("backbone", "backbone_latency", "children", "parents", "cables", "sizes"):
             if getattr(self, name) and name not in allowed.get(self.topology, ("cables",)) + needed:
                 raise ValueError(f"topology {self.topology} takes no {name!r}")
+        if self.topology == "torus" and self.switch_power is not None:
+            raise ValueError("a torus has no switches; remove 'switch_power'")
         if self.topology == "fat-tree":
             for name in ("parents", "cables"):
                 given = getattr(self, name)
@@ -171,8 +201,15 @@ class Network(Part):
     links: tuple[Wan, ...] = ()
     window: float = Field(default=DEFAULT_GAMMA, gt=0, allow_inf_nan=False)
 
+    @property
+    def has_switch_power(self) -> bool:
+        """Whether the power draw of any switch is known."""
+        return any(part.switch_power is not None for part in (self, *self.parts))
+
     @model_validator(mode="after")
     def _either(self) -> Self:
+        if self.switch_power is not None and self.parts:
+            raise ValueError("give 'switch_power' to each part of the network")
         if (self.topology is None) == (not self.parts):
             raise ValueError("a network needs either 'topology' or 'parts'")
         names = [part.name for part in self.parts]
@@ -221,12 +258,16 @@ class Storage(Settings):
     def links(self, builder: Builder, name: str) -> tuple[int, int]:
         """Add the links from and to the storage, and return their numbers."""
         if self.bandwidth is not None:
-            (link,) = builder.add_link(name, (self.bandwidth, self.latency))
+            (link,) = builder.add_link(name, (self.bandwidth, self.latency), level="storage")
             return link, link
         assert self.read_bandwidth is not None
         assert self.write_bandwidth is not None
-        (read,) = builder.add_link(f"{name}_read", (self.read_bandwidth, self.latency))
-        (write,) = builder.add_link(f"{name}_write", (self.write_bandwidth, self.latency))
+        (read,) = builder.add_link(
+            f"{name}_read", (self.read_bandwidth, self.latency), level="storage"
+        )
+        (write,) = builder.add_link(
+            f"{name}_write", (self.write_bandwidth, self.latency), level="storage"
+        )
         return read, write
 
 
@@ -313,7 +354,7 @@ def platform_of(name: str, network: Network, storage: Sequence[Storage], groups:
     parts: dict[str, Part] = {part.name: part for part in network.parts} or {name: network}
     zones = {one: _add_part(builder, one, parts[one], outside, members[one]) for one in members}
     wans = [
-        builder.add_link(f"{a}_{b}_{number}", (link.bandwidth, link.latency))
+        builder.add_link(f"{a}_{b}_{number}", (link.bandwidth, link.latency), level="WAN")
         for number, link in enumerate(network.links)
         for a, b in [link.between]
     ]
@@ -357,6 +398,7 @@ def _add_part(
         kind=kinds[part.topology],
         fields=fields,
         backbone=(part.backbone, part.backbone_latency) if part.backbone else None,
+        switch_watts=(0.0, 0.0) if part.switch_power is None else part.switch_power.watts,
     )
 
 

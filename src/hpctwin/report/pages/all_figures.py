@@ -25,6 +25,7 @@ from hpctwin.report.figures.comparison import (
     plot_wait_cdf,
 )
 from hpctwin.report.figures.gantt import plot_gantt
+from hpctwin.report.figures.network import plot_congestion
 from hpctwin.report.figures.style import save_figure
 from hpctwin.report.figures.timeline import plot_queue, plot_utilization
 from hpctwin.report.figures.workload import plot_wait_heat, plot_workload
@@ -75,6 +76,7 @@ def report_figures(
         *_policies(entries, repeated),
         *_over_time(firsts, start_epoch_s),
         *_energy(firsts, start_epoch_s),
+        *_network(firsts, start_epoch_s),
         *_gantts(firsts, start_epoch_s),
     ]
     if workload is not None:
@@ -205,6 +207,18 @@ def _energy(entries: Sequence[ReportedRun], start_epoch_s: float | None) -> list
         if entry.cooling is not None:
             drawn = plot_cooling(entry.cooling, title=entry.label, start_epoch_s=start_epoch_s)
             found.append(Drawn(section, f"cooling-{number}", f"{entry.label}: cooling", drawn))
+    return found
+
+
+def _network(entries: Sequence[ReportedRun], start_epoch_s: float | None) -> list[Drawn]:
+    found = []
+    for number, entry in enumerate(entries, 1):
+        if entry.link_tables is not None:
+            drawn = plot_congestion(
+                entry.link_tables, title=entry.label, start_epoch_s=start_epoch_s
+            )
+            caption = f"{entry.label}: utilization of links, by level of the network"
+            found.append(Drawn("Network", f"congestion-{number}", caption, drawn))
     return found
 
 

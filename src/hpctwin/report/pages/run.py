@@ -22,6 +22,7 @@ from hpctwin.errors import ConfigError
 from hpctwin.metrics import Summary
 from hpctwin.model import Cluster, write_atomically, write_folder
 from hpctwin.model.files import other_format
+from hpctwin.report.figures.network import LinkTables
 from hpctwin.report.figures.style import NodeTicks, node_ticks
 from hpctwin.simulation.result.counts import core_map, cores_held
 
@@ -47,6 +48,7 @@ class ReportedRun:
         states: Power states of each node: ``node``, ``state``, ``start_s``, ``end_s``.
         cooling: Table for `plot_cooling`.
         costs: Cost and emissions of the power, as of `cost_changes`.
+        link_tables: Use of links, if it was recorded.
         manifest: Settings of the run; empty if unknown.
     """
 
@@ -62,6 +64,7 @@ class ReportedRun:
     states: pl.DataFrame | None = None
     cooling: pl.DataFrame | None = None
     costs: pl.DataFrame | None = None
+    link_tables: LinkTables | None = None
     manifest: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -79,6 +82,7 @@ class ReportedRun:
             cluster=result.cluster,
             power=None if energy is None else power_changes(energy),
             states=None if energy is None or energy.log is None else node_log(energy),
+            link_tables=LinkTables(**links) if (links := _link_tables(result)) else None,
         )
 
     @property
@@ -122,7 +126,8 @@ FORMAT = 1
 """Version of the folder's format: its file names and their contents."""
 VERSIONS = ("hpctwin", "python", "numpy", "numba", "polars")
 """Packages whose versions are in the manifest."""
-_SHOWN = ("node_map", "placements", "lost", "power", "node_log", "cooling", "costs")
+_LINKS = tuple(f"link_{name}" for name in LinkTables._fields)
+_SHOWN = ("node_map", "placements", "lost", "power", "node_log", "cooling", "costs", *_LINKS)
 
 
 def write_run(
@@ -203,9 +208,17 @@ def _tables(result: Result) -> dict[str, pl.DataFrame]:
         "gpu_shares": result.gpu_shares,
         "lost": result.lost if len(result.lost) else None,
         "stretches": result.stretches,
+        **{f"link_{name}": table for name, table in _link_tables(result).items()},
         **({} if energy is None else energy_tables(energy)),
     }
     return {name: table for name, table in there.items() if table is not None}
+
+
+def _link_tables(result: Result) -> dict[str, pl.DataFrame]:
+    use = result.link_use
+    if use is None:
+        return {}
+    return {"totals": use.table, "loads": use.over_time, "levels": use.by_level}
 
 
 def _with_energy(jobs: pl.DataFrame, energy: Energy) -> pl.DataFrame:
@@ -244,6 +257,7 @@ def read_run(folder: Path) -> ReportedRun:
         states=there.get("node_log"),
         cooling=there.get("cooling"),
         costs=there.get("costs"),
+        link_tables=LinkTables(*(there[name] for name in _LINKS)) if _LINKS[0] in there else None,
         manifest=manifest,
     )
 

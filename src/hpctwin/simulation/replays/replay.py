@@ -136,6 +136,7 @@ def replay(
         policy="replay",
         engine_s=0.0,
         instants=0,
+        link_use=None,
         tau_s=TAU_S,
         energy=None if held.node_map is None else _energy(trace, held, first, total),
         **held.tables,

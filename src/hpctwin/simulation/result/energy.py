@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import polars as pl
 
+from hpctwin.contention.link_loads import LinkLoads
 from hpctwin.energy.accounts.accounting import Energy
 from hpctwin.energy.accounts.shared_energy import energy_of
 from hpctwin.energy.power.modes import split_log, time_by_mode
+from hpctwin.energy.power.network import NetworkPower
 from hpctwin.engine.operations.power_control import past_states, spent_ms, spent_since_end_ms
-from hpctwin.model import MS_PER_S
+from hpctwin.model import MS_PER_S, Cluster
+from hpctwin.simulation.result.link_use import LinkUse
 from hpctwin.simulation.state.base import SimulationBase
 
 __all__ = ["energy_so_far"]
@@ -44,6 +49,21 @@ def energy_so_far(simulation: SimulationBase, jobs: pl.DataFrame, node_map: pl.D
     if changes:
         spent = time_by_mode(cluster, changes, spent)
         log = None if log is None else split_log(cluster, changes, log)
-    return energy_of(
+    energy = energy_of(
         workload, cluster, jobs, node_map, spent, log, changes, begin_s=begin_ms / MS_PER_S
     )
+    network = simulation.network
+    loads = None if network is None or energy.network is None else network.link_loads(end_ms)
+    if loads is None:
+        return energy
+    return dataclasses.replace(energy, network=_loaded(cluster, energy.network, loads))
+
+
+def _loaded(cluster: Cluster, idle: NetworkPower | None, loads: LinkLoads) -> NetworkPower:
+    """Return the power draw of links and switches that carry loads."""
+    platform = cluster.platform
+    assert platform is not None
+    assert idle is not None
+    use = LinkUse(platform, loads)
+    more_w = (platform.link_busy_w - platform.link_idle_w)[use.links] @ use.utilization
+    return NetworkPower(idle.idle_w, np.append(use.times_s, loads.end_s), more_w)

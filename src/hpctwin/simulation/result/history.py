@@ -134,8 +134,9 @@ class Course:
         eligible, start, end: Times [jobs].
         state: State of each job, of `hpctwin.model.State` [jobs].
         requeues: Number of times a node failure requeued it [jobs].
-        preempted: ``preemptions`` and ``preempted_s``, the time each job ran in vain, if any job
-            may be preempted; ``suspended_s``, the time each was suspended, if any may be [jobs].
+        more: Further columns [jobs]: ``preemptions`` and ``preempted_s``, the time each job ran in
+            vain, if any job may be preempted; ``suspended_s``, the time each was suspended, if any
+            may be; ``contention_slowdown`` if jobs share a network.
     """
 
     workload: Workload
@@ -145,7 +146,7 @@ class Course:
     end: IntArray
     state: npt.NDArray[Any]
     requeues: IntArray | None = None
-    preempted: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
+    more: dict[str, npt.NDArray[Any] | pl.Series] = field(default_factory=dict)
 
     @kept
     def source(self) -> JobsInMs:
@@ -181,7 +182,7 @@ class Course:
             "account": _labels(workload.account),
             "partition": _labels(workload.partition),
             "requeues": pl.lit(0, pl.Int64) if self.requeues is None else self.requeues,
-            **self.preempted,
+            **self.more,
         }
         # A value that is the same for all jobs takes no memory as a literal.
         given = {name: one for name, one in columns.items() if not isinstance(one, pl.Expr)}
@@ -201,7 +202,7 @@ def course_so_far(workload: Workload, sim: Sim) -> Course:
         end=told.end,
         state=told.phase,
         requeues=sim["state"]["requeues"].astype(np.int64) if told.put_back else None,
-        preempted=_preempted(sim) if len(sim["cut"]) else {},
+        more=_preempted(sim) if len(sim["cut"]) else {},
     )
 
 
@@ -210,12 +211,15 @@ def sized_course(workload: Workload, sim: Sim) -> Course:
     return dataclasses.replace(course_so_far(workload, sim), start=begun_ms(sim))
 
 
-def _preempted(sim: Sim) -> dict[str, npt.NDArray[Any]]:
+def _preempted(sim: Sim) -> dict[str, npt.NDArray[Any] | pl.Series]:
     """Return how often each job was preempted, and how long it ran in vain."""
     state, cut = sim["state"], sim["cut"]
     ended = state["phase"] == layout.PREEMPTED
     lost = cut["lost"] + np.where(ended, state["end"] - state["start"], 0)
-    told = {"preemptions": cut["times"] + ended, "preempted_s": lost / MS_PER_S}
+    told: dict[str, npt.NDArray[Any] | pl.Series] = {
+        "preemptions": cut["times"] + ended,
+        "preempted_s": lost / MS_PER_S,
+    }
     if len(sim["beneath"]):
         told["suspended_s"] = paused_ms(sim) / MS_PER_S
     return told

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from hpctwin.energy import Energy
     from hpctwin.metrics import Accounts, AccountsBy, By
     from hpctwin.simulation.lowering.outages import Outages
+    from hpctwin.simulation.result.link_use import LinkUse
 
 __all__ = ["Result", "lost_so_far", "make_result", "no_lost"]
 
@@ -121,6 +122,7 @@ class Result(Shown, metaclass=GuessedType):
         engine_s: Time spent in the engine, in seconds.
         instants: Number of event times processed.
         energy: Time and energy of nodes, jobs, users and accounts, if nodes have a power model.
+        link_use: What links carried, if jobs share a network and the simulation had ``log=True``.
         tau_s: Threshold of bounded slowdowns, in seconds.
     """
 
@@ -138,6 +140,7 @@ class Result(Shown, metaclass=GuessedType):
     gpu_shares: pl.DataFrame | None = None
     capacity_cores: pl.DataFrame | None = None
     stretches: pl.DataFrame | None = None
+    link_use: LinkUse | None = None
     tau_s: float = metrics.TAU_S
 
     @property
@@ -209,6 +212,7 @@ class Result(Shown, metaclass=GuessedType):
             "policy": self.policy,
             **self.figures,
             **self._preempted_figures(),
+            **self._contention_figures(),
             **why,
             **({} if self.energy is None else self.energy.figures()),
             "engine_s": self.engine_s,
@@ -223,6 +227,19 @@ class Result(Shown, metaclass=GuessedType):
         sums = PreemptionSums()
         sums.add(self.jobs)
         return sums.figures()
+
+    def _contention_figures(self) -> dict[str, Any]:
+        """Return statistics of contention slowdowns; none if no job shares the network."""
+        values = (
+            self.course.more.get("contention_slowdown") if isinstance(self.course, Course) else None
+        )
+        if not isinstance(values, pl.Series):
+            return {}
+        return {
+            "mean_contention_slowdown": values.mean(),
+            "p95_contention_slowdown": values.quantile(0.95, "linear"),
+            "max_contention_slowdown": values.max(),
+        }
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -392,6 +409,14 @@ def make_result(simulation: SimulationBase) -> Result:
     course = sized_course(workload, sim) if sized else course_so_far(workload, sim)
     outages = simulation.outages_so_far()
     held, ran = _held(workload, cluster, sim, outages)
+    network, link_use = simulation.network, None
+    if network is not None and cluster.platform is not None:
+        from hpctwin.simulation.result.link_use import LinkUse
+
+        slowdown = pl.Series(network.slowdown).fill_nan(None)
+        course = dataclasses.replace(course, more=course.more | {"contention_slowdown": slowdown})
+        loads = network.link_loads(int(sim.clock.now))
+        link_use = None if loads is None else LinkUse(cluster.platform, loads)
     energy = None
     if cluster.has_power:
         from hpctwin.simulation.result.energy import energy_so_far
@@ -409,6 +434,7 @@ def make_result(simulation: SimulationBase) -> Result:
         instants=int(sim.clock.instants),
         energy=energy,
         stretches=stretches_of(workload, sim) if sized or suspends else None,
+        link_use=link_use,
         tau_s=simulation.tau_s,
         **held,
     )

@@ -112,7 +112,8 @@ class Simulation(SimulationBase):
         track_nodes: Whether nodes have identity, so that the result shows where each job ran.
             Always on with power states, node failures, and placements other than first and best
             fit.
-        log: Whether to keep each node's past power states, for the node log, costs and charts.
+        log: Whether to keep each node's past power states, for the node log, costs and charts, and
+            the loads of links over time.
         tau_s: Threshold of bounded slowdowns, in seconds.
         seed: Seed of random placement.
 

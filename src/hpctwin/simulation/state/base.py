@@ -160,7 +160,7 @@ class SimulationBase(EngineFeed):
             )
         self.overrun, self.tau_s = overrun, check_tau(tau_s)
         self.on_dependency_failure = on_dependency_failure
-        self.log = log and cluster.has_power
+        self._logs, self.log = log, log and cluster.has_power
         self._track_nodes = track_nodes
         self.risk = risks(risk, workload)
         self._asked = expected_ms(expected_s, workload), begin_s
@@ -232,6 +232,11 @@ class SimulationBase(EngineFeed):
         workload, cluster, self._profiles = on_network(workload, cluster)
         return workload, cluster
 
+    @property
+    def _links_draw(self) -> bool:
+        """Whether the energy of links is to be counted."""
+        return self.cluster.has_power and self.cluster.has_network_power
+
     def _stepped(self) -> bool:
         """Return whether the engine stops after each event time: the network follows it."""
         return bool(self._profiles)
@@ -244,7 +249,13 @@ class SimulationBase(EngineFeed):
             from hpctwin.contention.running_jobs import RunningJobs
 
             names = self.workload.job_id.tolist()
-            self.network = RunningJobs(platform, self._profiles, names, self.sharing)
+            self.network = RunningJobs(
+                platform,
+                self._profiles,
+                names,
+                self.sharing,
+                metered=self._logs or self._links_draw,
+            )
 
     def fork(
         self,

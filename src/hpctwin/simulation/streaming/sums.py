@@ -259,6 +259,7 @@ class Joules:
             last.spent_ms,
             None,
             begin_s=last.begin_s,
+            network=last.network,
             computing_j=self._of_nodes,
         ).figures()
 
