@@ -80,7 +80,7 @@ class RankStrands:
         return StrandStep(FORK, first, count)
 
     def _steps(self, tasks: Sequence[RankTask], rank: int, strand: int) -> list[StrandStep]:
-        """Return the steps of tasks; those that are asynchronous run in strands of their own."""
+        """Return the steps of tasks; asynchronous ones run in further strands."""
         waits = [task for task in tasks if isinstance(task, Access) and task.asynchronous]
         copies = sum(task.repeat for task in waits if task.amounts[rank] > 0)
         if not copies:

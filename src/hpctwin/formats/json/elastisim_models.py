@@ -305,7 +305,7 @@ class ModelReader:
 
 
 def _repeated(nodes: int, tasks: tuple[RankTask, ...], times: int) -> list[Profile]:
-    """Return tasks that are repeated, after each of which ranks wait for each other."""
+    """Return repeated tasks; ranks wait for each other after each time."""
     once = RankTasks(nodes, tasks)
     if times < 2:
         return [once] if times == 1 and tasks else []
