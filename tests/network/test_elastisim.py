@@ -461,6 +461,19 @@ def test_platforms_without_what_a_job_uses(tmp_path: Path) -> None:
         ends(workload, read_cluster(tmp_path / "p.xml"))
 
 
+def test_nodes_without_speed_wait_but_do_not_compute(tmp_path: Path) -> None:
+    slow = Cluster(
+        name="slow",
+        nodes=[{"name": "n", "count": 2}],
+        network={"topology": "star", "bandwidth": "1 GB/s"},
+    )
+    model = {"phases": [phase(delay([1, 2], "busy_wait"), send(2e9))]}
+    assert ends(read(tmp_path, model), slow) == [3]
+    model = {"phases": [phase({"type": "sequence", "tasks": [cpu([1, 2])]})]}
+    with pytest.raises(ConfigError, match="job 0: it computes, and node 'n0' has no speed"):
+        ends(read(tmp_path, model), slow)
+
+
 def test_storages_of_a_cluster_file(tmp_path: Path) -> None:
     own = Cluster(
         name="own",

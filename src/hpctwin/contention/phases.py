@@ -315,10 +315,16 @@ class _Job:
                 f"tasks of {profile.ranks} ranks cannot run on {len(self.hosts)} nodes; ask for as "
                 "many nodes as ranks"
             )
+        slow = self.hosts[self.builder.platform.host_speed[self.hosts] <= 0]
+        if profile.computes and len(slow):
+            raise ConfigError(
+                f"it computes, and node {self.builder.platform.host_names[slow[0]]!r} has no speed; give "
+                "core_speed under 'network', such as core_speed: 20 Gflop/s"
+            )
         tasks = [one for one in profile.tasks if one.repeat]
         parallel = [one for one in tasks if isinstance(one, Exchange) and one.together]
         if len(parallel) < len(tasks):
-            kind, first, count, _ = RankStrands(self, self.builder.platform).add(tasks)
+            kind, first, count, _ = RankStrands(self).add(tasks)
             self.step(kind, row=first, count=count)
             return profile.exit_code
         for task in parallel:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from hpctwin.contention.route_table import RouteTable
 from hpctwin.engine.network.records import DELAY, FORK, MEET, REPEAT, TASK
 from hpctwin.errors import ConfigError
 from hpctwin.network.platform import Platform
@@ -40,11 +41,20 @@ class StrandStep(NamedTuple):
     seconds: float = 0.0
 
 
+class _Builder(Protocol):
+    """What strands need of the builder of phases."""
+
+    routes: RouteTable
+    platform: Platform
+
+
 class _Job(Protocol):
     """What strands need of the job that they are part of."""
 
     hosts: Hosts
 
+    @property
+    def builder(self) -> _Builder: ...
     def load(self, hosts: Hosts, cpu: Any, com: Any) -> int: ...
     def meeting(self, load: int, strands: int) -> int: ...
     def add_strands(self, count: int, parent: int) -> int: ...
@@ -63,13 +73,13 @@ class RankStrands:
 
     Args:
         job: Job to which loads, meetings and strands are added.
-        platform: Hosts and links.
     """
 
-    def __init__(self, job: _Job, platform: Platform) -> None:
-        self._job, self._platform = job, platform
+    def __init__(self, job: _Job) -> None:
+        self._job, self._platform = job, job.builder.platform
         self._meetings: dict[RankTask, int] = {}
         self._barriers: dict[RankTask, int] = {}
+        self._routed: set[RankTask] = set()
 
     def add(self, tasks: Sequence[RankTask]) -> StrandStep:
         """Add the strands of all ranks; return the step that runs them and waits for them."""
@@ -204,22 +214,34 @@ class RankStrands:
 
     def _access(self, task: Access, rank: int) -> list[StrandStep]:
         """Return the step of one parallel task between a rank and its storages."""
-        platform, host = self._platform, self._job.hosts[[rank]]
-        users = self._job.hosts
-        if task.storage == "shared":
-            storages = platform.file_systems(int(host[0]))
-        elif platform.host_devices[int(host[0])].striped:
-            storages = platform.burst_buffers(users)
-        else:
-            storages = platform.burst_buffers(host)
+        if task not in self._routed:
+            self._add_routes(task)
+        host, storages = self._job.hosts[[rank]], self._storages(task, rank)
         part = float(task.amounts[rank]) / len(storages)
         hosts = np.concatenate([host, storages])
         com = np.zeros((len(hosts), len(hosts)))
         com[(0, slice(1, None)) if task.write else (slice(1, None), 0)] = part
         flops = np.zeros(len(hosts))
-        if task.storage == "node" and platform.host_devices[int(host[0])].striped:
+        if task.storage == "node" and self._platform.host_devices[int(host[0])].striped:
             hosts, com, flops = self._striped(hosts, com, part)
         return [StrandStep(TASK, self._job.load(hosts, flops, com))]
+
+    def _storages(self, task: Access, rank: int) -> Hosts:
+        """Return the hosts of the storages that a rank reads or writes."""
+        host = int(self._job.hosts[rank])
+        if task.storage == "shared":
+            return self._platform.file_systems(host)
+        striped = self._platform.host_devices[host].striped
+        return self._platform.burst_buffers(self._job.hosts if striped else [host])
+
+    def _add_routes(self, task: Access) -> None:
+        """Compute the routes of all ranks of an access at once, which is much faster."""
+        self._routed.add(task)
+        ranks = np.flatnonzero(task.amounts).tolist()
+        storages = [self._storages(task, rank) for rank in ranks]
+        hosts = np.repeat(self._job.hosts[ranks], [len(own) for own in storages])
+        ends = hosts, np.concatenate(storages)
+        self._job.builder.routes.add(*(ends if task.write else ends[::-1]))
 
     def _striped(
         self, hosts: Hosts, com: FloatArray, part: float

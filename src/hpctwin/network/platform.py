@@ -213,13 +213,12 @@ class Platform:
         named = self.host_devices[host].file_systems
         if named:
             return np.array([self.host(name) for name in named], np.int64)
-        shared = [one for one in self.hosts_of("storage").tolist() if not self._is_attached(one)]
-        if not shared:
+        if not len(self._shared):
             raise ConfigError(
                 f"platform {self.name!r} has no storage that hosts share; give a host the property "
                 "pfs_host='true', or add 'storage' to the cluster file"
             )
-        return np.array(shared, np.int64)
+        return self._shared
 
     def burst_buffers(self, hosts: npt.ArrayLike) -> IntArray:
         """Return the burst buffer of each of some hosts.
@@ -235,6 +234,12 @@ class Platform:
                 "with 'place: node' to the cluster file"
             )
         return self.storage(kinds[0], hosts)
+
+    @cached_property
+    def _shared(self) -> IntArray:
+        """Hosts of storages that are not attached to nodes."""
+        hosts = self.hosts_of("storage").tolist()
+        return np.array([one for one in hosts if not self._is_attached(one)], np.int64)
 
     def _is_attached(self, host: int) -> bool:
         return isinstance(self.zones[self.point_zone[self.host_point[host]]], Attached)

@@ -158,6 +158,17 @@ class RankTasks(Profile):
         ends = _after(self.tasks, np.zeros(self.ranks))
         return None if ends is None else float(ends.max(initial=0.0))
 
+    @cached_property
+    def computes(self) -> bool:
+        """Whether it needs the speed of cores."""
+        return any(map(_computes, self.tasks))
+
+
+def _computes(task: RankTask) -> bool:
+    if isinstance(task, Repeated):
+        return any(map(_computes, task.tasks))
+    return isinstance(task, Exchange) and task.flops is not None and bool(task.flops.any())
+
 
 def _after(tasks: Iterable[RankTask], time_s: FloatArray) -> FloatArray | None:
     """Return when ranks have done tasks, in seconds [ranks]; None if it depends on nodes."""
