@@ -543,6 +543,7 @@ def test_the_package_names_its_formats() -> None:
     assert formats.FORMATS == (
         "batsim",
         "csv",
+        "elastisim",
         "parquet",
         "pbs",
         "sacct",

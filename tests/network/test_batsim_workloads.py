@@ -261,13 +261,6 @@ def test_a_wrong_profile_is_reported_with_job_and_field(
         assert part in str(caught.value)
 
 
-def test_jobs_of_elastisim_are_recognized(tmp_path: Path) -> None:
-    job = {"type": "rigid", "submit_time": 0, "num_nodes": 2, "application_model": "a.json"}
-    (tmp_path / "w.json").write_text(json.dumps({"jobs": [job]}))
-    with pytest.raises(TraceError, match="jobs of ElastiSim are not supported"):
-        read_workload(tmp_path / "w.json")
-
-
 @pytest.mark.traces
 def test_every_workload_of_batsim_is_read_with_its_expected_times(batsim: Path) -> None:
     paths = sorted(batsim.glob("workloads/**/*.json"))

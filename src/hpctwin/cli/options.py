@@ -156,7 +156,7 @@ class TraceOptions:
     """Reading of the trace."""
 
     format: Annotated[str | None, Parameter(group="Trace")] = None
-    """Format: swf, spars, batsim, wfcommons, csv, parquet, sacct, pbs, a data set, or
+    """Format: swf, spars, batsim, elastisim, wfcommons, csv, parquet, sacct, pbs, a data set, or
     sacct's --format; detected by default."""
     skip_invalid: Annotated[bool, Parameter(group="Trace")] = False
     """Skip malformed records, and report them."""

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hpctwin.contention.rank_strands import StrandStep
 from hpctwin.engine.network.records import MEET, TASK
 from hpctwin.errors import ConfigError
 from hpctwin.network.profiles import Action, SmpiTrace
@@ -32,8 +33,8 @@ def steps_of_ranks(
     hosts: Hosts,
     load: Callable[..., int],
     meeting: Callable[[int, int], int],
-) -> list[list[tuple[Any, int]]]:
-    """Return the steps of each rank: kinds, and rows of loads or meetings.
+) -> list[list[StrandStep]]:
+    """Return the steps of each rank.
 
     Args:
         trace: Recorded calls.
@@ -78,19 +79,19 @@ def _steps(
     messages: dict[tuple[Any, ...], int],
     shared: list[list[int]],
     compute: Callable[[float], int],
-) -> list[tuple[Any, int]]:
-    steps: list[tuple[Any, int]] = []
+) -> list[StrandStep]:
+    steps: list[StrandStep] = []
     count: Counter[tuple[Any, ...]] = Counter()
     calls = iter(shared)
     for name, numbers in actions:
         if name == "compute":
-            steps.append((TASK, compute(numbers[0])))
+            steps.append(StrandStep(TASK, compute(numbers[0])))
         elif name in ("send", "recv"):
             key = _ends(rank, name, numbers)
-            steps.append((MEET, messages[*key, count[key]]))
+            steps.append(StrandStep(MEET, messages[*key, count[key]]))
             count[key] += 1
         elif name not in ("init", "finalize"):
-            steps += [(MEET, one) for one in next(calls)]
+            steps += [StrandStep(MEET, one) for one in next(calls)]
     return steps
 
 

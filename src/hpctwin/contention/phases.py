@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.contention.mpi import steps_of_ranks
+from hpctwin.contention.rank_strands import RankStrands, StrandStep, amounts_of
 from hpctwin.contention.route_table import RouteTable
 from hpctwin.engine.network.records import (
     DELAY,
@@ -29,6 +30,7 @@ from hpctwin.network import profiles
 from hpctwin.network.patterns import Flows, Pattern
 from hpctwin.network.platform import Platform
 from hpctwin.network.profiles import Profile
+from hpctwin.network.rank_tasks import Exchange, RankTasks
 
 __all__ = ["PhaseBuilder", "Phases", "Sharing"]
 
@@ -109,6 +111,17 @@ class PhaseBuilder:
             )
         return int(only[0])
 
+    def storages(self, label: str, hosts: Hosts) -> Hosts:
+        """Return the host of a storage for each of some hosts; a storage on nodes is their own.
+
+        Raises:
+            ConfigError: There is no such storage.
+        """
+        known = self.platform.storages
+        if label not in self._storages and (label in known or len(known) == 1):
+            return self.platform.storage(label, hosts)
+        return np.repeat(self.storage(label), len(hosts))
+
     def load(
         self, hosts: Hosts, cpu: FloatArray, com: FloatArray | Flows
     ) -> tuple[float, float, npt.NDArray[Any]]:
@@ -175,8 +188,8 @@ class _Job:
     uses: list[npt.NDArray[Any]] = field(default_factory=list)
     made: dict[Profile, int] = field(default_factory=dict)
     """Loads of profiles that occur again."""
-    forked: list[list[tuple[Any, int]]] = field(default_factory=list)
-    """Kind and row of all steps of each further strand."""
+    forked: list[tuple[int, Sequence[StrandStep]]] = field(default_factory=list)
+    """Parent and steps of each further strand."""
     meetings: list[tuple[int, int]] = field(default_factory=list)
     """Load, and number of strands that meet for it."""
     size: int = 0
@@ -188,10 +201,12 @@ class _Job:
         first_meeting = len(self.steps)
         for load, strands in self.meetings:
             self.step(MEETING, row=load, count=strands)
-        for steps in self.forked:
-            self.strands.append((len(self.steps), 0))
-            for kind, row in steps:
-                self.step(kind, row=row + first_meeting if kind == MEET else row)
+        for parent, steps in self.forked:
+            begin = len(self.steps)
+            self.strands.append((begin, parent))
+            for kind, row, count, seconds in steps:
+                shift = {int(MEET): first_meeting, int(REPEAT): begin}.get(int(kind), 0)
+                self.step(kind, seconds, row + shift, count)
             self.step(END)
         made = np.zeros(len(self.strands), STRAND)
         made["begin"] = [begin for begin, _ in self.strands]
@@ -206,11 +221,21 @@ class _Job:
     def step(self, kind: Any, seconds: float = 0.0, row: int = 0, count: int = 0) -> None:
         self.steps.append((int(kind), seconds, row, count, count, -1))
 
-    def fork(self, strands: list[list[tuple[Any, int]]]) -> None:
+    def fork(self, strands: Sequence[Sequence[StrandStep]]) -> None:
         """Add the step that runs strands and waits for them."""
         if strands:
             self.step(FORK, row=1 + len(self.forked), count=len(strands))
-            self.forked += strands
+            self.forked += [(0, steps) for steps in strands]
+
+    def add_strands(self, count: int, parent: int) -> int:
+        """Add strands for which another one waits; return the number of the first."""
+        first = 1 + len(self.forked)
+        self.forked += [(parent, ())] * count
+        return first
+
+    def put_strand(self, strand: int, steps: Sequence[StrandStep]) -> None:
+        """Set the steps of a strand."""
+        self.forked[strand - 1] = (self.forked[strand - 1][0], steps)
 
     def meeting(self, load: int, strands: int) -> int:
         """Add a meeting of strands for a task; return its number."""
@@ -262,11 +287,14 @@ class _Job:
         return self.task(profile, self.hosts, profile.flops / ranks, com)
 
     def storage_transfer(self, profile: profiles.StorageTransfer) -> int:
-        hosts = np.append(self.hosts, self.builder.storage(profile.storage))
+        own = self.builder.storages(profile.storage, self.hosts)
+        storages, place = np.unique(own, return_inverse=True)
+        hosts = np.append(self.hosts, storages)
         share = len(self.hosts) if profile.spread else 1
         com = np.zeros((len(hosts), len(hosts)))
-        com[:-1, -1] = profile.write / share
-        com[-1, :-1] = profile.read / share
+        ranks = np.arange(len(own))
+        com[ranks, len(own) + place] = profile.write / share
+        com[len(own) + place, ranks] = profile.read / share
         return self.task(profile, hosts, 0.0, com)
 
     def staging(self, profile: profiles.Staging) -> int:
@@ -296,8 +324,33 @@ class _Job:
             taken = np.maximum(np.floor(rank.usage * cores + 0.5), 1).astype(int)
             lines = zip(taken.tolist(), rank.flops.tolist(), strict=True)
             loads = [self.load(np.full(k, host), flops, 0.0) for k, flops in lines]
-            strands.append([(TASK, load) for load in loads])
+            strands.append([StrandStep(TASK, load) for load in loads])
         self.fork(strands)
+        return profile.exit_code
+
+    def rank_tasks(self, profile: RankTasks) -> int:
+        if profile.ranks != len(self.hosts):
+            raise ConfigError(
+                f"tasks of {profile.ranks} ranks cannot run on {len(self.hosts)} nodes; ask for as "
+                "many nodes as ranks"
+            )
+        slow = self.hosts[self.builder.platform.host_speed[self.hosts] <= 0]
+        if profile.computes and len(slow):
+            raise ConfigError(
+                f"it computes, and node {self.builder.platform.host_names[slow[0]]!r} has no speed; give "
+                "core_speed under 'network', such as core_speed: 20 Gflop/s"
+            )
+        tasks = [one for one in profile.tasks if one.repeat]
+        parallel = [one for one in tasks if isinstance(one, Exchange) and one.together]
+        if len(parallel) < len(tasks):
+            kind, first, count, _ = RankStrands(self).add(tasks)
+            self.step(kind, row=first, count=count)
+            return profile.exit_code
+        for task in parallel:
+            first = len(self.steps)
+            self.step(TASK, row=self.load(self.hosts, *amounts_of(task, profile.ranks)))
+            if task.repeat > 1:
+                self.step(REPEAT, row=first, count=task.repeat)
         return profile.exit_code
 
     def smpi_trace(self, profile: profiles.SmpiTrace) -> int:
@@ -315,4 +368,5 @@ _ADD: dict[type[Profile], Callable[[_Job, Any], int]] = {
     profiles.Sequence: _Job.sequence,
     profiles.UsageTrace: _Job.usage_trace,
     profiles.SmpiTrace: _Job.smpi_trace,
+    RankTasks: _Job.rank_tasks,
 }

@@ -10,6 +10,7 @@ format     file names             contents
 swf        ``.swf``, ``.txt``     Standard Workload Format (Parallel Workloads Archive)
 spars      ``.json``              workload of the simulator SPARS
 batsim     ``.json``              workload of the simulator Batsim; recognized by its profiles
+elastisim  ``.json``              jobs of the simulator ElastiSim; read only
 wfcommons  ``.json``              workflow in WfCommons' WfFormat; read only
 csv        ``.csv``, ``.tsv``     hpctwin's own columns (`hpctwin.model.workload.frame`)
 parquet    ``.parquet``           the same
@@ -67,7 +68,7 @@ __all__ = [
     "write_workload",
 ]
 
-FORMATS = ("batsim", "csv", "parquet", "pbs", "sacct", "spars", "swf", "wfcommons")
+FORMATS = ("batsim", "csv", "elastisim", "parquet", "pbs", "sacct", "spars", "swf", "wfcommons")
 """Names of the formats."""
 
 _SUFFIXES = {
@@ -188,6 +189,7 @@ def read_workload(
     from hpctwin.formats.accounting.sacct import read_sacct
     from hpctwin.formats.accounting.sacct_json import is_sacct_document
     from hpctwin.formats.json.batsim import is_batsim, read_batsim
+    from hpctwin.formats.json.elastisim import is_elastisim, read_elastisim
     from hpctwin.formats.json.spars import is_spars, read_spars
     from hpctwin.formats.json.wfcommons import is_wfcommons, read_wfcommons
 
@@ -196,12 +198,14 @@ def read_workload(
         return read_sacct(path, timezone=timezone, running=running)
     if kind == "json":
         kind = "batsim" if is_batsim(document) and not is_spars(document) else "spars"
+        kind = "elastisim" if is_elastisim(document) else kind
         kind = "wfcommons" if is_wfcommons(document) else kind
     if kind == "wfcommons":
         shared = rules is not None and rules.processors == "cores"
         return read_wfcommons(path, document, skip_invalid=skip_invalid, shared=shared)
-    if kind == "batsim":
-        return read_batsim(path, document, skip_invalid=skip_invalid)
+    if kind in ("batsim", "elastisim"):
+        read = read_batsim if kind == "batsim" else read_elastisim
+        return read(path, document, skip_invalid=skip_invalid)
     return read_spars(path, document, skip_invalid=skip_invalid)
 
 
@@ -245,7 +249,7 @@ def write_workload(
     kind = _known(format) or _told_by_name(path)
     if kind is None:
         raise _unknown(path, "the file name has no known suffix")
-    if kind in ("pbs", "sacct", "wfcommons"):
+    if kind in ("elastisim", "pbs", "sacct", "wfcommons"):
         raise WorkloadError(
             f"{kind} can only be read; write csv or parquet, which also store dependencies"
         )

@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 
 from hpctwin.errors import ConfigError, in_brief, near
-from hpctwin.network.platform import DEFAULT_GAMMA, Platform, PowerStates, Role
+from hpctwin.network.platform import DEFAULT_GAMMA, Devices, Platform, PowerStates, Role
 from hpctwin.network.topologies import Dragonfly, FatTree, Topology, Torus
 from hpctwin.network.zones import Declared, Gateways, Links, Star, Zone
 
@@ -45,6 +45,7 @@ class HostOptions:
         pstate: Power state at the beginning.
         role: Purpose of the host.
         power: Power draw by power state; None if unknown.
+        devices: Its GPUs, and storages that it uses.
         properties: Its properties, with those of the zones around it.
     """
 
@@ -53,6 +54,7 @@ class HostOptions:
     pstate: int = 0
     role: Role = "compute_node"
     power: PowerStates | None = None
+    devices: Devices = field(default_factory=Devices)
     properties: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -421,6 +423,7 @@ class Builder:
             host_properties=tuple(host.properties for host in hosts),
             host_roles=tuple(host.role for host in hosts),
             host_power=tuple(host.power for host in hosts),
+            host_devices=tuple(host.devices for host in hosts),
             storages={name: np.array(own, np.int64) for name, own in self._storages.items()},
             link_names=tuple(names),
             link_bandwidth=np.array(bandwidth, np.float64),

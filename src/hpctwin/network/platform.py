@@ -14,7 +14,7 @@ import numpy.typing as npt
 from hpctwin.errors import ConfigError, NoRouteError, UnknownNameError
 from hpctwin.network.zones import Attached, Gateways, Zone, links_matrix
 
-__all__ = ["DEFAULT_GAMMA", "Platform", "PowerStates", "Role", "Routes", "SleepState"]
+__all__ = ["DEFAULT_GAMMA", "Devices", "Platform", "PowerStates", "Role", "Routes", "SleepState"]
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -61,6 +61,26 @@ class PowerStates(NamedTuple):
     sleep: tuple[SleepState, ...] = ()
 
 
+class Devices(NamedTuple):
+    """GPUs of a host, and storages that it uses.
+
+    Args:
+        gpus: Number of GPUs.
+        gpu_speed: Speed of each, in flop/s; 0 if unknown.
+        gpu_bandwidth: Bandwidth between two of them, in B/s; 0 if unknown.
+        file_systems: Names of the hosts of its shared storage; all if empty.
+        striped: Whether data in burst buffers are spread over those of all hosts of a job.
+        stripe_flops: Computation for each byte of such data, on the host whose burst buffer has it.
+    """
+
+    gpus: int = 0
+    gpu_speed: float = 0.0
+    gpu_bandwidth: float = 0.0
+    file_systems: tuple[str, ...] = ()
+    striped: bool = False
+    stripe_flops: float = 0.0
+
+
 @dataclass(frozen=True, eq=False)
 class Routes:
     """Routes of many pairs of hosts.
@@ -91,6 +111,7 @@ class Platform:
         host_roles: Role of each host.
         host_power: Power draw of each host by power state, which may be fewer than its speeds;
             None if unknown.
+        host_devices: GPUs of each host, and storages that it uses.
         storages: Hosts of each storage by its name: one, or one attached to each node.
         link_names: Names of the links.
         link_bandwidth: Bandwidth of each link, in B/s.
@@ -116,6 +137,7 @@ class Platform:
     host_properties: tuple[Mapping[str, str], ...]
     host_roles: tuple[Role, ...]
     host_power: tuple[PowerStates | None, ...]
+    host_devices: tuple[Devices, ...]
     storages: Mapping[str, IntArray]
     link_names: tuple[str, ...]
     link_bandwidth: FloatArray
@@ -187,6 +209,46 @@ class Platform:
             without = self.host_names[int(users[own < 0][0])]
             raise ConfigError(f"platform {self.name!r}: host {without!r} has no storage {label!r}")
         return own
+
+    def file_systems(self, host: int) -> IntArray:
+        """Return the hosts of the shared storage that a host uses.
+
+        Raises:
+            ConfigError: There are none.
+        """
+        named = self.host_devices[host].file_systems
+        if named:
+            return np.array([self.host(name) for name in named], np.int64)
+        if not len(self._shared):
+            raise ConfigError(
+                f"platform {self.name!r} has no storage that hosts share; give a host the property "
+                "pfs_host='true', or add 'storage' to the cluster file"
+            )
+        return self._shared
+
+    def burst_buffers(self, hosts: npt.ArrayLike) -> IntArray:
+        """Return the burst buffer of each of some hosts.
+
+        Raises:
+            ConfigError: One of the hosts has none, or there are several kinds.
+        """
+        kinds = [name for name, own in self.storages.items() if self._is_attached(int(own[0]))]
+        if len(kinds) != 1:
+            raise ConfigError(
+                f"platform {self.name!r} has {len(kinds)} kinds of storage on nodes, and jobs use a "
+                "burst buffer; give hosts the property node_local_bb='true', or add one storage "
+                "with 'place: node' to the cluster file"
+            )
+        return self.storage(kinds[0], hosts)
+
+    @cached_property
+    def _shared(self) -> IntArray:
+        """Hosts of storages that are not attached to nodes."""
+        hosts = self.hosts_of("storage").tolist()
+        return np.array([one for one in hosts if not self._is_attached(one)], np.int64)
+
+    def _is_attached(self, host: int) -> bool:
+        return isinstance(self.zones[self.point_zone[self.host_point[host]]], Attached)
 
     def route(self, src: int, dst: int) -> tuple[LinkArray, float]:
         """Return the links between two hosts, and the latency in seconds.

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from hpctwin.errors import TraceError, WorkloadError
 from hpctwin.formats.common.files import stem
 from hpctwin.formats.common.record import lost_by
-from hpctwin.formats.json.batsim_profiles import ProfileReader, ProfileWriter, can_write
+from hpctwin.formats.json.batsim_profiles import ProfileReader, ProfileWriter, unfit
 from hpctwin.formats.json.jobs import (
     JsonRecord,
     job_ids,
@@ -165,7 +165,8 @@ def write_batsim(workload: Workload, path: str | Path) -> tuple[str, ...]:
     """Write a Batsim workload with the names of Batsim 3 to 4, atomically.
 
     A job without a profile gets one of its demands, or a ``delay`` profile of its run time. So does
-    a job with a recorded trace, which is in separate files. A job that fails has ``ret`` 1.
+    a job with a recorded trace, which is in separate files, or with tasks of ranks. A job that fails
+    has ``ret`` 1.
 
     Returns:
         One sentence for each thing that the format cannot hold.
@@ -183,7 +184,7 @@ def write_batsim(workload: Workload, path: str | Path) -> tuple[str, ...]:
         fails = workload.fails is not None and bool(workload.fails[row])
         if found is None and phase is not None:
             found = replace(per_rank(phase, int(workload.nodes[row])), exit_code=int(fails))
-        if found is None or not can_write(found):
+        if found is None or unfit(found):
             runtime_ms = int(workload.runtime_ms[row])
             delay = Delay(plain_seconds(runtime_ms), exit_code=int(fails))
             found = delays.setdefault((runtime_ms, fails), delay)
@@ -198,8 +199,8 @@ def write_batsim(workload: Workload, path: str | Path) -> tuple[str, ...]:
         )
     size = workload.nodes_hint or int(workload.nodes.max(initial=1))
     write_json(Path(path), {"nb_res": size, "profiles": writer.profiles, "jobs": jobs})
-    traces = any(one is not None and not can_write(one) for one in workload.profiles or ())
+    lost = {what for one in workload.profiles or () if one is not None for what in unfit(one)}
     return (
         *lost_by("Batsim", workload, _CARRIED),
-        *(("Batsim cannot store recorded traces in a workload",) if traces else ()),
+        *(f"Batsim cannot store {what}" for what in sorted(lost)),
     )

@@ -31,8 +31,9 @@ from hpctwin.network.profiles import (
     UsageTrace,
     parts_of,
 )
+from hpctwin.network.rank_tasks import RankTasks
 
-__all__ = ["ProfileReader", "ProfileWriter", "can_write"]
+__all__ = ["ProfileReader", "ProfileWriter", "unfit"]
 
 _AMOUNT = 1e30
 """Limit of flops and bytes; their sums stay numbers."""
@@ -291,9 +292,11 @@ def _label(record: JsonRecord, key: str, default: str | None = None) -> str:
     return value
 
 
-def can_write(profile: Profile) -> bool:
-    """Return whether a profile fits into a workload's file; traces are separate files."""
-    return not any(isinstance(part, SmpiTrace | UsageTrace) for part in parts_of(profile))
+def unfit(profile: Profile) -> set[str]:
+    """Return what a workload's file cannot hold of a profile; traces are separate files."""
+    kinds = {"recorded traces in a workload": SmpiTrace | UsageTrace, "tasks of ranks": RankTasks}
+    parts = parts_of(profile)
+    return {what for what, kind in kinds.items() if any(isinstance(one, kind) for one in parts)}
 
 
 class ProfileWriter:

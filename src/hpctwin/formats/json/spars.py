@@ -71,13 +71,6 @@ def read_spars(path: Path, document: Any, *, skip_invalid: bool) -> Workload:
     Raises:
         TraceError: The document is no such workload, or a job is faulty.
     """
-    listed = document.get("jobs") if isinstance(document, dict) else None
-    if isinstance(listed, list) and any(
-        isinstance(job, dict) and "application_model" in job for job in listed[:1]
-    ):
-        raise TraceError(
-            path, "jobs of ElastiSim are not supported; of ElastiSim, only platforms are read"
-        )
     records: list[JsonRecord] = []
 
     def read_one(job: JsonRecord) -> _Job:

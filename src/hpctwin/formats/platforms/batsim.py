@@ -52,7 +52,7 @@ def read_batsim_platform(path: Path, text: str) -> Cluster:
             platform.host_pstate[host],
             platform.host_power[host],
             platform.host_cores[host],
-            platform.host_properties[host].get("num_gpus"),
+            platform.host_devices[host].gpus,
         )
         if key not in made:
             made[key] = _node(
@@ -86,10 +86,8 @@ def _node(
     speeds, first = platform.host_speeds[host], int(platform.host_pstate[host])
     cores = int(platform.host_cores[host])
     node: dict[str, Any] = {"cores": cores} if cores > 1 else {}
-    gpus = platform.host_properties[host].get("num_gpus", "0")
-    if not gpus.isdecimal():
-        raise ConfigError(f"{where}: num_gpus is {gpus[:40]!r}; it must be a whole number")
-    node |= {"gpus": int(gpus)} if int(gpus) else {}
+    gpus = platform.host_devices[host].gpus
+    node |= {"gpus": gpus} if gpus else {}
     power = platform.host_power[host]
     if power is None or first >= len(power.idle_w):
         if speeds[first] <= 0:

@@ -19,7 +19,7 @@ from hpctwin.errors import ConfigError, near
 from hpctwin.formats.platforms.xml import Element, parse_xml
 from hpctwin.network import units
 from hpctwin.network.builder import MOST_HOSTS, Builder, HostOptions, Link, Watts
-from hpctwin.network.platform import Platform, PowerStates, Role, SleepState
+from hpctwin.network.platform import Devices, Platform, PowerStates, Role, SleepState
 from hpctwin.network.zones import Attached, Declared, Gateways, Links, Shortest, Star, Zone
 
 __all__ = ["read_platform"]
@@ -72,7 +72,8 @@ _IGNORED = ("actor", "disk", "mount", "storage", "storage_type", "trace", "trace
 _HOSTS = ("host", "peer", "cluster", "cabinet")
 _PROPERTIES = (
     "role", "wattage_per_state", "watt_per_state", "sleep_pstates",
-    "batch_system", "pfs_host", "node_local_bb", "bb_read_bw", "bb_write_bw", "num_gpus",
+    "batch_system", "pfs_host", "pfs_targets", "node_local_bb", "bb_read_bw", "bb_write_bw",
+    "wide_striping", "flops_per_byte", "num_gpus", "flops_per_gpu", "gpu_to_gpu_bw",
 )  # fmt: skip
 """Properties of hosts that are read: Batsim's, then ElastiSim's."""
 _CONFIG = ("network/TCP-gamma", "network/TCP_gamma", "network/loopback-bw", "network/loopback-lat")
@@ -202,6 +203,7 @@ class _Reader:
                 add()
         with _at(self._root):
             self._add_burst_buffers()
+            self._check_file_systems()
             return self._builder.build()
 
     def _add_burst_buffers(self) -> None:
@@ -220,6 +222,12 @@ class _Reader:
             for links, key in ((zone.out, "bb_read_bw"), (zone.into, "bb_write_bw")):
                 bandwidth = units.bandwidth(host.properties.get(key, ""))
                 links += self._builder.add_link(f"{key}_{name}", (bandwidth, 0.0))
+
+    def _check_file_systems(self) -> None:
+        """Check that hosts exist that others name as their file systems."""
+        for targets in {host.devices.file_systems for _, host in self._builder.hosts()}:
+            for name in targets:
+                self._builder.point(name)
 
     def _add_zone(
         self, element: Element, parent: Zone | None, properties: Mapping[str, str]
@@ -316,6 +324,7 @@ class _Reader:
             pstate=_whole(attributes.get("pstate", "0"), "pstate"),
             role=self._role(name, properties),
             power=_power(properties, len(speeds)),
+            devices=_devices(properties),
             properties=properties,
         )
 
@@ -477,6 +486,24 @@ def _power(properties: Mapping[str, str], speeds: int) -> PowerStates | None:
         sleep.append(numbers)
     idle, one_core, busy = zip(*watts, strict=True)
     return PowerStates(idle, one_core, busy, tuple(sleep))
+
+
+def _devices(properties: Mapping[str, str]) -> Devices:
+    """Return what ElastiSim's properties of a host say.
+
+    Raises:
+        ConfigError: A property is malformed.
+    """
+    given = {name: text.strip() for name, text in properties.items() if text.strip()}
+    targets = re.split("[,;]", given.get("pfs_targets", ""))
+    return Devices(
+        gpus=_whole(given.get("num_gpus", "0"), "num_gpus"),
+        gpu_speed=units.speed(given.get("flops_per_gpu", "0")),
+        gpu_bandwidth=units.bandwidth(given.get("gpu_to_gpu_bw", "0")),
+        file_systems=tuple(name for name in map(str.strip, targets) if name),
+        striped=_is_true(properties, "wide_striping"),
+        stripe_flops=units.speed(given.get("flops_per_byte", "0")),
+    )
 
 
 def _wattage(text: str) -> tuple[float, float, float]:
