@@ -154,6 +154,11 @@ class SpreadTask(Profile):
     volume: float = 0.0
     pattern: Pattern = Pattern.ALL_TO_ALL
 
+    @property
+    def computes(self) -> bool:
+        """See `Profile`."""
+        return self.flops > 0
+
 
 @dataclass(frozen=True, eq=False)
 class StorageTransfer(Profile):

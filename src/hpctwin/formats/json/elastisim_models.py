@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.errors import near
+from hpctwin.errors import ConfigError, near
 from hpctwin.formats.common.files import read_json
-from hpctwin.formats.json.expressions import ExpressionError, evaluate
+from hpctwin.formats.json.expressions import evaluate
 from hpctwin.formats.json.jobs import JsonRecord, not_read
 from hpctwin.network import profiles
 from hpctwin.network.profiles import Profile
@@ -114,7 +114,7 @@ class _Where:
             }
         try:
             found = evaluate(value, names)
-        except ExpressionError as error:
+        except ConfigError as error:
             raise self.record.fault(key, f"{value!r:.60} {error}") from error
         if not 0 <= found <= most:
             raise self.record.fault(

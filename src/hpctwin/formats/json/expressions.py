@@ -10,7 +10,9 @@ import math
 import re
 from collections.abc import Callable, Mapping
 
-__all__ = ["ExpressionError", "evaluate"]
+from hpctwin.errors import ConfigError
+
+__all__ = ["evaluate"]
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)|(?P<name>[A-Za-z_]\w*)"
@@ -79,10 +81,6 @@ _FUNCTIONS: dict[str, tuple[int, int, Callable[..., float]]] = {
 """Least and largest number of arguments of each function, and its meaning."""
 
 
-class ExpressionError(ValueError):
-    """An expression cannot be read, or has no value."""
-
-
 def evaluate(text: str, variables: Mapping[str, float]) -> float:
     """Return the value of an expression.
 
@@ -91,21 +89,21 @@ def evaluate(text: str, variables: Mapping[str, float]) -> float:
         variables: Values by name.
 
     Raises:
-        ExpressionError: It is no expression, names something else, or has no finite value.
+        ConfigError: It is no expression, names something else, or has no finite value.
     """
     if len(text) > _MOST_CHARACTERS:
-        raise ExpressionError(f"is longer than {_MOST_CHARACTERS:,} characters")
+        raise ConfigError(f"is longer than {_MOST_CHARACTERS:,} characters")
     reader = _Reader(text, variables)
     try:
         value = reader.expression(_CONDITIONAL)
     except (ArithmeticError, ValueError) as error:
-        if isinstance(error, ExpressionError):
+        if isinstance(error, ConfigError):
             raise
-        raise ExpressionError(f"cannot be computed: {error}") from error
+        raise ConfigError(f"cannot be computed: {error}") from error
     if reader.token is not None:
-        raise ExpressionError(f"has {reader.token!r} where it should end")
+        raise ConfigError(f"has {reader.token!r} where it should end")
     if not math.isfinite(value):
-        raise ExpressionError("has no finite value")
+        raise ConfigError("has no finite value")
     return value
 
 
@@ -127,7 +125,7 @@ class _Reader:
         """Read signs of at least a precedence."""
         self._depth += 1
         if self._depth > _MOST_DEPTH:
-            raise ExpressionError(f"is nested more than {_MOST_DEPTH} levels deep")
+            raise ConfigError(f"is nested more than {_MOST_DEPTH} levels deep")
         value = self._value()
         while self.token is not None:
             sign = _OTHER_NAMES.get(self.token, self.token)
@@ -150,7 +148,7 @@ class _Reader:
     def _value(self) -> float:
         kind, token = self.kind, self.token
         if token is None:
-            raise ExpressionError("ends where a value is expected")
+            raise ConfigError("ends where a value is expected")
         self._next()
         if token in ("-", "+"):
             value = self.expression(_UNARY)
@@ -162,14 +160,14 @@ class _Reader:
         if kind == "number":
             return float(token)
         if kind != "name":
-            raise ExpressionError(f"has {token!r} where a value is expected")
+            raise ConfigError(f"has {token!r} where a value is expected")
         if token in self._variables:
             return self._variables[token]
         if token in _FUNCTIONS and self.token == "(":
             return self._call(token)
         known = ", ".join(self._variables) or "none"
         what = "function" if self.token == "(" else "variable"
-        raise ExpressionError(f"has the unknown {what} {token[:40]!r}; known variables: {known}")
+        raise ConfigError(f"has the unknown {what} {token[:40]!r}; known variables: {known}")
 
     def _call(self, name: str) -> float:
         self._expect("(")
@@ -180,13 +178,13 @@ class _Reader:
         self._expect(")")
         least, most, compute = _FUNCTIONS[name]
         if not least <= len(values) <= most:
-            raise ExpressionError(f"gives {len(values)} values to {name}, which takes {least}")
+            raise ConfigError(f"gives {len(values)} values to {name}, which takes {least}")
         return _value_of(compute, *values)
 
     def _expect(self, token: str) -> None:
         if self.token != token:
             found = "ends" if self.token is None else f"has {self.token!r}"
-            raise ExpressionError(f"{found} where {token!r} is expected")
+            raise ConfigError(f"{found} where {token!r} is expected")
         self._next()
 
     def _next(self) -> None:
@@ -196,7 +194,7 @@ class _Reader:
             return
         found = _TOKEN.match(rest)
         if found is None:
-            raise ExpressionError(f"has {rest.strip()[0]!r}, which is not supported")
+            raise ConfigError(f"has {rest.strip()[0]!r}, which is not supported")
         self._place += found.end()
         self.kind = found.lastgroup
         self.token = found[self.kind or 0]
