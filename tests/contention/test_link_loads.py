@@ -186,6 +186,19 @@ def test_tables_of_links(cluster: Cluster) -> None:
     assert (both["max_utilization"] - both["utilization_of_links"]).abs().max() == 0.0
 
 
+def test_bins_cover_a_job_that_waits_after_its_transfers(cluster: Cluster) -> None:
+    parts = (HomogeneousTask(cpu=0.0, com=1e9), Delay(duration_s=3600.0))
+    workload = jobs((0.0, 4, 9000.0, Sequence(parts=parts)), (0.0, 1, 90000.0, None))
+    result = Simulation(workload, cluster, sharing="fair", log=True).run()
+    use = result.link_use
+    assert use is not None
+    assert (use.loads.begin_s, use.loads.end_s, use.loads.step_s) == (0.0, 3603.0, 10.0)
+    assert use.by_level.filter(pl.col("level") == "level 1 up")["time_s"].max() == 3600.0
+    assert use.table["mean_utilization"].max() == pytest.approx(3 / 3603)
+    left, right = result.plot.congestion().axes[0].images[0].get_extent()[:2]
+    assert (left, right) == pytest.approx((0.0, 3610 / 60))
+
+
 def test_tables_are_the_same_after_interruptions(cluster: Cluster) -> None:
     workload = jobs(*[(0.7 * i, 1 + i % 5, 60.0, EXCHANGE) for i in range(30)])
     options = {"placement": "random", "sharing": "fair", "log": True}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,8 @@ __all__ = ["LinkLoads", "meter_arrays", "read_meter"]
 FloatArray = npt.NDArray[np.float64]
 
 _MOST_BINS = 512
+_ROUNDING = 1e-6
+"""Part of a bin by which times may be off."""
 _MOST_CELLS = 1 << 22
 """Bins of all links together, which bounds the memory to 32 MiB."""
 
@@ -79,7 +82,7 @@ def read_meter(
         end_s: Time until which the meter has recorded.
     """
     step_s = float(arrays["widths"][net["width"][0]])
-    used = max(1, int(np.ceil((end_s - begin_s) / step_s)))
+    used = max(1, math.ceil((end_s - begin_s) / step_s - _ROUNDING))
     over_time = arrays["bins"].reshape(-1, int(net["bin_count"][0]))[:, :used]
     return LinkLoads(
         begin_s, end_s, step_s, arrays["bytes"], arrays["peak"], arrays["full"], over_time

@@ -103,8 +103,8 @@ class RunningJobs:
         """
         if not self._network.metered:
             return None
-        loads = self._network.link_loads(self._seconds(now_ms))
         end_s = now_ms / _MS if self._network.running else self._last_s
+        loads = self._network.link_loads(end_s - self._origin_ms / _MS)
         return dataclasses.replace(loads, begin_s=(self._first_ms or 0) / _MS, end_s=end_s)
 
     def advance(self, sim: Sim, time_ms: int) -> None:

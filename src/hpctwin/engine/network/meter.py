@@ -77,9 +77,11 @@ def put_carried(r: int, amount: float, net: Network) -> None:
 def _settle_meter(address: int, time: float) -> None:
     net = network_at(address)
     net.now = time
+    while time - net.bins_from > net.bin_count * reals_of(net.widths)[net.width]:
+        widen_bins(net)
     for link in range(len(reals_of(net.carried))):
         settle_link(link, net)
 
 
 SETTLE_METER = Kernel(_settle_meter, "void(int64, float64)")
-"""Add up what all links carried until a time: ``(address, time)``."""
+"""Add up what all links carried until a time, and let the bins reach it: ``(address, time)``."""

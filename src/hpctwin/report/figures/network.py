@@ -64,7 +64,7 @@ def plot_congestion(
     span_s = busiest["bytes"] / busiest["bandwidth"] / busiest["mean_utilization"]
     begin, end = float(times[0]), float(times[0]) + span_s
     scale = TimeScale.of(end - begin, start_epoch_s)
-    left, right = scale.at([begin, end])
+    left, right = scale.at([begin, times[-1] + (times[1] - times[0] if len(times) > 1 else span_s)])
     image = map_.imshow(
         np.vstack([_rows(tables, name, times) for name in names]),
         aspect="auto", interpolation="nearest", cmap="YlOrRd", vmin=0, vmax=1,
