@@ -308,6 +308,54 @@ def test_jobs_of_all_types(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("delay", "most", "speedup"),
+    [
+        ("600 / num_nodes", 4, "linear"),
+        ("600 / num_nodes", 400, "linear"),
+        ("200 + 600 / num_nodes", 4, "amdahl:0.25"),
+        ("700 - 100 * num_nodes", 4, "1.0/1.0/1.25/1.6666666666666667"),
+        ("700 - num_nodes", 400, None),  # too many numbers of nodes for a table
+        ("100 * num_nodes", 4, None),  # more nodes make it longer
+    ],
+)
+def test_a_job_that_only_waits_has_a_known_speedup(
+    tmp_path: Path, delay: str, most: int, speedup: str | None
+) -> None:
+    model = {"phases": [phase({"type": "busy_wait", "delay": delay, "pattern": "uniform"})]}
+    job = {"type": "moldable", "num_nodes_min": 2, "num_nodes_max": most}
+    found = read(tmp_path, model, job, {}).malleable
+    if speedup is None:
+        assert found is None
+        return
+    assert found is not None
+    assert found.min_nodes.tolist() == [2, 2]
+    assert found.max_nodes.tolist() == [most, 2]
+    assert found.speedup.labels == (speedup,)
+    assert found.speedup.codes.tolist() == [0, -1]
+
+
+def test_a_sizing_decides_how_many_nodes_jobs_get(tmp_path: Path) -> None:
+    sizing = pytest.importorskip("hpctwin_sizing")
+    model = {"phases": [phase({"type": "idle", "delay": "work / num_nodes", "pattern": "uniform"})]}
+    jobs = [
+        {"type": "moldable", "num_nodes_min": 2, "num_nodes_max": 3, "arguments": {"work": 30}},
+        {"type": "moldable", "num_nodes_min": 1, "num_nodes_max": 3, "arguments": {"work": 30}},
+    ]
+
+    def as_many_as_are_free(view: Any) -> Any:
+        free, sizes = view.free_nodes, {}
+        for job in view.jobs:
+            nodes = min(free, job.max_nodes)
+            if job.size == 0 and nodes >= job.min_nodes:
+                sizes[job.job_id] = nodes
+                free -= nodes
+        return sizing.Sizes(sizes)
+
+    result = simulate(read(tmp_path, model, *jobs), 4, sizing=sizing.Sizing(as_many_as_are_free))
+    assert result.stretches.sort("job_id").select("end_s", "nodes").rows() == [(10, 3), (30, 1)]
+
+
 def test_scheduling_points_are_barriers_for_jobs_that_use_them(tmp_path: Path) -> None:
     tasks = (
         {"type": "idle", "delay": 2, "pattern": "even_ranks"},

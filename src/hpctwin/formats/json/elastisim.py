@@ -7,6 +7,8 @@ An application model, in its own file, says what a job does: see
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from math import isclose
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +17,7 @@ from hpctwin.formats.common.files import stem
 from hpctwin.formats.json.elastisim_models import MOST_NODES, Launch, ModelReader
 from hpctwin.formats.json.jobs import JsonRecord, job_ids, not_read, read_jobs
 from hpctwin.model import ReadNotes, Workload
+from hpctwin.model.workload.malleable import LINEAR
 from hpctwin.network.profiles import Profile
 
 __all__ = ["is_elastisim", "read_elastisim"]
@@ -22,6 +25,8 @@ __all__ = ["is_elastisim", "read_elastisim"]
 _SHORTEST_S = 0.001
 _NO_LIMIT_S = 1e9
 """Walltime of a job without one whose length depends on its nodes."""
+_MOST_SIZES = 64
+"""Limit of the numbers of nodes on which the length of a job is computed."""
 _TYPES = {
     "rigid": (False, False),
     "moldable": (False, False),
@@ -46,6 +51,8 @@ class _Job(NamedTuple):
     launch: Launch
     priority: float
     profile: Profile
+    sizes: tuple[int, int, str] | None
+    """Smallest and largest number of nodes, and speedup, if they are known."""
     record: JsonRecord
 
 
@@ -60,8 +67,9 @@ def read_elastisim(path: Path, document: Any, *, skip_invalid: bool) -> Workload
     """Read jobs of ElastiSim, and the application models that they name.
 
     Jobs are numbered from 0 by submission, as in ElastiSim's results. A job that is not rigid runs
-    on its largest number of nodes from beginning to end. A job whose length depends on its nodes
-    has its walltime as its run time until a simulation computes it.
+    on its largest number of nodes from beginning to end, unless a sizing decides; this needs its
+    speedup, which is known if it only waits. A job whose length depends on which nodes it has gets
+    its walltime as its run time until a simulation computes it.
 
     Args:
         path: File; models are in its folder or below.
@@ -121,6 +129,7 @@ def read_elastisim(path: Path, document: Any, *, skip_invalid: bool) -> Workload
             walltime_s=walltimes,
             priority=priorities if any(priorities) else None,
             per_node={"gpus": gpus} if any(gpus) else None,
+            malleable=_malleable(jobs),
             name=stem(path),
             profiles=[job.profile for job in jobs],
             notes=ReadNotes(counts, skipped),
@@ -168,15 +177,47 @@ def _read_one(job: JsonRecord, models: ModelReader) -> _Job:
         stops=_TYPES[kind],
         arguments=_arguments(job),
     )
-    return _Job(
-        kind,
-        submit_s,
-        walltime_s,
-        launch,
-        priority,
-        models.profile(job, launch),
-        job,
-    )
+    profile = models.profile(job, launch)
+    least = launch.nodes if launch.fixed else int(job.number("num_nodes_min"))
+    sizes = None
+    if least < launch.nodes and profile.length_s:
+        speedup = _speedup(least, launch.nodes, lambda nodes: models.length_s(job, launch, nodes))
+        sizes = (least, launch.nodes, speedup) if speedup else None
+    return _Job(kind, submit_s, walltime_s, launch, priority, profile, sizes, job)
+
+
+def _malleable(jobs: list[_Job]) -> dict[str, Any] | None:
+    """Return the columns of jobs with several sizes."""
+    if not any(job.sizes for job in jobs):
+        return None
+    unknown = (float("nan"), float("nan"), None)
+    least, most, speedup = zip(*(job.sizes or unknown for job in jobs), strict=True)
+    return {"min_nodes": least, "max_nodes": most, "speedup": speedup}
+
+
+def _speedup(least: int, most: int, length_s: Callable[[int], float]) -> str | None:
+    """Return the speedup of a job from its length on each number of nodes.
+
+    If there are many numbers of nodes, it is linear or follows Amdahl's law on five of them.
+
+    Returns:
+        Text of the speedup; None if it is neither, or if more nodes make the job longer.
+    """
+    few = most - least < _MOST_SIZES
+    middle = (least + most) // 2
+    sizes = range(least, most + 1) if few else [least, least + 1, middle, most - 1, most]
+    lengths = {nodes: length_s(nodes) for nodes in sizes}
+    a, b = (lengths[least], lengths[most])
+    # A length is x + y / nodes; the serial share is x of x + y.
+    y = (a - b) / (1 / least - 1 / most)
+    x = b - y / most
+    if y > 0 and all(isclose(x + y / n, s, rel_tol=1e-9) for n, s in lengths.items()):
+        if abs(x) <= 1e-9 * b:
+            return LINEAR
+        if x > 0:
+            return f"amdahl:{x / (x + y)!r}"
+    speeds = [a / lengths[max(nodes, least)] for nodes in range(1, most + 1)] if few else []
+    return "/".join(map(repr, speeds)) if few and speeds == sorted(speeds) else None
 
 
 def _most(job: JsonRecord, kind: str, key: str, least: int) -> int:

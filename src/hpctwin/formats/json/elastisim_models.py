@@ -7,7 +7,7 @@ Source:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -217,10 +217,20 @@ class ModelReader:
             file = self._file(job, name)
             if file not in self._documents:
                 self._documents[file] = read_json(file)
-            model = _Where(JsonRecord(file, job.where, {}), launch)
-            self._found[key] = self._profile(model.inside(self._documents[file], "the model"))
+            self._found[key] = self._profile(self._model(job, launch, file))
             self._read[file] = None
         return self._found[key]
+
+    def length_s(self, job: JsonRecord, launch: Launch, nodes: int) -> float:
+        """Return how long a job that only waits takes on a number of nodes, in seconds."""
+        file = self._file(job, job.values["application_model"])
+        profile = self._profile(self._model(job, replace(launch, nodes=nodes), file))
+        assert profile.length_s is not None
+        return profile.length_s
+
+    def _model(self, job: JsonRecord, launch: Launch, file: Path) -> _Where:
+        where = _Where(JsonRecord(file, job.where, {}), launch)
+        return where.inside(self._documents[file], "the model")
 
     def not_read(self) -> dict[str, int]:
         """Return a sentence on each field of the models that is not read, with their numbers."""
