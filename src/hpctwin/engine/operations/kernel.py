@@ -156,7 +156,7 @@ def all_kernels() -> list[Kernel]:
     from hpctwin.engine.agents import power as agents_power
     from hpctwin.engine.containers import number_table
     from hpctwin.engine.jobs import moving_ends, resizing
-    from hpctwin.engine.network import flows, running
+    from hpctwin.engine.network import flows, meter, running
     from hpctwin.engine.operations import initial_jobs, job_history, lookahead
     from hpctwin.engine.summary import job_figures
 
@@ -171,7 +171,7 @@ def all_kernels() -> list[Kernel]:
         job_figures.SUM_LEVELS,
     ]
     found += [job_history.TELL_COURSE, *job_figures.KERNELS]
-    found += [flows.ADD_FLOWS, running.ADVANCE, running.START, running.STOP]
+    found += [flows.ADD_FLOWS, meter.SETTLE_METER, running.ADVANCE, running.START, running.STOP]
     found += [lookahead.arrive, lookahead.enter, lookahead.withdraw, lookahead.look_ahead]
     powers = [POWER_PASSES.find(name) for name in POWER_PASSES.own()]
     places = list(map(SHARED_PLACEMENTS.find, SHARED_PLACEMENTS.own()))
