@@ -80,7 +80,7 @@ _CSS = """
   img { filter: invert(0.92) hue-rotate(180deg); }
 }
 * { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 62rem; padding: 1.5rem 1rem 4rem; background: var(--paper);
+body { margin: 0 auto; max-width: 64rem; padding: 1.5rem 1rem 4rem; background: var(--paper);
   color: var(--ink); font: 16px/1.55 system-ui, sans-serif; overflow-wrap: break-word; }
 h1 { font-size: 1.7rem; line-height: 1.2; margin: 0 0 .3rem; }
 h2 { font-size: 1.2rem; margin: 2.4rem 0 .6rem; }
@@ -88,7 +88,7 @@ p { max-width: 44rem; }
 .about, figcaption, .note { color: var(--faded); font-size: .9rem; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .92rem; font-variant-numeric: tabular-nums; }
-th, td { padding: .35rem .8rem; text-align: right; border-bottom: 1px solid var(--line);
+th, td { padding: .35rem .6rem; text-align: right; border-bottom: 1px solid var(--line);
   white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; }
 thead th { border-bottom: 2px solid var(--line); font-weight: 600; white-space: normal; }
@@ -103,7 +103,7 @@ img { display: block; max-width: 100%; height: auto; background: #ffffff; }
   h1 { font-size: 1.4rem; }
   th, td { padding: .35rem .5rem; }
   table th:first-child { position: sticky; left: 0; background: var(--paper); min-width: 8rem;
-    white-space: normal; overflow-wrap: anywhere; }
+    max-width: 12rem; white-space: normal; overflow-wrap: break-word; }
   figure:focus img { max-width: none; width: 44rem; }
   figcaption::after { content: " · tap the chart to enlarge it"; }
 }
@@ -116,16 +116,17 @@ h3 { font-size: 1rem; margin: 1.2rem 0 .3rem; }
   :root { --ink: #000000; --paper: #ffffff; --line: #999999; --soft: #ffffff; --faded: #333333; }
   body { max-width: none; padding: 0; font-size: 10pt; }
   img { filter: none; max-height: 22cm; width: auto; }
-  figure, tr, details { break-inside: avoid; }
+  figure, tr { break-inside: avoid; }
   figure, .scroll { overflow: visible; }
   figcaption { break-before: avoid; }
   h1, h2, h3, summary { break-after: avoid; }
   thead { display: table-header-group; }
   p { orphans: 3; widows: 3; max-width: none; }
   table { font-size: 8pt; }
-  th, td { padding: .2rem .35rem; white-space: normal; }
+  th, td { padding: .2rem .35rem; }
+  th, td.text { white-space: normal; }
   td.text { overflow-wrap: anywhere; }
-  details::details-content { content-visibility: visible; height: auto; }
+  details::details-content { content-visibility: visible; height: auto; columns: 2; }
 }
 """
 
@@ -225,7 +226,7 @@ def _definitions(summaries: Mapping[str, Summary]) -> str:
     rows = [
         (metric_name(key), one.help) for key, one in METRICS.items() if key in known and one.help
     ]
-    return rows_table(("figure", "definition"), rows)
+    return rows_table(("metric", "definition"), rows)
 
 
 def _made(entry: ReportedRun) -> str:
