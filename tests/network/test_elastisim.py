@@ -66,19 +66,19 @@ def ends(workload: Workload, on: Cluster, sharing: Any = "fair") -> list[float]:
     return [round(end, 6) for end in result["end_s"].to_list()]
 
 
-def cpu(flops: Any, pattern: str = "vector", **more: Any) -> dict[str, Any]:
+def cpu(flops: Any, pattern: Any = "vector", **more: Any) -> dict[str, Any]:
     return {"type": "cpu", "flops": flops, "computation_pattern": pattern, **more}
 
 
-def send(size: float, pattern: str = "all_to_all", **more: Any) -> dict[str, Any]:
+def send(size: Any, pattern: Any = "all_to_all", **more: Any) -> dict[str, Any]:
     return {"type": "cpu", "bytes": size, "communication_pattern": pattern, **more}
 
 
-def delay(seconds: Any, kind: str = "idle", **more: Any) -> dict[str, Any]:
+def delay(seconds: Any, kind: Any = "idle", **more: Any) -> dict[str, Any]:
     return {"type": kind, "delay": seconds, "pattern": "vector", **more}
 
 
-def access(kind: str, size: Any, pattern: str = "vector", **more: Any) -> dict[str, Any]:
+def access(kind: str, size: Any, pattern: Any = "vector", **more: Any) -> dict[str, Any]:
     return {"type": kind, "bytes": size, "pattern": pattern, **more}
 
 
@@ -353,6 +353,7 @@ def test_a_sizing_decides_how_many_nodes_jobs_get(tmp_path: Path) -> None:
         return sizing.Sizes(sizes)
 
     result = simulate(read(tmp_path, model, *jobs), 4, sizing=sizing.Sizing(as_many_as_are_free))
+    assert result.stretches is not None
     assert result.stretches.sort("job_id").select("end_s", "nodes").rows() == [(10, 3), (30, 1)]
 
 
@@ -494,7 +495,7 @@ def test_platforms_without_what_a_job_uses(tmp_path: Path) -> None:
     for task, says in (
         (access("pfs_read", [1, 1]), "no storage that hosts share"),
         (access("bb_read", [1, 1]), "0 kinds of storage on nodes"),
-        (gpu(1), "a task needs 1 GPUs, and host 'n0' has 0"),
+        (gpu(1), "host 'n0' needs flops_per_gpu"),
     ):
         workload = read(tmp_path, {"phases": [phase(task)]}, {"num_gpus_per_node": 1})
         with pytest.raises(ConfigError, match=says) as caught:
@@ -505,7 +506,7 @@ def test_platforms_without_what_a_job_uses(tmp_path: Path) -> None:
     )
     (tmp_path / "p.xml").write_text(text)
     workload = read(tmp_path, {"phases": [phase(gpu(1))]}, {"num_gpus_per_node": 1})
-    with pytest.raises(ConfigError, match="host 'n0' needs the property flops_per_gpu"):
+    with pytest.raises(ConfigError, match="host 'n0' needs flops_per_gpu"):
         ends(workload, read_cluster(tmp_path / "p.xml"))
 
 
@@ -527,8 +528,14 @@ def test_nodes_without_speed_wait_but_do_not_compute(tmp_path: Path) -> None:
 def test_storages_of_a_cluster_file(tmp_path: Path) -> None:
     own = Cluster(
         name="own",
-        nodes=[{"name": "n", "count": 4}],
-        network={"topology": "star", "bandwidth": "1 GB/s", "core_speed": "1 Gflop/s"},
+        nodes=[{"name": "n", "count": 4, "gpus": 2}],
+        network={
+            "topology": "star",
+            "bandwidth": "1 GB/s",
+            "core_speed": "1 Gflop/s",
+            "gpu_speed": "2 Tflop/s",
+            "gpu_bandwidth": "2.6666666666666665 GB/s",
+        },
         storage=[
             {"name": "scratch", "bandwidth": "500 MB/s"},
             {"name": "nvme", "place": "node", "bandwidth": "2 GB/s"},
@@ -536,12 +543,43 @@ def test_storages_of_a_cluster_file(tmp_path: Path) -> None:
     )
     model = {"phases": [phase(access("pfs_read", [1e9, 0])), phase(access("bb_read", [4e9, 2e9]))]}
     assert ends(read(tmp_path, model), own) == [4]
+    model = {"phases": [phase(gpu(4e12)), phase(gpu(1, bytes=8e9, communication_pattern="ring"))]}
+    job = {"num_nodes": 1, "num_gpus_per_node": 2}
+    assert ends(read(tmp_path, model, job), own) == [4]  # 1 s, and 8 GB between the two GPUs
     # Profiles of Batsim, too, use the storage of each rank's own node.
     jobs = Workload.build(
         submit_s=[0], nodes=[3], walltime_s=[99], runtime_s=[99],
         profiles=[StorageTransfer(read=4e9, write=2e9, storage="nvme")],
     )  # fmt: skip
     assert ends(jobs, own) == [3]
+
+
+@pytest.mark.parametrize("sharing", ["fair", "simgrid"])
+def test_interrupted_and_forked_runs_are_the_same(tmp_path: Path, sharing: Any) -> None:
+    background = {"async": True}
+    model = {
+        "on_init": phase(access("pfs_read", "2e9 / num_nodes", "uniform")),
+        "phases": [
+            phase(
+                access("pfs_write", 1e9, "even_ranks", **background),
+                cpu("1e9 * num_nodes", "all_ranks", **BOTH),
+                delay("0.1 * num_nodes", "busy_wait", **{"pattern": "odd_ranks"}),
+                access("bb_write", 1e8, "uniform", synchronized=True),
+                iterations=3,
+            )
+        ],
+    }
+    jobs = [{"submit_time": 0.3 * i, "num_nodes": 1 + i % 3, "walltime": 30} for i in range(9)]
+    workload, on = read(tmp_path, model, *jobs), cluster(tmp_path)
+    whole = ends(workload, on, sharing)
+    assert len(set(whole)) > 5
+    walked = Simulation(workload, on, sharing=sharing)
+    for step in range(1, 25):
+        walked.advance(1.7 * step)
+        if step % 4 == 0:
+            fork = walked.fork().run().jobs.sort("job_id")["end_s"]
+            assert [round(end, 6) for end in fork.to_list()] == whole
+    assert [round(end, 6) for end in walked.run().jobs.sort("job_id")["end_s"].to_list()] == whole
 
 
 def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -194,16 +194,20 @@ class RankStrands:
         if task.gpus > devices.gpus:
             raise ConfigError(
                 f"a task needs {task.gpus} GPUs, and host {name!r} has {devices.gpus}; give hosts "
-                "the property num_gpus"
+                "the property num_gpus, or node groups 'gpus'"
             )
         flops = 0.0 if task.flops is None else float(task.flops[rank])
         seconds = 0.0
-        for amount, speed, key in (
-            (flops, devices.gpu_speed, "flops_per_gpu"),
-            (task.inside, devices.gpu_bandwidth, "gpu_to_gpu_bw"),
+        for amount, speed, what in (
+            (flops, devices.gpu_speed, "flops_per_gpu (in a cluster file, gpu_speed)"),
+            (
+                task.inside,
+                devices.gpu_bandwidth,
+                "gpu_to_gpu_bw (in a cluster file, gpu_bandwidth)",
+            ),
         ):
             if amount > 0 and speed <= 0:
-                raise ConfigError(f"host {name!r} needs the property {key} for a task on GPUs")
+                raise ConfigError(f"host {name!r} needs {what} for a task on GPUs")
             # A node is all the job's: its GPUs and the links between them are free.
             seconds = max(seconds, amount / speed if amount > 0 else 0.0)
         computes = [StrandStep(DELAY, seconds=seconds)] if seconds > 0 else []

@@ -184,7 +184,7 @@ def _network(platform: Platform) -> list[str]:
     for name, hosts in platform.storages.items():
         lines.append(f"storage {name}{' on each node' if len(hosts) > 1 else ''}")
     for host in platform.hosts_of("master"):
-        lines.append(f"{platform.host_names[host]}: runs Batsim's scheduler, no jobs")
+        lines.append(f"{platform.host_names[host]}: runs the scheduler, no jobs")
     return lines
 
 

@@ -304,7 +304,13 @@ class Cluster(Shown, Settings, metaclass=_ClusterType):  # type: ignore[metaclas
         """
         if self._platform is None and self.network is not None:
             groups = [
-                (group.name, group.count, int(group.cores or 1), group.speed_at_first)
+                (
+                    group.name,
+                    group.count,
+                    int(group.cores or 1),
+                    int(group.gpus or 0),
+                    group.speed_at_first,
+                )
                 for group in self.nodes
             ]
             self._platform = platform_of(self.name, self.network, self.storage, groups)

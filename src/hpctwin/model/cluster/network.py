@@ -14,7 +14,7 @@ from hpctwin.model.settings import Settings
 from hpctwin.network import units
 from hpctwin.network.blocks import Blocks, block_sizes
 from hpctwin.network.builder import Builder, HostOptions, Watts
-from hpctwin.network.platform import DEFAULT_GAMMA, Platform
+from hpctwin.network.platform import DEFAULT_GAMMA, Devices, Platform
 from hpctwin.network.zones import Attached, Declared, Gateways, Star, Zone
 
 __all__ = [
@@ -190,6 +190,9 @@ class Network(Part):
     Args:
         core_speed: Speed of one core of a node with ``speed: 1``: flop/s, or text such as
             ``20 Gflop/s``. Jobs that compute need it.
+        gpu_speed: Speed of one GPU: flop/s, or text such as ``20 Tflop/s``. Jobs that compute on GPUs
+            need it.
+        gpu_bandwidth: Bandwidth between each two GPUs of a node: B/s, or text such as ``50 GB/s``.
         parts: Parts with their own topology, each of whole node groups.
         links: Links between parts.
         window: Largest number of bytes of one flow that are on their way (TCP's window); it limits
@@ -197,6 +200,8 @@ class Network(Part):
     """
 
     core_speed: Speed | None = None
+    gpu_speed: Speed | None = None
+    gpu_bandwidth: Bandwidth | None = None
     parts: tuple[Member, ...] = ()
     links: tuple[Wan, ...] = ()
     window: float = Field(default=DEFAULT_GAMMA, gt=0, allow_inf_nan=False)
@@ -271,8 +276,8 @@ class Storage(Settings):
         return read, write
 
 
-Nodes = Sequence[tuple[str, int, int, float]]
-"""Name, number of nodes, cores and speed of each node group."""
+Nodes = Sequence[tuple[str, int, int, int, float]]
+"""Name, number of nodes, cores, GPUs and speed of each node group."""
 
 
 def check_network(
@@ -346,8 +351,9 @@ def platform_of(name: str, network: Network, storage: Sequence[Storage], groups:
     members: dict[str, dict[int, tuple[str, HostOptions]]] = {}
     part_of = {group: part.name for part in network.parts for group in part.groups}
     first = 0
-    for group, count, cores, speed in groups:
-        host = HostOptions(((network.core_speed or 0.0) * speed,), cores=cores)
+    for group, count, cores, gpus, speed in groups:
+        devices = Devices(gpus, network.gpu_speed or 0.0, network.gpu_bandwidth or 0.0)
+        host = HostOptions(((network.core_speed or 0.0) * speed,), cores=cores, devices=devices)
         own = members.setdefault(part_of.get(group, name), {})
         own |= {number: (f"n{number}", host) for number in range(first, first + count)}
         first += count
