@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -194,6 +194,45 @@ class Network:
         twin._jobs, twin._job_of = self._jobs.copy(), self._job_of.copy()
         twin._describe()
         return twin
+
+    def rename(self, name: Callable[[Any], Hashable]) -> None:
+        """Give all jobs other keys.
+
+        Args:
+            name: Function that returns the new key of a job.
+        """
+        self._jobs = {name(job): rows for job, rows in self._jobs.items()}
+        self._job_of = {strand: name(job) for strand, job in self._job_of.items()}
+
+    def state(self) -> dict[str, npt.NDArray[Any]]:
+        """Return all data but the keys of the jobs, as arrays."""
+        rows = [list(own.values()) for own in self._jobs.values()]
+        return {
+            **self._arrays,
+            "net": self._net,
+            "rows": np.array(rows, np.int64).reshape(-1, len(_TABLES), 2),
+            "row_ends": np.array([free.end for free in self._free.values()]),
+            "next_s": np.array(self.next_s),
+        }
+
+    def restore(self, state: Mapping[str, npt.NDArray[Any]], jobs: Sequence[Hashable]) -> None:
+        """Continue from the data of another network of this platform.
+
+        Args:
+            state: Result of `state`.
+            jobs: Keys of the jobs, in the order of `running`.
+        """
+        self._arrays = {name: state[name].copy() for name in self._arrays}
+        self._net = state["net"].astype(NETWORK)
+        rows = [[(first, last) for first, last in own] for own in state["rows"].tolist()]
+        self._jobs = {
+            job: dict(zip(_TABLES, own, strict=True)) for job, own in zip(jobs, rows, strict=True)
+        }
+        self._job_of = {own["strands"][0]: job for job, own in self._jobs.items()}
+        for kind, end in zip(_TABLES, state["row_ends"].tolist(), strict=True):
+            self._free[kind] = FreeRows.around([own[kind] for own in self._jobs.values()], end)
+        self.next_s = float(state["next_s"])
+        self._describe()
 
     def _forget(self, strand: int) -> Hashable:
         """Free the rows of a job, by its first strand; return its key."""

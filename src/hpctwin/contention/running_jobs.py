@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from hpctwin.contention.network import Network
 from hpctwin.contention.phases import PhaseBuilder, Sharing
@@ -26,6 +27,7 @@ _MS = 1000.0
 _EXACT_MS = 1e-6
 """Rounding of times: an end this much after a millisecond still counts as within it."""
 
+IntArray = npt.NDArray[np.int64]
 _Start = tuple[int, int]
 """A job by its row, and when it started, ms: it may start again."""
 
@@ -49,8 +51,7 @@ class RunningJobs:
         names: Sequence[Any],
         sharing: Sharing,
     ) -> None:
-        self._profiles, self._names = profiles, names
-        self._uses = np.array([profile is not None for profile in profiles], bool)
+        self._know(profiles, names)
         self._hosts = platform.hosts_of("compute_node")
         self._builder = PhaseBuilder(platform, sharing)
         self._lock = threading.Lock()  # the builder is shared with all forks
@@ -68,6 +69,54 @@ class RunningJobs:
         twin._network = self._network.fork()
         twin._followed, twin._coming = self._followed.copy(), self._coming.copy()
         return twin
+
+    def _know(self, profiles: Sequence[Profile | None], names: Sequence[Any]) -> None:
+        self.profiles, self._names = profiles, names
+        self._uses = np.array([profile is not None for profile in profiles], bool)
+
+    def with_jobs(
+        self, profiles: Sequence[Profile | None], names: Sequence[Any], place: IntArray
+    ) -> Self:
+        """Return a copy whose jobs have other rows.
+
+        Args:
+            profiles: As for `RunningJobs`, of all jobs from now on.
+            names: As for `RunningJobs`.
+            place: New row of each job by its row; jobs that use the network stay.
+        """
+        twin = self.fork()
+        twin._know(profiles, names)
+
+        def moved(start: _Start) -> _Start:
+            return int(place[start[0]]), start[1]
+
+        twin._network.rename(moved)
+        twin._followed = {moved(start) for start in self._followed}
+        twin._coming = {moved(start) for start in self._coming}
+        return twin
+
+    def state(self) -> dict[str, npt.NDArray[Any]]:
+        """Return all that changes over time, as arrays."""
+        starts = {
+            "jobs": self._network.running,
+            "followed": sorted(self._followed),
+            "coming": sorted(self._coming),
+        }
+        return {
+            **self._network.state(),
+            **{name: np.array(one, np.int64).reshape(-1, 2) for name, one in starts.items()},
+            "origin_ms": np.array(self._origin_ms),
+        }
+
+    def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Continue from the state of another simulation of the same jobs and platform."""
+        jobs, followed, coming = (
+            [(row, start_ms) for row, start_ms in state[name].tolist()]
+            for name in ("jobs", "followed", "coming")
+        )
+        self._network.restore(state, jobs)
+        self._followed, self._coming = set(followed), set(coming)
+        self._origin_ms = int(state["origin_ms"])
 
     @property
     def next_ms(self) -> int:
@@ -117,7 +166,7 @@ class RunningJobs:
     def _start(self, sim: Sim, row: int, start_ms: int) -> None:
         if not self._network.running:
             self._origin_ms = start_ms  # so that times stay exact in a long simulation
-        profile = self._profiles[row]
+        profile = self.profiles[row]
         assert profile is not None
         hosts = self._hosts[nodes_of_job(sim, row)]
         with self._lock:

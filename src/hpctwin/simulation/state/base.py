@@ -45,7 +45,12 @@ from hpctwin.simulation.lowering.capacity import facts_of, known_of
 from hpctwin.simulation.lowering.outages import BLOCK_MS, Outages, recorded_outages
 from hpctwin.simulation.lowering.policy import circumstances
 from hpctwin.simulation.lowering.preemption import is_interrupted, suspends
-from hpctwin.simulation.lowering.profiles import UNKNOWN_MS, on_network, with_run_times
+from hpctwin.simulation.lowering.profiles import (
+    UNKNOWN_MS,
+    network_profiles,
+    on_network,
+    with_run_times,
+)
 from hpctwin.simulation.refusals import check_contended, check_together
 from hpctwin.simulation.state.arguments import (
     as_cluster,
@@ -85,6 +90,8 @@ class SimulationBase(EngineFeed):
 
     single_gpus: bool | None = None
     """Whether any job asks for a part of a GPU; None means: derived from the jobs."""
+    contends: bool | None = None
+    """Whether any job uses the network; None means: derived from the jobs."""
     _latest_first_ms: int = NEVER_MS
     """Time at which energy and drawn failures begin if the first submission is later."""
     sized: Any
@@ -229,7 +236,7 @@ class SimulationBase(EngineFeed):
         self._profiles: tuple[Profile | None, ...] = ()
         if self.sharing is None:
             return with_run_times(workload, cluster)
-        workload, cluster, self._profiles = on_network(workload, cluster)
+        workload, cluster, self._profiles = on_network(workload, cluster, contends=self.contends)
         return workload, cluster
 
     def _stepped(self) -> bool:
@@ -391,7 +398,13 @@ class SimulationBase(EngineFeed):
             waits: Whether jobs may depend on jobs that are no longer there.
         """
         if self.network is not None:
-            raise SimulationError("jobs on a network cannot be exchanged; remove 'sharing'")
+            place = np.zeros(len(self.workload), np.int64)
+            place[rows] = to
+            profiles = np.array(network_profiles(workload), object)
+            profiles[to] = np.array(self._profiles, object)[rows]
+            self._profiles, workload = tuple(profiles), workload.replace(profiles=None)
+            names = workload.job_id.tolist()
+            self.network = self.network.with_jobs(self._profiles, names, place)
         workload = as_features(workload, self.cluster)
         check_together(self.cluster, self.policy, workload)
         before, self.workload = self._sim, workload
