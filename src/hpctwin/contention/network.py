@@ -53,8 +53,10 @@ _REFERENCES = {
 """Tables to which the rows of steps refer, by their kind."""
 _BY_KIND = [_REFERENCES.get(kind) for kind in range(max(_REFERENCES) + 1)]
 _OF_RESOURCES = {
-    **dict.fromkeys(("touched", "found", "alone", "count", "open", "busy"), np.int64),
-    **dict.fromkeys(("whole", "left", "share", "taken", "charged"), float),
+    **dict.fromkeys(("touched", "found", "alone", "count", "open", "busy", "computing"), np.int64),
+    **dict.fromkeys(
+        ("whole", "left", "share", "taken", "charged", "busy_since", "busy_s", "flops"), float
+    ),
 }
 """Arrays with as many rows as there are resources."""
 _ROWS = 64
@@ -83,9 +85,12 @@ class Network:
     Args:
         platform: Hosts and links.
         sharing: How capacities are shared: ``simgrid`` or ``fair``.
+        counts: Whether to count what is computed on each host.
     """
 
-    def __init__(self, platform: Platform, sharing: Sharing = "simgrid") -> None:
+    def __init__(
+        self, platform: Platform, sharing: Sharing = "simgrid", *, counts: bool = False
+    ) -> None:
         hosts, links = len(platform.host_names), len(platform.link_names)
         resources = np.zeros(hosts + links, RESOURCE)
         resources["capacity"][:hosts] = platform.host_cores * platform.host_speed
@@ -100,6 +105,7 @@ class Network:
         self._net = np.zeros(1, NETWORK)
         self._net["stamp"] = self._net["group"] = 1
         self._net["quirks"] = sharing == "simgrid"
+        self._net["hosts"] = hosts if counts else 0
         self._free = {kind: FreeRows() for kind in _TABLES}
         self._jobs: dict[Hashable, dict[str, tuple[int, int]]] = {}
         self._job_of: dict[int, Hashable] = {}
@@ -182,6 +188,18 @@ class Network:
         for strand in strands[strands["phase"] == RUNNING]:
             rows = uses[loads["first"][strand["load"]] : loads["last"][strand["load"]]]
             np.add.at(found, rows["resource"], strand["rate"] * rows["amount"])
+        return found
+
+    def take_work(
+        self, hosts: npt.NDArray[np.int64]
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Return flops on hosts since the last call, and the time for which tasks computed, s.
+
+        No task may be running on them.
+        """
+        flops, busy_s = self._arrays["flops"], self._arrays["busy_s"]
+        found = flops[hosts], busy_s[hosts]
+        flops[hosts] = busy_s[hosts] = 0.0
         return found
 
     def fork(self) -> Self:

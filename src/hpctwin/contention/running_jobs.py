@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from hpctwin.contention.network import Network
 from hpctwin.contention.phases import PhaseBuilder, Sharing
+from hpctwin.contention.spared_energy import SparedEnergy
 from hpctwin.engine.jobs.moving_ends import PUT_END
 from hpctwin.engine.operations.creation import prepare
 from hpctwin.engine.operations.power_control import nodes_of_job
@@ -28,6 +29,7 @@ _EXACT_MS = 1e-6
 """Rounding of times: an end this much after a millisecond still counts as within it."""
 
 IntArray = npt.NDArray[np.int64]
+_NO_NODES: IntArray = np.zeros(0, np.int64)
 _Start = tuple[int, int]
 """A job by its row, and when it started, ms: it may start again."""
 
@@ -42,6 +44,7 @@ class RunningJobs:
         profiles: What each job does, by its row; None for a job that does not use the network.
         names: Name of each job, for messages.
         sharing: How capacities are shared: ``simgrid`` or ``fair``.
+        spared: Energy that jobs have spared; None if the power draw of nodes is unknown.
     """
 
     def __init__(
@@ -50,12 +53,16 @@ class RunningJobs:
         profiles: Sequence[Profile | None],
         names: Sequence[Any],
         sharing: Sharing,
+        spared: SparedEnergy | None = None,
     ) -> None:
         self._know(profiles, names)
         self._hosts = platform.hosts_of("compute_node")
         self._builder = PhaseBuilder(platform, sharing)
         self._lock = threading.Lock()  # the builder is shared with all forks
-        self._network = Network(platform, sharing)
+        self._network = Network(platform, sharing, counts=spared is not None)
+        self._spared = spared
+        self._nodes: dict[_Start, IntArray] = {}
+        """Nodes of jobs on the network, if their energy is counted."""
         self._followed: set[_Start] = set()
         self._coming: set[_Start] = set()
         """Starts to come: the nodes of these jobs are being switched on."""
@@ -68,6 +75,8 @@ class RunningJobs:
         twin.__dict__.update(self.__dict__)
         twin._network = self._network.fork()
         twin._followed, twin._coming = self._followed.copy(), self._coming.copy()
+        if self._spared is not None:
+            twin._spared, twin._nodes = self._spared.fork(), self._nodes.copy()
         return twin
 
     def _know(self, profiles: Sequence[Profile | None], names: Sequence[Any]) -> None:
@@ -82,7 +91,7 @@ class RunningJobs:
         Args:
             profiles: As for `RunningJobs`, of all jobs from now on.
             names: As for `RunningJobs`.
-            place: New row of each job by its row; jobs that use the network stay.
+            place: New row of each job by its row, -1 for none; running jobs have one.
         """
         twin = self.fork()
         twin._know(profiles, names)
@@ -93,6 +102,9 @@ class RunningJobs:
         twin._network.rename(moved)
         twin._followed = {moved(start) for start in self._followed}
         twin._coming = {moved(start) for start in self._coming}
+        twin._nodes = {moved(start): nodes for start, nodes in self._nodes.items()}
+        if twin._spared is not None:
+            twin._spared.rename(place)
         return twin
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
@@ -102,8 +114,13 @@ class RunningJobs:
             "followed": sorted(self._followed),
             "coming": sorted(self._coming),
         }
+        own = {} if self._spared is None else self._spared.state()
+        nodes = [self._nodes.get(start, _NO_NODES) for start in starts["jobs"]]
         return {
             **self._network.state(),
+            **own,
+            "nodes": np.concatenate([_NO_NODES, *nodes]),
+            "node_counts": np.array([len(one) for one in nodes], np.int64),
             **{name: np.array(one, np.int64).reshape(-1, 2) for name, one in starts.items()},
             "origin_ms": np.array(self._origin_ms),
         }
@@ -117,6 +134,10 @@ class RunningJobs:
         self._network.restore(state, jobs)
         self._followed, self._coming = set(followed), set(coming)
         self._origin_ms = int(state["origin_ms"])
+        if self._spared is not None:
+            self._spared.restore(state)
+            nodes = np.split(state["nodes"], np.cumsum(state["node_counts"]))
+            self._nodes = dict(zip(jobs, nodes, strict=False))  # the last part is empty
 
     @property
     def next_ms(self) -> int:
@@ -154,7 +175,7 @@ class RunningJobs:
         for start in sorted(self._followed - running):
             self._coming.discard(start)
             if self._network.has(start):
-                self._network.stop(start, self._seconds(now_ms))
+                self._stop(start, now_ms)
         for start in sorted(running - self._followed):
             if start[1] > now_ms:
                 self._coming.add(start)
@@ -163,18 +184,41 @@ class RunningJobs:
         self._followed = running
         self._end_jobs(sim, now_ms)
 
+    def spared(self, now_ms: int) -> SparedEnergy | None:
+        """Return the energy that jobs have spared up to now; None if it is not counted."""
+        if self._spared is None:
+            return None
+        twin = self.fork()
+        for start in twin._network.running:
+            twin._stop(start, now_ms)
+        return twin._spared
+
+    def _stop(self, start: _Start, now_ms: int) -> None:
+        self._network.stop(start, self._seconds(now_ms))
+        self._count(start, now_ms)
+
+    def _count(self, start: _Start, end_ms: int) -> None:
+        """Count the energy of a job that is no longer on the network."""
+        if self._spared is not None:
+            nodes = self._nodes.pop(start)
+            work = self._network.take_work(self._hosts[nodes])
+            self._spared.add(start, end_ms, nodes, *work)
+
     def _start(self, sim: Sim, row: int, start_ms: int) -> None:
         if not self._network.running:
             self._origin_ms = start_ms  # so that times stay exact in a long simulation
         profile = self.profiles[row]
         assert profile is not None
-        hosts = self._hosts[nodes_of_job(sim, row)]
+        nodes = np.array(nodes_of_job(sim, row), np.int64)
+        hosts = self._hosts[nodes]
         with self._lock:
             try:
                 phases = self._builder.build(profile, hosts)
             except ConfigError as error:
                 raise ConfigError(f"job {self._names[row]}: {error}") from error
         self._network.start((row, start_ms), self._seconds(start_ms), phases)
+        if self._spared is not None:
+            self._nodes[row, start_ms] = nodes
 
     def _end_jobs(self, sim: Sim, time_ms: int) -> None:
         """Advance the network; put the ends of its jobs into the engine."""
@@ -185,6 +229,7 @@ class RunningJobs:
         for ended in found:
             row, _ = ended.job
             PUT_END(sim.address, row, max(self._whole_ms(ended.time_s), int(sim.clock.now)))
+            self._count(ended.job, int(sim["state"]["end"][row]))
 
     def _seconds(self, time_ms: int) -> float:
         """Return a time of the simulation as one of the network."""

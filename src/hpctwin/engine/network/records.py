@@ -58,6 +58,11 @@ class Network:
     count: Int  # … its uses,
     open: Int  # … and those by live tasks
     busy: Int  # [resources] those with live tasks
+    computing: Int  # [resources] of a host: number of uses by tasks that compute on it now,
+    busy_since: Int  # … since when there is one,
+    busy_s: Int  # … how long there was one before,
+    flops: Int  # … and what has been computed
+    hosts: Int  # number of hosts whose computation is counted: the first resources
     now: Real
     strand_count: Int  # rows of strands that are in use, or were
     touched_count: Int

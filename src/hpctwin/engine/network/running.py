@@ -70,6 +70,36 @@ def unlink_uses(s: int, net: Network) -> None:
 
 
 @jit
+def begin_computing(s: int, net: Network) -> None:
+    """Count a task on the hosts on which it computes; they come first among its uses."""
+    uses, load = uses_of(net), loads_of(net)[strands_of(net)[s].load]
+    computing, busy_since = numbers_of(net.computing), reals_of(net.busy_since)
+    for u in range(load.first, load.last):
+        host = uses[u].resource
+        if host >= net.hosts:
+            return
+        if computing[host] == 0:
+            busy_since[host] = net.now
+        computing[host] += 1
+
+
+@jit
+def end_computing(s: int, progress: float, net: Network) -> None:
+    """Count what a task has computed, by the part of its work that is done."""
+    uses, load = uses_of(net), loads_of(net)[strands_of(net)[s].load]
+    computing, flops = numbers_of(net.computing), reals_of(net.flops)
+    busy_since, busy_s = reals_of(net.busy_since), reals_of(net.busy_s)
+    for u in range(load.first, load.last):
+        host = uses[u].resource
+        if host >= net.hosts:
+            return
+        flops[host] += uses[u].amount * progress
+        computing[host] -= 1
+        if computing[host] == 0:
+            busy_s[host] += net.now - busy_since[host]
+
+
+@jit
 def make_ready(s: int, net: Network) -> None:
     """Note that a strand continues with its next step."""
     strands_of(net)[s].step += 1
@@ -111,6 +141,7 @@ def run_task(s: int, net: Network) -> bool:
     due[s] = FOREVER
     if load.first < load.last:
         link_uses(s, net)
+        begin_computing(s, net)
     elif load.bound == FOREVER:
         return True
     elif load.bound > 0:
@@ -238,6 +269,7 @@ def happen(s: int, net: Network) -> None:
         return
     if strand.phase == RUNNING:
         unlink_uses(s, net)
+        end_computing(s, 1.0, net)
     go_on_later(s, net)
 
 
@@ -292,6 +324,8 @@ def _stop(address: int, first: int, last: int, time: float) -> None:
     for s in range(first, last):
         if strands[s].phase == RUNNING:
             unlink_uses(s, net)
+            left = strands[s].left - strands[s].rate * (time - strands[s].since)
+            end_computing(s, 1.0 - left, net)
         strands[s].phase = IDLE
         due[s] = FOREVER
     settle(net)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import numpy as np
 import polars as pl
 
 from hpctwin.energy.accounts.accounting import Energy
+from hpctwin.energy.accounts.load_energy import LoadEnergy
 from hpctwin.energy.accounts.shared_energy import energy_of
 from hpctwin.energy.power.modes import split_log, time_by_mode
 from hpctwin.engine.operations.power_control import past_states, spent_ms, spent_since_end_ms
@@ -44,6 +47,17 @@ def energy_so_far(simulation: SimulationBase, jobs: pl.DataFrame, node_map: pl.D
     if changes:
         spent = time_by_mode(cluster, changes, spent)
         log = None if log is None else split_log(cluster, changes, log)
-    return energy_of(
+    found = energy_of(
         workload, cluster, jobs, node_map, spent, log, changes, begin_s=begin_ms / MS_PER_S
     )
+    network = simulation.network
+    spared = None if network is None else network.spared(int(sim.clock.now))
+    if spared is None:
+        return found
+    names = ["row", "start_ms", "end_ms", "spared_j"]
+    runs = pl.DataFrame(
+        spared.runs, dict(zip(names, [*[pl.Int64] * 3, pl.Float64], strict=True)), orient="row"
+    )
+    runs = runs.select(pl.Series("job_id", workload.job_id[runs["row"].to_numpy()]), *names[1:])
+    own = {one.name: getattr(found, one.name) for one in fields(found)}
+    return LoadEnergy(**own, runs=runs, node_spared_j=spared.of_nodes)

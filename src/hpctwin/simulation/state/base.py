@@ -249,9 +249,12 @@ class SimulationBase(EngineFeed):
         platform = self.cluster.platform
         if self._profiles and self.sharing is not None and platform is not None:
             from hpctwin.contention.running_jobs import RunningJobs
+            from hpctwin.contention.spared_energy import SparedEnergy
 
-            names = self.workload.job_id.tolist()
-            self.network = RunningJobs(platform, self._profiles, names, self.sharing)
+            cluster, names = self.cluster, self.workload.job_id.tolist()
+            by_load = cluster.has_power and not any(group.components for group in cluster.nodes)
+            spared = SparedEnergy(cluster, platform) if by_load else None
+            self.network = RunningJobs(platform, self._profiles, names, self.sharing, spared)
 
     def fork(
         self,
@@ -398,7 +401,7 @@ class SimulationBase(EngineFeed):
             waits: Whether jobs may depend on jobs that are no longer there.
         """
         if self.network is not None:
-            place = np.zeros(len(self.workload), np.int64)
+            place = np.full(len(self.workload), -1, np.int64)
             place[rows] = to
             profiles = np.array(network_profiles(workload), object)
             profiles[to] = np.array(self._profiles, object)[rows]
