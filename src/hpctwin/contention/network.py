@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +30,7 @@ from hpctwin.engine.network.records import (
 from hpctwin.engine.network.running import ADVANCE, START, STOP
 from hpctwin.network.platform import Platform
 
-__all__ = ["Ended", "Network"]
+__all__ = ["Ended", "Network", "Position"]
 
 _TABLES: dict[str, dict[str, Any]] = {
     "strands": {
@@ -77,6 +77,18 @@ class Ended:
     exit_code: int
 
 
+class Position(NamedTuple):
+    """How far a job has come.
+
+    Args:
+        step: Its present step, from its first one.
+        rounds: Rounds that each repetition still has to do.
+    """
+
+    step: int
+    rounds: tuple[int, ...]
+
+
 class Network:
     """Hosts and links, shared by jobs that compute, send, read and write.
 
@@ -112,13 +124,16 @@ class Network:
         self._describe()
         self.next_s = float("inf")
 
-    def start(self, job: Hashable, time_s: float, phases: Phases) -> None:
+    def start(
+        self, job: Hashable, time_s: float, phases: Phases, position: Position | None = None
+    ) -> None:
         """Start a job.
 
         Args:
             job: Key of the job.
             time_s: Start, in seconds; the network has advanced to this time.
             phases: Its phases.
+            position: Where it continues; None for its beginning.
         """
         first = {}
         for kind in _TABLES:
@@ -135,16 +150,23 @@ class Network:
         own["loads"]["last"] += first["uses"]
         shift = np.array([0 if kind is None else first[kind] for kind in _BY_KIND])
         own["steps"]["row"] += shift[own["steps"]["kind"]]
+        if position is not None:
+            own["strands"]["begin"][0] += position.step
+            own["steps"]["left"][own["steps"]["kind"] == REPEAT] = position.rounds
         self._arrays["due"][slice(*self._jobs[job]["strands"])] = np.inf
         self._net["strand_count"] = self._free["strands"].end
         self._job_of[first["strands"]] = job
         START(self._address, first["strands"], time_s)
 
-    def stop(self, job: Hashable, time_s: float) -> None:
-        """Stop a running job at a time to which the network has advanced."""
+    def stop(self, job: Hashable, time_s: float) -> Position:
+        """Stop a running job at a time to which the network has advanced; return its position."""
         first, last = self._jobs[job]["strands"]
+        begin, end = self._jobs[job]["steps"]
         STOP(self._address, first, last, time_s)
+        steps = self._arrays["steps"][begin:end]
+        rounds = steps["left"][steps["kind"] == REPEAT].tolist()
         self._forget(first)
+        return Position(int(self._arrays["strands"]["step"][first]) - begin, tuple(rounds))
 
     def advance(self, until_s: float, *, stops: bool = False) -> list[Ended]:
         """Advance to a time; `next_s` is then the time of the next event.

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from collections.abc import Sequence as Rows
+from itertools import islice
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.contention.network import Network
+from hpctwin.contention.network import Network, Position
 from hpctwin.contention.phases import PhaseBuilder, Sharing
 from hpctwin.contention.spared_energy import SparedEnergy
 from hpctwin.engine.jobs.moving_ends import PUT_END
@@ -20,7 +22,7 @@ from hpctwin.engine.state.layout import NEVER
 from hpctwin.engine.state.sim import Sim
 from hpctwin.errors import ConfigError
 from hpctwin.network.platform import Platform
-from hpctwin.network.profiles import Profile
+from hpctwin.network.profiles import Profile, Sequence
 
 __all__ = ["RunningJobs"]
 
@@ -29,7 +31,7 @@ _EXACT_MS = 1e-6
 """Rounding of times: an end this much after a millisecond still counts as within it."""
 
 IntArray = npt.NDArray[np.int64]
-_NO_NODES: IntArray = np.zeros(0, np.int64)
+_NONE: IntArray = np.zeros(0, np.int64)
 _Start = tuple[int, int]
 """A job by its row, and when it started, ms: it may start again."""
 
@@ -50,8 +52,8 @@ class RunningJobs:
     def __init__(
         self,
         platform: Platform,
-        profiles: Sequence[Profile | None],
-        names: Sequence[Any],
+        profiles: Rows[Profile | None],
+        names: Rows[Any],
         sharing: Sharing,
         spared: SparedEnergy | None = None,
     ) -> None:
@@ -63,6 +65,8 @@ class RunningJobs:
         self._spared = spared
         self._nodes: dict[_Start, IntArray] = {}
         """Nodes of jobs on the network, if their energy is counted."""
+        self._positions: dict[int, Position] = {}
+        """Where jobs that have stopped continue, by their rows."""
         self._followed: set[_Start] = set()
         self._coming: set[_Start] = set()
         """Starts to come: the nodes of these jobs are being switched on."""
@@ -75,17 +79,16 @@ class RunningJobs:
         twin.__dict__.update(self.__dict__)
         twin._network = self._network.fork()
         twin._followed, twin._coming = self._followed.copy(), self._coming.copy()
+        twin._positions = self._positions.copy()
         if self._spared is not None:
             twin._spared, twin._nodes = self._spared.fork(), self._nodes.copy()
         return twin
 
-    def _know(self, profiles: Sequence[Profile | None], names: Sequence[Any]) -> None:
+    def _know(self, profiles: Rows[Profile | None], names: Rows[Any]) -> None:
         self.profiles, self._names = profiles, names
         self._uses = np.array([profile is not None for profile in profiles], bool)
 
-    def with_jobs(
-        self, profiles: Sequence[Profile | None], names: Sequence[Any], place: IntArray
-    ) -> Self:
+    def with_jobs(self, profiles: Rows[Profile | None], names: Rows[Any], place: IntArray) -> Self:
         """Return a copy whose jobs have other rows.
 
         Args:
@@ -102,6 +105,9 @@ class RunningJobs:
         twin._network.rename(moved)
         twin._followed = {moved(start) for start in self._followed}
         twin._coming = {moved(start) for start in self._coming}
+        twin._positions = {
+            int(place[row]): one for row, one in self._positions.items() if place[row] >= 0
+        }
         twin._nodes = {moved(start): nodes for start, nodes in self._nodes.items()}
         if twin._spared is not None:
             twin._spared.rename(place)
@@ -114,15 +120,19 @@ class RunningJobs:
             "followed": sorted(self._followed),
             "coming": sorted(self._coming),
         }
+        positions = [(row, at.step, len(at.rounds)) for row, at in self._positions.items()]
+        rounds = [np.array(at.rounds, np.int64) for at in self._positions.values()]
         own = {} if self._spared is None else self._spared.state()
-        nodes = [self._nodes.get(start, _NO_NODES) for start in starts["jobs"]]
+        nodes = [self._nodes.get(start, _NONE) for start in starts["jobs"]]
         return {
             **self._network.state(),
             **own,
-            "nodes": np.concatenate([_NO_NODES, *nodes]),
+            "nodes": np.concatenate([_NONE, *nodes]),
             "node_counts": np.array([len(one) for one in nodes], np.int64),
             **{name: np.array(one, np.int64).reshape(-1, 2) for name, one in starts.items()},
             "origin_ms": np.array(self._origin_ms),
+            "positions": np.array(positions, np.int64).reshape(-1, 3),
+            "rounds": np.concatenate([_NONE, *rounds]),
         }
 
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
@@ -134,6 +144,11 @@ class RunningJobs:
         self._network.restore(state, jobs)
         self._followed, self._coming = set(followed), set(coming)
         self._origin_ms = int(state["origin_ms"])
+        rounds = iter(state["rounds"].tolist())
+        self._positions = {
+            row: Position(step, tuple(islice(rounds, count)))
+            for row, step, count in state["positions"].tolist()
+        }
         if self._spared is not None:
             self._spared.restore(state)
             nodes = np.split(state["nodes"], np.cumsum(state["node_counts"]))
@@ -194,7 +209,10 @@ class RunningJobs:
         return twin._spared
 
     def _stop(self, start: _Start, now_ms: int) -> None:
-        self._network.stop(start, self._seconds(now_ms))
+        position = self._network.stop(start, self._seconds(now_ms))
+        profile = self.profiles[start[0]]
+        if isinstance(profile, Sequence) and profile.resumes:
+            self._positions[start[0]] = position
         self._count(start, now_ms)
 
     def _count(self, start: _Start, end_ms: int) -> None:
@@ -216,7 +234,8 @@ class RunningJobs:
                 phases = self._builder.build(profile, hosts)
             except ConfigError as error:
                 raise ConfigError(f"job {self._names[row]}: {error}") from error
-        self._network.start((row, start_ms), self._seconds(start_ms), phases)
+        position = self._positions.pop(row, None)
+        self._network.start((row, start_ms), self._seconds(start_ms), phases, position)
         if self._spared is not None:
             self._nodes[row, start_ms] = nodes
 
