@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import tempfile
 from collections.abc import Sequence as Parts
@@ -21,8 +22,10 @@ from hpctwin.energy.prices.series import Series
 from hpctwin.engine.network.records import RUNNING
 from hpctwin.model import Failures, Outage
 from hpctwin.network.profiles import Delay, HomogeneousTask, ParallelTask, Profile, Sequence
+from hpctwin.policies import PowerPolicy
 from tests.contention.test_network import SHARINGS, cases, profile_of
-from tests.contention.test_saved import KINDS, TREE, jobs, some_jobs
+from tests.contention.test_saved import KINDS, TREE, jobs, some_jobs, times
+from tests.energy.test_control import greedy
 
 MODE = {"power_w": 200.0, "idle_w": 80.0, "min_load_w": 100.0}
 POWERED = Cluster.model_validate(
@@ -174,6 +177,36 @@ def test_sums_agree_also_if_interrupted_and_saved(given: Any, pauses: Parts[floa
     assert found is not None
     assert energies(found.jobs) == energies(energy.jobs)
     assert found.total_j == energy.total_j
+
+
+NAPS = {
+    "name": "off", "power_w": 5.0,
+    "switch_off": {"time": 0.5, "power_w": 60.0}, "switch_on": {"time": 1.25, "power_w": 120.0},
+}  # fmt: skip
+
+
+@settings(max_examples=15, deadline=None)
+@given(some_jobs, st.lists(st.floats(0.0, 3.0), max_size=3))
+def test_a_control_function_may_switch_nodes(given: Any, pauses: Parts[float]) -> None:
+    """Jobs reach the network when their nodes are on; that has the same results if interrupted."""
+    content = POWERED.model_dump()
+    content["nodes"][0]["sleep"] = [NAPS]
+    cluster = Cluster.model_validate(content)
+    power = dataclasses.replace(PowerPolicy("orders"), control=greedy)
+    workload = jobs(*given)
+    whole = Simulation(workload, cluster, sharing="fair", power=power, log=True).run()
+    assert whole.energy is not None
+    one = Simulation(workload, cluster, sharing="fair", power=power)
+    for pause in pauses:
+        one.advance(one.now_s + pause)
+        assert times(one.fork().run().jobs) == times(whole.jobs)
+    found = one.run()
+    assert found.energy is not None
+    assert times(found.jobs) == times(whole.jobs)
+    assert found.energy.total_j == whole.energy.total_j
+    drawn_s, watts = whole.energy.power_over_time()
+    assert float(np.diff(drawn_s) @ watts[:-1]) == pytest.approx(whole.energy.total_j)
+    assert set(whole.jobs["state"]) <= {"completed", "walltime"}
 
 
 def test_a_running_job_counts_up_to_now() -> None:

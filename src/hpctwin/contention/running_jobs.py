@@ -47,6 +47,7 @@ class RunningJobs:
         names: Name of each job, for messages.
         sharing: How capacities are shared: ``simgrid`` or ``fair``.
         spared: Energy that jobs have spared; None if the power draw of nodes is unknown.
+        cleans: Whether nodes are cleaned up after jobs, which end before that.
     """
 
     def __init__(
@@ -56,13 +57,15 @@ class RunningJobs:
         names: Rows[Any],
         sharing: Sharing,
         spared: SparedEnergy | None = None,
+        *,
+        cleans: bool = False,
     ) -> None:
         self._know(profiles, names)
         self._hosts = platform.hosts_of("compute_node")
         self._builder = PhaseBuilder(platform, sharing)
         self._lock = threading.Lock()  # the builder is shared with all forks
         self._network = Network(platform, sharing, counts=spared is not None)
-        self._spared = spared
+        self._spared, self._cleans = spared, cleans
         self._nodes: dict[_Start, IntArray] = {}
         """Nodes of jobs on the network, if their energy is counted."""
         self._positions: dict[int, Position] = {}
@@ -154,10 +157,14 @@ class RunningJobs:
             nodes = np.split(state["nodes"], np.cumsum(state["node_counts"]))
             self._nodes = dict(zip(jobs, nodes, strict=False))  # the last part is empty
 
-    @property
-    def next_ms(self) -> int:
-        """Next time at which something happens on the network, in ms; no job ends before it."""
+    def next_ms(self, sim: Sim) -> int:
+        """Return the next time at which something happens on the network, in ms.
+
+        No job ends before it.
+        """
         times = [start_ms for _, start_ms in self._coming]
+        if self._cleans:
+            times += self._known_ends(sim).values()
         if self._network.next_s < math.inf:
             times.append(self._whole_ms(self._network.next_s))
         return min(times, default=int(NEVER))
@@ -171,6 +178,10 @@ class RunningJobs:
         """
         begun = [start for start in self._coming if start[1] <= time_ms]
         self._end_jobs(sim, time_ms)
+        if self._cleans:
+            for start, end_ms in self._known_ends(sim).items():
+                if end_ms <= time_ms:
+                    self._stop(start, time_ms)
         for start in sorted(begun):
             self._coming.remove(start)
             self._start(sim, *start)
@@ -181,7 +192,7 @@ class RunningJobs:
         """Start jobs that the engine has started, and stop jobs that it has stopped."""
         now_ms = int(sim.clock.now)
         rows = sim.running["job"]
-        rows = rows[self._uses[rows]]
+        rows = rows[self._uses[rows] & (sim["state"]["end"][rows] > now_ms)]
         starts = sim["state"]["start"][rows]
         running = set(zip(rows.tolist(), starts.tolist(), strict=True))
         if running == self._followed:
@@ -198,6 +209,11 @@ class RunningJobs:
                 self._start(sim, *start)
         self._followed = running
         self._end_jobs(sim, now_ms)
+
+    def _known_ends(self, sim: Sim) -> dict[_Start, int]:
+        """Return when the engine ends jobs on the network, in ms, if the network does not before."""
+        ends = sim["state"]["end"]
+        return {start: int(ends[start[0]]) for start in self._network.running}
 
     def spared(self, now_ms: int) -> SparedEnergy | None:
         """Return the energy that jobs have spared up to now; None if it is not counted."""

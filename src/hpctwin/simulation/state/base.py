@@ -254,7 +254,9 @@ class SimulationBase(EngineFeed):
             cluster, names = self.cluster, self.workload.job_id.tolist()
             by_load = cluster.has_power and not any(group.components for group in cluster.nodes)
             spared = SparedEnergy(cluster, platform) if by_load else None
-            self.network = RunningJobs(platform, self._profiles, names, self.sharing, spared)
+            self.network = RunningJobs(
+                platform, self._profiles, names, self.sharing, spared, cleans=cluster.cleanup > 0
+            )
 
     def fork(
         self,
