@@ -27,7 +27,7 @@ from hpctwin.engine.network.records import (
     TASK,
     USE,
 )
-from hpctwin.engine.network.running import ADVANCE, START, STOP
+from hpctwin.engine.network.running import ADVANCE, COUNT, SHARE, START, STOP
 from hpctwin.network.platform import Platform
 
 __all__ = ["Ended", "Network", "Position"]
@@ -105,7 +105,8 @@ class Network:
     ) -> None:
         hosts, links = len(platform.host_names), len(platform.link_names)
         resources = np.zeros(hosts + links, RESOURCE)
-        resources["capacity"][:hosts] = platform.host_cores * platform.host_speed
+        self._cores, self.speed = platform.host_cores, platform.host_speed
+        resources["capacity"][:hosts] = self._cores * self.speed
         resources["capacity"][hosts:] = platform.link_bandwidth
         resources["fatpipe"][hosts:] = platform.link_fatpipe
         resources["first"] = -1
@@ -212,12 +213,46 @@ class Network:
             np.add.at(found, rows["resource"], strand["rate"] * rows["amount"])
         return found
 
+    def count(self, time_s: float) -> None:
+        """Count what running tasks have computed up to a time to which the network has advanced."""
+        COUNT(self._address, time_s)
+
+    def set_speed(self, hosts: npt.NDArray[np.int64], factor: float, time_s: float) -> None:
+        """Change the speed of hosts at a time to which the network has advanced.
+
+        Args:
+            hosts: The hosts.
+            factor: New speed as a multiple of the present one.
+            time_s: Time, in seconds.
+        """
+        self.speed = self.speed.copy()
+        self.speed[hosts] *= factor
+        self._arrays["resources"]["capacity"][hosts] = self._cores[hosts] * self.speed[hosts]
+        for rows in self._jobs.values():
+            self._set_bounds(rows)
+        SHARE(self._address, time_s, hosts)
+        self.next_s = ADVANCE(self._address, time_s, 0)
+
+    def _set_bounds(self, rows: Mapping[str, tuple[int, int]]) -> None:
+        """Set the bounds of a job's tasks by the present speeds."""
+        uses, loads = (self._arrays[kind][slice(*rows[kind])] for kind in ("uses", "loads"))
+        some = loads["last"] > loads["first"]
+        if not some.any():
+            return
+        computes = uses["resource"] < len(self.speed)
+        host = np.where(computes, uses["resource"], 0)
+        by_cores = np.where(computes, self.speed[host] / uses["amount"], np.inf)
+        first = loads["first"][some] - rows["uses"][0]
+        loads["bound"][some] = np.minimum(
+            loads["limit"][some], np.minimum.reduceat(by_cores, first)
+        )
+
     def take_work(
         self, hosts: npt.NDArray[np.int64]
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """Return flops on hosts since the last call, and the time for which tasks computed, s.
 
-        No task may be running on them.
+        Those of running tasks are included up to the last call of `count`.
         """
         flops, busy_s = self._arrays["flops"], self._arrays["busy_s"]
         found = flops[hosts], busy_s[hosts]
@@ -253,6 +288,7 @@ class Network:
             "rows": np.array(rows, np.int64).reshape(-1, len(_TABLES), 2),
             "row_ends": np.array([free.end for free in self._free.values()]),
             "next_s": np.array(self.next_s),
+            "speed": self.speed,
         }
 
     def restore(self, state: Mapping[str, npt.NDArray[Any]], jobs: Sequence[Hashable]) -> None:
@@ -271,7 +307,7 @@ class Network:
         self._job_of = {own["strands"][0]: job for job, own in self._jobs.items()}
         for kind, end in zip(_TABLES, state["row_ends"].tolist(), strict=True):
             self._free[kind] = FreeRows.around([own[kind] for own in self._jobs.values()], end)
-        self.next_s = float(state["next_s"])
+        self.next_s, self.speed = float(state["next_s"]), state["speed"]
         self._describe()
 
     def _forget(self, strand: int) -> Hashable:

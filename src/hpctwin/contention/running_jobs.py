@@ -68,6 +68,8 @@ class RunningJobs:
         self._spared, self._cleans = spared, cleans
         self._nodes: dict[_Start, IntArray] = {}
         """Nodes of jobs on the network, if their energy is counted."""
+        self._counted_ms: dict[_Start, int] = {}
+        """Times up to which the energy of jobs has been counted, if that is after their start."""
         self._positions: dict[int, Position] = {}
         """Where jobs that have stopped continue, by their rows."""
         self._followed: set[_Start] = set()
@@ -85,6 +87,7 @@ class RunningJobs:
         twin._positions = self._positions.copy()
         if self._spared is not None:
             twin._spared, twin._nodes = self._spared.fork(), self._nodes.copy()
+            twin._counted_ms = self._counted_ms.copy()
         return twin
 
     def _know(self, profiles: Rows[Profile | None], names: Rows[Any]) -> None:
@@ -112,6 +115,7 @@ class RunningJobs:
             int(place[row]): one for row, one in self._positions.items() if place[row] >= 0
         }
         twin._nodes = {moved(start): nodes for start, nodes in self._nodes.items()}
+        twin._counted_ms = {moved(start): time for start, time in self._counted_ms.items()}
         if twin._spared is not None:
             twin._spared.rename(place)
         return twin
@@ -131,6 +135,9 @@ class RunningJobs:
             **self._network.state(),
             **own,
             "nodes": np.concatenate([_NONE, *nodes]),
+            "counted_ms": np.array(
+                [self._counted_ms.get(start, start[1]) for start in starts["jobs"]], np.int64
+            ),
             "node_counts": np.array([len(one) for one in nodes], np.int64),
             **{name: np.array(one, np.int64).reshape(-1, 2) for name, one in starts.items()},
             "origin_ms": np.array(self._origin_ms),
@@ -156,6 +163,7 @@ class RunningJobs:
             self._spared.restore(state)
             nodes = np.split(state["nodes"], np.cumsum(state["node_counts"]))
             self._nodes = dict(zip(jobs, nodes, strict=False))  # the last part is empty
+            self._counted_ms = dict(zip(jobs, state["counted_ms"].tolist(), strict=True))
 
     def next_ms(self, sim: Sim) -> int:
         """Return the next time at which something happens on the network, in ms.
@@ -234,9 +242,30 @@ class RunningJobs:
     def _count(self, start: _Start, end_ms: int) -> None:
         """Count the energy of a job that is no longer on the network."""
         if self._spared is not None:
-            nodes = self._nodes.pop(start)
+            nodes, since_ms = self._nodes.pop(start), self._counted_ms.pop(start, start[1])
             work = self._network.take_work(self._hosts[nodes])
-            self._spared.add(start, end_ms, nodes, *work)
+            self._spared.add((start[0], since_ms), end_ms, nodes, *work)
+
+    def set_mode(self, sim: Sim, number: int, name: str, nodes: slice, factor: float) -> None:
+        """Put a node group into another mode now.
+
+        Args:
+            sim: The engine's state.
+            number: Number of the group.
+            name: Name of the mode.
+            nodes: Its nodes.
+            factor: New speed as a multiple of the present one.
+        """
+        now_ms = int(sim.clock.now)
+        self._end_jobs(sim, now_ms)
+        if self._spared is not None:
+            self._network.count(self._seconds(now_ms))
+            for start in self._network.running:
+                on = self._nodes[start]
+                self._count(start, now_ms)
+                self._nodes[start], self._counted_ms[start] = on, now_ms
+            self._spared.set_mode(number, name, factor)
+        self._network.set_speed(self._hosts[nodes], factor, self._seconds(now_ms))
 
     def _start(self, sim: Sim, row: int, start_ms: int) -> None:
         if not self._network.running:
@@ -247,7 +276,7 @@ class RunningJobs:
         hosts = self._hosts[nodes]
         with self._lock:
             try:
-                phases = self._builder.build(profile, hosts)
+                phases = self._builder.build(profile, hosts, self._network.speed)
             except ConfigError as error:
                 raise ConfigError(f"job {self._names[row]}: {error}") from error
         position = self._positions.pop(row, None)

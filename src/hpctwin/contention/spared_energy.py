@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from hpctwin.energy.power.states import nodes_of_group
 from hpctwin.model import MS_PER_S, Cluster
 from hpctwin.network.platform import Platform
 
@@ -28,19 +29,42 @@ class SparedEnergy:
         platform: Its hosts; node *i* is the *i*-th host that computes.
 
     Attributes:
-        of_nodes: Energy that each node has spared, in J [nodes].
-        runs: Row of the job, start and end (ms), and spared energy (J) of each run.
+        modes: Names of the modes of all nodes.
+        of_nodes: Energy that each node has spared in each mode, in J [modes, nodes].
+        runs: Row of the job, start and end (ms), and spared energy (J) of each run; one that
+            continues in another mode is two.
     """
 
     def __init__(self, cluster: Cluster, platform: Platform) -> None:
-        modes = [group.initial for group in cluster.nodes for _ in range(group.count)]
-        self._idle_w = np.array([mode.idle for mode in modes])
-        self._least_w = np.array([mode.at_min_load for mode in modes])
-        self._full_w = np.array([mode.power_w for mode in modes])
+        self._cluster = cluster
+        self.modes = sorted({name for group in cluster.nodes for name in group.modes})
+        # Mode of each node, and what it draws: idle, at the smallest load, at full load.
+        self._mode = np.zeros(cluster.node_count, np.int64)
+        self._watts = np.zeros((3, cluster.node_count))
+        for number, group in enumerate(cluster.nodes):
+            self._put(number, group.first_mode)
         hosts = platform.hosts_of("compute_node")
         self._capacity = platform.host_cores[hosts] * platform.host_speed[hosts]
-        self.of_nodes = np.zeros(len(modes))
+        self.of_nodes = np.zeros((len(self.modes), cluster.node_count))
         self.runs: list[tuple[int, int, int, float]] = []
+
+    def _put(self, number: int, name: str) -> slice:
+        nodes, mode = nodes_of_group(self._cluster, number), self._cluster.nodes[number].modes[name]
+        self._mode[nodes] = self.modes.index(name)
+        self._watts[:, nodes] = [[mode.idle], [mode.at_min_load], [mode.power_w]]
+        return nodes
+
+    def set_mode(self, number: int, name: str, factor: float) -> None:
+        """Put a node group into another mode; runs up to now have been added.
+
+        Args:
+            number: Number of the group.
+            name: Name of the mode.
+            factor: New speed as a multiple of the present one.
+        """
+        self._mode, self._watts = self._mode.copy(), self._watts.copy()
+        self._capacity = self._capacity.copy()
+        self._capacity[self._put(number, name)] *= factor
 
     def add(
         self,
@@ -62,10 +86,10 @@ class SparedEnergy:
         row, start_ms = start
         if end_ms <= start_ms:
             return
-        idle, least, full = (one[nodes] for one in (self._idle_w, self._least_w, self._full_w))
+        idle, least, full = self._watts[:, nodes]
         above = (least - idle) * busy_s + (full - least) * flops / self._capacity[nodes]
         spared = (full - idle) * ((end_ms - start_ms) / MS_PER_S) - above
-        self.of_nodes[nodes] += spared
+        self.of_nodes[self._mode[nodes], nodes] += spared
         self.runs.append((row, start_ms, end_ms, float(spared.sum())))
 
     def fork(self) -> Self:
@@ -87,10 +111,19 @@ class SparedEnergy:
         """Return all that changes over time, as arrays."""
         runs = np.array([run[:3] for run in self.runs], np.int64).reshape(-1, 3)
         spared = np.array([run[3] for run in self.runs], np.float64)
-        return {"spared_of_nodes": self.of_nodes, "spared_runs": runs, "spared_j": spared}
+        return {
+            "spared_of_nodes": self.of_nodes,
+            "spared_runs": runs,
+            "spared_j": spared,
+            "spared_mode": self._mode,
+            "spared_watts": self._watts,
+            "spared_capacity": self._capacity,
+        }
 
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
         """Continue from the result of `state`."""
         self.of_nodes = state["spared_of_nodes"].copy()
+        self._mode, self._watts = state["spared_mode"], state["spared_watts"]
+        self._capacity = state["spared_capacity"]
         columns = [*state["spared_runs"].T.tolist(), state["spared_j"].tolist()]
         self.runs = list(zip(*columns, strict=True))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,6 +11,8 @@ import polars as pl
 
 from hpctwin.attributes import kept
 from hpctwin.energy.accounts.accounting import Energy, sum_over_time
+from hpctwin.energy.power.modes import mode_row, mode_rows
+from hpctwin.energy.power.states import nodes_of_group
 from hpctwin.energy.prices.series import Series
 from hpctwin.engine.state.layout import COMPUTING
 from hpctwin.model import MS_PER_S
@@ -29,17 +31,22 @@ class LoadEnergy(Energy):
     Args:
         runs: Runs of these jobs: ``job_id``, ``start_ms``, ``end_ms``, and ``spared_j``: energy
             below that of nodes whose cores are all in use.
-        node_spared_j: Energy that jobs spared on each node, in J [nodes].
+        node_spared_j: Energy that jobs spared on each node by mode, in J [nodes].
     """
 
     runs: pl.DataFrame = field(default_factory=pl.DataFrame)
-    node_spared_j: FloatArray = field(default_factory=lambda: np.zeros(0))
+    node_spared_j: Mapping[str, FloatArray] = field(default_factory=dict)
 
     @kept
     def node_j(self) -> FloatArray:
         """Energy of each node in each state, in J [states, nodes]."""
         found: FloatArray = self.spent_ms * self.watts / MS_PER_S
-        found[COMPUTING] -= self.node_spared_j
+        rows = mode_rows(self.cluster, self.changes)
+        for number, group in enumerate(self.cluster.nodes):
+            nodes = nodes_of_group(self.cluster, number)
+            for mode in {group.first_mode, *rows} & {*group.modes}:
+                row = mode_row(self.cluster, rows, number, mode) + COMPUTING
+                found[row, nodes] -= self.node_spared_j[mode][nodes]
         return found
 
     def power_over_time(self) -> tuple[FloatArray, FloatArray]:
@@ -50,7 +57,7 @@ class LoadEnergy(Energy):
         return sum_over_time(np.append(start, starts), np.append(end, ends), watts)
 
     def state_costs(self, series: Series) -> FloatArray:
-        """Return the cost by state [states]; see `Energy`."""
+        """Return the cost by state [states]; what jobs spare is that of the first mode."""
         costs = super().state_costs(series)
         costs[COMPUTING] -= self._spared(series.integral).sum()
         return costs

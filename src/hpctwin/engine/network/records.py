@@ -111,6 +111,7 @@ class Load:
     last: Int  # … and the row after the last
     latency: Real
     bound: Real  # largest progress per second; infinity without a bound
+    limit: Real  # the same, whatever the speeds of hosts
 
 
 class Step:
@@ -136,6 +137,7 @@ class Strand:
     rate: Real  # progress per second
     left: Real  # progress that is left at ``since``, of 1
     since: Real
+    counted: Real  # progress whose computation is counted
     group: Int  # number of the group that its task is in; 0 if it is in none
 
 

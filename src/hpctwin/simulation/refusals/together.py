@@ -291,9 +291,6 @@ def check_contended(cluster: Cluster, policy: Policy, workload: Workload, *, siz
     """
     others = {
         "a sizing ('sizing')": sized,
-        "a power cap that lowers modes ('lower_modes')": (
-            cluster.cap is not None and cluster.cap.lower_modes
-        ),
         "suspension of jobs": suspends(cluster),
         "checkpoints": writes_checkpoints(workload, cluster),
     }

@@ -60,4 +60,6 @@ def energy_so_far(simulation: SimulationBase, jobs: pl.DataFrame, node_map: pl.D
     )
     runs = runs.select(pl.Series("job_id", workload.job_id[runs["row"].to_numpy()]), *names[1:])
     own = {one.name: getattr(found, one.name) for one in fields(found)}
-    return LoadEnergy(**own, runs=runs, node_spared_j=spared.of_nodes)
+    return LoadEnergy(
+        **own, runs=runs, node_spared_j=dict(zip(spared.modes, spared.of_nodes, strict=True))
+    )

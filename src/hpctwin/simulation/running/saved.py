@@ -52,6 +52,7 @@ def save(simulation: SimulationBase, path: Path) -> None:
         "policy": simulation.policy.name,
         "overrun": simulation.overrun,
         "sharing": simulation.sharing,
+        "mode_speeds": simulation.mode_speeds,
         "tau_s": simulation.tau_s,
         "on_dependency_failure": simulation.on_dependency_failure,
         "track_nodes": simulation.tracked,
@@ -148,6 +149,7 @@ def load(cls: type[S], path: Path, policy: Policy | None, sizing: SizingHook | N
         made.restore(state, (node, start, end), about["drawn"], about["engine_s"], outside)
         if made.network is not None:
             made.network.restore(network)
+            made.mode_speeds = about["mode_speeds"]
         if sizing is not None:
             sizing.resume(made, about["sized"])
     if policy is not None and policy.name != about["policy"]:

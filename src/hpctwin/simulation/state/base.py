@@ -234,6 +234,9 @@ class SimulationBase(EngineFeed):
     def _without_profiles(self, workload: Workload, cluster: Cluster) -> tuple[Workload, Cluster]:
         """Return jobs with run times, and their cluster; keep what jobs do on the network."""
         self._profiles: tuple[Profile | None, ...] = ()
+        self.mode_speeds = [
+            {name: mode.speed for name, mode in group.modes.items()} for group in cluster.nodes
+        ]
         if self.sharing is None:
             return with_run_times(workload, cluster)
         workload, cluster, self._profiles = on_network(workload, cluster, contends=self.contends)
