@@ -27,7 +27,7 @@ from hpctwin.engine.network.records import (
     TASK,
     USE,
 )
-from hpctwin.engine.network.running import ADVANCE, COUNT, SHARE, START, STOP
+from hpctwin.engine.network.running import ADVANCE, CONTINUE, COUNT, PAUSE, SHARE, START, STOP
 from hpctwin.network.platform import Platform
 
 __all__ = ["Ended", "Network", "Position"]
@@ -168,6 +168,14 @@ class Network:
         rounds = steps["left"][steps["kind"] == REPEAT].tolist()
         self._forget(first)
         return Position(int(self._arrays["strands"]["step"][first]) - begin, tuple(rounds))
+
+    def pause(self, job: Hashable, time_s: float) -> None:
+        """Let a running job stand still at a time to which the network has advanced."""
+        PAUSE(self._address, *self._jobs[job]["strands"], time_s)
+
+    def resume(self, job: Hashable, time_s: float) -> None:
+        """Let a job that stands still continue at a time to which the network has advanced."""
+        CONTINUE(self._address, *self._jobs[job]["strands"], time_s)
 
     def advance(self, until_s: float, *, stops: bool = False) -> list[Ended]:
         """Advance to a time; `next_s` is then the time of the next event.

@@ -48,6 +48,7 @@ class RunningJobs:
         sharing: How capacities are shared: ``simgrid`` or ``fair``.
         spared: Energy that jobs have spared; None if the power draw of nodes is unknown.
         cleans: Whether nodes are cleaned up after jobs, which end before that.
+        suspends: Whether jobs may be suspended for others.
     """
 
     def __init__(
@@ -59,13 +60,14 @@ class RunningJobs:
         spared: SparedEnergy | None = None,
         *,
         cleans: bool = False,
+        suspends: bool = False,
     ) -> None:
         self._know(profiles, names)
         self._hosts = platform.hosts_of("compute_node")
         self._builder = PhaseBuilder(platform, sharing)
         self._lock = threading.Lock()  # the builder is shared with all forks
         self._network = Network(platform, sharing, counts=spared is not None)
-        self._spared, self._cleans = spared, cleans
+        self._spared, self._cleans, self._suspends = spared, cleans, suspends
         self._nodes: dict[_Start, IntArray] = {}
         """Nodes of jobs on the network, if their energy is counted."""
         self._counted_ms: dict[_Start, int] = {}
@@ -73,6 +75,7 @@ class RunningJobs:
         self._positions: dict[int, Position] = {}
         """Where jobs that have stopped continue, by their rows."""
         self._followed: set[_Start] = set()
+        self._suspended: set[_Start] = set()
         self._coming: set[_Start] = set()
         """Starts to come: the nodes of these jobs are being switched on."""
         self._origin_ms = 0
@@ -84,7 +87,7 @@ class RunningJobs:
         twin.__dict__.update(self.__dict__)
         twin._network = self._network.fork()
         twin._followed, twin._coming = self._followed.copy(), self._coming.copy()
-        twin._positions = self._positions.copy()
+        twin._positions, twin._suspended = self._positions.copy(), self._suspended.copy()
         if self._spared is not None:
             twin._spared, twin._nodes = self._spared.fork(), self._nodes.copy()
             twin._counted_ms = self._counted_ms.copy()
@@ -111,6 +114,7 @@ class RunningJobs:
         twin._network.rename(moved)
         twin._followed = {moved(start) for start in self._followed}
         twin._coming = {moved(start) for start in self._coming}
+        twin._suspended = {moved(start) for start in self._suspended}
         twin._positions = {
             int(place[row]): one for row, one in self._positions.items() if place[row] >= 0
         }
@@ -126,6 +130,7 @@ class RunningJobs:
             "jobs": self._network.running,
             "followed": sorted(self._followed),
             "coming": sorted(self._coming),
+            "suspended": sorted(self._suspended),
         }
         positions = [(row, at.step, len(at.rounds)) for row, at in self._positions.items()]
         rounds = [np.array(at.rounds, np.int64) for at in self._positions.values()]
@@ -147,12 +152,13 @@ class RunningJobs:
 
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
         """Continue from the state of another simulation of the same jobs and platform."""
-        jobs, followed, coming = (
+        jobs, followed, coming, suspended = (
             [(row, start_ms) for row, start_ms in state[name].tolist()]
-            for name in ("jobs", "followed", "coming")
+            for name in ("jobs", "followed", "coming", "suspended")
         )
         self._network.restore(state, jobs)
         self._followed, self._coming = set(followed), set(coming)
+        self._suspended = set(suspended)
         self._origin_ms = int(state["origin_ms"])
         rounds = iter(state["rounds"].tolist())
         self._positions = {
@@ -200,16 +206,32 @@ class RunningJobs:
         """Start jobs that the engine has started, and stop jobs that it has stopped."""
         now_ms = int(sim.clock.now)
         rows = sim.running["job"]
-        rows = rows[self._uses[rows] & (sim["state"]["end"][rows] > now_ms)]
-        starts = sim["state"]["start"][rows]
-        running = set(zip(rows.tolist(), starts.tolist(), strict=True))
-        if running == self._followed:
+        rows = rows[self._uses[rows]]
+        starts, over = sim["state"]["start"][rows], sim["state"]["end"][rows] <= now_ms
+        halted = np.zeros(len(rows), bool)
+        if self._suspends:
+            # The engine moves the start of a suspended job to later times.
+            starts = starts - sim["cut"]["paused"][rows]
+            halted = sim["cut"]["suspended"][rows] == 1
+        running, suspended = (
+            set(zip(rows[which].tolist(), starts[which].tolist(), strict=True))
+            for which in (halted | ~over, halted)
+        )
+        if running == self._followed and suspended == self._suspended:
             return
         self._end_jobs(sim, now_ms)
         for start in sorted(self._followed - running):
             self._coming.discard(start)
             if self._network.has(start):
                 self._stop(start, now_ms)
+        for start in filter(self._network.has, sorted(suspended - self._suspended)):
+            self._network.pause(start, self._seconds(now_ms))
+            self._count_up_to(start, now_ms)
+        resumed = self._suspended - suspended
+        self._suspended = suspended
+        for start in filter(self._network.has, sorted(resumed)):
+            self._network.resume(start, self._seconds(now_ms))
+            self._counted_ms[start] = now_ms
         for start in sorted(running - self._followed):
             if start[1] > now_ms:
                 self._coming.add(start)
@@ -241,10 +263,17 @@ class RunningJobs:
 
     def _count(self, start: _Start, end_ms: int) -> None:
         """Count the energy of a job that is no longer on the network."""
-        if self._spared is not None:
-            nodes, since_ms = self._nodes.pop(start), self._counted_ms.pop(start, start[1])
+        self._count_up_to(start, end_ms)
+        self._nodes.pop(start, None)
+        self._counted_ms.pop(start, None)
+
+    def _count_up_to(self, start: _Start, time_ms: int) -> None:
+        """Count the energy of a job up to a time, unless it was suspended before."""
+        if self._spared is not None and start not in self._suspended:
+            nodes, since_ms = self._nodes[start], self._counted_ms.get(start, start[1])
             work = self._network.take_work(self._hosts[nodes])
-            self._spared.add((start[0], since_ms), end_ms, nodes, *work)
+            self._spared.add((start[0], since_ms), time_ms, nodes, *work)
+            self._counted_ms[start] = time_ms
 
     def set_mode(self, sim: Sim, number: int, name: str, nodes: slice, factor: float) -> None:
         """Put a node group into another mode now.
@@ -261,9 +290,7 @@ class RunningJobs:
         if self._spared is not None:
             self._network.count(self._seconds(now_ms))
             for start in self._network.running:
-                on = self._nodes[start]
-                self._count(start, now_ms)
-                self._nodes[start], self._counted_ms[start] = on, now_ms
+                self._count_up_to(start, now_ms)
             self._spared.set_mode(number, name, factor)
         self._network.set_speed(self._hosts[nodes], factor, self._seconds(now_ms))
 

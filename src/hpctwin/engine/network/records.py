@@ -16,7 +16,7 @@ from hpctwin.engine.state.records import Int, Real, Table
 
 __all__ = [
     "CHAIN", "DELAY", "DELAYED", "END", "FORK", "IDLE", "LATENT", "LOAD", "MEET", "MEETING", "NETWORK",
-    "REPEAT", "RESOURCE", "RUNNING", "STEP", "STRAND", "TASK", "USE", "WAITING", "Chain", "Load",
+    "PAUSED", "REPEAT", "RESOURCE", "RUNNING", "STEP", "STRAND", "TASK", "USE", "WAITING", "Chain", "Load",
     "Network", "Resource", "Step", "Strand", "Use", "chains_of", "loads_of", "network_at",
     "numbers_of", "reals_of", "resources_of", "steps_of", "strands_of", "uses_of",
 ]  # fmt: skip
@@ -135,7 +135,7 @@ class Strand:
     open: Int  # strands for which it waits
     load: Int  # load of the present step
     rate: Real  # progress per second
-    left: Real  # progress that is left at ``since``, of 1
+    left: Real  # progress that is left at ``since``, of 1; while paused also seconds
     since: Real
     counted: Real  # progress whose computation is counted
     group: Int  # number of the group that its task is in; 0 if it is in none
@@ -148,6 +148,8 @@ The last is no step but the place where strands meet.
 """
 IDLE, DELAYED, LATENT, RUNNING, WAITING = np.array([0, 1, 2, 3, 4])
 """Phases of a strand: no step, a delay, the latency of a task, a task, waiting for others."""
+PAUSED = 8
+"""Added to the phase of a strand that stands still; ``left`` is then its time or progress left."""
 
 RESOURCE, USE, CHAIN, LOAD, STEP, STRAND = (
     record_type(one) for one in (Resource, Use, Chain, Load, Step, Strand)

@@ -12,6 +12,7 @@ from hpctwin.engine.network.records import (
     IDLE,
     LATENT,
     MEET,
+    PAUSED,
     REPEAT,
     RUNNING,
     TASK,
@@ -29,7 +30,7 @@ from hpctwin.engine.network.records import (
 )
 from hpctwin.engine.network.sharing import FOREVER, begin_group, share_again, touch_resources
 
-__all__ = ["ADVANCE", "COUNT", "SHARE", "START", "STOP"]
+__all__ = ["ADVANCE", "CONTINUE", "COUNT", "PAUSE", "SHARE", "START", "STOP"]
 
 DONE_BELOW = 1e-14
 """Work below which a task is done, of 1."""
@@ -382,3 +383,67 @@ def _share(address: int, time: float, changed: Any) -> None:
 
 SHARE = Kernel(_share, "void(int64, float64, int64[::1])")
 """Share again from such a time on: ``(address, time, resources whose capacity has changed)``."""
+
+
+@jit
+def pause_strand(s: int, net: Network) -> None:
+    """Let a strand stand still."""
+    strand, due = strands_of(net)[s], reals_of(net.due)
+    if strand.phase == RUNNING:
+        unlink_uses(s, net)
+        progress = progress_of(s, net)
+        end_computing(s, progress, net)
+        strand.counted = progress
+        strand.left = 1.0 - progress
+        strand.rate = 0.0
+    elif strand.phase == DELAYED or strand.phase == LATENT:
+        strand.left = due[s] - net.now
+    else:
+        return
+    strand.phase += PAUSED
+    due[s] = FOREVER
+
+
+@jit
+def continue_strand(s: int, net: Network) -> None:
+    """Let a strand that stands still continue."""
+    strand, due = strands_of(net)[s], reals_of(net.due)
+    if strand.phase < PAUSED:
+        return
+    strand.phase -= PAUSED
+    if strand.phase != RUNNING:
+        due[s] = net.now + strand.left
+        return
+    load = loads_of(net)[strand.load]
+    strand.since = net.now
+    if load.first < load.last:
+        link_uses(s, net)
+        begin_computing(s, net)
+    elif load.bound > 0:
+        strand.rate = load.bound
+        due[s] = net.now + strand.left / load.bound
+
+
+def _pause(address: int, first: int, last: int, time: float) -> None:
+    net = network_at(address)
+    net.now = time
+    settle(net)
+    for s in range(first, last):
+        pause_strand(s, net)
+    settle(net)
+
+
+PAUSE = Kernel(_pause, "void(int64, int64, int64, float64)")
+"""Let a job stand still at such a time; arguments as of `STOP`."""
+
+
+def _continue(address: int, first: int, last: int, time: float) -> None:
+    net = network_at(address)
+    net.now = time
+    for s in range(first, last):
+        continue_strand(s, net)
+    settle(net)
+
+
+CONTINUE = Kernel(_continue, "void(int64, int64, int64, float64)")
+"""Let a job that stands still continue at such a time; arguments as of `STOP`."""

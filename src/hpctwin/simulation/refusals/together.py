@@ -291,8 +291,8 @@ def check_contended(cluster: Cluster, policy: Policy, workload: Workload, *, siz
     """
     others = {
         "a sizing ('sizing')": sized,
-        "suspension of jobs": suspends(cluster),
         "checkpoints": writes_checkpoints(workload, cluster),
+        "suspension on nodes with sleep states": suspends(cluster) and cluster.depths > 0,
     }
     found = [name for name, given in others.items() if given]
     if found:

@@ -258,7 +258,13 @@ class SimulationBase(EngineFeed):
             by_load = cluster.has_power and not any(group.components for group in cluster.nodes)
             spared = SparedEnergy(cluster, platform) if by_load else None
             self.network = RunningJobs(
-                platform, self._profiles, names, self.sharing, spared, cleans=cluster.cleanup > 0
+                platform,
+                self._profiles,
+                names,
+                self.sharing,
+                spared,
+                cleans=cluster.cleanup > 0,
+                suspends=suspends(cluster),
             )
 
     def fork(
