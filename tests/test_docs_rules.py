@@ -81,12 +81,8 @@ def with_sizing(at: Cluster, text: str = OUTSIDE, work: Workload | None = None) 
     return lambda: sized.check_sized(at, make_policy(text), work or jobs())
 
 
-def contended(
-    at: Cluster, work: Workload | None = None, sized: bool = False, power: Any = None
-) -> Case:
-    return lambda: check_contended(
-        at, make_policy("fcfs+easy", power=power), work or jobs(), sized=sized
-    )
+def contended(at: Cluster, work: Workload | None = None, sized: bool = False) -> Case:
+    return lambda: check_contended(at, make_policy("fcfs+easy"), work or jobs(), sized=sized)
 
 
 def in_stream(
@@ -190,11 +186,8 @@ CASES: dict[str, Sequence[Case]] = {
         with_sizing(cluster(resources={"l": 4}), work=jobs(resources={"l": [1, 0]}))
     ],
     "a sizing, contended": [contended(cluster(), sized=True)],
-    "a control function, contended": [contended(cluster(SLEEP), power=switch)],
-    "a cap with lower modes, contended": [contended(cluster(POWER, cap=LOWER))],
-    "suspension, contended": [contended(cluster(**SUSPEND))],
     "checkpoints, contended": [contended(cluster(failures=FAILS), work=jobs(checkpoint_s=[5, 5]))],
-    "`cleanup`, contended": [contended(cluster(cleanup=30))],
+    "suspension with sleep states, contended": [contended(cluster(SLEEP, **SUSPEND))],
     "suspension, streamed": [in_stream(cluster(**SUSPEND))],
     "a sizing": [in_stream(cluster(), sizing=lambda view: None)],
     "`expected_s`, `risk` or `begin_s`": [

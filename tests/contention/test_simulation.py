@@ -12,7 +12,8 @@ import pytest
 
 from hpctwin import Cluster, Simulation, Workload, read_cluster
 from hpctwin.cli.app import main
-from hpctwin.errors import ConfigError, SimulationError
+from hpctwin.errors import ConfigError
+from hpctwin.model import Failures, Outage
 from hpctwin.network.profiles import (
     Delay,
     HomogeneousTask,
@@ -100,6 +101,41 @@ def test_walltimes_end_jobs_and_free_the_network(cluster: Cluster) -> None:
     assert found == [(0.0, 4.0, "completed"), *[(0.0, 2.0, "walltime")] * 3]
 
 
+def test_nodes_are_cleaned_up_after_jobs(cluster: Cluster) -> None:
+    cleaned = cluster.model_copy(update={"cleanup": 5.0})
+    three = HomogeneousTask(cpu=3e9, com=0.0)
+    workload = jobs((0.0, 8, 100.0, three), (1.0, 8, 100.0, three))
+    found = times(Simulation(workload, cleaned, sharing="fair"))
+    assert found == [(0.0, 3.0, "completed"), (8.0, 11.0, "completed")]
+
+
+def test_jobs_leave_the_network_before_the_cleanup(cluster: Cluster) -> None:
+    cleaned = cluster.model_copy(update={"cleanup": 5.0})
+    killed = [(0.0, 2, 2.0, send(9e9))] * 2
+    workload = jobs(
+        (0.0, 2, 100.0, send(3e9)), *killed, (0.0, 2, 60.0, send(9e9)), cancel_s=[-1, -1, -1, 2]
+    )
+    simulation = Simulation(workload, cleaned, sharing="fair")
+    assert times(simulation.fork())[0] == (0.0, 4.0, "completed")
+    simulation.advance(3.0)
+    assert times(simulation)[0] == (0.0, 4.0, "completed")
+
+
+@pytest.mark.parametrize("policy", ["fcfs+easy", "sjf+conservative"])
+def test_cleanups_of_interrupted_runs_are_the_same(
+    cluster: Cluster, policy: str, tmp_path: Path
+) -> None:
+    cleaned = cluster.model_copy(update={"cleanup": 0.3})
+    workload = jobs(*MANY)
+    whole = times(Simulation(workload, cleaned, policy, sharing="fair"))
+    one = Simulation(workload, cleaned, policy, sharing="fair")
+    for step in range(1, 12):
+        one.advance(0.9 * step)
+        one.save(tmp_path / "saved")
+        one = Simulation.load(tmp_path / "saved")
+    assert times(one) == whole
+
+
 def test_walltimes_need_not_end_jobs(cluster: Cluster) -> None:
     workload = jobs(*[(0.0, 2, 2.0, send(3e9))] * 2)
     found = times(Simulation(workload, cluster, sharing="fair", overrun="continue"))
@@ -156,8 +192,6 @@ def test_forks_with_another_policy_leave_the_first_alone(cluster: Cluster) -> No
 
 
 def test_node_failures_start_jobs_again(cluster: Cluster) -> None:
-    from hpctwin.model import Failures, Outage
-
     failing = cluster.model_copy(
         update={"failures": Failures(outages=(Outage(node=0, start=1.0, duration=0.5),))}
     )
@@ -193,18 +227,18 @@ def test_jobs_cannot_compute_without_speed(sharing: Any) -> None:
         Simulation(jobs((0.0, 2, 10.0, send(1e9))), cluster)
 
 
-def test_what_does_not_work_is_refused(cluster: Cluster, tmp_path: Path) -> None:
+def test_what_does_not_work_is_refused(cluster: Cluster) -> None:
     workload = jobs((0.0, 2, 10.0, send(1e9)))
     with pytest.raises(ConfigError, match="no links that jobs could share"):
         Simulation(workload, 8, sharing="fair")
     with pytest.raises(ConfigError, match="sharing is 'max-min'; it must be simgrid or fair"):
         Simulation(workload, cluster, sharing="max-min")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="cleanup"):
-        Simulation(workload, cluster.model_copy(update={"cleanup": 5.0}), sharing="fair")
+    writing = jobs((0.0, 2, 10.0, send(1e9)), checkpoint_s=[1])
+    failing = {"failures": Failures(outages=(Outage(node=0, start=1.0, duration=0.5),))}
+    with pytest.raises(ConfigError, match="do not work with checkpoints"):
+        Simulation(writing, cluster.model_copy(update=failing), sharing="fair")
     with pytest.raises(ConfigError, match="add --sharing fair"):
         Simulation(workload, cluster)
-    with pytest.raises(SimulationError, match="cannot be saved"):
-        Simulation(workload, cluster, sharing="fair").save(tmp_path / "saved")
     wrong = jobs((0.0, 3, 10.0, send(1e9)))
     with pytest.raises(
         ConfigError, match=r"job 1: a parallel task of 2 ranks cannot run on 3 nodes"

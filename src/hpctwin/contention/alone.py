@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from hpctwin.contention.network import Network
+from hpctwin.contention.network import Network, Position
 from hpctwin.contention.phases import Phases, Sharing
 from hpctwin.network.platform import Platform
 
@@ -22,9 +22,14 @@ class EmptyNetwork:
     def __init__(self, platform: Platform, sharing: Sharing) -> None:
         self._network = Network(platform, sharing)
 
-    def run_s(self, phases: Phases) -> float:
-        """Return how long a job takes, in seconds; infinity if it never ends."""
-        self._network.start(phases, 0.0, phases)
+    def run_s(self, phases: Phases, position: Position | None = None) -> float:
+        """Return how long a job takes, in seconds; infinity if it never ends.
+
+        Args:
+            phases: Its phases.
+            position: Where it continues; None for its beginning.
+        """
+        self._network.start(phases, 0.0, phases, position)
         for ended in self._network.advance(math.inf):
             return ended.time_s
         self._network.stop(phases, 0.0)

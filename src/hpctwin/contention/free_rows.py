@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect
+from collections.abc import Iterable
+from typing import Self
 
 __all__ = ["FreeRows"]
 
@@ -17,6 +19,17 @@ class FreeRows:
     def __init__(self) -> None:
         self.end = 0
         self._free: list[tuple[int, int]] = []  # sorted; no range touches another
+
+    @classmethod
+    def around(cls, used: Iterable[tuple[int, int]], end: int) -> Self:
+        """Return the rows before ``end`` that are not in one of these ranges."""
+        made = cls()
+        made.end, free = end, 0
+        for first, last in sorted(used):
+            made.give_back(free, max(first, free))
+            free = max(last, free)
+        made.give_back(free, end)
+        return made
 
     def take(self, count: int) -> int:
         """Return the first of as many free rows in sequence."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -18,16 +18,17 @@ from hpctwin.engine.network.records import (
     CHAIN,
     LOAD,
     NETWORK,
+    REPEAT,
     RESOURCE,
     RUNNING,
     STEP,
     STRAND,
     USE,
 )
-from hpctwin.engine.network.running import ADVANCE, START, STOP
+from hpctwin.engine.network.running import ADVANCE, CONTINUE, COUNT, PAUSE, SHARE, START, STOP
 from hpctwin.network.platform import Platform
 
-__all__ = ["Ended", "Network", "RunningUses"]
+__all__ = ["Ended", "Network", "Position", "RunningUses"]
 
 _TABLES: dict[str, dict[str, Any]] = {
     "strands": {
@@ -43,8 +44,10 @@ _TABLES: dict[str, dict[str, Any]] = {
 }
 """Tables of `Phases`, with the arrays that have as many rows."""
 _OF_RESOURCES = {
-    **dict.fromkeys(("touched", "found", "alone", "count", "open", "busy"), np.int64),
-    **dict.fromkeys(("whole", "left", "share", "taken", "charged"), float),
+    **dict.fromkeys(("touched", "found", "alone", "count", "open", "busy", "computing"), np.int64),
+    **dict.fromkeys(
+        ("whole", "left", "share", "taken", "charged", "busy_since", "busy_s", "flops"), float
+    ),
 }
 """Arrays with as many rows as there are resources."""
 _ROWS = 64
@@ -110,6 +113,18 @@ class RunningUses:
         return float(limits.min(initial=self.bound[own][0]))
 
 
+class Position(NamedTuple):
+    """How far a job has come.
+
+    Args:
+        step: Its present step, from its first one.
+        rounds: Rounds that each repetition still has to do.
+    """
+
+    step: int
+    rounds: tuple[int, ...]
+
+
 class Network:
     """Hosts and links, shared by jobs that compute, send, read and write.
 
@@ -119,14 +134,21 @@ class Network:
         platform: Hosts and links.
         sharing: How capacities are shared: ``simgrid`` or ``fair``.
         metered: Whether loads of links are recorded; see `link_loads`.
+        counts: Whether to count what is computed on each host.
     """
 
     def __init__(
-        self, platform: Platform, sharing: Sharing = "simgrid", *, metered: bool = False
+        self,
+        platform: Platform,
+        sharing: Sharing = "simgrid",
+        *,
+        metered: bool = False,
+        counts: bool = False,
     ) -> None:
         hosts, links = len(platform.host_names), len(platform.link_names)
         resources = np.zeros(hosts + links, RESOURCE)
-        resources["capacity"][:hosts] = platform.host_cores * platform.host_speed
+        self._cores, self.speed = platform.host_cores, platform.host_speed
+        resources["capacity"][:hosts] = self._cores * self.speed
         resources["capacity"][hosts:] = platform.link_bandwidth
         resources["fatpipe"][hosts:] = platform.link_fatpipe
         resources["first"] = -1
@@ -140,6 +162,7 @@ class Network:
         self._net["quirks"] = sharing == "simgrid"
         if metered:
             self._arrays |= meter_arrays(self._net, hosts, links)
+        self._net["hosts"] = hosts if counts else 0
         self._free = {kind: FreeRows() for kind in _TABLES}
         self._jobs: dict[Hashable, dict[str, tuple[int, int]]] = {}
         self._job_of: dict[int, Hashable] = {}
@@ -148,13 +171,16 @@ class Network:
         self.metered = metered
         self.next_s = float("inf")
 
-    def start(self, job: Hashable, time_s: float, phases: Phases) -> None:
+    def start(
+        self, job: Hashable, time_s: float, phases: Phases, position: Position | None = None
+    ) -> None:
         """Start a job.
 
         Args:
             job: Key of the job.
             time_s: Start, in seconds; the network has advanced to this time.
             phases: Its phases.
+            position: Where it continues; None for its beginning.
         """
         tables = {kind: getattr(phases, kind) for kind in _TABLES}
         rows = {}
@@ -164,16 +190,32 @@ class Network:
         self._fit_tables()
         for kind, table in tables.items():
             self._arrays[kind][slice(*rows[kind])] = table
+        if position is not None:
+            self._arrays["strands"]["begin"][rows["strands"][0]] += position.step
+            steps = self._arrays["steps"][slice(*rows["steps"])]
+            steps["left"][steps["kind"] == REPEAT] = position.rounds
         self._jobs[job] = rows
         self._job_of[rows["strands"][0]] = job
         self._net["strand_count"] = self._free["strands"].end
         START(self._address, np.array([*rows.values()]).ravel(), time_s)
 
-    def stop(self, job: Hashable, time_s: float) -> None:
-        """Stop a running job at a time to which the network has advanced."""
+    def stop(self, job: Hashable, time_s: float) -> Position:
+        """Stop a running job at a time to which the network has advanced; return its position."""
         first, last = self._jobs[job]["strands"]
+        begin, end = self._jobs[job]["steps"]
         STOP(self._address, first, last, time_s)
+        steps = self._arrays["steps"][begin:end]
+        rounds = steps["left"][steps["kind"] == REPEAT].tolist()
         self._forget(first)
+        return Position(int(self._arrays["strands"]["step"][first]) - begin, tuple(rounds))
+
+    def pause(self, job: Hashable, time_s: float) -> None:
+        """Let a running job stand still at a time to which the network has advanced."""
+        PAUSE(self._address, *self._jobs[job]["strands"], time_s)
+
+    def resume(self, job: Hashable, time_s: float) -> None:
+        """Let a job that stands still continue at a time to which the network has advanced."""
+        CONTINUE(self._address, *self._jobs[job]["strands"], time_s)
 
     def advance(self, until_s: float, *, stops: bool = False) -> list[Ended]:
         """Advance to a time; `next_s` is then the time of the next event.
@@ -266,6 +308,52 @@ class Network:
         begin_s = float(self._net["bins_from"][0])
         return read_meter(settled._net, settled._arrays, begin_s, until_s)
 
+    def count(self, time_s: float) -> None:
+        """Count what running tasks have computed up to a time to which the network has advanced."""
+        COUNT(self._address, time_s)
+
+    def set_speed(self, hosts: npt.NDArray[np.int64], factor: float, time_s: float) -> None:
+        """Change the speed of hosts at a time to which the network has advanced.
+
+        Args:
+            hosts: The hosts.
+            factor: New speed as a multiple of the present one.
+            time_s: Time, in seconds.
+        """
+        self.speed = self.speed.copy()
+        self.speed[hosts] *= factor
+        self._arrays["resources"]["capacity"][hosts] = self._cores[hosts] * self.speed[hosts]
+        for rows in self._jobs.values():
+            self._set_bounds(rows)
+        SHARE(self._address, time_s, hosts)
+        self.next_s = ADVANCE(self._address, time_s, 0)
+
+    def _set_bounds(self, rows: Mapping[str, tuple[int, int]]) -> None:
+        """Set the bounds of a job's tasks by the present speeds."""
+        uses, loads = (self._arrays[kind][slice(*rows[kind])] for kind in ("uses", "loads"))
+        some = loads["last"] > loads["first"]
+        if not some.any():
+            return
+        computes = uses["resource"] < len(self.speed)
+        host = np.where(computes, uses["resource"], 0)
+        by_cores = np.where(computes, self.speed[host] / uses["amount"], np.inf)
+        first = loads["first"][some] - rows["uses"][0]
+        loads["bound"][some] = np.minimum(
+            loads["limit"][some], np.minimum.reduceat(by_cores, first)
+        )
+
+    def take_work(
+        self, hosts: npt.NDArray[np.int64]
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Return flops on hosts since the last call, and the time for which tasks computed, s.
+
+        Those of running tasks are included up to the last call of `count`.
+        """
+        flops, busy_s = self._arrays["flops"], self._arrays["busy_s"]
+        found = flops[hosts], busy_s[hosts]
+        flops[hosts] = busy_s[hosts] = 0.0
+        return found
+
     def fork(self) -> Self:
         """Return a copy that shares no writable data with this network."""
         twin = object.__new__(type(self))
@@ -276,6 +364,46 @@ class Network:
         twin._jobs, twin._job_of = self._jobs.copy(), self._job_of.copy()
         twin._describe()
         return twin
+
+    def rename(self, name: Callable[[Any], Hashable]) -> None:
+        """Give all jobs other keys.
+
+        Args:
+            name: Function that returns the new key of a job.
+        """
+        self._jobs = {name(job): rows for job, rows in self._jobs.items()}
+        self._job_of = {strand: name(job) for strand, job in self._job_of.items()}
+
+    def state(self) -> dict[str, npt.NDArray[Any]]:
+        """Return all data but the keys of the jobs, as arrays."""
+        rows = [list(own.values()) for own in self._jobs.values()]
+        return {
+            **self._arrays,
+            "net": self._net,
+            "rows": np.array(rows, np.int64).reshape(-1, len(_TABLES), 2),
+            "row_ends": np.array([free.end for free in self._free.values()]),
+            "next_s": np.array(self.next_s),
+            "speed": self.speed,
+        }
+
+    def restore(self, state: Mapping[str, npt.NDArray[Any]], jobs: Sequence[Hashable]) -> None:
+        """Continue from the data of another network of this platform.
+
+        Args:
+            state: Result of `state`.
+            jobs: Keys of the jobs, in the order of `running`.
+        """
+        self._arrays = {name: state[name].copy() for name in self._arrays}
+        self._net = state["net"].astype(NETWORK)
+        rows = [[(first, last) for first, last in own] for own in state["rows"].tolist()]
+        self._jobs = {
+            job: dict(zip(_TABLES, own, strict=True)) for job, own in zip(jobs, rows, strict=True)
+        }
+        self._job_of = {own["strands"][0]: job for job, own in self._jobs.items()}
+        for kind, end in zip(_TABLES, state["row_ends"].tolist(), strict=True):
+            self._free[kind] = FreeRows.around([own[kind] for own in self._jobs.values()], end)
+        self.next_s, self.speed = float(state["next_s"]), state["speed"]
+        self._describe()
 
     def _forget(self, strand: int) -> Hashable:
         """Free the rows of a job, by its first strand; return its key."""

@@ -81,17 +81,24 @@ class PhaseBuilder:
         names = {name: host for host, name in enumerate(platform.host_names)}
         self._storages = {**names, **(storages or {})}
 
-    def build(self, profile: Profile, hosts: Sequence[int] | Hosts) -> Phases:
+    def build(
+        self,
+        profile: Profile,
+        hosts: Sequence[int] | Hosts,
+        speed: FloatArray | None = None,
+    ) -> Phases:
         """Return the phases of a job.
 
         Args:
             profile: The job's profile.
             hosts: Host of each rank.
+            speed: Speed of a core of each host, in flop/s; by default the platform's.
 
         Raises:
             ConfigError: The profile is for another number of ranks, or names an unknown storage.
         """
-        return _Job(self, np.asarray(hosts, np.int64)).phases(profile)
+        speed = self.platform.host_speed if speed is None else speed
+        return _Job(self, np.asarray(hosts, np.int64), speed).phases(profile)
 
     def storage(self, label: str) -> int:
         """Return the host of a storage: of this label or name, or else the only one.
@@ -123,18 +130,21 @@ class PhaseBuilder:
         return np.repeat(self.storage(label), len(hosts))
 
     def load(
-        self, hosts: Hosts, cpu: FloatArray, com: FloatArray | Flows
-    ) -> tuple[float, float, npt.NDArray[Any]]:
-        """Return latency and bound of a parallel task, and its uses of hosts and links.
+        self, hosts: Hosts, cpu: FloatArray, com: FloatArray | Flows, speed: FloatArray
+    ) -> tuple[float, float, float, npt.NDArray[Any]]:
+        """Return latency and bounds of a parallel task, and its uses of hosts and links.
+
+        The second bound does not depend on the speeds of hosts.
 
         Args:
             hosts: Host of each rank.
             cpu: Computation of each rank, in flops; one number for all ranks.
             com: Bytes between ranks; [ranks, ranks], or one number, [1], for all pairs of two ranks.
+            speed: Speed of a core of each host, in flop/s.
         """
         platform = self.platform
-        uses, bound = self._computing(hosts, cpu)
-        latency = 0.0
+        uses, by_cores = _computing(hosts, cpu, speed)
+        latency, bound = 0.0, _FOREVER
         flows = com if isinstance(com, Flows) else _flows_between(com, len(hosts))
         if len(flows.sources):
             links, amounts, latency, window = self.routes.sums(hosts, flows)
@@ -153,17 +163,18 @@ class PhaseBuilder:
             uses["amount"][len(computing) :] = amounts
         if not len(uses) and not self.fair:
             bound = _FOREVER  # SimGrid takes a task without host and link as done after its latency
-        return latency, bound, uses
+        return latency, min(by_cores, bound), bound, uses
 
-    def _computing(self, hosts: Hosts, cpu: FloatArray) -> tuple[npt.NDArray[Any], float]:
-        """Return uses of hosts, and the bound by the speed of a core."""
-        if not cpu.any():
-            return np.zeros(0, USE), _FOREVER
-        flops = np.broadcast_to(cpu, len(hosts))
-        some = flops > 0
-        uses = np.zeros(np.count_nonzero(some), USE)
-        uses["resource"], uses["amount"] = hosts[some], flops[some]
-        return uses, float((self.platform.host_speed[hosts[some]] / flops[some]).min())
+
+def _computing(hosts: Hosts, cpu: FloatArray, speed: FloatArray) -> tuple[npt.NDArray[Any], float]:
+    """Return uses of hosts, and the bound by the speed of a core."""
+    if not cpu.any():
+        return np.zeros(0, USE), _FOREVER
+    flops = np.broadcast_to(cpu, len(hosts))
+    some = flops > 0
+    uses = np.zeros(np.count_nonzero(some), USE)
+    uses["resource"], uses["amount"] = hosts[some], flops[some]
+    return uses, float((speed[hosts[some]] / flops[some]).min())
 
 
 def _flows_between(com: FloatArray, ranks: int) -> Flows:
@@ -181,10 +192,11 @@ class _Job:
 
     builder: PhaseBuilder
     hosts: Hosts
+    speed: FloatArray
     strands: list[tuple[int, int]] = field(default_factory=list)
     """First step, and the strand that waits for it."""
     steps: list[tuple[int, float, int, int, int, int]] = field(default_factory=list)
-    loads: list[tuple[int, int, float, float]] = field(default_factory=list)
+    loads: list[tuple[int, int, float, float, float]] = field(default_factory=list)
     uses: list[npt.NDArray[Any]] = field(default_factory=list)
     made: dict[Profile, int] = field(default_factory=dict)
     """Loads of profiles that occur again."""
@@ -252,8 +264,9 @@ class _Job:
     def load(self, hosts: Hosts, cpu: Any, com: Any) -> int:
         if not isinstance(com, Flows):
             com = np.ascontiguousarray(com, np.float64)
-        latency, bound, uses = self.builder.load(hosts, np.ascontiguousarray(cpu, np.float64), com)
-        self.loads.append((self.size, self.size + len(uses), latency, bound))
+        flops = np.ascontiguousarray(cpu, np.float64)
+        latency, bound, limit, uses = self.builder.load(hosts, flops, com, self.speed)
+        self.loads.append((self.size, self.size + len(uses), latency, bound, limit))
         self.uses.append(uses)
         self.size += len(uses)
         return len(self.loads) - 1

@@ -199,10 +199,13 @@ class Sequence(Profile):
     Args:
         parts: Parts, in their order.
         repeat: How many times all parts are run.
+        resumes: Whether a job with this profile that starts again, after a node failure or for
+            another job, continues after the last part that it finished. Parts of parts count.
     """
 
     parts: tuple[Profile, ...]
     repeat: int = 1
+    resumes: bool = False
 
     @cached_property
     def length_s(self) -> float | None:

@@ -11,6 +11,7 @@ import polars as pl
 
 from hpctwin.energy.accounts.accounting import Energy
 from hpctwin.energy.accounts.component_energy import ComponentEnergy
+from hpctwin.energy.accounts.load_energy import LoadEnergy
 from hpctwin.energy.accounts.shared_energy import SharedComponentEnergy, SharedEnergy
 from hpctwin.energy.power.states import group_of_node
 from hpctwin.energy.prices.series import Series
@@ -26,14 +27,15 @@ def node_log(energy: Energy) -> pl.DataFrame:
     """Return all past node states with ``node``, ``state``, times and ``energy_j``.
 
     Times are ``start_s`` and ``end_s``. ``energy_j`` is null for computing nodes if jobs share
-    nodes or their component usage is known. The power of such a node changes within one state.
+    nodes or the network, or their component usage is known. The power of such a node changes within
+    one state.
 
     Raises:
         SimulationError: The simulation did not keep them.
     """
     node, state, start, end = energy.spans()
     joules = pl.Series(energy.watts[state, node] * (end - start) / MS_PER_S)
-    if isinstance(energy, SharedEnergy | SharedComponentEnergy) or (
+    if isinstance(energy, SharedEnergy | SharedComponentEnergy | LoadEnergy) or (
         isinstance(energy, ComponentEnergy) and energy.usage
     ):
         joules = joules.set(pl.Series(state == COMPUTING), None)

@@ -14,6 +14,7 @@ from hpctwin.model import Cluster
 
 __all__ = [
     "ModeChange",
+    "mode_row",
     "mode_rows",
     "row_of_mode",
     "split_log",
@@ -57,10 +58,11 @@ def mode_rows(cluster: Cluster, changes: Sequence[ModeChange]) -> dict[str, int]
 
 def row_of_mode(cluster: Cluster, changes: Sequence[ModeChange], change: ModeChange) -> int:
     """Return the row of idle nodes in the group's new mode; computing is the next."""
-    return _row(cluster, mode_rows(cluster, changes), change.group, change.mode)
+    return mode_row(cluster, mode_rows(cluster, changes), change.group, change.mode)
 
 
-def _row(cluster: Cluster, rows: Mapping[str, int], group: int, mode: str) -> int:
+def mode_row(cluster: Cluster, rows: Mapping[str, int], group: int, mode: str) -> int:
+    """Return the row of idle nodes of a group in a mode; computing is the next."""
     return 0 if mode == cluster.nodes[group].by_power()[0] else rows[mode]
 
 
@@ -98,7 +100,7 @@ def time_by_mode(cluster: Cluster, changes: Sequence[ModeChange], spent_ms: IntA
         for change in changes:
             if change.group == number:
                 found[row : row + 2, nodes] += change.spent_ms[:, nodes] - before
-                row = _row(cluster, rows, number, change.mode)
+                row = mode_row(cluster, rows, number, change.mode)
                 before = change.spent_ms[:, nodes]
         found[row : row + 2, nodes] += total[:, nodes] - before
     return found
@@ -116,7 +118,7 @@ def split_log(cluster: Cluster, changes: Sequence[ModeChange], log: IntArray) ->
         mine = log[:, (log[0] >= nodes.start) & (log[0] < nodes.stop)]
         own = [change for change in changes if change.group == number]
         times = np.array([change.time_ms for change in own], np.int64)
-        row = np.array([0, *(_row(cluster, rows, number, change.mode) for change in own)])
+        row = np.array([0, *(mode_row(cluster, rows, number, change.mode) for change in own)])
         awake = mine[1] <= COMPUTING
         parts.append(mine[:, ~awake])
         mine = mine[:, awake]

@@ -16,7 +16,7 @@ from hpctwin.engine.state.records import Int, Real, Table
 
 __all__ = [
     "CHAIN", "DELAY", "DELAYED", "END", "FORK", "IDLE", "LATENT", "LOAD", "MEET", "MEETING", "NETWORK",
-    "REPEAT", "RESOURCE", "RUNNING", "STEP", "STRAND", "TASK", "USE", "WAITING", "Chain", "Load",
+    "PAUSED", "REPEAT", "RESOURCE", "RUNNING", "STEP", "STRAND", "TASK", "USE", "WAITING", "Chain", "Load",
     "Network", "Resource", "Step", "Strand", "Use", "chains_of", "loads_of", "network_at",
     "numbers_of", "reals_of", "resources_of", "steps_of", "strands_of", "uses_of",
 ]  # fmt: skip
@@ -59,6 +59,11 @@ class Network:
     count: Int  # … its uses,
     open: Int  # … and those by live tasks
     busy: Int  # [resources] those with live tasks
+    computing: Int  # [resources] of a host: number of uses by tasks that compute on it now,
+    busy_since: Int  # … since when there is one,
+    busy_s: Int  # … how long there was one before,
+    flops: Int  # … and what has been computed
+    hosts: Int  # number of hosts whose computation is counted: the first resources
     now: Real
     strand_count: Int  # rows of strands that are in use, or were
     touched_count: Int
@@ -120,6 +125,7 @@ class Load:
     last: Int  # … and the row after the last
     latency: Real
     bound: Real  # largest progress per second; infinity without a bound
+    limit: Real  # the same, whatever the speeds of hosts
 
 
 class Step:
@@ -143,8 +149,9 @@ class Strand:
     open: Int  # strands for which it waits
     load: Int  # load of the present step
     rate: Real  # progress per second
-    left: Real  # progress that is left at ``since``, of 1
+    left: Real  # progress that is left at ``since``, of 1; while paused also seconds
     since: Real
+    counted: Real  # progress whose computation is counted
     group: Int  # number of the group that its task is in; 0 if it is in none,
     row: Int  # … and its row there
 
@@ -156,6 +163,8 @@ The last is no step but the place where strands meet.
 """
 IDLE, DELAYED, LATENT, RUNNING, WAITING = np.array([0, 1, 2, 3, 4])
 """Phases of a strand: no step, a delay, the latency of a task, a task, waiting for others."""
+PAUSED = 8
+"""Added to the phase of a strand that stands still; ``left`` is then its time or progress left."""
 
 RESOURCE, USE, CHAIN, LOAD, STEP, STRAND = (
     record_type(one) for one in (Resource, Use, Chain, Load, Step, Strand)

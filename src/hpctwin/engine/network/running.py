@@ -13,6 +13,7 @@ from hpctwin.engine.network.records import (
     LATENT,
     MEET,
     MEETING,
+    PAUSED,
     REPEAT,
     RUNNING,
     TASK,
@@ -28,9 +29,9 @@ from hpctwin.engine.network.records import (
     strands_of,
     uses_of,
 )
-from hpctwin.engine.network.sharing import FOREVER, share_again, touch_resources
+from hpctwin.engine.network.sharing import FOREVER, begin_group, share_again, touch_resources
 
-__all__ = ["ADVANCE", "START", "STOP"]
+__all__ = ["ADVANCE", "CONTINUE", "COUNT", "PAUSE", "SHARE", "START", "STOP"]
 
 DONE_BELOW = 1e-14
 """Work below which a task is done, of 1."""
@@ -73,6 +74,53 @@ def unlink_uses(s: int, net: Network) -> None:
 
 
 @jit
+def begin_computing(s: int, net: Network) -> None:
+    """Count a task on the hosts on which it computes; they come first among its uses."""
+    uses, load = uses_of(net), loads_of(net)[strands_of(net)[s].load]
+    computing, busy_since = numbers_of(net.computing), reals_of(net.busy_since)
+    for u in range(load.first, load.last):
+        host = uses[u].resource
+        if host >= net.hosts:
+            return
+        if computing[host] == 0:
+            busy_since[host] = net.now
+        computing[host] += 1
+
+
+@jit
+def end_computing(s: int, progress: float, net: Network) -> None:
+    """Count what a task has computed, by the part of its work that is done."""
+    strand = strands_of(net)[s]
+    uses, load = uses_of(net), loads_of(net)[strand.load]
+    computing, flops = numbers_of(net.computing), reals_of(net.flops)
+    busy_since, busy_s = reals_of(net.busy_since), reals_of(net.busy_s)
+    for u in range(load.first, load.last):
+        host = uses[u].resource
+        if host >= net.hosts:
+            return
+        flops[host] += uses[u].amount * (progress - strand.counted)
+        computing[host] -= 1
+        if computing[host] == 0:
+            busy_s[host] += net.now - busy_since[host]
+
+
+@jit
+def progress_of(s: int, net: Network) -> float:
+    """Return the part of a running task's work that is done."""
+    strand = strands_of(net)[s]
+    return 1.0 - (strand.left - strand.rate * (net.now - strand.since))
+
+
+@jit
+def count_computing(s: int, net: Network) -> None:
+    """Count what a running task has computed so far."""
+    progress = progress_of(s, net)
+    end_computing(s, progress, net)
+    strands_of(net)[s].counted = progress
+    begin_computing(s, net)
+
+
+@jit
 def make_ready(s: int, net: Network) -> None:
     """Note that a strand continues with its next step."""
     strands_of(net)[s].step += 1
@@ -110,10 +158,12 @@ def run_task(s: int, net: Network) -> bool:
     strand.phase = RUNNING
     strand.since = net.now
     strand.left = 1.0
+    strand.counted = 0.0
     strand.rate = 0.0
     due[s] = FOREVER
     if load.first < load.last:
         link_uses(s, net)
+        begin_computing(s, net)
     elif load.bound == FOREVER:
         return True
     elif load.bound > 0:
@@ -241,6 +291,7 @@ def happen(s: int, net: Network) -> None:
         return
     if strand.phase == RUNNING:
         unlink_uses(s, net)
+        end_computing(s, 1.0, net)
     go_on_later(s, net)
 
 
@@ -322,6 +373,7 @@ def _stop(address: int, first: int, last: int, time: float) -> None:
     for s in range(first, last):
         if strands[s].phase == RUNNING:
             unlink_uses(s, net)
+            end_computing(s, progress_of(s, net), net)
         strands[s].phase = IDLE
         due[s] = FOREVER
     settle(net)
@@ -329,3 +381,97 @@ def _stop(address: int, first: int, last: int, time: float) -> None:
 
 STOP = Kernel(_stop, "void(int64, int64, int64, float64)")
 """Stop a job at such a time: ``(address, first strand, row after its last strand, time)``."""
+
+
+def _count(address: int, time: float) -> None:
+    net = network_at(address)
+    net.now = time
+    strands = strands_of(net)
+    for s in range(net.strand_count):
+        if strands[s].phase == RUNNING:
+            count_computing(s, net)
+
+
+COUNT = Kernel(_count, "void(int64, float64)")
+"""Count what running tasks have computed up to such a time: ``(address, time)``."""
+
+
+def _share(address: int, time: float, changed: Any) -> None:
+    net = network_at(address)
+    net.now = time
+    begin_group(net)
+    resources, touched = resources_of(net), numbers_of(net.touched)
+    for r in changed:
+        if resources[r].touched != net.stamp:
+            resources[r].touched = net.stamp
+            touched[net.touched_count] = r
+            net.touched_count += 1
+    settle(net)
+
+
+SHARE = Kernel(_share, "void(int64, float64, int64[::1])")
+"""Share again from such a time on: ``(address, time, resources whose capacity has changed)``."""
+
+
+@jit
+def pause_strand(s: int, net: Network) -> None:
+    """Let a strand stand still."""
+    strand, due = strands_of(net)[s], reals_of(net.due)
+    if strand.phase == RUNNING:
+        unlink_uses(s, net)
+        progress = progress_of(s, net)
+        end_computing(s, progress, net)
+        strand.counted = progress
+        strand.left = 1.0 - progress
+        strand.rate = 0.0
+    elif strand.phase == DELAYED or strand.phase == LATENT:
+        strand.left = due[s] - net.now
+    else:
+        return
+    strand.phase += PAUSED
+    due[s] = FOREVER
+
+
+@jit
+def continue_strand(s: int, net: Network) -> None:
+    """Let a strand that stands still continue."""
+    strand, due = strands_of(net)[s], reals_of(net.due)
+    if strand.phase < PAUSED:
+        return
+    strand.phase -= PAUSED
+    if strand.phase != RUNNING:
+        due[s] = net.now + strand.left
+        return
+    load = loads_of(net)[strand.load]
+    strand.since = net.now
+    if load.first < load.last:
+        link_uses(s, net)
+        begin_computing(s, net)
+    elif load.bound > 0:
+        strand.rate = load.bound
+        due[s] = net.now + strand.left / load.bound
+
+
+def _pause(address: int, first: int, last: int, time: float) -> None:
+    net = network_at(address)
+    net.now = time
+    settle(net)
+    for s in range(first, last):
+        pause_strand(s, net)
+    settle(net)
+
+
+PAUSE = Kernel(_pause, "void(int64, int64, int64, float64)")
+"""Let a job stand still at such a time; arguments as of `STOP`."""
+
+
+def _continue(address: int, first: int, last: int, time: float) -> None:
+    net = network_at(address)
+    net.now = time
+    for s in range(first, last):
+        continue_strand(s, net)
+    settle(net)
+
+
+CONTINUE = Kernel(_continue, "void(int64, int64, int64, float64)")
+"""Let a job that stands still continue at such a time; arguments as of `STOP`."""

@@ -172,6 +172,7 @@ def all_kernels() -> list[Kernel]:
     ]
     found += [job_history.TELL_COURSE, *job_figures.KERNELS]
     found += [flows.ADD_FLOWS, meter.SETTLE_METER, running.ADVANCE, running.START, running.STOP]
+    found += [running.COUNT, running.SHARE, running.PAUSE, running.CONTINUE]
     found += [lookahead.arrive, lookahead.enter, lookahead.withdraw, lookahead.look_ahead]
     powers = [POWER_PASSES.find(name) for name in POWER_PASSES.own()]
     places = list(map(SHARED_PLACEMENTS.find, SHARED_PLACEMENTS.own()))

@@ -151,7 +151,10 @@ class ProfileReader:
             else 1
         )
         parts = tuple(self._read(record, "seq", one, ranks, (*around, name)) for one in names)
-        return Sequence(parts, int(times), **_common(record))
+        resumes = record.values.get("resumes", False)
+        if not isinstance(resumes, bool):
+            raise record.fault("resumes", f"is {resumes!r:.40}, expected true or false")
+        return Sequence(parts, int(times), resumes, **_common(record))
 
     def _delay(self, record: JsonRecord, ranks: int) -> Delay:
         return Delay(record.number("delay"), **_common(record))
@@ -354,5 +357,6 @@ class ProfileWriter:
                 }
             case Sequence():
                 names = [self.name_of(part) for part in profile.parts]
-                return {"type": "composed", "repeat": profile.repeat, "seq": names}
+                more = {"resumes": True} if profile.resumes else {}
+                return {"type": "composed", "repeat": profile.repeat, "seq": names, **more}
         raise TypeError(f"{type(profile).__name__} has no name in Batsim")

@@ -121,6 +121,7 @@ def _node(
         f"pstate-{number}": {
             "power_w": power.busy_w[number],
             "idle_w": power.idle_w[number],
+            **_above_idle(power, number),
             "speed": speeds[number] / reference,
         }
         for number in known
@@ -131,6 +132,12 @@ def _node(
         "mode": f"pstate-{first}",
         "sleep": sorted(sleep, key=lambda one: one["switch_on"]["time"]),
     }
+
+
+def _above_idle(power: PowerStates, number: int) -> dict[str, float]:
+    """Return the draw at the smallest load, if it is not that of an idle host."""
+    least_w = power.one_core_w[number]
+    return {} if least_w == power.idle_w[number] else {"min_load_w": least_w}
 
 
 def _sleep(

@@ -185,16 +185,24 @@ class Mode(Settings):
         power_w: Power draw while a job runs, in W.
         speed: Speed relative to the group's.
         idle_w: Power draw while no job runs, in W; by default ``power_w``.
+        min_load_w: Power draw of a node that computes at the smallest load, in W, for jobs that
+            share the network; by default ``idle_w``.
     """
 
     power_w: Watts
     speed: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     idle_w: Watts | None = None
+    min_load_w: Watts | None = None
 
     @property
     def idle(self) -> float:
         """Power draw while no job runs, in W."""
         return self.power_w if self.idle_w is None else self.idle_w
+
+    @property
+    def at_min_load(self) -> float:
+        """Power draw at the smallest load, in W."""
+        return self.idle if self.min_load_w is None else self.min_load_w
 
 
 class NodeGroup(Settings):

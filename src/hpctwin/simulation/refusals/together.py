@@ -291,13 +291,8 @@ def check_contended(cluster: Cluster, policy: Policy, workload: Workload, *, siz
     """
     others = {
         "a sizing ('sizing')": sized,
-        "a control function": policy.power.control is not None,
-        "a power cap that lowers modes ('lower_modes')": (
-            cluster.cap is not None and cluster.cap.lower_modes
-        ),
-        "suspension of jobs": suspends(cluster),
         "checkpoints": writes_checkpoints(workload, cluster),
-        "cleanup after jobs ('cleanup')": cluster.cleanup > 0,
+        "suspension on nodes with sleep states": suspends(cluster) and cluster.depths > 0,
     }
     found = [name for name, given in others.items() if given]
     if found:

@@ -9,6 +9,7 @@ import polars as pl
 
 from hpctwin.contention.link_loads import LinkLoads
 from hpctwin.energy.accounts.accounting import Energy
+from hpctwin.energy.accounts.load_energy import LoadEnergy
 from hpctwin.energy.accounts.shared_energy import energy_of
 from hpctwin.energy.power.modes import split_log, time_by_mode
 from hpctwin.energy.power.network import NetworkPower
@@ -53,10 +54,23 @@ def energy_so_far(simulation: SimulationBase, jobs: pl.DataFrame, node_map: pl.D
         workload, cluster, jobs, node_map, spent, log, changes, begin_s=begin_ms / MS_PER_S
     )
     network = simulation.network
-    loads = None if network is None or energy.network is None else network.link_loads(end_ms)
-    if loads is None:
+    if network is None:
         return energy
-    return dataclasses.replace(energy, network=_loaded(cluster, energy.network, loads))
+    loads = None if energy.network is None else network.link_loads(end_ms)
+    if loads is not None:
+        energy = dataclasses.replace(energy, network=_loaded(cluster, energy.network, loads))
+    spared = network.spared(int(sim.clock.now))
+    if spared is None:
+        return energy
+    names = ["row", "start_ms", "end_ms", "spared_j"]
+    runs = pl.DataFrame(
+        spared.runs, dict(zip(names, [*[pl.Int64] * 3, pl.Float64], strict=True)), orient="row"
+    )
+    runs = runs.select(pl.Series("job_id", workload.job_id[runs["row"].to_numpy()]), *names[1:])
+    own = {one.name: getattr(energy, one.name) for one in dataclasses.fields(energy)}
+    return LoadEnergy(
+        **own, runs=runs, node_spared_j=dict(zip(spared.modes, spared.of_nodes, strict=True))
+    )
 
 
 def _loaded(cluster: Cluster, idle: NetworkPower | None, loads: LinkLoads) -> NetworkPower:

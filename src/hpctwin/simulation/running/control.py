@@ -64,8 +64,6 @@ def set_mode(simulation: SimulationBase, group: str, mode: str) -> None:
         raise SimulationError(
             "modes cannot be set if a sizing function decides the sizes of jobs; remove 'sizing'"
         )
-    if simulation.network is not None:
-        raise SimulationError("modes cannot be set if jobs share a network; remove 'sharing'")
     names = [one.name for one in simulation.cluster.nodes]
     if group not in names:
         raise UnknownNameError("node group", group, names)
@@ -86,7 +84,15 @@ def put_into_mode(simulation: SimulationBase, number: int, mode: str) -> None:
     pools = np.unique(sim["pool_of"][nodes_of_group(cluster, number)])
     speed = speeds(sim, cluster, {number: mode})
     terminate = simulation.overrun == "terminate"
-    left = change_speed(sim, pools, speed, outside.work, terminate=terminate)
+    left = {}
+    if simulation.network is None:
+        left = change_speed(sim, pools, speed, outside.work, terminate=terminate)
+    else:
+        factor = simulation.mode_speeds[number][mode]
+        factor /= simulation.mode_speeds[number][simulation.modes[number]]
+        nodes = nodes_of_group(cluster, number)
+        simulation.network = simulation.network.fork()  # forks of the simulation share it
+        simulation.network.set_mode(sim, number, mode, nodes, factor)
     awake = spent_ms(sim)[: layout.COMPUTING + 1]
     change = ModeChange(round(simulation.now_s * MS_PER_S), number, mode, awake)
     simulation.outside = dataclasses.replace(

@@ -23,6 +23,7 @@ from hpctwin.errors import HpctwinError, SimulationError
 from hpctwin.model import Cluster, Workload, write_atomically
 from hpctwin.model.files import other_format
 from hpctwin.model.workload.frame import LABEL_COLUMNS
+from hpctwin.network.archive import pack, unpack
 from hpctwin.policies import Policy, parse_policy
 from hpctwin.simulation.lowering.power_states import Outside
 from hpctwin.simulation.state.base import SimulationBase
@@ -30,7 +31,7 @@ from hpctwin.simulation.state.sizing import SizingHook
 
 __all__ = ["load", "save"]
 
-_FORMAT = 18
+_FORMAT = 19
 
 S = TypeVar("S", bound=SimulationBase)
 
@@ -40,12 +41,7 @@ def save(simulation: SimulationBase, path: Path) -> None:
 
     Raises:
         OutputError: The file cannot be written.
-        SimulationError: Jobs share a network.
     """
-    if simulation.network is not None:
-        raise SimulationError(
-            "a simulation with jobs on a network cannot be saved; fork it instead"
-        )
     table = io.BytesIO()
     simulation.workload.to_frame().write_parquet(table)
     sizing = simulation.sizing
@@ -55,6 +51,8 @@ def save(simulation: SimulationBase, path: Path) -> None:
         "version": __version__,
         "policy": simulation.policy.name,
         "overrun": simulation.overrun,
+        "sharing": simulation.sharing,
+        "mode_speeds": simulation.mode_speeds,
         "tau_s": simulation.tau_s,
         "on_dependency_failure": simulation.on_dependency_failure,
         "track_nodes": simulation.tracked,
@@ -76,6 +74,10 @@ def save(simulation: SimulationBase, path: Path) -> None:
     arrays["expected_ms"] = expected
     if simulation.risk is not None:
         arrays["risk"] = simulation.risk
+    if simulation.network is not None:
+        given = pack((simulation.cluster.platform, simulation.network.profiles))
+        arrays |= {f"given_{k}": v for k, v in given.items()}
+        arrays |= {f"net_{k}": v for k, v in simulation.network.state().items()}
     for number, change in enumerate(simulation.outside.changes):
         arrays[f"spent_ms_{number}"] = change.spent_ms
     with write_atomically(path) as file:
@@ -114,6 +116,10 @@ def load(cls: type[S], path: Path, policy: Policy | None, sizing: SizingHook | N
         same = {k: getattr(workload, k).with_labels(v) for k, v in about["labels"].items()}
         workload = replace(workload, **same)
         cluster = Cluster.model_validate(about["cluster"])
+        given, network = (_named(arrays, prefix) for prefix in ("given_", "net_"))
+        if given:
+            platform, profiles = unpack(given)
+            cluster, workload = cluster.connected(platform), replace(workload, profiles=profiles)
         state = {name: arrays[f"sim_{name}"] for name in STATE}
         node, start, end = np.array(about["outages"], np.int64).reshape(-1, 3).T
         outside = _outside_of_plain(about["outside"], arrays)
@@ -130,6 +136,7 @@ def load(cls: type[S], path: Path, policy: Policy | None, sizing: SizingHook | N
         cluster,
         policy=was,
         sizing=sizing,
+        sharing=about["sharing"],
         overrun=about["overrun"],
         tau_s=about["tau_s"],
         on_dependency_failure=about["on_dependency_failure"],
@@ -140,6 +147,9 @@ def load(cls: type[S], path: Path, policy: Policy | None, sizing: SizingHook | N
     )
     with _as_it_is_now(path, version):
         made.restore(state, (node, start, end), about["drawn"], about["engine_s"], outside)
+        if made.network is not None:
+            made.network.restore(network)
+            made.mode_speeds = about["mode_speeds"]
         if sizing is not None:
             sizing.resume(made, about["sized"])
     if policy is not None and policy.name != about["policy"]:
@@ -178,6 +188,13 @@ def _as_it_is_now(path: Path, version: str) -> Iterator[None]:
             f"{path}: file of hpctwin {version}, whose format differs from that of "
             f"{__version__} ({why}); use the version that wrote it, or simulate again"
         ) from error
+
+
+def _named(arrays: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    """Return the arrays whose names begin with a prefix, by the rest of their names."""
+    return {
+        name.removeprefix(prefix): one for name, one in arrays.items() if name.startswith(prefix)
+    }
 
 
 def _outside_as_plain(outside: Outside) -> dict[str, Any]:

@@ -188,7 +188,7 @@ class Simulation(SimulationBase):
             from hpctwin.simulation.running.contended import advance_contended
 
             self.network = self.network.fork()  # forks of this simulation share the one before
-            return advance_contended(self, self.network, go_on, until_s=until_s, instants=instants)
+            go_on = partial(advance_contended, self, go_on)
         if self.sizing is not None:
             return self.sizing.advance(self, go_on, until_s=until_s, instants=instants)
         if cap is not None and cap.lower_modes:

@@ -45,7 +45,12 @@ from hpctwin.simulation.lowering.capacity import facts_of, known_of
 from hpctwin.simulation.lowering.outages import BLOCK_MS, Outages, recorded_outages
 from hpctwin.simulation.lowering.policy import circumstances
 from hpctwin.simulation.lowering.preemption import is_interrupted, suspends
-from hpctwin.simulation.lowering.profiles import UNKNOWN_MS, on_network, with_run_times
+from hpctwin.simulation.lowering.profiles import (
+    UNKNOWN_MS,
+    network_profiles,
+    on_network,
+    with_run_times,
+)
 from hpctwin.simulation.refusals import check_contended, check_together
 from hpctwin.simulation.state.arguments import (
     as_cluster,
@@ -85,6 +90,8 @@ class SimulationBase(EngineFeed):
 
     single_gpus: bool | None = None
     """Whether any job asks for a part of a GPU; None means: derived from the jobs."""
+    contends: bool | None = None
+    """Whether any job uses the network; None means: derived from the jobs."""
     _latest_first_ms: int = NEVER_MS
     """Time at which energy and drawn failures begin if the first submission is later."""
     sized: Any
@@ -227,9 +234,12 @@ class SimulationBase(EngineFeed):
     def _without_profiles(self, workload: Workload, cluster: Cluster) -> tuple[Workload, Cluster]:
         """Return jobs with run times, and their cluster; keep what jobs do on the network."""
         self._profiles: tuple[Profile | None, ...] = ()
+        self.mode_speeds = [
+            {name: mode.speed for name, mode in group.modes.items()} for group in cluster.nodes
+        ]
         if self.sharing is None:
             return with_run_times(workload, cluster)
-        workload, cluster, self._profiles = on_network(workload, cluster)
+        workload, cluster, self._profiles = on_network(workload, cluster, contends=self.contends)
         return workload, cluster
 
     @property
@@ -247,14 +257,20 @@ class SimulationBase(EngineFeed):
         platform = self.cluster.platform
         if self._profiles and self.sharing is not None and platform is not None:
             from hpctwin.contention.running_jobs import RunningJobs
+            from hpctwin.contention.spared_energy import SparedEnergy
 
-            names = self.workload.job_id.tolist()
+            cluster, names = self.cluster, self.workload.job_id.tolist()
+            by_load = cluster.has_power and not any(group.components for group in cluster.nodes)
+            spared = SparedEnergy(cluster, platform) if by_load else None
             self.network = RunningJobs(
                 platform,
                 self._profiles,
                 names,
                 self.sharing,
                 metered=self._logs or self._links_draw,
+                spared=spared,
+                cleans=cluster.cleanup > 0,
+                suspends=suspends(cluster),
             )
 
     def fork(
@@ -402,7 +418,14 @@ class SimulationBase(EngineFeed):
             waits: Whether jobs may depend on jobs that are no longer there.
         """
         if self.network is not None:
-            raise SimulationError("jobs on a network cannot be exchanged; remove 'sharing'")
+            place = np.full(len(self.workload), -1, np.int64)
+            place[rows] = to
+            profiles = np.array(network_profiles(workload), object)
+            profiles[to] = np.array(self._profiles, object)[rows]
+            self._profiles = tuple(profiles)
+            workload = workload.replace(profiles=None, demands={})
+            names = workload.job_id.tolist()
+            self.network = self.network.with_jobs(self._profiles, names, place)
         workload = as_features(workload, self.cluster)
         check_together(self.cluster, self.policy, workload)
         before, self.workload = self._sim, workload

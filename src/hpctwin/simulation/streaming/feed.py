@@ -18,6 +18,7 @@ from hpctwin.model.columns import joined_labels
 from hpctwin.model.text import ReadNotes
 from hpctwin.model.workload.joining import LABELS, Batch
 from hpctwin.simulation.lowering.gpus import asks_parts
+from hpctwin.simulation.lowering.profiles import network_profiles
 
 __all__ = ["Feed", "Source", "feed_of"]
 
@@ -37,6 +38,7 @@ class Feed:
         labels: All labels by column, and whether some jobs have none; None if not known.
         shares: Whether any job requests tasks, so that nodes are shared; None if not known.
         gpu_parts: Whether any task requests a part of a GPU; None if not known.
+        contends: Whether any job uses the network; None if not known.
         notes: Changes and omissions of the reader so far.
     """
 
@@ -47,6 +49,7 @@ class Feed:
     labels: Mapping[str, tuple[tuple[str, ...], bool]] | None = None
     shares: bool | None = None
     gpu_parts: bool | None = None
+    contends: bool | None = None
     notes: ReadNotes = field(default_factory=ReadNotes)
     given: int = field(default=0, init=False)
     _last_ms: int = field(default=0, init=False)
@@ -120,6 +123,7 @@ def feed_of(source: Source, *, wanted: int) -> Feed:
             labels=labels,
             shares=source.shares_nodes,
             gpu_parts=asks_parts(source),
+            contends=any(network_profiles(source)),
             notes=source.notes,
         )
     if isinstance(source, str | os.PathLike):

@@ -34,6 +34,7 @@ from hpctwin.model.workload.joining import Batch, joined
 from hpctwin.policies import PolicyLike, make_policy
 from hpctwin.simulation.lowering.gpus import asks_parts
 from hpctwin.simulation.lowering.preemption import is_interrupted
+from hpctwin.simulation.lowering.profiles import network_profiles, with_run_times
 from hpctwin.simulation.lowering.rejected_jobs import why_rejected
 from hpctwin.simulation.lowering.share_tree import shares
 from hpctwin.simulation.refusals import check_streamed
@@ -55,7 +56,7 @@ _STATE = pl.Enum([state.label for state in State])
 _POLICY = (
     "order", "reservations", "candidates", "placement", "power", "settings",
 )  # fmt: skip
-_SOMETIMES = ("preemptions", "preempted_s", "energy_j")
+_SOMETIMES = ("preemptions", "preempted_s", "contention_slowdown", "energy_j")
 """Columns of jobs that not all runs have."""
 _TIMES = ("submit", "eligible", "start", "end", "walltime", "runtime")
 
@@ -159,11 +160,13 @@ def simulate_stream(
 class _Fed(Simulation):
     """Simulation of the present jobs of a stream.
 
-    ``parts`` says whether any job of the stream requests a part of a GPU.
+    Args:
+        parts: Whether any job of the stream requests a part of a GPU.
+        contends: Whether any job of the stream uses the network; None if not known.
     """
 
-    def __init__(self, *args: Any, parts: bool, **options: Any) -> None:
-        self.single_gpus = parts
+    def __init__(self, *args: Any, parts: bool, contends: bool | None, **options: Any) -> None:
+        self.single_gpus, self.contends = parts, contends
         super().__init__(*args, **options)
 
 
@@ -196,6 +199,7 @@ class _Stream:
             cluster,
             policy,
             parts=self.gpu_parts,
+            contends=feed.contends,
             **options,
         )
         self.promised = self._promised(cluster)
@@ -257,7 +261,7 @@ class _Stream:
                 "but the first rows do not; add the column to all rows"
             )
         stay = simulation.workload.take(rows)
-        batch = self._asking(batch)
+        batch = self._with_run_times(self._asking(batch))
         if is_interrupted(batch.workload, simulation.cluster) and not self.interrupted:
             raise WorkloadError(
                 f"{self.feed.name}: jobs in rows up to {self.feed.given:,} write "
@@ -301,6 +305,19 @@ class _Stream:
         nothing = np.zeros(len(batch))
         whole = batch.workload.replace(chunks=dict.fromkeys(CHUNKS, nothing))
         return dataclasses.replace(batch, workload=whole)
+
+    def _with_run_times(self, batch: Batch) -> Batch:
+        """Return jobs whose profiles, if any, are about the network."""
+        simulation = self.simulation
+        if simulation.network is not None:
+            return batch
+        if simulation.sharing is not None and any(network_profiles(batch.workload)):
+            raise WorkloadError(
+                f"{self.feed.name}: jobs in rows up to {self.feed.given:,} use the network, but the "
+                "first rows do not; give a whole workload"
+            )
+        workload, _ = with_run_times(batch.workload, simulation.cluster)
+        return dataclasses.replace(batch, workload=workload)
 
     def _depending(self, workload: Workload, there: Past, batch: Batch) -> Workload:
         edges = self.waits.resolve(there, batch.edges)
