@@ -285,11 +285,16 @@ def test_comparisons_have_the_slowdown(
     assert slowdowns[0] == 1.0 < slowdowns[1]
 
 
-def test_nothing_is_written_without_a_network(tmp_path: Path) -> None:
+def test_nothing_is_written_without_a_network(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "jobs.swf").write_text("1 0 -1 10 2 -1 -1 2 20 -1 1 1 1 1 1 1 -1 -1\n")
     assert run("simulate", tmp_path / "jobs.swf", "--nodes", 4, "--out", tmp_path / "run") == 0
     assert not list((tmp_path / "run").glob("link_*"))
     assert "contention_slowdown" not in pl.read_parquet(tmp_path / "run/jobs.parquet").columns
+    plot = ["--plot", tmp_path / "congestion.png"]
+    assert run("simulate", tmp_path / "jobs.swf", "--nodes", 4, *plot) == 2
+    assert "draws the use of links; add --sharing fair" in capsys.readouterr().err
 
 
 def test_the_figure_needs_recorded_loads(cluster: Cluster) -> None:

@@ -351,7 +351,8 @@ class _Story:
         self.moments.append(Moment(begin_s, "ran", text, end_s, detail))
         held_back = [phase for phase in phases.values() if phase.lost_s > _UNNOTICED * phase.run_s]
         ids = self.simulation.workload.job_id
-        for phase in sorted(held_back, key=lambda phase: -phase.lost_s)[:_FEW]:
+        most = sorted(held_back, key=lambda phase: -phase.lost_s)[:_FEW]
+        for phase in sorted(most, key=lambda phase: phase.number):
             sharers = _longest({str(ids[row]): lost_s for row, lost_s in phase.sharers.items()})
             links = _longest(phase.bottlenecks)
             text = (

@@ -210,6 +210,8 @@ def simulate_command(
             "--scheduler does not work with --from, --until, --out-every, --fairness, "
             "--explain; remove one of them"
         )
+    if _draws(plot, "congestion") and run.sharing is None:
+        raise ConfigError(f"--plot {plot} draws the use of links; add --sharing fair")
     if accounts is not None and accounts.suffix not in (".json", ".parquet"):
         raise ConfigError(f"--accounts is {accounts}; give a file name ending in .json or .parquet")
     check_alone(

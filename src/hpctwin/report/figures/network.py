@@ -41,7 +41,7 @@ class LinkTables(NamedTuple):
 def plot_congestion(
     tables: LinkTables, *, title: str = "Use of links", start_epoch_s: float | None = None
 ) -> Figure:
-    """Draw the utilization of links over time by level of the network, and the busiest links.
+    """Draw the utilization of used links over time by level of the network, and the busiest links.
 
     Args:
         tables: Use of links.
@@ -49,8 +49,10 @@ def plot_congestion(
         start_epoch_s: Unix time of time zero, to show dates.
     """
     links = tables.totals
-    used = links.group_by("level", maintain_order=True).agg(pl.col("bytes").sum())
-    names = used.filter(pl.col("bytes") > 0)["level"].to_list()
+    levels = links.group_by("level", maintain_order=True)
+    used = levels.agg(pl.len().alias("links"), (pl.col("bytes") > 0).sum().alias("used"))
+    used = used.filter(pl.col("used") > 0)
+    names = used["level"].to_list()
     top = links.filter(pl.col("bytes") > 0).top_k(_BARS, by="mean_utilization")
     heights = [0.7 + 0.55 * max(len(names), 1), 0.7 + 0.24 * max(len(top), 1)]
     figure = new_figure(0.5 + sum(heights), title=title)
@@ -72,8 +74,8 @@ def plot_congestion(
     )  # fmt: skip
     map_.grid(visible=False)
     map_.hlines(range(1, len(names)), left, right, color="white", lw=1.5)
-    counts = dict(links.group_by("level").len().iter_rows())
-    map_.set_yticks(np.arange(len(names)) + 0.5, [f"{name} ({counts[name]:,})" for name in names])
+    labels = [f"{name}\n{some:,} of {every:,}" for name, every, some in used.iter_rows()]
+    map_.set_yticks(np.arange(len(names)) + 0.5, labels)
     map_.tick_params(axis="y", length=0)
     figure.colorbar(
         image, ax=map_, format=PercentFormatter(1, decimals=0), pad=0.01, label="of bandwidth"
@@ -94,10 +96,11 @@ def plot_congestion(
 
 
 def _rows(tables: LinkTables, level: str, times: FloatArray) -> FloatArray:
-    """Return the utilization of the links of a level, as as many rows for each level."""
-    own = tables.totals.filter(pl.col("level") == level)["link"]
+    """Return the utilization of the used links of a level, as equally many rows for each level."""
+    in_level, used = pl.col("level") == level, pl.col("bytes") > 0
+    own = tables.totals.filter(in_level & used)["link"]
     number = {link: row for row, link in enumerate(own)}
-    loads = tables.loads.filter(pl.col("level") == level)
+    loads = tables.loads.filter(in_level)
     found = np.zeros((len(own), len(times)))
     row = loads["link"].replace_strict(number, return_dtype=pl.Int64).to_numpy()
     found[row, np.searchsorted(times, loads["time_s"].to_numpy())] = loads["utilization"]
