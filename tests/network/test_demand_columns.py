@@ -198,6 +198,14 @@ def test_reading_needs_a_storage() -> None:
     )
     with pytest.raises(ConfigError, match=r"job 1: .*, and 2 storages; name one of fast, slow"):
         simulate(jobs({"read_bytes": 1e9}), two, sharing="fair")
+    disks = {"name": "disk", "place": "node", "bandwidth": 1e9}
+    own = Cluster.model_validate(
+        STAR.model_dump() | {"storage": [{"name": "fast", "bandwidth": 1e9}, disks]}
+    )
+    with pytest.raises(ConfigError, match=r"and 2 storages; name one of fast, disk$"):
+        simulate(jobs({"read_bytes": 1e9}), own, sharing="fair")
+    read = jobs({"read_bytes": 4e9, "storage": "disk"})
+    assert simulate(read, own, sharing="fair").jobs["end_s"][0] == pytest.approx(11.0)
     read = jobs({"read_bytes": 4e9, "storage": "slow"})
     assert simulate(read, two, sharing="fair").jobs["end_s"][0] == pytest.approx(14.0)
     with pytest.raises(ConfigError, match="has no links that jobs could share"):

@@ -111,10 +111,10 @@ class PhaseBuilder:
             return found
         only = self.platform.hosts_of("storage")
         if len(only) != 1:
-            names = ", ".join(self.platform.host_names[host] for host in only[:5])
+            names = list(self.platform.storages)
             raise ConfigError(
-                f"storage {label!r}: the platform has no host of this name, and {len(only)} storages; "
-                f"name one of {names or 'its hosts'}"
+                f"storage {label!r}: the platform has no host of this name, and {len(names)} storages; "
+                f"name one of {', '.join(names[:5]) or 'its hosts'}"
             )
         return int(only[0])
 
