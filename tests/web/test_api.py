@@ -88,6 +88,16 @@ def test_an_event_of_the_cluster_reaches_a_listener_without_being_asked_for(make
         assert client.get("/api/v1/state").json()["version"] > before["version"]
 
 
+def test_an_action_is_dated_by_the_clusters_clock(make: Any) -> None:
+    page = make()
+    with page.client() as client:
+        [job] = client.get("/api/v1/jobs?state=running&limit=1").json()["shown"]
+        [action] = client.get(f"/api/v1/jobs/{job['id']}").json()["actions"]
+        decision = client.get(f"/api/v1/decisions/{action['decision']}").json()
+        assert action["decided_s"] == decision["time_s"]
+        assert action["decided_s"] <= job["start_s"]
+
+
 def test_explanations_are_those_of_the_command_line(make: Any) -> None:
     page = make()
     with page.client() as client:

@@ -64,8 +64,8 @@ async function jobPage(now) {
     section("Forecasts", table("Recorded forecasts, oldest first", ["Made", "Start", "Between", "And", ...(start === null ? [] : ["Started later by"])], found.forecasts.map((one) => [
       time(one.made_s), time(one.start_s), time(one.low_s), time(one.high_s), ...(start === null ? [] : [one.start_s === null ? "–" : span(start - one.start_s)]),
     ]), ["Started later by"])),
-    section("Actions of the twin", table("Requests to the resource manager", ["Decision", "Action", "Time", "Result", "Reason"], found.actions.map((one) => [
-      link("decision", one.decision), one.kind.replaceAll("_", " "), time(one.at_s), one.result ?? "in progress", one.reason || "–",
+    section("Actions of the twin", table("Requests to the resource manager", ["Decision", "Decided", "Action", "Result", "Reason"], found.actions.map((one) => [
+      link("decision", one.decision), time(one.decided_s), one.kind.replaceAll("_", " "), one.result ?? "in progress", one.reason || "–",
     ]))),
   ];
 }

@@ -118,7 +118,9 @@ def selected(jobs: pl.DataFrame, asked: JobFilter) -> tuple[int, pl.DataFrame]:
         if asked.sort == "id" and jobs["id"].dtype == pl.String:
             # Job 99 is before job 100.
             by.insert(0, pl.col("id").str.extract(r"^(\d{1,18})").cast(pl.Int64))
-        found = found.sort(
-            by, descending=asked.order == "desc", nulls_last=True, maintain_order=True
-        )
+        # Only rows of the page are copied: a run may have millions of jobs.
+        down = asked.order == "desc"
+        order = pl.arg_sort_by(by, descending=down, nulls_last=True, maintain_order=True)
+        rows = found.select(order).to_series().slice(asked.offset, asked.limit)
+        return len(found), found[rows]
     return len(found), found.slice(asked.offset, asked.limit)

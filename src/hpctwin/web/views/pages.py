@@ -62,6 +62,9 @@ class ActionView(View):
 
     decision: int = Field(description="Number of the decision.")
     kind: str = Field(description="Kind of the action.")
+    decided_s: float | None = Field(
+        description="Time of the decision by the cluster's clock, in seconds; null if it is deleted."
+    )
     at_s: float = Field(description="Time by the twin's host, in seconds since the epoch.")
     result: str | None = Field(description="Null while there is no answer.")
     reason: str = Field(description="Reason of a failure; empty if unknown or hidden.")
@@ -172,6 +175,7 @@ def job_page(source: Source, job_id: str, sees: Visibility = EVERYTHING) -> JobP
     with closing(source.journal()) as journal:
         forecasts = journal.read_forecasts(job_id)[-MOST_PAST:]
         actions = journal.read_actions(job=job_id)[-MOST_PAST:]
+        decisions = {one.decision: journal.read_decision(one.decision) for one in actions}
     fields = set(ForecastView.model_fields)
     return JobPage(
         id=job_id,
@@ -188,6 +192,7 @@ def job_page(source: Source, job_id: str, sees: Visibility = EVERYTHING) -> JobP
             ActionView(
                 decision=one.decision,
                 kind=one.kind,
+                decided_s=None if (made := decisions[one.decision]) is None else made["time_s"],
                 at_s=one.at_s,
                 result=one.result,
                 reason=(one.reason or "") if sees.shows(user) else "",
