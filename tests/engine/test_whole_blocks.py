@@ -129,15 +129,15 @@ def test_the_blocks_of_a_network_are_its_switches() -> None:
     assert by_network == [[0, 1, 2], [3, 4, 5, 6, 7], [8, 9], [10, 11, 12, 13]]
 
 
-def test_jobs_that_communicate_get_few_switches_and_others_the_gaps() -> None:
+def test_jobs_that_communicate_get_whole_blocks_and_others_the_gaps() -> None:
     talks = HomogeneousTask(cpu=1e9, com=1e12)
     works = HomogeneousTask(cpu=1e12, com=1e6)
     network = {**TREE, "core_speed": "1 Gflop/s"}
-    jobs, widths = [works, works, talks, works], [1, 5, 3, 1]
+    jobs, widths = [works, works, talks, works], [1, 5, 6, 1]
     found = placed("communication-aware", jobs, widths, network=network)
-    assert found == [[0], [1, 2, 3, 4, 5], [8, 9, 10], [11]]
-    found = placed("fewest-switches", jobs, widths, network=network)
-    assert found == [[0], [1, 4, 5, 6, 7], [8, 9, 10], [11]]
+    assert found == [[0], [8, 12, 13, 14, 15], [1, 2, 4, 5, 6, 7], [3]]
+    found = placed("whole-blocks", jobs, widths, network=network)
+    assert found == [[0], [1, 4, 5, 6, 7], [8, 9, 10, 11, 12, 13], [14]]
 
 
 def test_a_cluster_of_which_no_blocks_are_known_is_rejected() -> None:
