@@ -277,12 +277,11 @@ def check_modes(cluster: Cluster, workload: Workload) -> None:
         )
 
 
-def check_contended(cluster: Cluster, policy: Policy, workload: Workload, *, sized: bool) -> None:
-    """Check that nothing but the network and walltimes decides when jobs end.
+def check_contended(cluster: Cluster, workload: Workload, *, sized: bool) -> None:
+    """Check that the network and walltimes alone decide when jobs end.
 
     Args:
         cluster: The cluster.
-        policy: The policy.
         workload: Jobs; some share the network.
         sized: Whether a sizing decides the sizes of jobs.
 

@@ -151,7 +151,7 @@ class SimulationBase(EngineFeed):
                 )
             sizing.check(cluster, self.policy, workload)
         if self._profiles:
-            check_contended(cluster, self.policy, workload, sized=sizing is not None)
+            check_contended(cluster, workload, sized=sizing is not None)
         for option, value, known in (
             ("overrun", overrun, ("terminate", "continue")),
             ("on_dependency_failure", on_dependency_failure, ("cancel", "hold")),
