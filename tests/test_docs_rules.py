@@ -82,7 +82,7 @@ def with_sizing(at: Cluster, text: str = OUTSIDE, work: Workload | None = None) 
 
 
 def contended(at: Cluster, work: Workload | None = None, sized: bool = False) -> Case:
-    return lambda: check_contended(at, make_policy("fcfs+easy"), work or jobs(), sized=sized)
+    return lambda: check_contended(at, work or jobs(), sized=sized)
 
 
 def in_stream(
