@@ -64,21 +64,23 @@ def below_few_switches(cluster: Cluster, free: list[int], wanted: int) -> list[i
     inside = set(free)
     if enough:
         inside &= below[min(enough, key=lambda name: (height[name], len(below[name] & inside)))]
-    return _by_block(below, height, inside, -1)
+    blocks = [name for name in below if not height[name] and below[name] & inside]
+    blocks.sort(key=lambda name: -len(below[name] & inside))
+    return [node for name in blocks for node in sorted(below[name] & inside)]
 
 
 def in_gaps(cluster: Cluster, free: list[int], wanted: int) -> list[int]:
     """Free nodes in the order in which a job gets them that does not communicate."""
-    return _by_block(*blocks_of(cluster), set(free), 1)
-
-
-def _by_block(
-    below: dict[str, set[int]], height: dict[str, int], free: set[int], sign: int
-) -> list[int]:
-    """Nodes block by block, by the number of free nodes."""
-    blocks = [name for name in below if not height[name] and below[name] & free]
-    blocks.sort(key=lambda name: sign * len(below[name] & free))
-    return [node for name in blocks for node in sorted(below[name] & free)]
+    below, height = blocks_of(cluster)
+    left, found = set(free), list[int]()
+    while wanted > 0:
+        blocks = [name for name in below if not height[name] and below[name] & left]
+        enough = [name for name in blocks if len(below[name] & left) >= wanted]
+        block = min(enough, key=lambda name: len(below[name] & left)) if enough else blocks[-1]
+        found += sorted(below[block] & left)
+        wanted -= len(below[block] & left)
+        left -= below[block]
+    return found
 
 
 def whole_nodes_by_blocks(cluster: Cluster, free: list[int], wanted: int) -> list[int]:

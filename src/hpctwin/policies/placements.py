@@ -110,7 +110,7 @@ for _name, _number, _help in (
     ("fewest-switches", layout.FEWEST_SWITCHES,
      "nodes below the lowest switch that fits, on as few switches as possible"),
     ("communication-aware", layout.COMMUNICATION_AWARE,
-     "jobs that communicate as fewest-switches; other jobs fill the fullest blocks"),
+     "jobs that communicate as whole-blocks; other jobs fill gaps, or come last"),
 ):  # fmt: skip
     PLACEMENTS.register(Entry(_name, _help, partial(Placement, _name, int(_number), summary=_help)))
 

@@ -6,9 +6,9 @@ A block is a switch with nodes. ``sim.below`` holds the tasks and nodes that fit
 from __future__ import annotations
 
 from hpctwin.engine.compile.jit import jit
-from hpctwin.engine.state.layout import Arrays
+from hpctwin.engine.state.layout import ONE, ZERO, Arrays
 
-__all__ = ["add_room", "forget_room", "lowest", "next_block", "roomiest", "take_off", "tightest"]
+__all__ = ["add_room", "forget_room", "gap", "lowest", "next_block", "roomiest", "take_off"]
 
 
 @jit
@@ -86,14 +86,15 @@ def roomiest(top: int, sim: Arrays) -> int:
 
 
 @jit
-def tightest(sim: Arrays) -> int:
-    """Return the block with the least capacity of those that have some; -1 if none has."""
-    best = -1
+def gap(tasks: int, sim: Arrays) -> int:
+    """Return the fullest block that fits tasks; else the last one with some capacity."""
+    found = lowest(tasks, ZERO, -ONE, sim)
+    if found >= 0 and sim.switch[found].height == 0:
+        return found
     for s in range(len(sim.switch)):
         if sim.switch[s].height == 0 and sim.below[s, 0] > 0:
-            if best < 0 or sim.below[s, 0] < sim.below[best, 0]:
-                best = s
-    return best
+            found = s
+    return found
 
 
 @jit

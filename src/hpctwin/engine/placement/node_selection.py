@@ -14,11 +14,11 @@ from hpctwin.engine.containers.node_sets import first_in, is_free
 from hpctwin.engine.containers.switch_blocks import (
     add_room,
     forget_room,
+    gap,
     lowest,
     next_block,
     roomiest,
     take_off,
-    tightest,
 )
 from hpctwin.engine.placement.job_nodes import claim
 from hpctwin.engine.placement.ranking import place_ranked
@@ -267,10 +267,10 @@ def _claim_below(j: int, p: int, wanted: int, sim: Arrays) -> None:
 
 @jit
 def _claim_gaps(j: int, p: int, wanted: int, sim: Arrays) -> None:
-    """Claim nodes of the blocks with the fewest free nodes."""
+    """Claim nodes of the fullest block that fits, else of the last blocks."""
     _count_free(p, sim)
     while wanted > 0:
-        wanted = _claim_block(tightest(sim), j, p, wanted, sim)
+        wanted = _claim_block(gap(wanted, sim), j, p, wanted, sim)
 
 
 def place_lowest(j: int, sim: Arrays) -> None:
@@ -316,12 +316,12 @@ def place_fewest_switches(j: int, sim: Arrays) -> None:
 
 
 def place_by_communication(j: int, sim: Arrays) -> None:
-    """Claim nodes below few switches for jobs that communicate, and gaps for others."""
+    """Claim whole blocks for jobs that communicate, and gaps for others."""
     for p in range(sim.rules.pools):
         if sim.take[p] == 0:
             continue
         if sim.fact[j].communication >= COMMUNICATES:
-            _claim_below(j, p, sim.take[p], sim)
+            _claim_blocks(j, p, sim.take[p], sim)
         else:
             _claim_gaps(j, p, sim.take[p], sim)
 
