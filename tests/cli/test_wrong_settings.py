@@ -157,7 +157,7 @@ COMMANDS = {
         (POWER, "        switch_on: {time: 45m, power_w: 190}\n", "", ["nodes.0.sleep.0.switch_on: it is "
          "missing: a sleep state needs a transition in and a transition out, each with time and power_w"]),
         (POWER, "idle_w", "idle", ["line 4, nodes.0.modes.base.idle: unknown field. Did you mean "
-         "'idle_w'? Known: idle_w, power_w, speed"]),
+         "'idle_w'? Known: idle_w, min_load_w, power_w, speed"]),
         (POWER, "    modes: {base: {power_w: 220, idle_w: 95}}\n", "", ["line 2, nodes.0: node group 'a' has "
          "'sleep' but no 'modes'"]),
         (POWER, "30m", "half an hour", ["line 7, nodes.0.sleep.0.switch_off.time: 'half an hour' is not a "
