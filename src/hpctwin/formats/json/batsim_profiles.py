@@ -17,7 +17,8 @@ import numpy as np
 
 from hpctwin.errors import near
 from hpctwin.formats.json.batsim_traces import read_smpi_trace, read_usage_trace
-from hpctwin.formats.json.jobs import MOST_AMOUNT, JsonRecord
+from hpctwin.formats.json.jobs import JsonRecord
+from hpctwin.model.workload.demands import MAX_AMOUNT
 from hpctwin.network.profiles import (
     Delay,
     HomogeneousTask,
@@ -155,7 +156,7 @@ class ProfileReader:
 
     def _task(self, record: JsonRecord, ranks: int) -> ParallelTask:
         cpu, com = (
-            record.numbers(key, MOST_AMOUNT) if record.has(key) else None for key in ("cpu", "com")
+            record.numbers(key, MAX_AMOUNT) if record.has(key) else None for key in ("cpu", "com")
         )
         given = [len(cpu)] if cpu is not None else []
         if com is not None:
@@ -195,7 +196,7 @@ class ProfileReader:
         return StorageTransfer(read, write, _storage(record, key), **_common(record))
 
     def _old_transfer(self, record: JsonRecord, ranks: int) -> StorageTransfer:
-        size = record.number("size", most=MOST_AMOUNT)
+        size = record.number("size", most=MAX_AMOUNT)
         direction = record.values.get("direction", "to_storage")
         if direction not in ("to_storage", "from_storage"):
             raise record.wrong("direction", "to_storage or from_storage")
@@ -203,7 +204,7 @@ class ProfileReader:
         return StorageTransfer(read, write, _storage(record, "host"), **_common(record))
 
     def _staging(self, record: JsonRecord, ranks: int) -> Staging:
-        amount = record.number("nb_bytes", most=MOST_AMOUNT)
+        amount = record.number("nb_bytes", most=MAX_AMOUNT)
         return Staging(amount, record.text("from"), record.text("to"), **_common(record))
 
     def _replay(self, record: JsonRecord, ranks: int) -> Profile:
@@ -252,7 +253,7 @@ def _common(record: JsonRecord) -> dict[str, Any]:
 
 
 def _amount(record: JsonRecord, key: str) -> float:
-    return record.number(key, most=MOST_AMOUNT) if record.has(key) else 0.0
+    return record.number(key, most=MAX_AMOUNT) if record.has(key) else 0.0
 
 
 def _spreads(record: JsonRecord) -> bool:

@@ -18,7 +18,8 @@ import numpy.typing as npt
 from hpctwin.errors import ConfigError, near
 from hpctwin.formats.common.files import read_json
 from hpctwin.formats.json.expressions import evaluate
-from hpctwin.formats.json.jobs import MOST_AMOUNT, JsonRecord, not_read
+from hpctwin.formats.json.jobs import JsonRecord, not_read
+from hpctwin.model.workload.demands import MAX_AMOUNT
 from hpctwin.network import profiles
 from hpctwin.network.profiles import Profile
 from hpctwin.network.rank_tasks import (
@@ -137,7 +138,7 @@ class _Where:
             )
         return name
 
-    def vector(self, key: str, pattern_key: str, most: float = MOST_AMOUNT) -> FloatArray:
+    def vector(self, key: str, pattern_key: str, most: float = MAX_AMOUNT) -> FloatArray:
         """Return the amount of each rank."""
         pattern = self.one_of(pattern_key, _VECTORS)
         nodes = self.launch.nodes
@@ -159,10 +160,10 @@ class _Where:
         """Return the bytes between ranks."""
         pattern = self.one_of("communication_pattern", patterns)
         if pattern != "matrix":
-            return pattern, self.number("bytes", MOST_AMOUNT)
+            return pattern, self.number("bytes", MAX_AMOUNT)
         nodes = self.launch.nodes
         form = f"{nodes} × {nodes}"
-        return self._listed_numbers("bytes", nodes * nodes, form, MOST_AMOUNT).reshape(nodes, nodes)
+        return self._listed_numbers("bytes", nodes * nodes, form, MAX_AMOUNT).reshape(nodes, nodes)
 
     def _listed_numbers(self, key: str, count: int, form: str, most: float) -> FloatArray:
         if not self.launch.fixed:

@@ -18,7 +18,6 @@ from hpctwin.formats.common.files import write_bytes
 from hpctwin.model import MS_PER_S
 
 __all__ = [
-    "MOST_AMOUNT",
     "SHORTEST_S",
     "JsonRecord",
     "job_ids",
@@ -33,8 +32,6 @@ __all__ = [
 T = TypeVar("T")
 FloatArray = npt.NDArray[np.float64]
 
-MOST_AMOUNT = 1e30
-"""Limit of flops and bytes; their sums stay numbers."""
 SHORTEST_S = 0.001
 _NO_LIMIT_S = 1e9
 """Walltime of a job without one whose length depends on its nodes."""
