@@ -53,6 +53,10 @@ class Element:
             raise self.fault(f"attribute {name!r} is missing")
         return self.attributes[name]
 
+    def inside(self, *tags: str) -> Iterator[Element]:
+        """Yield the elements directly inside that have one of some tags."""
+        return (child for child in self.children if child.tag in tags)
+
     def all(self) -> Iterator[Element]:
         """Yield the element and all inside, in the order of the file."""
         yield self
