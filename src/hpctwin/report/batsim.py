@@ -237,7 +237,7 @@ def _allocated(held: pl.DataFrame) -> pl.DataFrame:
 
 
 def _united(placements: pl.DataFrame) -> pl.DataFrame:
-    """Return the times at which each node has a job, whatever their number."""
+    """Return the times at which each node has one or more jobs."""
     spans = placements.sort("node", "start_s")
     reached = pl.col("end_s").cum_max().shift().over("node")
     return (

@@ -75,7 +75,7 @@ def read_elastisim(path: Path, document: Any, *, skip_invalid: bool) -> Workload
         skip_invalid: Skip faulty jobs and list them in the read notes.
 
     Raises:
-        TraceError: The document is no such file, or a job or its model is faulty.
+        TraceError: The document has no list of jobs, or a job or its model is faulty.
     """
     models = ModelReader(path)
     read_one = partial(_read_one, models=models)

@@ -76,7 +76,7 @@ class JsonRecord:
         """Return a list of numbers from 0 to ``most``.
 
         Raises:
-            TraceError: It is no such list.
+            TraceError: It is not a list, or a number is out of bounds.
         """
         values = self.values.get(key)
         if not isinstance(values, list):
@@ -102,7 +102,7 @@ class JsonRecord:
         """Return a text that is not empty; ``expected`` names it in messages.
 
         Raises:
-            TraceError: It is missing, or no such text.
+            TraceError: It is missing or empty, or not a text.
         """
         value = self.values.get(key)
         if not isinstance(value, str) or not value:

@@ -98,7 +98,7 @@ def read_platform(path: Path, text: str, counts: dict[str, int]) -> Platform:
         counts: Gets the tags and attributes that are not read, with their numbers.
 
     Raises:
-        ConfigError: The file is no such platform; the message names line and tag.
+        ConfigError: The file is not a valid platform; the message names line and tag.
     """
     root = parse_xml(path, text)
     if root.tag != "platform":
@@ -537,7 +537,7 @@ def _radical(text: str, most: int) -> list[int]:
     """Return the numbers of a text such as ``0-15,20``.
 
     Raises:
-        ConfigError: It is not such a text, or there are more numbers than ``most``.
+        ConfigError: It is malformed, or there are more numbers than ``most``.
     """
     ranges = []
     for part in text.split(","):
@@ -557,7 +557,7 @@ def _parameters(kind: str, text: str, hosts: int) -> dict[str, Any]:
     """Return the fields of a topology from ``topo_parameters``.
 
     Raises:
-        ConfigError: They are no such parameters, or do not fit the number of hosts.
+        ConfigError: They are malformed, or do not fit the number of hosts.
     """
     forms = {"FAT_TREE": "2;4,4;1,2;1,2", "TORUS": "4,4,2", "DRAGONFLY": "3,4;4,3;5,1;2"}
     if kind not in forms:

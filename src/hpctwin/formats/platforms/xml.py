@@ -1,4 +1,4 @@
-"""XML of strangers as elements with line numbers: no entities, no files from elsewhere."""
+"""Untrusted XML as elements with line numbers, without entities and external files."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def parse_xml(path: Path, text: str) -> Element:
     parser.EndElementHandler = end
     parser.EntityDeclHandler = entity
     try:
-        # The text is already decoded, whatever its declaration says.
+        # The text is already decoded; the declaration of its encoding is ignored.
         parser.Parse(text[skipped:].encode(), True)
     except expat.ExpatError as error:
         said = expat.ErrorString(error.code)

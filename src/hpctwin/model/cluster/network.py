@@ -195,8 +195,8 @@ class Network(Part):
         gpu_bandwidth: Bandwidth between each two GPUs of a node: B/s, or text such as ``50 GB/s``.
         parts: Parts with their own topology, each of whole node groups.
         links: Links between parts.
-        window: Largest number of bytes of one flow that are on their way (TCP's window); it limits
-            flows over links of high latency.
+        window: Largest number of bytes in flight of one flow (TCP's window); it limits flows over
+            links of high latency.
     """
 
     core_speed: Speed | None = None

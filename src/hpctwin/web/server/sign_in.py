@@ -222,8 +222,8 @@ class SignIn:
             return False
         if self._proxy_secret is None:
             return True
-        told = [value for name, value in headers if name.lower() == SECRET_HEADER]
-        return len(told) == 1 and hmac.compare_digest(told[0], self._proxy_secret)
+        sent = [value for name, value in headers if name.lower() == SECRET_HEADER]
+        return len(sent) == 1 and hmac.compare_digest(sent[0], self._proxy_secret)
 
     def _person(self, name: str) -> Person:
         if len(name) > LONGEST_NAME or not name.isprintable():
