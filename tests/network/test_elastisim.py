@@ -414,9 +414,9 @@ FINE = {"phases": [phase(delay([1, 1]))]}
     ("model", "job", "says"),
     [
         ([], {}, "job 0: the model is []"),
-        ({}, {}, "the model: phases is None, expected a list"),
+        ({}, {}, "the model: phases is missing, expected a list"),
         ({"phases": [1]}, {}, "phases[0] is 1, expected an object"),
-        ({"phases": [{}]}, {}, "the model, phases[0]: tasks is None"),
+        ({"phases": [{}]}, {}, "the model, phases[0]: tasks is missing"),
         ({"phases": [phase({"type": "cqu"})]}, {}, "type is 'cqu'; supported are cpu, gpu"),
         ({"phases": [phase({"type": "cpu"})]}, {}, "flops is missing, and so is bytes"),
         ({"phases": [phase({"type": "cpu", "flops": 1})]}, {}, "computation_pattern is missing"),

@@ -66,7 +66,7 @@ class Builder:
 
     Args:
         name: Name of the platform.
-        gamma: Largest number of bytes on their way at once in one flow.
+        gamma: Largest number of bytes in flight of one flow.
         loopback: Link from a host to itself in zones of declared routes.
     """
 
@@ -363,8 +363,7 @@ class Builder:
             )
         zone.routes[source, target] = links
         if symmetrical and source != target:
-            back = tuple(self._opposite.get(link, link) for link in reversed(links))
-            zone.implied.setdefault((target, source), back)
+            zone.implied.setdefault((target, source), self._reversed(links))
 
     def add_gateways(
         self,
@@ -388,27 +387,28 @@ class Builder:
             )
         zone.gateways[pair] = gateways
         if symmetrical:
-            zone.implied_gateways.setdefault(pair[::-1], gateways.reversed(self._opposite))
+            links = self._reversed(gateways.links)
+            back = Gateways(gateways.target, gateways.source, links)
+            zone.implied_gateways.setdefault(pair[::-1], back)
+
+    def _reversed(self, links: Links) -> Links:
+        """Return the links of the other direction."""
+        return tuple(self._opposite.get(link, link) for link in reversed(links))
 
     def build(self) -> Platform:
         """Return the platform."""
         if not self._hosts:
             raise ConfigError(f"platform {self.name!r} has no hosts")
         with_hosts = {self._point_zone[point] for point in self._hosts}
-        declared = [
-            zone for zone in self.zones if isinstance(zone, Declared) and zone.number in with_hosts
-        ]
-        if declared:
-            loopback = self._link_numbers.get("__loopback__") or self.add_link(
-                "__loopback__", self.loopback, "FATPIPE"
-            )
-            for zone in declared:
-                zone.loopback = loopback[0]
-        for one in self.zones:
-            if isinstance(one, Declared):
-                one.routes = one.implied | one.routes
-            one.gateways = one.implied_gateways | one.gateways
-            one.finish()
+        for zone in self.zones:
+            if isinstance(zone, Declared):
+                zone.routes = zone.implied | zone.routes
+                if zone.number in with_hosts:
+                    name = "__loopback__"
+                    known = self._link_numbers.get(name)
+                    (zone.loopback,) = known or self.add_link(name, self.loopback, "FATPIPE")
+            zone.gateways = zone.implied_gateways | zone.gateways
+            zone.finish()
         names, bandwidth, latency, fatpipe, levels, idle_w, busy_w = (
             zip(*self._links, strict=True) if self._links else ((),) * 7
         )

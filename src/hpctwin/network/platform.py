@@ -23,7 +23,7 @@ LinkArray = npt.NDArray[np.int32]
 Role = Literal["compute_node", "storage", "master"]
 
 DEFAULT_GAMMA = 4194304.0
-"""Largest number of bytes on their way at once in one flow (TCP's window)."""
+"""Largest number of bytes in flight of one flow (TCP's window)."""
 
 _AT_ONCE = 1 << 16
 """Number of pairs whose routes are computed at a time, which bounds the memory."""
@@ -125,7 +125,7 @@ class Platform:
         point_zone: Number of the zone of each point.
         point_rank: Place of each point in its zone.
         host_point: Point of each host.
-        gamma: Largest number of bytes on their way at once in one flow.
+        gamma: Largest number of bytes in flight of one flow.
     """
 
     name: str

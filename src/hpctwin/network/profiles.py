@@ -100,7 +100,7 @@ class Delay(Profile):
 
 @dataclass(frozen=True, eq=False)
 class ParallelTask(Profile):
-    """Compute and send, all at once and in proportion.
+    """Compute and send at the same time and in proportion.
 
     Args:
         cpu: Computation of each rank, in flops [ranks]; None for none.
@@ -162,7 +162,7 @@ class SpreadTask(Profile):
 
 @dataclass(frozen=True, eq=False)
 class StorageTransfer(Profile):
-    """Read from a storage and write to it, all at once and in proportion.
+    """Read from a storage and write to it, at the same time and in proportion.
 
     Args:
         read: Bytes from the storage to each rank.

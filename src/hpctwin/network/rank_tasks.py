@@ -43,7 +43,7 @@ class RankTask:
 
     Args:
         repeat: How many times each rank does it.
-        synchronized: Whether each time begins when all ranks have come to it.
+        synchronized: Whether each time begins when all ranks have reached it.
     """
 
     repeat: int = 1
@@ -74,7 +74,7 @@ class Busy(RankTask):
 
 @dataclass(frozen=True, eq=False)
 class Exchange(RankTask):
-    """Compute, and send to other ranks once all ranks have come.
+    """Compute, and send to other ranks once all ranks have reached the task.
 
     Args:
         flops: Computation of each rank [ranks]; None for none.

@@ -8,7 +8,7 @@ padded with -1 anywhere, and in the order of the links.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -38,15 +38,6 @@ class Gateways:
     source: int
     target: int
     links: Links
-
-    def reversed(self, opposite: Mapping[int, int]) -> Gateways:
-        """Return the connection of the second zone to the first.
-
-        Args:
-            opposite: Links in the other direction of links that have two.
-        """
-        links = tuple(opposite.get(link, link) for link in reversed(self.links))
-        return Gateways(self.target, self.source, links)
 
 
 def links_matrix(routes: Iterable[Sequence[int]]) -> LinkArray:

@@ -156,15 +156,9 @@ def pstate_changes(run: ReportedRun) -> pl.DataFrame:
     changes = _by_node(run).sort("time", "new_pstate", "node")
     # Numbers of adjacent nodes grow like those of their rows.
     block = pl.col("node") - pl.int_range(pl.len())
-    first, last = pl.col("node").first(), pl.col("node").last()
-    text = (
-        pl.when(first == last)
-        .then(first.cast(pl.String))
-        .otherwise(pl.format("{}-{}", first, last))
-    )
     blocks = changes.group_by("time", "new_pstate", block.alias("block"), maintain_order=True)
     return (
-        blocks.agg(machine_id=text)
+        blocks.agg(machine_id=_range(pl.col("node").first(), pl.col("node").last()))
         .group_by("time", "new_pstate", maintain_order=True)
         .agg(pl.col("machine_id").str.join(" "))
         .select("time", "machine_id", "new_pstate")
@@ -224,20 +218,20 @@ def _allocated(held: pl.DataFrame) -> pl.DataFrame:
         held = held.sort("job_id", "start_s", "node").with_columns(
             first_node=pl.col("node"), count=pl.lit(1)
         )
-    last = pl.col("first_node") + pl.col("count") - 1
-    run = pl.when(pl.col("count") > 1).then(
-        pl.format("{}-{}", pl.col("first_node"), last)
-    ).otherwise(pl.col("first_node").cast(pl.String))  # fmt: skip
-    return (
-        held.group_by("job_id", pl.col("start_s").alias("starting_time"), maintain_order=True)
-        .agg(run.alias("runs"))
-        .with_columns(pl.col("runs").list.join(" ").alias("allocated_resources"))
-        .drop("runs")
-    )
+    first = pl.col("first_node")
+    runs = _range(first, first + pl.col("count") - 1)
+    attempts = held.group_by("job_id", starting_time="start_s", maintain_order=True)
+    return attempts.agg(allocated_resources=runs.str.join(" "))
+
+
+def _range(first: pl.Expr, last: pl.Expr) -> pl.Expr:
+    """Return the text of a range of numbers: ``0-3``, or ``7`` for one."""
+    text = pl.format("{}-{}", first, last)
+    return pl.when(first == last).then(first.cast(pl.String)).otherwise(text)
 
 
 def _united(placements: pl.DataFrame) -> pl.DataFrame:
-    """Return the times at which each node has a job, whatever their number."""
+    """Return the times at which each node has one or more jobs."""
     spans = placements.sort("node", "start_s")
     reached = pl.col("end_s").cum_max().shift().over("node")
     return (

@@ -14,8 +14,10 @@ from hpctwin.formats.common.files import stem
 from hpctwin.formats.common.record import lost_by
 from hpctwin.formats.json.batsim_profiles import ProfileReader, ProfileWriter, unfit
 from hpctwin.formats.json.jobs import (
+    SHORTEST_S,
     JsonRecord,
     job_ids,
+    job_times,
     machine_size,
     not_read,
     plain_seconds,
@@ -40,11 +42,8 @@ FINAL_STATES = {
 }
 """Batsim's names of the states in which jobs end, by hpctwin's."""
 _CARRIED = frozenset({"nodes_hint", "profiles", "fails", "communication"})
-_SHORTEST_S = 0.001
 _LATEST_S = 1e15
 """Latest submission, 30 million years; Batsim's own tests have later ones."""
-_NO_LIMIT_S = 1e9
-"""Walltime of a job without one whose length depends on its nodes."""
 _OF_JOBS = (
     "id", "subtime", "res", "walltime", "profile", "smpi_ranks_to_hosts_mapping",
     "expected_execution_time",
@@ -98,24 +97,16 @@ def read_batsim(path: Path, document: Any, *, skip_invalid: bool) -> Workload:
         limited = job.has("walltime") and job.values["walltime"] != -1
         nodes = job.number("res", least=1, whole=True)
         submit_s = job.number("subtime", most=1e300)
-        walltime_s = job.number("walltime", least=_SHORTEST_S) if limited else None
+        walltime_s = job.number("walltime", least=SHORTEST_S) if limited else None
         profile = reader.profile(job, job.values.get("profile"), int(nodes))
         return _Job(submit_s, nodes, walltime_s, _as_job_says(job, profile), job)
 
     ids, jobs, skipped = read_jobs(path, document, "id", read_one, skip_invalid=skip_invalid)
-    runtimes = [job.profile.length_s for job in jobs]
-    walltimes = [
-        job.walltime_s or (_NO_LIMIT_S if runtime is None else max(runtime, _SHORTEST_S))
-        for job, runtime in zip(jobs, runtimes, strict=True)
-    ]
+    runtimes, walltimes, added = job_times(
+        [job.profile.length_s for job in jobs], [job.walltime_s for job in jobs]
+    )
     later = sum(job.submit_s > _LATEST_S for job in jobs)
-    without = [runtime for job, runtime in zip(jobs, runtimes, strict=True) if not job.walltime_s]
-    open_ended = without.count(None)
-    notes = {
-        f"submission after {_LATEST_S:g} s, moved to that time": later,
-        "job without walltime, given its run time": len(without) - open_ended,
-        f"job without walltime, given a walltime of {_NO_LIMIT_S:g} s": open_ended,
-    }
+    notes = {f"submission after {_LATEST_S:g} s, moved to that time": later, **added}
     counts = {what: count for what, count in notes.items() if count}
     document_record = JsonRecord(path, "the workload", document)
     counts |= not_read("a job", [job.record for job in jobs], _OF_JOBS)
@@ -126,10 +117,7 @@ def read_batsim(path: Path, document: Any, *, skip_invalid: bool) -> Workload:
             job_id=job_ids(ids),
             submit_s=[min(job.submit_s, _LATEST_S) for job in jobs],
             nodes=[job.nodes for job in jobs],
-            runtime_s=[
-                walltime if runtime is None else runtime
-                for runtime, walltime in zip(runtimes, walltimes, strict=True)
-            ],
+            runtime_s=runtimes,
             walltime_s=walltimes,
             name=stem(path),
             nodes_hint=machine_size(path, document),
@@ -153,11 +141,8 @@ def _as_job_says(job: JsonRecord, profile: Profile) -> Profile:
     if len(places) != len(profile.ranks) or not all(
         isinstance(place, int) and 0 <= place < nodes for place in places
     ):
-        raise job.fault(
-            "smpi_ranks_to_hosts_mapping",
-            f"is {mapping!r:.40}, expected a number from 0 to {nodes - 1} for each of the "
-            f"{len(profile.ranks)} ranks",
-        )
+        each = f"a number from 0 to {nodes - 1} for each of the {len(profile.ranks)} ranks"
+        raise job.wrong("smpi_ranks_to_hosts_mapping", each)
     return replace(profile, placement=tuple(places))
 
 

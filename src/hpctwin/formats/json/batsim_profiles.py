@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from hpctwin.errors import near
 from hpctwin.formats.json.batsim_traces import read_smpi_trace, read_usage_trace
 from hpctwin.formats.json.jobs import JsonRecord
+from hpctwin.model.workload.demands import MAX_AMOUNT
 from hpctwin.network.profiles import (
     Delay,
     HomogeneousTask,
@@ -35,8 +35,6 @@ from hpctwin.network.rank_tasks import RankTasks
 
 __all__ = ["ProfileReader", "ProfileWriter", "unfit"]
 
-_AMOUNT = 1e30
-"""Limit of flops and bytes; their sums stay numbers."""
 _MOST_REPEATS = 1e9
 _MOST_DEPTH = 50
 _NAMES = {
@@ -143,7 +141,7 @@ class ProfileReader:
     ) -> Sequence:
         names = record.values.get("seq")
         if not isinstance(names, list) or not names:
-            raise record.fault("seq", f"is {names!r:.40}, expected a list of names of profiles")
+            raise record.wrong("seq", "a list of names of profiles")
         repeat = "nb" if "nb" in record.values and "repeat" not in record.values else "repeat"
         times = (
             record.number(repeat, least=1, most=_MOST_REPEATS, whole=True)
@@ -151,16 +149,15 @@ class ProfileReader:
             else 1
         )
         parts = tuple(self._read(record, "seq", one, ranks, (*around, name)) for one in names)
-        resumes = record.values.get("resumes", False)
-        if not isinstance(resumes, bool):
-            raise record.fault("resumes", f"is {resumes!r:.40}, expected true or false")
-        return Sequence(parts, int(times), resumes, **_common(record))
+        return Sequence(parts, int(times), record.flag("resumes"), **_common(record))
 
     def _delay(self, record: JsonRecord, ranks: int) -> Delay:
         return Delay(record.number("delay"), **_common(record))
 
     def _task(self, record: JsonRecord, ranks: int) -> ParallelTask:
-        cpu, com = (_amounts(record, key) for key in ("cpu", "com"))
+        cpu, com = (
+            record.numbers(key, MAX_AMOUNT) if record.has(key) else None for key in ("cpu", "com")
+        )
         given = [len(cpu)] if cpu is not None else []
         if com is not None:
             size = math.isqrt(len(com))
@@ -196,28 +193,25 @@ class ProfileReader:
         share = ranks if _spreads(record) else 1
         read, write = (_amount(record, key) / share for key in ("bytes_to_read", "bytes_to_write"))
         key = "storage" if record.has("storage") else "host"
-        return StorageTransfer(read, write, _label(record, key, "pfs"), **_common(record))
+        return StorageTransfer(read, write, _storage(record, key), **_common(record))
 
     def _old_transfer(self, record: JsonRecord, ranks: int) -> StorageTransfer:
-        size = record.number("size", most=_AMOUNT)
+        size = record.number("size", most=MAX_AMOUNT)
         direction = record.values.get("direction", "to_storage")
         if direction not in ("to_storage", "from_storage"):
-            raise record.fault(
-                "direction", f"is {direction!r:.40}, expected to_storage or from_storage"
-            )
+            raise record.wrong("direction", "to_storage or from_storage")
         read, write = (size, 0.0) if direction == "from_storage" else (0.0, size)
-        return StorageTransfer(read, write, _label(record, "host", "pfs"), **_common(record))
+        return StorageTransfer(read, write, _storage(record, "host"), **_common(record))
 
     def _staging(self, record: JsonRecord, ranks: int) -> Staging:
-        amount = record.number("nb_bytes", most=_AMOUNT)
-        source, target = _label(record, "from"), _label(record, "to")
-        return Staging(amount, source, target, **_common(record))
+        amount = record.number("nb_bytes", most=MAX_AMOUNT)
+        return Staging(amount, record.text("from"), record.text("to"), **_common(record))
 
     def _replay(self, record: JsonRecord, ranks: int) -> Profile:
         kinds = {"SMPI": self._smpi, "FractionalComputation": self._usage}
         kind = record.values.get("trace_type")
         if not isinstance(kind, str) or kind not in kinds:
-            raise record.fault("trace_type", f"is {kind!r:.40}, expected {' or '.join(kinds)}")
+            raise record.wrong("trace_type", " or ".join(kinds))
         return kinds[kind](record, ranks)
 
     def _smpi(self, record: JsonRecord, ranks: int) -> Profile:
@@ -227,7 +221,7 @@ class ProfileReader:
         return UsageTrace(self._trace(record, read_usage_trace), **_common(record))
 
     def _trace(self, record: JsonRecord, read: Callable[[Path, str], Any]) -> Any:
-        name = _label(record, "filename" if record.has("filename") else "trace")
+        name = record.text("filename" if record.has("filename") else "trace")
         if (read, name) not in self._traces:
             self._traces[read, name] = read(self._path, name)
         return self._traces[read, name]
@@ -259,40 +253,19 @@ def _common(record: JsonRecord) -> dict[str, Any]:
 
 
 def _amount(record: JsonRecord, key: str) -> float:
-    return record.number(key, most=_AMOUNT) if record.has(key) else 0.0
-
-
-def _amounts(record: JsonRecord, key: str) -> npt.NDArray[np.float64] | None:
-    """Return a list of amounts; None if there is none."""
-    if not record.has(key):
-        return None
-    values = record.values[key]
-    if not isinstance(values, list):
-        raise record.fault(key, f"is {values!r:.40}, expected a list of numbers")
-    for value in values:
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not (number and 0 <= value <= _AMOUNT):
-            raise record.fault(key, f"has {value!r:.40}, expected numbers from 0 to {_AMOUNT:g}")
-    return np.array(values, np.float64)
+    return record.number(key, most=MAX_AMOUNT) if record.has(key) else 0.0
 
 
 def _spreads(record: JsonRecord) -> bool:
     """Return whether amounts are totals over all ranks."""
     said = record.values.get("generation_strategy", "DefinedAmountsUsedForEachValue")
     if not isinstance(said, str) or said not in _STRATEGIES:
-        raise record.fault(
-            "generation_strategy", f"is {said!r:.40}, expected {' or '.join([*_STRATEGIES][:2])}"
-        )
+        raise record.wrong("generation_strategy", " or ".join([*_STRATEGIES][:2]))
     return _STRATEGIES[said]
 
 
-def _label(record: JsonRecord, key: str, default: str | None = None) -> str:
-    value = record.values.get(key, default)
-    if not isinstance(value, str) or not value:
-        raise record.fault(
-            key, f"{'is missing' if value is None else f'is {value!r:.40}'}, expected a name"
-        )
-    return value
+def _storage(record: JsonRecord, key: str) -> str:
+    return record.text(key) if key in record.values else "pfs"
 
 
 def unfit(profile: Profile) -> set[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from math import isclose
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,16 +16,13 @@ from typing import Any, NamedTuple
 from hpctwin.errors import TraceError, WorkloadError
 from hpctwin.formats.common.files import stem
 from hpctwin.formats.json.elastisim_models import MOST_NODES, Launch, ModelReader
-from hpctwin.formats.json.jobs import JsonRecord, job_ids, not_read, read_jobs
+from hpctwin.formats.json.jobs import JsonRecord, job_ids, job_times, not_read, read_jobs
 from hpctwin.model import ReadNotes, Workload
 from hpctwin.model.workload.malleable import LINEAR
 from hpctwin.network.profiles import Profile
 
 __all__ = ["is_elastisim", "read_elastisim"]
 
-_SHORTEST_S = 0.001
-_NO_LIMIT_S = 1e9
-"""Walltime of a job without one whose length depends on its nodes."""
 _MOST_SIZES = 64
 """Limit of the numbers of nodes on which the length of a job is computed."""
 _TYPES = {
@@ -77,22 +75,16 @@ def read_elastisim(path: Path, document: Any, *, skip_invalid: bool) -> Workload
         skip_invalid: Skip faulty jobs and list them in the read notes.
 
     Raises:
-        TraceError: The document is no such file, or a job or its model is faulty.
+        TraceError: The document has no list of jobs, or a job or its model is faulty.
     """
     models = ModelReader(path)
-
-    def read_one(job: JsonRecord) -> _Job:
-        return _read_one(job, models)
-
+    read_one = partial(_read_one, models=models)
     ids, jobs, skipped = read_jobs(
         path, _numbered(document), "id", read_one, skip_invalid=skip_invalid
     )
-    runtimes = [job.profile.length_s for job in jobs]
-    walltimes = [
-        job.walltime_s or (_NO_LIMIT_S if runtime is None else max(runtime, _SHORTEST_S))
-        for job, runtime in zip(jobs, runtimes, strict=True)
-    ]
-    without = [runtime for job, runtime in zip(jobs, runtimes, strict=True) if not job.walltime_s]
+    runtimes, walltimes, added = job_times(
+        [job.profile.length_s for job in jobs], [job.walltime_s for job in jobs]
+    )
     kinds = Counter(job.kind for job in jobs)
     notes = {
         **{
@@ -103,8 +95,7 @@ def read_elastisim(path: Path, document: Any, *, skip_invalid: bool) -> Workload
         "job with an evolving request, which is declined": sum(
             job.profile in models.requests and _TYPES[job.kind][1] for job in jobs
         ),
-        "job without walltime, given its run time": len(without) - without.count(None),
-        f"job without walltime, given a walltime of {_NO_LIMIT_S:g} s": without.count(None),
+        **added,
     }
     counts = {what: count for what, count in notes.items() if count}
     counts |= not_read("a job", [job.record for job in jobs], _OF_JOBS)
@@ -122,10 +113,7 @@ def read_elastisim(path: Path, document: Any, *, skip_invalid: bool) -> Workload
             job_id=job_ids(ids),
             submit_s=[job.submit_s for job in jobs],
             nodes=[job.launch.nodes for job in jobs],
-            runtime_s=[
-                walltime if runtime is None else runtime
-                for runtime, walltime in zip(runtimes, walltimes, strict=True)
-            ],
+            runtime_s=runtimes,
             walltime_s=walltimes,
             priority=priorities if any(priorities) else None,
             per_node={"gpus": gpus} if any(gpus) else None,
@@ -159,15 +147,14 @@ def _numbered(document: Any) -> Any:
 
 
 def _read_one(job: JsonRecord, models: ModelReader) -> _Job:
-    kind = job.values.get("type")
-    kind = kind.lower() if isinstance(kind, str) else kind
+    kind = str(job.values.get("type")).lower()
     if kind not in _TYPES:
-        raise job.fault("type", f"is {kind!r:.40}, expected {', '.join(_TYPES)}")
+        raise job.wrong("type", ", ".join(_TYPES))
     submit_s = job.number("submit_time")
     walltime_s = job.number("walltime") if job.has("walltime") else 0.0
     attributes = job.values.get("attributes") or {}
     if not isinstance(attributes, dict):
-        raise job.fault("attributes", f"is {attributes!r:.40}, expected an object")
+        raise job.wrong("attributes", "an object")
     said = attributes.get("priority")
     priority = float(said) if isinstance(said, int | float) and abs(said) < 1e15 else 0.0
     launch = Launch(
@@ -241,7 +228,7 @@ def _arguments(job: JsonRecord) -> dict[str, float | str]:
     if given is None:
         return {}
     if not isinstance(given, dict):
-        raise job.fault("arguments", f"is {given!r:.40}, expected an object")
+        raise job.wrong("arguments", "an object")
     found: dict[str, float | str] = {}
     for name, value in given.items():
         if isinstance(value, bool) or not isinstance(value, int | float | str):

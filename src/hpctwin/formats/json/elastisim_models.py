@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from hpctwin.errors import ConfigError, near
 from hpctwin.formats.common.files import read_json
 from hpctwin.formats.json.expressions import evaluate
 from hpctwin.formats.json.jobs import JsonRecord, not_read
+from hpctwin.model.workload.demands import MAX_AMOUNT
 from hpctwin.network import profiles
 from hpctwin.network.profiles import Profile
 from hpctwin.network.rank_tasks import (
@@ -38,8 +40,6 @@ __all__ = ["MOST_NODES", "Launch", "ModelReader"]
 FloatArray = npt.NDArray[np.float64]
 
 MOST_NODES = 1e6
-_AMOUNT = 1e30
-"""Limit of flops and bytes; their sums stay numbers."""
 _MOST_SECONDS = 1e12
 _MOST_REPEATS = 1e9
 _MOST_COPIES = 1000
@@ -95,7 +95,7 @@ class _Where:
     def listed(self, key: str) -> list[_Where]:
         values = self.record.values.get(key)
         if not isinstance(values, list) or not values:
-            raise self.record.fault(key, f"is {values!r:.40}, expected a list of objects")
+            raise self.record.wrong(key, "a list of objects")
         return [self.inside(one, f"{key}[{number}]") for number, one in enumerate(values)]
 
     def number(self, key: str, most: float, *, nodes: bool = True) -> float:
@@ -128,12 +128,6 @@ class _Where:
             return 1
         return int(self.number("iterations", _MOST_REPEATS, nodes=nodes))
 
-    def flag(self, key: str, default: bool) -> bool:
-        value = self.record.values.get(key, default)
-        if not isinstance(value, bool):
-            raise self.record.fault(key, f"is {value!r:.40}, expected true or false")
-        return value
-
     def one_of(self, key: str, known: Sequence[str]) -> str:
         value = self.record.values.get(key)
         name = value.lower() if isinstance(value, str) else ""
@@ -144,7 +138,7 @@ class _Where:
             )
         return name
 
-    def vector(self, key: str, pattern_key: str, most: float = _AMOUNT) -> FloatArray:
+    def vector(self, key: str, pattern_key: str, most: float = MAX_AMOUNT) -> FloatArray:
         """Return the amount of each rank."""
         pattern = self.one_of(pattern_key, _VECTORS)
         nodes = self.launch.nodes
@@ -166,25 +160,18 @@ class _Where:
         """Return the bytes between ranks."""
         pattern = self.one_of("communication_pattern", patterns)
         if pattern != "matrix":
-            return pattern, self.number("bytes", _AMOUNT)
+            return pattern, self.number("bytes", MAX_AMOUNT)
         nodes = self.launch.nodes
         form = f"{nodes} × {nodes}"
-        return self._listed_numbers("bytes", nodes * nodes, form, _AMOUNT).reshape(nodes, nodes)
+        return self._listed_numbers("bytes", nodes * nodes, form, MAX_AMOUNT).reshape(nodes, nodes)
 
     def _listed_numbers(self, key: str, count: int, form: str, most: float) -> FloatArray:
         if not self.launch.fixed:
             raise self.record.fault(key, "is a list; only rigid jobs have a fixed number of nodes")
-        values = self.record.values.get(key)
-        if not isinstance(values, list) or len(values) != count:
-            found = f"has {len(values)} numbers" if isinstance(values, list) else "is no list"
-            raise self.record.fault(key, f"{found}, expected {form}")
-        for one in values:
-            number = isinstance(one, int | float) and not isinstance(one, bool)
-            if not (number and 0 <= one <= most):
-                raise self.record.fault(
-                    key, f"has {one!r:.40}, expected numbers from 0 to {most:g}"
-                )
-        return np.array(values, np.float64)
+        numbers = self.record.numbers(key, most)
+        if len(numbers) != count:
+            raise self.record.fault(key, f"has {len(numbers)} numbers, expected {form}")
+        return numbers
 
 
 class ModelReader:
@@ -208,10 +195,7 @@ class ModelReader:
         Raises:
             TraceError: The model is missing, malformed or not supported.
         """
-        name = job.values.get("application_model")
-        if not isinstance(name, str) or not name:
-            found = "is missing" if name is None else f"is {name!r:.40}"
-            raise job.fault("application_model", f"{found}, expected the name of a file")
+        name = job.text("application_model", "the name of a file")
         key = (name, launch.key)
         if key not in self._found:
             file = self._file(job, name)
@@ -299,8 +283,9 @@ class ModelReader:
             tasks = _tasks(phase)
             asks = phase.record.values.get("evolving_request") is not None
             asked |= asks
-            stops = asks if asks and requests else points and phase.flag("scheduling_point", True)
-            if phase.flag("barrier", True) or stops:
+            flag = partial(phase.record.flag, default=True)
+            stops = (asks and requests) or (points and flag("scheduling_point"))
+            if flag("barrier") or stops:
                 parts += _repeated(nodes, *last)
                 last = (tasks, times)
                 continue
@@ -340,7 +325,7 @@ def _tasks(where: _Where) -> tuple[RankTask, ...]:
 def _task(where: _Where) -> RankTask:
     kind = where.one_of("type", tuple(_TASKS))
     times = where.times()
-    common: dict[str, Any] = {"repeat": times, "synchronized": where.flag("synchronized", False)}
+    common: dict[str, Any] = {"repeat": times, "synchronized": where.record.flag("synchronized")}
     made = _TASKS[kind](where, common)
     if times > _MOST_COPIES and isinstance(made, Access) and made.asynchronous:
         raise where.record.fault(
@@ -359,7 +344,7 @@ def _access(*, write: bool, shared: bool) -> Callable[[_Where, dict[str, Any]], 
         where.vector("bytes", "pattern"),
         write,
         "shared" if shared else "node",
-        where.flag("async", False),
+        where.record.flag("async"),
         **common,
     )
 
@@ -369,7 +354,7 @@ def _cpu(where: _Where, common: dict[str, Any]) -> RankTask:
     return Exchange(
         where.vector("flops", "computation_pattern") if flops else None,
         where.matrix((*PATTERNS, "matrix")) if com else None,
-        where.flag("coupled", False),
+        where.record.flag("coupled"),
         **common,
     )
 

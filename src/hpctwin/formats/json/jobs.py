@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,8 +18,10 @@ from hpctwin.formats.common.files import write_bytes
 from hpctwin.model import MS_PER_S
 
 __all__ = [
+    "SHORTEST_S",
     "JsonRecord",
     "job_ids",
+    "job_times",
     "machine_size",
     "not_read",
     "plain_seconds",
@@ -28,7 +30,11 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+FloatArray = npt.NDArray[np.float64]
 
+SHORTEST_S = 0.001
+_NO_LIMIT_S = 1e9
+"""Walltime of a job without one whose length depends on its nodes."""
 _LIMIT = 1e12  # keeps sums of milliseconds far inside int64; 30,000 years as seconds
 
 
@@ -60,17 +66,58 @@ class JsonRecord:
         """
         expected = f"{'a whole number' if whole else 'a number'}, {least:g} or more"
         value = self.values.get(key)
-        if value is None:
-            raise self.fault(key, f"is missing, expected {expected}")
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise self.fault(key, f"is {value!r:.40}, expected {expected}")
+            raise self.wrong(key, expected)
         if not (least <= value <= most and math.isfinite(value)) or (whole and value % 1):
-            raise self.fault(key, f"is {value!r:.40}, expected {expected}, up to {most:g}")
+            raise self.wrong(key, f"{expected}, up to {most:g}")
         return float(value)
+
+    def numbers(self, key: str, most: float) -> FloatArray:
+        """Return a list of numbers from 0 to ``most``.
+
+        Raises:
+            TraceError: It is not a list, or a number is out of bounds.
+        """
+        values = self.values.get(key)
+        if not isinstance(values, list):
+            raise self.wrong(key, "a list of numbers")
+        for one in values:
+            number = isinstance(one, int | float) and not isinstance(one, bool)
+            if not (number and 0 <= one <= most):
+                raise self.fault(key, f"has {one!r:.40}, expected numbers from 0 to {most:g}")
+        return np.array(values, np.float64)
+
+    def flag(self, key: str, *, default: bool = False) -> bool:
+        """Return true or false.
+
+        Raises:
+            TraceError: It is neither.
+        """
+        value = self.values.get(key, default)
+        if not isinstance(value, bool):
+            raise self.wrong(key, "true or false")
+        return value
+
+    def text(self, key: str, expected: str = "a name") -> str:
+        """Return a text that is not empty; ``expected`` names it in messages.
+
+        Raises:
+            TraceError: It is missing or empty, or not a text.
+        """
+        value = self.values.get(key)
+        if not isinstance(value, str) or not value:
+            raise self.wrong(key, expected)
+        return value
 
     def unread(self, known: Iterable[str]) -> list[str]:
         """Return the keys that are not read."""
         return [str(key) for key in self.values if key not in known]
+
+    def wrong(self, key: str, expected: str) -> TraceError:
+        """Return the error about a value that is missing or is not the expected one."""
+        value = self.values.get(key)
+        found = "is missing" if value is None else f"is {value!r:.40}"
+        return self.fault(key, f"{found}, expected {expected}")
 
     def fault(self, key: str, what: str) -> TraceError:
         """Return the error about a key."""
@@ -139,6 +186,32 @@ def not_read(
         yield f"field {key[:40]!r} of {what}, ignored", count
 
 
+def job_times(
+    lengths_s: Sequence[float | None], walltimes_s: Sequence[float | None]
+) -> tuple[list[float], list[float], dict[str, int]]:
+    """Return run times and walltimes of jobs with profiles, and read notes on added walltimes.
+
+    Args:
+        lengths_s: Length of each job, in seconds; None if it depends on its nodes.
+        walltimes_s: Walltime of each job, in seconds; None or 0 for none.
+    """
+    both = list(zip(lengths_s, walltimes_s, strict=True))
+    walltimes = [
+        limit or (_NO_LIMIT_S if length is None else max(length, SHORTEST_S))
+        for length, limit in both
+    ]
+    without = [length for length, limit in both if not limit]
+    notes = {
+        "job without walltime, given its run time": len(without) - without.count(None),
+        f"job without walltime, given a walltime of {_NO_LIMIT_S:g} s": without.count(None),
+    }
+    runtimes = [
+        limit if length is None else length
+        for length, limit in zip(lengths_s, walltimes, strict=True)
+    ]
+    return runtimes, walltimes, notes
+
+
 def job_ids(ids: list[int | str]) -> npt.NDArray[Any]:
     """Return ids as a column: integers if all are, else text."""
     if all(isinstance(job, int) for job in ids):
@@ -181,5 +254,4 @@ def _job_id(record: JsonRecord, key: str) -> int | str:
         return value
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**62:
         return value
-    found = "is missing" if value is None else f"is {value!r:.40}"
-    raise record.fault(key, f"{found}, expected a whole number or printable text")
+    raise record.wrong(key, "a whole number or printable text")

@@ -14,6 +14,7 @@ from hpctwin.errors import TraceError, WorkloadError
 from hpctwin.formats.common.files import stem
 from hpctwin.formats.common.record import lost_by
 from hpctwin.formats.json.jobs import (
+    SHORTEST_S,
     JsonRecord,
     job_ids,
     machine_size,
@@ -27,7 +28,6 @@ from hpctwin.model import Category, ReadNotes, Workload
 __all__ = ["is_spars", "read_spars", "write_spars"]
 
 _CARRIED = frozenset({"user", "nodes_hint"})
-_SHORTEST_S = 0.001
 _OF_JOBS = (
     "job_id",
     "id",
@@ -150,7 +150,7 @@ def _id_key(document: Any) -> str:
 
 def _read_one(job: JsonRecord) -> _Job:
     old = not job.has("reqtime") and job.has("walltime")
-    walltime = job.number("walltime" if old else "reqtime", least=_SHORTEST_S)
+    walltime = job.number("walltime" if old else "reqtime", least=SHORTEST_S)
     runtime_known = not old or job.has("runtime")
     return _Job(
         submit_s=job.number("subtime"),

@@ -18,14 +18,13 @@ import numpy as np
 
 from hpctwin.errors import TraceError, WorkloadError
 from hpctwin.formats.common.files import stem
-from hpctwin.formats.json.jobs import JsonRecord
+from hpctwin.formats.json.jobs import SHORTEST_S, JsonRecord
 from hpctwin.model import Dependencies, DependencyKind, ReadNotes, Workload
 from hpctwin.model.text import epoch_s_of
 from hpctwin.model.workload.dependencies import chain_text, waiting_chain
 
 __all__ = ["is_wfcommons", "read_wfcommons"]
 
-_SHORTEST_S = 0.001
 _BYTES_PER_GB = 2**30
 _BYTES_PER_OLD_UNIT = 1000
 _OF_TASKS = (
@@ -116,7 +115,7 @@ def read_wfcommons(
             job_id=np.array(list(read), np.str_),
             submit_s=np.zeros(size),
             runtime_s=runtime,
-            walltime_s=np.maximum(runtime, _SHORTEST_S),
+            walltime_s=np.maximum(runtime, SHORTEST_S),
             nodes=np.ones(size),
             priority=[task.priority for task in read.values()],
             per_node={
@@ -172,8 +171,7 @@ def _name(record: JsonRecord, key: str) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if not isinstance(value, str) or not value or not value.isprintable():
-        found = "is missing" if value is None else f"is {value!r:.40}"
-        raise record.fault(key, f"{found}, expected printable text")
+        raise record.wrong(key, "printable text")
     return value
 
 

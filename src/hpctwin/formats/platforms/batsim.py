@@ -27,7 +27,7 @@ def read_batsim_platform(path: Path, text: str) -> Cluster:
         text: Content of the file.
 
     Raises:
-        ConfigError: The file is no such platform; the message names line and tag.
+        ConfigError: The file is not a valid platform; the message names line and tag.
     """
     counts: dict[str, int] = {}
     platform = read_platform(path, text, counts)

@@ -12,14 +12,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast, get_args
 
 from hpctwin.errors import ConfigError, near
 from hpctwin.formats.platforms.xml import Element, parse_xml
 from hpctwin.network import units
 from hpctwin.network.builder import MOST_HOSTS, Builder, HostOptions, Link, Watts
-from hpctwin.network.platform import Devices, Platform, PowerStates, Role, SleepState
+from hpctwin.network.platform import DEFAULT_GAMMA, Devices, Platform, PowerStates, Role, SleepState
 from hpctwin.network.zones import Attached, Declared, Gateways, Links, Shortest, Star, Zone
 
 __all__ = ["read_platform"]
@@ -76,7 +77,13 @@ _PROPERTIES = (
     "wide_striping", "flops_per_byte", "num_gpus", "flops_per_gpu", "gpu_to_gpu_bw",
 )  # fmt: skip
 """Properties of hosts that are read: Batsim's, then ElastiSim's."""
-_CONFIG = ("network/TCP-gamma", "network/TCP_gamma", "network/loopback-bw", "network/loopback-lat")
+_CONFIG = {
+    "network/TCP-gamma": units.number,
+    "network/TCP_gamma": units.number,
+    "network/loopback-bw": units.bandwidth,
+    "network/loopback-lat": units.latency,
+}
+"""Options that are read."""
 
 
 def read_platform(path: Path, text: str, counts: dict[str, int]) -> Platform:
@@ -91,7 +98,7 @@ def read_platform(path: Path, text: str, counts: dict[str, int]) -> Platform:
         counts: Gets the tags and attributes that are not read, with their numbers.
 
     Raises:
-        ConfigError: The file is no such platform; the message names line and tag.
+        ConfigError: The file is not a valid platform; the message names line and tag.
     """
     root = parse_xml(path, text)
     if root.tag != "platform":
@@ -110,26 +117,21 @@ def read_platform(path: Path, text: str, counts: dict[str, int]) -> Platform:
 
 def _not_read(root: Element) -> dict[str, int]:
     """Return sentences about what is not read, with their counts."""
-    tags: Counter[str] = Counter()
-    fields: Counter[str] = Counter()
-    properties: Counter[str] = Counter()
+    found: Counter[str] = Counter()
     options: Counter[str] = Counter()
     for element in root.all():
         if element.tag in _IGNORED:
-            tags[f"field {element.tag!r} of the platform, ignored"] += 1
+            found[f"field {element.tag!r} of the platform, ignored"] += 1
             continue
         what = "host" if element.tag in _HOSTS else element.tag
         for name in element.attributes:
             if name not in _READ[element.tag]:
-                fields[f"field {name[:40]!r} of a {what}, ignored"] += 1
-        for prop in (
-            one.attributes.get("id", "")[:40] for one in element.children if one.tag == "prop"
-        ):
-            if element.tag in _HOSTS and prop not in _PROPERTIES:
-                properties[f"field {prop!r} of a host's properties, ignored"] += 1
-            if element.tag == "config" and prop not in _CONFIG:
+                found[f"field {name[:40]!r} of a {what}, ignored"] += 1
+        for prop in (one.attributes.get("id", "")[:40] for one in element.inside("prop")):
+            if what == "host" and prop not in _PROPERTIES:
+                found[f"field {prop!r} of a host's properties, ignored"] += 1
+            if what == "config" and prop not in _CONFIG:
                 options[prop] += 1
-    found = {**tags, **fields, **properties}
     if options:
         names = ", ".join([*options][:8]) + (", …" if len(options) > 8 else "")
         found[f"option of SimGrid for other models, ignored: {names}"] = options.total()
@@ -153,43 +155,34 @@ class _Reader:
     """One file being read."""
 
     def __init__(self, path: Path, root: Element) -> None:
-        options = {}
-        for prop in (
-            one for child in root.children if child.tag == "config" for one in child.children
-        ):
+        options = {
+            "network/TCP-gamma": 0.0, "network/loopback-bw": 10e9, "network/loopback-lat": 0.0,
+        }  # fmt: skip
+        for prop in (one for child in root.inside("config") for one in child.children):
             with _at(prop):
                 name = prop.text("id")
-                parse = (
-                    units.bandwidth
-                    if name.endswith("-bw")
-                    else units.latency
-                    if name.endswith("-lat")
-                    else units.number
-                )
                 if name in _CONFIG:
-                    options[name.replace("_", "-")] = parse(prop.text("value"))
-        loopback = (
-            options.get("network/loopback-bw", 10e9),
-            options.get("network/loopback-lat", 0.0),
-        )
-        gamma = options.get("network/TCP-gamma")
+                    options[name.replace("_", "-")] = _CONFIG[name](prop.text("value"))
+        gamma, bandwidth, latency = options.values()
         self._root = root
-        self._builder = Builder(path.stem, loopback=loopback, **({"gamma": gamma} if gamma else {}))
+        self._builder = Builder(
+            path.stem, gamma=gamma or DEFAULT_GAMMA, loopback=(bandwidth, latency)
+        )
         self._later: list[tuple[Element, Callable[[], None]]] = []
         self._backbones: dict[int, Links] = {}
         self._hosts = 0
+        masters = ("role", "master"), ("batch_system", "true")
         self._masters = any(
-            one.tag == "prop"
-            and (one.attributes.get("id"), one.attributes.get("value"))
-            in (("role", "master"), ("batch_system", "true"))
+            (one.attributes.get("id"), one.attributes.get("value")) in masters
             for one in root.all()
+            if one.tag == "prop"
         )
         names = {one.attributes.get("id") for one in root.all() if one.tag == "host"}
         self._master = next((name for name in MASTERS if name in names), MASTERS[1])
 
     def platform(self) -> Platform:
         """Return the platform."""
-        outer = [one for one in self._root.children if one.tag in ("zone", "cluster")]
+        outer = [*self._root.inside("zone", "cluster")]
         if not outer:
             raise self._root.fault("no 'zone' or 'cluster' inside")
         around = self._builder.add_zone(Zone, "") if len(outer) > 1 else None
@@ -246,7 +239,13 @@ class _Reader:
                 self._add_to_zone(child, zone, inherited)
 
     def _add_to_zone(self, element: Element, zone: Zone, inherited: Mapping[str, str]) -> None:
-        builder = self._builder
+        later = {
+            "host_link": self._add_host_link,
+            "route": self._add_route,
+            "zoneRoute": self._add_zone_route,
+            "bypassRoute": self._add_bypass,
+            "bypassZoneRoute": self._add_zone_bypass,
+        }
         match element.tag:
             case "zone":
                 self._add_zone(element, zone, inherited)
@@ -257,33 +256,22 @@ class _Reader:
             case "host" | "peer":
                 self._add_host(element, zone, inherited)
             case "router":
-                point = builder.add_router(zone, element.text("id"))
+                point = self._builder.add_router(zone, element.text("id"))
                 self._set_coordinates(element, zone, point)
             case "link":
-                latency = units.latency(element.attributes.get("latency", "0"))
-                link = (units.bandwidth(element.text("bandwidth")), latency)
-                policy = element.attributes.get("sharing_policy", "SHARED").upper()
-                watts = _link_power(_properties(element))
-                builder.add_link(element.text("id"), link, policy, watts=watts)
+                self._add_link(element, _link_power(_properties(element)))
             case "backbone":
-                latency = units.latency(element.attributes.get("latency", "0"))
-                link = (units.bandwidth(element.text("bandwidth")), latency)
-                policy = element.attributes.get("sharing_policy", "SHARED").upper()
-                self._backbones[zone.number] = builder.add_link(element.text("id"), link, policy)
-            case "host_link":
-                self._later.append((element, lambda: self._add_host_link(element, zone)))
-            case "route":
-                self._later.append((element, lambda: self._add_route(element, zone)))
-            case "zoneRoute":
-                self._later.append((element, lambda: self._add_zone_route(element, zone)))
-            case "bypassRoute":
-                self._later.append((element, lambda: self._add_bypass(element, zone)))
-            case "bypassZoneRoute":
-                self._later.append((element, lambda: self._add_zone_bypass(element, zone)))
-            case "prop" | "config":
-                pass
-            case tag if tag not in _IGNORED:
+                self._backbones[zone.number] = self._add_link(element)
+            case tag if tag in later:
+                self._later.append((element, partial(later[tag], element, zone)))
+            case tag if tag not in ("prop", "config", *_IGNORED):
                 raise element.fault("this tag is not supported inside a zone")
+
+    def _add_link(self, element: Element, watts: Watts = (0.0, 0.0)) -> Links:
+        latency = units.latency(element.attributes.get("latency", "0"))
+        link = (units.bandwidth(element.text("bandwidth")), latency)
+        policy = element.attributes.get("sharing_policy", "SHARED").upper()
+        return self._builder.add_link(element.text("id"), link, policy, watts=watts)
 
     def _add_host(self, element: Element, zone: Zone, inherited: Mapping[str, str]) -> None:
         name = element.text("id")
@@ -311,11 +299,8 @@ class _Reader:
 
     def _options(self, element: Element, name: str, inherited: Mapping[str, str]) -> HostOptions:
         attributes = element.attributes
-        text = (
-            attributes["power"]
-            if "power" in attributes and "speed" not in attributes
-            else element.text("speed")
-        )
+        old = "power" in attributes and "speed" not in attributes
+        text = element.text("power" if old else "speed")
         properties = {**inherited, **_properties(element)}
         speeds = tuple(units.speed(part) for part in text.split(","))
         return HostOptions(
@@ -336,16 +321,12 @@ class _Reader:
             return "storage"
         if not role:
             return "master" if name == self._master and not self._masters else "compute_node"
-        roles: dict[str, Role] = {
-            "compute_node": "compute_node",
-            "storage": "storage",
-            "master": "master",
-        }
+        roles = get_args(Role)
         if role not in roles:
             raise ConfigError(
                 f"role is {role[:40]!r}; supported are {', '.join(roles)}.{near(role, roles)}"
             )
-        return roles[role]
+        return cast("Role", role)
 
     def _names(self, element: Element) -> dict[int, str]:
         numbers = _radical(element.text("radical"), MOST_HOSTS - self._hosts)
@@ -429,20 +410,15 @@ class _Reader:
 
     def _links(self, element: Element) -> Links:
         found = []
-        for one in element.children:
+        for one in element.inside("link_ctn"):
             with _at(one):
-                if one.tag == "link_ctn":
-                    direction = one.attributes.get("direction", "NONE").upper()
-                    found.append(self._builder.link_of(one.text("id"), direction))
+                direction = one.attributes.get("direction", "NONE").upper()
+                found.append(self._builder.link_of(one.text("id"), direction))
         return tuple(found)
 
 
 def _properties(element: Element) -> dict[str, str]:
-    return {
-        one.text("id"): one.attributes.get("value", "")
-        for one in element.children
-        if one.tag == "prop"
-    }
+    return {one.text("id"): one.attributes.get("value", "") for one in element.inside("prop")}
 
 
 def _link_power(properties: Mapping[str, str]) -> Watts:
@@ -561,7 +537,7 @@ def _radical(text: str, most: int) -> list[int]:
     """Return the numbers of a text such as ``0-15,20``.
 
     Raises:
-        ConfigError: It is not such a text, or there are more numbers than ``most``.
+        ConfigError: It is malformed, or there are more numbers than ``most``.
     """
     ranges = []
     for part in text.split(","):
@@ -581,7 +557,7 @@ def _parameters(kind: str, text: str, hosts: int) -> dict[str, Any]:
     """Return the fields of a topology from ``topo_parameters``.
 
     Raises:
-        ConfigError: They are no such parameters, or do not fit the number of hosts.
+        ConfigError: They are malformed, or do not fit the number of hosts.
     """
     forms = {"FAT_TREE": "2;4,4;1,2;1,2", "TORUS": "4,4,2", "DRAGONFLY": "3,4;4,3;5,1;2"}
     if kind not in forms:

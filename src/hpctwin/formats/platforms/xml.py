@@ -1,4 +1,4 @@
-"""XML of strangers as elements with line numbers: no entities, no files from elsewhere."""
+"""Untrusted XML as elements with line numbers, without entities and external files."""
 
 from __future__ import annotations
 
@@ -53,6 +53,10 @@ class Element:
             raise self.fault(f"attribute {name!r} is missing")
         return self.attributes[name]
 
+    def inside(self, *tags: str) -> Iterator[Element]:
+        """Yield the elements directly inside that have one of some tags."""
+        return (child for child in self.children if child.tag in tags)
+
     def all(self) -> Iterator[Element]:
         """Yield the element and all inside, in the order of the file."""
         yield self
@@ -101,7 +105,7 @@ def parse_xml(path: Path, text: str) -> Element:
     parser.EndElementHandler = end
     parser.EntityDeclHandler = entity
     try:
-        # The text is already decoded, whatever its declaration says.
+        # The text is already decoded; the declaration of its encoding is ignored.
         parser.Parse(text[skipped:].encode(), True)
     except expat.ExpatError as error:
         said = expat.ErrorString(error.code)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
@@ -120,11 +120,11 @@ class Part(Settings):
         if self.topology == "torus" and self.switch_power is not None:
             raise ValueError("a torus has no switches; remove 'switch_power'")
         if self.topology == "fat-tree":
-            for name in ("parents", "cables"):
-                given = getattr(self, name)
-                if given and len(given) != len(self.children):
+            levels = len(self.children)
+            for name, given in (("parents", self.parents), ("cables", self.cables or self.parents)):
+                if len(given) != levels:
                     raise ValueError(
-                        f"{name} has {len(given)} numbers, but children has {len(self.children)}: "
+                        f"{name} has {len(given)} numbers, but children has {levels}: "
                         "give one for each level"
                     )
         if self.topology == "dragonfly":
@@ -195,8 +195,8 @@ class Network(Part):
         gpu_bandwidth: Bandwidth between each two GPUs of a node: B/s, or text such as ``50 GB/s``.
         parts: Parts with their own topology, each of whole node groups.
         links: Links between parts.
-        window: Largest number of bytes of one flow that are on their way (TCP's window); it limits
-            flows over links of high latency.
+        window: Largest number of bytes in flight of one flow (TCP's window); it limits flows over
+            links of high latency.
     """
 
     core_speed: Speed | None = None
@@ -210,6 +210,12 @@ class Network(Part):
     def has_switch_power(self) -> bool:
         """Whether the power draw of any switch is known."""
         return any(part.switch_power is not None for part in (self, *self.parts))
+
+    def members(self, groups: Sequence[str]) -> list[tuple[str, Part, Sequence[str]]]:
+        """Return name, network and node groups of each part; ``groups`` are all groups."""
+        if self.parts:
+            return [(part.name, part, part.groups) for part in self.parts]
+        return [("network", self, groups)]
 
     @model_validator(mode="after")
     def _either(self) -> Self:
@@ -262,18 +268,13 @@ class Storage(Settings):
 
     def links(self, builder: Builder, name: str) -> tuple[int, int]:
         """Add the links from and to the storage, and return their numbers."""
-        if self.bandwidth is not None:
-            (link,) = builder.add_link(name, (self.bandwidth, self.latency), level="storage")
-            return link, link
-        assert self.read_bandwidth is not None
-        assert self.write_bandwidth is not None
-        (read,) = builder.add_link(
-            f"{name}_read", (self.read_bandwidth, self.latency), level="storage"
-        )
-        (write,) = builder.add_link(
-            f"{name}_write", (self.write_bandwidth, self.latency), level="storage"
-        )
-        return read, write
+        ways = {"": self.bandwidth, "_read": self.read_bandwidth, "_write": self.write_bandwidth}
+        found = [
+            builder.add_link(f"{name}{way}", (bandwidth, self.latency), level="storage")[0]
+            for way, bandwidth in ways.items()
+            if bandwidth is not None
+        ]
+        return found[0], found[-1]
 
 
 Nodes = Sequence[tuple[str, int, int, int, float]]
@@ -307,9 +308,7 @@ def check_network(
             "each node group must be in one part of the network: groups are "
             f"{', '.join(sizes)}, parts have {', '.join(named)}"
         )
-    parts: list[tuple[str, Part, tuple[str, ...]]]
-    parts = [(part.name, part, part.groups) for part in network.parts]
-    for name, part, own in parts or [("network", network, tuple(sizes))]:
+    for name, part, own in network.members([*sizes]):
         nodes = sum(sizes[group] for group in own)
         if part.places is not None and part.places < nodes:
             raise ValueError(
@@ -328,10 +327,8 @@ def blocks_of(network: Network, groups: Sequence[tuple[str, int]]) -> list[Block
     counts = [count for _, count in groups]
     group = np.repeat(np.arange(len(groups)), counts)
     names = [name for name, _ in groups]
-    parts: list[tuple[Part, Sequence[str]]]
-    parts = [(part, part.groups) for part in network.parts] or [(network, names)]
     found = []
-    for part, own in parts:
+    for _, part, own in network.members(names):
         nodes = np.isin(group, [names.index(name) for name in own]).nonzero()[0]
         found.append(Blocks(nodes, np.arange(len(nodes)), part.block_sizes))
     return found
@@ -443,22 +440,16 @@ def _paths(network: Network) -> dict[tuple[str, str], list[int]]:
     found: dict[tuple[str, str], list[int]] = {}
     for start in (part.name for part in network.parts):
         reached: dict[str, list[int]] = {start: []}
-        for name in _growing(reached):
+        names = [start]
+        for name in names:
             for number, link in enumerate(network.links):
-                if name in link.between:
-                    other = link.between[link.between[0] == name]
-                    reached.setdefault(other, [*reached[name], number])
+                other = link.between[link.between[0] == name]
+                if name in link.between and other not in reached:
+                    reached[other] = [*reached[name], number]
+                    names.append(other)
         for part in network.parts:
             if part.name not in reached:
                 raise ValueError(f"links: no link connects part {start!r} with {part.name!r}")
             if part.name != start:
                 found[start, part.name] = reached[part.name]
     return found
-
-
-def _growing(names: dict[str, list[int]]) -> Iterator[str]:
-    """Yield names, including names that are added meanwhile."""
-    done = 0
-    while done < len(names):
-        yield [*names][done]
-        done += 1

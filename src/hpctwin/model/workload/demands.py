@@ -39,6 +39,7 @@ AMOUNTS = {
 DEMANDS = (*AMOUNTS, "comm_pattern", "storage")
 """Names of all columns."""
 MAX_AMOUNT = 1e30
+"""Limit of flops and bytes; their sums stay numbers."""
 MAX_ITERATIONS = 1e6
 _ANY_STORAGE = "pfs"
 

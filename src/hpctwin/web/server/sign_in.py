@@ -222,8 +222,8 @@ class SignIn:
             return False
         if self._proxy_secret is None:
             return True
-        told = [value for name, value in headers if name.lower() == SECRET_HEADER]
-        return len(told) == 1 and hmac.compare_digest(told[0], self._proxy_secret)
+        sent = [value for name, value in headers if name.lower() == SECRET_HEADER]
+        return len(sent) == 1 and hmac.compare_digest(sent[0], self._proxy_secret)
 
     def _person(self, name: str) -> Person:
         if len(name) > LONGEST_NAME or not name.isprintable():
@@ -232,6 +232,11 @@ class SignIn:
         return Person(name, role)
 
     # --- OpenID Connect --------------------------------------------------------------------------
+
+    @property
+    def _oidc(self) -> OidcSettings:
+        assert self.settings.oidc is not None
+        return self.settings.oidc
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer `SIGN_IN`, `CALLBACK` and `SIGN_OUT`."""
@@ -278,8 +283,7 @@ class SignIn:
     async def _finish(
         self, send: Send, asked: Mapping[str, list[str]], headers: Sequence[tuple[bytes, bytes]]
     ) -> None:
-        oidc = self.settings.oidc
-        assert oidc is not None
+        oidc = self._oidc
         flow = self._opened("flow", _cookie(headers, self._cookie_name("flow")))
         one = {name: values[0] for name, values in asked.items()}
         if flow is None:
@@ -318,8 +322,7 @@ class SignIn:
         from joserfc import jwt
         from joserfc.errors import JoseError
 
-        oidc = self.settings.oidc
-        assert oidc is not None
+        oidc = self._oidc
         about, keys = await self._provider()
         try:
             async with self._client() as client:
@@ -346,8 +349,7 @@ class SignIn:
         import httpx
         from joserfc.jwk import KeySet
 
-        oidc = self.settings.oidc
-        assert oidc is not None
+        oidc = self._oidc
         if self._known is None or time.monotonic() - self._known[0] > KNOWN_S:
             try:
                 async with httpx.AsyncClient(timeout=TIMEOUT_S) as client:
@@ -355,8 +357,8 @@ class SignIn:
                     about = found.raise_for_status().json()
                     if about["issuer"].rstrip("/") != oidc.issuer:
                         raise DeniedError(502, f"the provider names itself {about['issuer']}")
-                    told = (await client.get(about["jwks_uri"])).raise_for_status().json()
-                self._known = time.monotonic(), about, KeySet.import_key_set(told)
+                    keys = (await client.get(about["jwks_uri"])).raise_for_status().json()
+                self._known = time.monotonic(), about, KeySet.import_key_set(keys)
             except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
                 raise DeniedError(502, f"{oidc.issuer} does not answer as a provider") from error
         return self._known[1], self._known[2]
@@ -364,8 +366,7 @@ class SignIn:
     def _client(self) -> Any:
         from authlib.integrations.httpx_client import AsyncOAuth2Client
 
-        oidc = self.settings.oidc
-        assert oidc is not None
+        oidc = self._oidc
         secret = None if self._client_secret is None else self._client_secret.decode()
         return AsyncOAuth2Client(
             oidc.client_id,

@@ -176,7 +176,6 @@ def job_page(source: Source, job_id: str, sees: Visibility = EVERYTHING) -> JobP
         forecasts = journal.read_forecasts(job_id)[-MOST_PAST:]
         actions = journal.read_actions(job=job_id)[-MOST_PAST:]
         decisions = {one.decision: journal.read_decision(one.decision) for one in actions}
-    fields = set(ForecastView.model_fields)
     return JobPage(
         id=job_id,
         state="ended" if view is None else view.state,
@@ -185,8 +184,7 @@ def job_page(source: Source, job_id: str, sees: Visibility = EVERYTHING) -> JobP
         node_names=names,
         why=source.explain_job(job_id, sees).why,
         forecasts=tuple(
-            ForecastView(**{k: v for k, v in one._asdict().items() if k in fields})
-            for one, _ in forecasts
+            ForecastView.model_validate(one, from_attributes=True) for one, _ in forecasts
         ),
         actions=tuple(
             ActionView(

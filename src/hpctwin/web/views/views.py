@@ -190,8 +190,8 @@ class NodeView(View):
     until_s: float | None = Field(description="Latest end of its jobs at their walltimes.")
 
 
-class Bar(View):
-    """A job on nodes for some time, for a Gantt chart."""
+class Span(View):
+    """A job for some time."""
 
     job: str = Field(description="Id of the job.")
     kind: Literal["ran", "runs", "forecast"] = Field(
@@ -199,6 +199,11 @@ class Bar(View):
     )
     start_s: float = Field(description="Start, in seconds since the epoch.")
     end_s: float = Field(description="End, in seconds since the epoch.")
+
+
+class Bar(Span):
+    """A job on nodes for some time, for a Gantt chart."""
+
     rows: tuple[tuple[int, int], ...] = Field(
         description="Lanes of the timeline: first, count; tentative for forecast jobs."
     )
@@ -242,15 +247,9 @@ class TimelineView(View):
     )
 
 
-class BoxView(View):
+class BoxView(Span):
     """A job on contiguous lanes."""
 
-    job: str = Field(description="Id of the job.")
-    kind: Literal["ran", "runs", "forecast"] = Field(
-        description="Whether the job has ended, runs, or is forecast."
-    )
-    start_s: float = Field(description="Start, in seconds since the epoch.")
-    end_s: float = Field(description="End, in seconds since the epoch.")
     first: int = Field(description="First of the contiguous lanes.")
     count: int = Field(description="Number of the contiguous lanes.")
     lanes: int = Field(description="All lanes of the job at that time.")
