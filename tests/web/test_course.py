@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -27,7 +28,7 @@ from hpctwin.twin.forecast.records import Forecast
 from hpctwin.twin.journal.status_reader import Standing
 from hpctwin.twin.settings.config import CoreSettings
 from hpctwin.web.views.clock import site_zone
-from hpctwin.web.views.cluster_views import bars, held_line, node_views, places, timeline
+from hpctwin.web.views.cluster_views import bars, held_line, job_view, node_views, places, timeline
 from hpctwin.web.views.job_history import History, Stretch, lanes_of, past, rows_of
 from hpctwin.web.views.lane_names import LaneNames
 from hpctwin.web.views.power_views import energy_of, energy_view, power_lines, rates_of
@@ -324,3 +325,12 @@ def test_the_zone_of_the_site_is_that_of_the_host_or_its_tz(
 ) -> None:
     monkeypatch.setenv("TZ", told)
     assert site_zone.__wrapped__() == zone
+
+
+@pytest.mark.parametrize(
+    ("mode", "text"), [("act", "starts now"), ("approve", "its start needs an approval")]
+)
+def test_a_job_that_starts_now_waits_for_no_earlier_job(mode: str, text: str) -> None:
+    stands = replace(standing(SHARED, {"3": 1000.0, "4": 1001.0}), status={"mode": mode})
+    texts = [job_view(job, stands, lambda _: True, {}).why for job in SHARED[2:]]
+    assert texts == [text, "nodes are reserved for earlier jobs"]

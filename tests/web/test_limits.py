@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ from hpctwin.web.server.assembly import Part
 from hpctwin.web.server.connections import Brief, room_for_connections
 from hpctwin.web.server.gate import Access
 from hpctwin.web.server.serve import Listening, server_of, socket_at
-from hpctwin.web.views import whatif
+from hpctwin.web.views import source, whatif
 from hpctwin.web.views.views import Change
 from hpctwin.web.views.whatif import MOST_WORK, check_size
 from tests.web.page import ACCESS, ACTS, LOOKS, Page, bearer
@@ -130,6 +131,68 @@ def test_other_answers_do_not_wait_for_a_what_if(
             assert client.get(path).status_code == 200
         go_on.set()
         asking.join(120)
+
+
+@pytest.mark.parametrize("path", ["/api/v1/jobs/5/when", "/api/v1/timeline"])
+def test_other_answers_do_not_wait_for_a_forecast_or_the_schedule(
+    make: Any, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    page = make()
+    page.source._stands = replace(page.source._stands, forecasts={})
+    entered, go_on = threading.Event(), threading.Event()
+
+    def slow(*args: Any) -> Any:
+        entered.set()
+        assert go_on.wait(120)
+        raise HpctwinError("enough")
+
+    monkeypatch.setattr(source, "_forecasts", slow)
+    monkeypatch.setattr(source, "schedule_of", slow)
+    with page.client() as client:
+        asking = threading.Thread(target=lambda: client.get(path))
+        asking.start()
+        assert entered.wait(120)
+        started = threading.Thread(target=page.look)
+        started.start()
+        started.join(120)
+        assert not started.is_alive()
+        page.source._heads.clear()  # not the last answer, which is there for a locked state
+        for other in ("/healthz", "/api/v1/state", "/api/v1/nodes", "/metrics"):
+            assert client.get(other).status_code == 200
+        go_on.set()
+        asking.join(120)
+
+
+def test_a_forecast_on_a_copy_is_the_same_and_the_copy_stays_as_it_was(make: Any) -> None:
+    page = make()
+    core, now_s = page.source.core, page.source._stands.now_s
+    copied, before = core.copy(), core.state()
+    assert copied.state() == before
+    assert copied.forecasts(now_s) == core.forecasts(now_s)
+    page.setting.submit(77, nodes=1)
+    page.tell()
+    page.look()
+    assert core.state() != before
+    assert copied.state() == before
+
+
+def test_a_kept_schedule_shows_no_job_twice(make: Any) -> None:
+    page = make()
+    page.source.timeline_view()
+    page.source._scheduled_until = float("inf")
+    waiting = [one.job for one in page.source.course() if one.kind == "forecast"]
+    assert waiting
+    page.setting.cluster.advance(page.setting.cluster.now_s + 40)
+    page.setting.until(lambda: page.decided and waiting[0] in page.setting.running())
+    page.setting.until(lambda: page.decided)
+    page.tell()
+    page.look()
+    page.source.timeline_view()
+    jobs = page.source.core.mirror.jobs
+    drawn = [one for one in page.source.course() if one.job == waiting[0]]
+    assert [one.kind for one in drawn] == ["runs" if waiting[0] in jobs else "ran"]
+    runs = {one.job for one in page.source.course() if one.kind == "runs"}
+    assert runs == {i for i, job in jobs.items() if job.start_s is not None}
 
 
 def test_a_client_that_leaves_frees_its_place(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:

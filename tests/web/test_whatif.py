@@ -11,8 +11,9 @@ import yaml
 from hpctwin import Cluster
 from hpctwin.errors import HpctwinError
 from hpctwin.model.text import compact
+from hpctwin.twin.what_if.pool import Scene
 from hpctwin.web.views.node_selection import node_sets, select_nodes
-from hpctwin.web.views.views import Change
+from hpctwin.web.views.views import Bar, Change
 
 
 def ask(page: Any, **change: Any) -> Any:
@@ -29,10 +30,15 @@ def test_without_a_change_both_futures_are_the_same_and_those_of_the_forecasts(m
     assert answer.as_is.starts == pytest.approx(said)
 
 
+def drawn(page: Any) -> list[Bar]:
+    page.source.update_schedule()
+    return page.source._bars()
+
+
 def test_without_a_change_what_if_shows_the_schedule_of_the_timeline(make: Any) -> None:
     page = make()
     now_s = page.source.head().time_s
-    live = [bar for bar in page.source._bars() if bar.end_s > now_s]
+    live = [bar for bar in drawn(page) if bar.end_s > now_s]
     plain = [bar.model_copy(update={"low_s": None, "high_s": None}) for bar in live]
     assert list(ask(page).as_is.bars) == plain
     assert {bar.kind for bar in plain} == {"runs", "forecast"}
@@ -42,7 +48,7 @@ def test_without_a_change_what_if_shows_the_schedule_of_the_timeline(make: Any) 
 def test_the_schedule_is_one_that_could_happen(make: Any) -> None:
     """No lane has two jobs at a time, and each job has as many nodes as it asks for."""
     page = make()
-    bars = [bar for bar in page.source._bars() if bar.kind != "ran"]
+    bars = [bar for bar in drawn(page) if bar.kind != "ran"]
     jobs = page.source.core.mirror.jobs
     assert {bar.job for bar in bars} == set(jobs)
     spans: dict[int, list[tuple[float, float]]] = {}
@@ -58,7 +64,7 @@ def test_the_schedule_is_one_that_could_happen(make: Any) -> None:
 def test_bars_have_the_intervals_of_the_queue(make: Any) -> None:
     page = make()
     told = {job.id: (job.low_s, job.high_s) for job in page.source.job_views()}
-    waits = [bar for bar in page.source._bars() if bar.kind == "forecast"]
+    waits = [bar for bar in drawn(page) if bar.kind == "forecast"]
     assert waits
     assert all((bar.low_s, bar.high_s) == told[bar.job] for bar in waits)
     assert any(bar.low_s is not None for bar in waits)
@@ -85,11 +91,11 @@ def test_a_policy_that_cannot_be_simulated_here_is_reported_and_the_rest_is_show
         raise HpctwinError("policy 'own.py:order' is unknown")
 
     with monkeypatch.context() as patch:
-        patch.setattr(page.source.core, "present", fails)
-        assert {bar.kind for bar in page.source._bars()} <= {"ran", "runs"}
+        patch.setattr(Scene, "present", fails)
+        assert {bar.kind for bar in drawn(page)} <= {"ran", "runs"}
         assert any("own.py:order" in one for one in page.source.head().trouble)
     page.source.version += 1
-    assert {"runs", "forecast"} <= {bar.kind for bar in page.source._bars()}
+    assert {"runs", "forecast"} <= {bar.kind for bar in drawn(page)}
     assert not any("own.py:order" in one for one in page.source.head().trouble)
 
 
@@ -100,7 +106,7 @@ def test_the_head_is_told_without_a_simulation(make: Any, monkeypatch: pytest.Mo
     group["modes"] = {"base": {"power_w": 200.0, "idle_w": 50.0}}
     mirror.machine = type(mirror.machine).model_validate({"name": "m", "nodes": [group]})
     page.source.version += 1
-    monkeypatch.setattr(page.source, "_schedule", None)
+    monkeypatch.setattr(page.source, "update_schedule", None)
     busy = sum(len(job.node_names) for job in mirror.jobs.values())
     assert page.source.head().energy.power_w == 8 * 50 + busy * 150
 

@@ -6,6 +6,7 @@ decision can be repeated from the journal, bit for bit.
 
 from __future__ import annotations
 
+import copy
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
@@ -208,7 +209,7 @@ class Core:
         free = self.free_nodes(jobs)
         choice = self._any_fits(jobs, free)
         kept = choice and now_s - memory.policy_since_s < dwell_s and memory.decisions > 0
-        pool = self.pool if choice and not kept else [self._policy(memory.policy)]
+        pool = self.pool if choice and not kept else [self.policy_named(memory.policy)]
         seed = self.settings.seed + memory.decisions
         answers = self._look(jobs, now_s, pool, seed, unanswered)
         late = tuple(
@@ -317,7 +318,10 @@ class Core:
 
         Nothing is learned from them.
         """
-        jobs, by = self._memory.jobs_as_of(self.mirror, now_s), self._policy(policy or self.policy)
+        jobs, by = (
+            self._memory.jobs_as_of(self.mirror, now_s),
+            self.policy_named(policy or self.policy),
+        )
         expected = look_ahead(self.simulated(jobs, now_s), [by], past=Past.none())[0].start_s
         drawn = self.draw(jobs, now_s, by, self.settings.seed)
         return self.forecaster.preview(self._seen(jobs).waiting, expected, now_s, drawn)
@@ -354,7 +358,7 @@ class Core:
         """Return the mirror as a simulation, with walltimes or predictions as runtimes."""
         jobs = self._memory.jobs_as_of(self.mirror, now_s)
         if not isinstance(policy, Policy):
-            policy = self._policy(policy or self._memory.policy)
+            policy = self.policy_named(policy or self._memory.policy)
         return self.simulated(jobs, now_s, policy)
 
     def free_nodes(self, jobs: Sequence[JobRecord] | None = None, *, on: bool = False) -> int:
@@ -387,6 +391,16 @@ class Core:
     def scene(self, now_s: float) -> Scene:
         """Return the input of a simulation of the mirror, independent of its later changes."""
         return self._scene(self._memory.jobs_as_of(self.mirror, now_s), now_s)
+
+    def copy(self) -> Core:
+        """Return a core for questions in another thread, independent of later changes of this one."""
+        other = copy.copy(self)
+        other.mirror = self.mirror.copy()
+        other.expectations = self.expectations.copy()
+        other.forecaster = self.forecaster.copy()
+        other._memory = self._memory.copy()
+        other._reused = Reused()
+        return other
 
     # --- saving ----------------------------------------------------------------------------------
 
@@ -461,7 +475,7 @@ class Core:
             arrivals: Jobs that will be submitted.
             runtime_s: Runtimes by id; by default the expected ones.
         """
-        by = policy or self._policy(self._memory.policy)
+        by = policy or self.policy_named(self._memory.policy)
         return self._scene(jobs, now_s, arrivals, runtime_s).present(by, self._reused)
 
     def _scene(
@@ -533,7 +547,8 @@ class Core:
         may = ~there.runs & (there.of("barred") == 0)
         return bool(np.count_nonzero(there.of("nodes")[may] <= free_nodes))
 
-    def _policy(self, name: str) -> Policy:
+    def policy_named(self, name: str) -> Policy:
+        """Return a policy of the pool, or the cluster's own, by its name."""
         if self.own is not None and self.own.name == name:
             return self.own
         return next(policy for policy in self.pool if policy.name == name)

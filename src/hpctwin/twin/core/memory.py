@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Self
 
 import numpy as np
@@ -70,6 +71,10 @@ class Memory:
     put_off: dict[str, float] = field(default_factory=dict)
     past: deque[StartedJob] = field(default_factory=deque)
     running: dict[str, StartedJob] = field(default_factory=dict)
+
+    def copy(self) -> Memory:
+        """Return a memory of the same state, independent of later changes of this one."""
+        return Memory(**{one.name: copy.copy(getattr(self, one.name)) for one in fields(self)})
 
     def plain(self) -> dict[str, Any]:
         """Return the state as plain values."""

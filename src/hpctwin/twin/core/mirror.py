@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -192,6 +193,14 @@ class Mirror:
         if self._node_records is None:
             self._node_records = tuple(self.nodes.values())
         return self._node_records
+
+    def copy(self) -> Mirror:
+        """Return a mirror of the same state, independent of later changes of this one."""
+        other = copy.copy(self)
+        for name, value in vars(self).items():
+            if isinstance(value, dict | set):
+                setattr(other, name, value.copy())
+        return other
 
     def snapshot(self) -> Snapshot:
         """Return the mirror in the form of a resource manager's snapshot.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections import deque
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -70,6 +71,15 @@ class Forecaster:
         self._last: Forecasts | dict[str, Forecast] = {}  # of jobs that do not start at once
         self._told: Container[str] = self._last  # ids of these jobs
         self._last_s = 0.0
+
+    def copy(self) -> Forecaster:
+        """Return a forecaster of the same state, independent of later changes of this one."""
+        other = copy.copy(self)
+        other._open = {job_id: list(made) for job_id, made in self._open.items()}
+        other._half, other._errors = self._half.copy(), self._errors.copy()
+        other._places = {group: places.copy() for group, places in self._places.items()}
+        other._missed = copy.deepcopy(self._missed)
+        return other
 
     def is_due(self, start_s: Mapping[str, float], now_s: float) -> bool:
         """Return whether futures must be drawn: a job has no forecast, or the draw is old.

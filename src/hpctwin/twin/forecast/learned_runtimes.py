@@ -13,6 +13,7 @@ Quantiles from trained trees, stored as arrays and evaluated with NumPy alone.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import io
 import json
@@ -228,6 +229,13 @@ class LearnedRuntimes:
         self._arrived: dict[str, tuple[list[float], float]] = {}
         self._foretold: dict[str, FloatArray] = {}
         self._places: dict[int, deque[float]] = {}
+
+    def copy(self) -> LearnedRuntimes:
+        """Return a copy that draws the same runtimes after later changes of this one; it cannot learn."""
+        other = copy.copy(self)
+        other._arrived, other._foretold = self._arrived.copy(), self._foretold.copy()
+        other._places = {group: places.copy() for group, places in self._places.items()}
+        return other
 
     def __contains__(self, job_id: object) -> bool:
         """Return whether a job has arrived."""

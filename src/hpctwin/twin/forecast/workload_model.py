@@ -5,6 +5,7 @@ They are learned from events alone and kept as plain values, so that they can be
 
 from __future__ import annotations
 
+import copy
 from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
@@ -92,6 +93,14 @@ class Expectations:
         self._recent: dict[str, deque[_Ran]] = {}
         self._shares: deque[float] = deque(maxlen=SHARES)
         self._arrivals: deque[JobSpec] = deque(maxlen=ARRIVALS)
+
+    def copy(self) -> Expectations:
+        """Return expectations of the same state, independent of later changes of these."""
+        other = copy.copy(self)
+        other._learned = None if self._learned is None else self._learned.copy()
+        other._recent = {user: ran.copy() for user, ran in self._recent.items()}
+        other._shares, other._arrivals = self._shares.copy(), self._arrivals.copy()
+        return other
 
     def saw_end(self, job: JobRecord, end_s: float) -> None:
         """Learn from a job that ran to its own end or to its walltime."""

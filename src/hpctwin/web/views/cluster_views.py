@@ -127,6 +127,10 @@ def _why(
     if not fits(spec):
         free = "" if spec.tasks else f", {stands.core.free_nodes()} free"
         return f"needs {asked_text(spec)}{free}"
+    said = stands.forecasts.get(spec.id)
+    if said is not None and said.start_s is not None and said.start_s <= now_s:
+        approved = stands.status.get("mode") == "approve"
+        return "its start needs an approval" if approved else "starts now"
     return "nodes are reserved for earlier jobs"
 
 

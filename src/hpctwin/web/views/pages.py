@@ -206,6 +206,7 @@ def node_page(source: Source, name: str, sees: Visibility = EVERYTHING) -> NodeP
     Raises:
         UnknownNameError: The node does not exist.
     """
+    source.update_schedule()
     with source.looking() as stands:
         number = {node: i for i, node in enumerate(stands.core.mirror.nodes)}
         if name not in number:

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -100,8 +100,12 @@ class Source(FollowedJournal):
         self._accuracy: tuple[float, list[AccuracyView]] | None = None
         self._heads: dict[bool, Head] = {}
         self._untold = self._unscheduled = ""
-        self._scheduled: Schedule
+        self._scheduled = Schedule("", {}, 0, {}, [])
+        self._scheduled_for = 0
         self._scheduled_until = 0.0
+        self._forecasts_of: tuple[Standing, dict[str, Forecast]] | None = None
+        # These are taken before the lock of the state, never while it is held.
+        self._scheduling, self._asking = threading.Lock(), threading.Lock()
         self._counting = threading.Lock()
         super().__init__(path)
 
@@ -187,13 +191,12 @@ class Source(FollowedJournal):
 
     def job_views(self, sees: Visibility = EVERYTHING) -> list[JobView]:
         """Return pending jobs by forecast start, then running jobs."""
-
-        def of(stands: Standing) -> list[JobView]:
-            jobs, known = stands.core.mirror.jobs, stands.forecasts
-            late = any(job.start_s is None and i not in known for i, job in jobs.items())
-            return job_views(stands, self._schedule().starts_s if late else {}, sees)
-
-        return self._kept("jobs", of, sees)
+        with self.looking() as stands:
+            jobs, known = stands.core.mirror.jobs.items(), stands.forecasts
+            late = any(job.start_s is None and i not in known for i, job in jobs)
+        if late:
+            self.update_schedule()
+        return self._kept("jobs", lambda now: job_views(now, self._scheduled.starts_s, sees), sees)
 
     def jobs(self, asked: LiveJobFilter, sees: Visibility = EVERYTHING) -> JobList:
         """Return a page of the jobs that match a filter.
@@ -202,6 +205,7 @@ class Source(FollowedJournal):
             asked: Filters, order and page.
             sees: Names that the visitor may see; hidden names are not found.
         """
+        self.job_views(sees)
         with self.looking():
             version, views = self.version, self.job_views(sees)
             table = self._kept("job table", lambda _: job_table(views), sees)
@@ -214,6 +218,7 @@ class Source(FollowedJournal):
 
     def bars(self) -> bytes:
         """Return past, running and forecast jobs on nodes, as JSON."""
+        self.update_schedule()
         return self._kept("bars", lambda _: _BARS.dump_json(self._bars()))
 
     def _bars(self) -> list[Bar]:
@@ -222,33 +227,42 @@ class Source(FollowedJournal):
             lambda stands: bars(stands.core.mirror.machine, self.course(), stands.forecasts),
         )
 
-    def _schedule(self) -> Schedule:
-        """Return the schedule; one that took long is kept while it is still young."""
+    def update_schedule(self) -> None:
+        """Update the schedule, without holding up other answers.
 
-        def of(stands: Standing) -> Schedule:
-            if time.monotonic() < self._scheduled_until:
-                return self._scheduled
-            begin, core = time.monotonic(), stands.core
-            self._unscheduled = ""
+        One that took long is kept while it is still young.
+        """
+        with self._scheduling:
+            with self.looking() as stands:
+                version = self.version
+                if version == self._scheduled_for or time.monotonic() < self._scheduled_until:
+                    return
+                scene = stands.core.scene(stands.now_s)
+                policy = stands.core.policy_named(stands.policy)
+            begin, trouble = time.monotonic(), ""
             try:
-                now = core.present(stands.now_s, stands.policy)
-                self._scheduled = schedule_of(now, core.scene(stands.now_s))
+                made = schedule_of(scene.present(policy), scene)
             except HpctwinError as error:
-                self._unscheduled = f"the schedule is not shown: {error}"
-                self._scheduled = Schedule(stands.policy, {}, 0, {}, self._running())
+                trouble = f"the schedule is not shown: {error}"
+                made = Schedule(stands.policy, {}, 0, {}, [])
             took_s = time.monotonic() - begin
-            self._scheduled_until = begin + (_REST * took_s if took_s > _FAST_S else 0.0)
-            return self._scheduled
-
-        return self._kept("schedule", of)
+            with self.looking():
+                self._scheduled, self._scheduled_for = made, version
+                self._unscheduled = trouble
+                self._scheduled_until = begin + (_REST * took_s if took_s > _FAST_S else 0.0)
 
     def _past(self) -> list[Stretch]:
         return self._kept("past", lambda stands: past(self.history, stands.now_s, self._numbers))
 
     def _running(self) -> list[Stretch]:
         now_s, jobs = self._stands.now_s, self._stands.core.mirror.jobs.values()
+        until_s = {one.job: one.end_s for one in self._scheduled.stretches if one.kind == "runs"}
         return [
-            placed(job, max(now_s, ends_s(job, job.start_s)), self._numbers)
+            placed(
+                job,
+                max(now_s, until_s.get(job.spec.id, ends_s(job, job.start_s))),
+                self._numbers,
+            )
             for job in jobs
             if job.start_s is not None
         ]
@@ -258,8 +272,16 @@ class Source(FollowedJournal):
         return {name: i for i, name in enumerate(self._stands.core.mirror.nodes)}
 
     def course(self) -> list[Stretch]:
-        """Return recent, running and scheduled jobs on nodes."""
-        return self._kept("course", lambda _: [*self._past(), *self._schedule().stretches])
+        """Return recent, running and scheduled jobs on nodes; see `update_schedule`."""
+
+        def of(stands: Standing) -> list[Stretch]:
+            # The schedule may be older than the state: jobs may have started or gone since.
+            waiting = {i for i, job in stands.core.mirror.jobs.items() if job.start_s is None}
+            made = self._scheduled.stretches
+            coming = [one for one in made if one.kind == "forecast" and one.job in waiting]
+            return [*self._past(), *self._running(), *coming]
+
+        return self._kept("course", of)
 
     @property
     def _from_s(self) -> float:
@@ -278,6 +300,7 @@ class Source(FollowedJournal):
 
     def timeline(self) -> Timeline:
         """Return the same as `bars`, as a browser draws it."""
+        self.update_schedule()
         return self._kept(
             "timeline", lambda _: timeline(self._bars(), self.course(), self._names, self._lanes)
         )
@@ -308,6 +331,7 @@ class Source(FollowedJournal):
 
     def timeline_view(self) -> TimelineView:
         """Return the range of the timeline."""
+        self.update_schedule()
         with self.looking() as stands:
             from_s, to_s = self._span_s
             shared = any(one.amounts is not None for one in self.course())
@@ -321,9 +345,9 @@ class Source(FollowedJournal):
                 now_s=stands.now_s,
                 clock=self._clock,
                 schedule=ScheduleView(
-                    policy=self._schedule().policy,
+                    policy=self._scheduled.policy,
                     runtimes=_RUNTIMES[stands.core.settings.predictor],
-                    never=self._schedule().never,
+                    never=self._scheduled.never,
                 ),
                 placed=True,
             )
@@ -376,6 +400,7 @@ class Source(FollowedJournal):
         Args:
             bins: Number of bins, 1 or more.
         """
+        self.update_schedule()
         with self.looking() as stands:
             from_s, to_s = self._span_s
             edges = np.linspace(0.0, to_s - from_s, bins + 1)
@@ -391,11 +416,14 @@ class Source(FollowedJournal):
 
     def when(self, job_id: str) -> JobForecast:
         """Forecast when a job starts, and explain why not now."""
-        with self.looking() as stands:
-            job_id = full_id(stands.core, job_id)
-            known = stands.forecasts
+        # A copy, because forecasts of all jobs may take long: other answers need the state.
+        stands = self._kept("copy", lambda now: replace(now, core=now.core.copy()))
+        job_id, known = full_id(stands.core, job_id), stands.forecasts
+        with self._asking:
             if job_id in stands.core.mirror.jobs and job_id not in known:
-                known = self._kept("forecasts", _forecasts)
+                if self._forecasts_of is None or self._forecasts_of[0] is not stands:
+                    self._forecasts_of = stands, _forecasts(stands)
+                known = self._forecasts_of[1]
             found = when(stands.core, job_id, stands.now_s, stands.policy, known)
         quantiles = dict(zip(map(str, LEVELS), found.quantiles_s, strict=False))
         return JobForecast(

@@ -68,12 +68,11 @@ class Question:
         """
         check_size(len(core.mirror.jobs), change)
         pool = (*core.pool, *(() if core.own is None else (core.own,)))
-        by = next(known for known in pool if known.name == policy)
         now = core.scene(now_s)
         if change.job is not None:
             expected_s = core.expectations.runtime_s([_pretended(now, change.job)])
             now = replace(now, runtime_s={**now.runtime_s, **expected_s})
-        return cls(now, by, pool, change)
+        return cls(now, core.policy_named(policy), pool, change)
 
     def answer(self, runs: StoppableRuns | None = None) -> WhatIfAnswer:
         """Run both clusters ahead until their queues are empty.
