@@ -68,11 +68,38 @@ def test_a_walltime_cuts_the_computation() -> None:
     assert job_j(HomogeneousTask(cpu=9e9, com=0.0), walltime_s=4.0) == pytest.approx(2 * 4 * 150)
 
 
-def test_jobs_of_fixed_length_draw_full_power() -> None:
-    workload = jobs((0.0, 5, 4.0), (0.0, 1, 60.0))
-    energy = Simulation(workload, POWERED, sharing="fair").run().energy
+def test_jobs_that_only_wait_draw_idle_power() -> None:
+    parts = Delay(4.0), Sequence((Delay(1.0), Delay(0.5)), repeat=2)
+    workload = Workload.build(
+        submit_s=[0, 0, 0],
+        nodes=[2] * 3,
+        walltime_s=[60, 2, 60],
+        runtime_s=[4, 3, 7],
+        profiles=[*parts, None],
+    )
+    whole = Simulation(workload, POWERED, sharing="fair", log=True)
+    energy = whole.run().energy
     assert energy is not None
-    assert energy.jobs["energy_j"][0] == 2 * 4.0 * 200
+    found = energy.jobs.sort("job_id")["energy_j"].to_list()
+    assert found == [2 * 4.0 * 80, 2 * 2.0 * 80, 2 * 7.0 * 200]
+    times, watts = energy.power_over_time()
+    assert float(np.diff(times) @ watts[:-1]) == pytest.approx(energy.total_j)
+    without = Simulation(workload, POWERED).run().energy
+    assert without is not None
+    assert without.jobs["energy_j"].sum() == 2 * (4 + 2 + 7) * 200
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_streams_of_jobs_that_only_wait(batch: int, tmp_path: Path) -> None:
+    workload = Workload.build(
+        submit_s=[0, 1, 2],
+        nodes=[2] * 3,
+        walltime_s=[60] * 3,
+        runtime_s=[4] * 3,
+        profiles=[Delay(4.0)] * 3,
+    )
+    streamed = simulate_stream(workload, POWERED, sharing="fair", out=tmp_path / "out", batch=batch)
+    assert energies(streamed.jobs.collect()) == [2 * 4.0 * 80] * 3
 
 
 def test_attempts_that_fail_count() -> None:

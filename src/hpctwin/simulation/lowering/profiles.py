@@ -13,7 +13,7 @@ from hpctwin.model.workload.demands import phases_of
 from hpctwin.network.platform import Platform
 from hpctwin.network.profiles import HomogeneousTask, ParallelTask, Profile, Sequence, parts_of
 
-__all__ = ["UNKNOWN_MS", "network_profiles", "on_network", "with_run_times"]
+__all__ = ["UNKNOWN_MS", "network_profiles", "on_network", "power_follows_load", "with_run_times"]
 
 UNKNOWN_MS = 10**15
 """Run time of a job in the engine until the network says when it ends; its walltime is shorter."""
@@ -45,17 +45,33 @@ def with_run_times(workload: Workload, cluster: Cluster) -> tuple[Workload, Clus
     return plain.replace(runtime_ms=ms_of(runtime_s)), cluster
 
 
-def network_profiles(workload: Workload) -> tuple[Profile | None, ...]:
-    """Return what each job does; None for a job of fixed length, which does not use the network."""
+def power_follows_load(cluster: Cluster) -> bool:
+    """Return whether jobs on the network decide by their load what their nodes draw."""
+    return (
+        cluster.has_power
+        and cluster.platform is not None
+        and not any(group.components for group in cluster.nodes)
+    )
+
+
+def network_profiles(workload: Workload, *, waiting: bool) -> tuple[Profile | None, ...]:
+    """Return what each job does on the network; None for a job that does not use it.
+
+    Args:
+        workload: Jobs.
+        waiting: Whether profiles of fixed length count, because nodes that wait draw less.
+    """
     asked = workload.profiles or (None,) * len(workload)
     if workload.demands:
         phases = phases_of(workload.demands, workload.runtime_ms)
         asked = tuple(own or phase for own, phase in zip(asked, phases, strict=True))
+    if waiting:
+        return asked
     return tuple(None if one is None or one.length_s is not None else one for one in asked)
 
 
 def on_network(
-    workload: Workload, cluster: Cluster, *, contends: bool | None = None
+    workload: Workload, cluster: Cluster, *, waiting: bool, contends: bool | None = None
 ) -> tuple[Workload, Cluster, tuple[Profile | None, ...]]:
     """Return jobs without profiles, their cluster, and what those do that use the network.
 
@@ -64,13 +80,14 @@ def on_network(
     Args:
         workload: Jobs.
         cluster: The cluster.
+        waiting: As for `network_profiles`.
         contends: Whether these or later jobs use the network; None means: derived from these.
 
     Raises:
         ConfigError: Jobs use the network, and the cluster has none, or they share nodes. Or jobs
             compute, read or write, and the cluster has no speed or no storage.
     """
-    profiles = network_profiles(workload)
+    profiles = network_profiles(workload, waiting=waiting)
     if not (any(profiles) if contends is None else contends):
         return *with_run_times(workload, cluster), ()
     if cluster.platform is None:

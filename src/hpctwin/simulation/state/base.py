@@ -48,6 +48,7 @@ from hpctwin.simulation.lowering.preemption import is_interrupted, suspends
 from hpctwin.simulation.lowering.profiles import (
     UNKNOWN_MS,
     network_profiles,
+    power_follows_load,
     on_network,
     with_run_times,
 )
@@ -127,7 +128,7 @@ class SimulationBase(EngineFeed):
     ) -> None:
         workload = as_workload(workload)
         cluster = as_cluster(cluster).at(workload.start_epoch_s, workload.name)
-        self.sharing = sharing
+        self.sharing, self.sizing = sharing, sizing
         workload, self.cluster = workload, cluster = self._without_profiles(workload, cluster)
         workload = in_whole_nodes(workload, cluster)
         self.workload = workload = as_features(workload, cluster)
@@ -142,7 +143,6 @@ class SimulationBase(EngineFeed):
             settings=settings,
         )
         check_together(cluster, self.policy, workload)
-        self.sizing = sizing
         if sizing is not None:
             if not isinstance(sizing, SizingHook):
                 raise ArgumentError(
@@ -239,8 +239,14 @@ class SimulationBase(EngineFeed):
         ]
         if self.sharing is None:
             return with_run_times(workload, cluster)
-        workload, cluster, self._profiles = on_network(workload, cluster, contends=self.contends)
+        workload, cluster, self._profiles = on_network(
+            workload, cluster, waiting=self._waiting_counts(cluster), contends=self.contends
+        )
         return workload, cluster
+
+    def _waiting_counts(self, cluster: Cluster) -> bool:
+        """Whether jobs that only wait are on the network; a sizing knows their run times."""
+        return self.sizing is None and power_follows_load(cluster)
 
     @property
     def _links_draw(self) -> bool:
@@ -260,8 +266,7 @@ class SimulationBase(EngineFeed):
             from hpctwin.contention.spared_energy import SparedEnergy
 
             cluster, names = self.cluster, self.workload.job_id.tolist()
-            by_load = cluster.has_power and not any(group.components for group in cluster.nodes)
-            spared = SparedEnergy(cluster, platform) if by_load else None
+            spared = SparedEnergy(cluster, platform) if power_follows_load(cluster) else None
             self.network = RunningJobs(
                 platform,
                 self._profiles,
@@ -420,7 +425,8 @@ class SimulationBase(EngineFeed):
         if self.network is not None:
             place = np.full(len(self.workload), -1, np.int64)
             place[rows] = to
-            profiles = np.array(network_profiles(workload), object)
+            waiting = self._waiting_counts(self.cluster)
+            profiles = np.array(network_profiles(workload, waiting=waiting), object)
             profiles[to] = np.array(self._profiles, object)[rows]
             self._profiles = tuple(profiles)
             workload = workload.replace(profiles=None, demands={})

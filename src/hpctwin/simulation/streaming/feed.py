@@ -13,12 +13,12 @@ import numpy as np
 import polars as pl
 
 from hpctwin.errors import WorkloadError
-from hpctwin.model import MS_PER_S, Category, Workload
+from hpctwin.model import MS_PER_S, Category, Cluster, Workload
 from hpctwin.model.columns import joined_labels
 from hpctwin.model.text import ReadNotes
 from hpctwin.model.workload.joining import LABELS, Batch
 from hpctwin.simulation.lowering.gpus import asks_parts
-from hpctwin.simulation.lowering.profiles import network_profiles
+from hpctwin.simulation.lowering.profiles import network_profiles, power_follows_load
 
 __all__ = ["Feed", "Source", "feed_of"]
 
@@ -99,12 +99,13 @@ class Feed:
         return dataclasses.replace(batch, workload=workload)
 
 
-def feed_of(source: Source, *, wanted: int) -> Feed:
+def feed_of(source: Source, cluster: Cluster, *, wanted: int) -> Feed:
     """Return a feed of a user's source.
 
     Args:
         source: A path, a workload, or an iterable of workloads and of tables with hpctwin's columns
             (`hpctwin.model.workload.frame`), of Polars or with Arrow's C interface.
+        cluster: The cluster on which jobs run.
         wanted: Number of jobs at a time.
 
     Raises:
@@ -123,7 +124,7 @@ def feed_of(source: Source, *, wanted: int) -> Feed:
             labels=labels,
             shares=source.shares_nodes,
             gpu_parts=asks_parts(source),
-            contends=any(network_profiles(source)),
+            contends=any(network_profiles(source, waiting=power_follows_load(cluster))),
             notes=source.notes,
         )
     if isinstance(source, str | os.PathLike):

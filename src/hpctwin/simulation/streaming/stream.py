@@ -34,7 +34,7 @@ from hpctwin.model.workload.joining import Batch, joined
 from hpctwin.policies import PolicyLike, make_policy
 from hpctwin.simulation.lowering.gpus import asks_parts
 from hpctwin.simulation.lowering.preemption import is_interrupted
-from hpctwin.simulation.lowering.profiles import network_profiles, with_run_times
+from hpctwin.simulation.lowering.profiles import network_profiles, power_follows_load, with_run_times
 from hpctwin.simulation.lowering.rejected_jobs import why_rejected
 from hpctwin.simulation.lowering.share_tree import shares
 from hpctwin.simulation.refusals import check_streamed
@@ -149,12 +149,13 @@ def simulate_stream(
     """
     if batch < 1:
         raise WorkloadError(f"batch is {batch}; it must be 1 or more")
-    feed = feed_of(source, wanted=batch)
+    cluster = as_cluster(cluster)
+    feed = feed_of(source, cluster, wanted=batch)
     rest: dict[str, Any] = {**options}
     asked = {name: rest.pop(name) for name in _POLICY if name in rest}
     whole = make_policy(policy, backfill, **asked)
     with Parts(Path(out)) as parts:
-        return _Stream(feed, as_cluster(cluster), whole, parts, rest).run(progress)
+        return _Stream(feed, cluster, whole, parts, rest).run(progress)
 
 
 class _Fed(Simulation):
@@ -311,7 +312,9 @@ class _Stream:
         simulation = self.simulation
         if simulation.network is not None:
             return batch
-        if simulation.sharing is not None and any(network_profiles(batch.workload)):
+        waiting = power_follows_load(simulation.cluster)
+        profiles = network_profiles(batch.workload, waiting=waiting)
+        if simulation.sharing is not None and any(profiles):
             raise WorkloadError(
                 f"{self.feed.name}: jobs in rows up to {self.feed.given:,} use the network, but the "
                 "first rows do not; give a whole workload"
