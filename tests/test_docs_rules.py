@@ -15,6 +15,7 @@ from hpctwin.energy import Orders
 from hpctwin.errors import ConfigError
 from hpctwin.model import PowerCap
 from hpctwin.model.workload.jobs import NODE_W, Usage
+from hpctwin.network.profiles import HomogeneousTask
 from hpctwin.policies import make_policy
 from hpctwin.simulation import refusals
 from hpctwin.simulation.refusals import (
@@ -82,7 +83,8 @@ def with_sizing(at: Cluster, text: str = OUTSIDE, work: Workload | None = None) 
 
 
 def contended(at: Cluster, work: Workload | None = None, sized: bool = False) -> Case:
-    return lambda: check_contended(at, work or jobs(), sized=sized)
+    profiles = [HomogeneousTask(1e9, 0.0)] * 2
+    return lambda: check_contended(at, work or jobs(), profiles, sized=sized)
 
 
 def in_stream(
@@ -185,7 +187,10 @@ CASES: dict[str, Sequence[Case]] = {
     "cluster-wide resources": [
         with_sizing(cluster(resources={"l": 4}), work=jobs(resources={"l": [1, 0]}))
     ],
-    "a sizing, contended": [contended(cluster(), sized=True)],
+    "malleable jobs with amounts of each rank": [
+        contended(cluster(), jobs(malleable={name: [one, 1]}), sized=True)
+        for name, one in (("max_nodes", 2), ("suspendable", 1))
+    ],
     "checkpoints, contended": [contended(cluster(failures=FAILS), work=jobs(checkpoint_s=[5, 5]))],
     "suspension with sleep states, contended": [contended(cluster(SLEEP, **SUSPEND))],
     "suspension, streamed": [in_stream(cluster(**SUSPEND))],

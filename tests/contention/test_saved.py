@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hpctwin import Cluster, Simulation, Workload, read_cluster, simulate_stream
 from hpctwin.errors import SimulationError, WorkloadError
 from hpctwin.network.archive import pack, unpack
+from hpctwin.network.patterns import Pattern
 from hpctwin.network.profiles import (
     Delay,
     HomogeneousTask,
@@ -22,10 +23,12 @@ from hpctwin.network.profiles import (
     Profile,
     Sequence,
     SmpiTrace,
+    SpreadTask,
     StorageTransfer,
     Usage,
     UsageTrace,
 )
+from hpctwin.network.rank_tasks import Exchange, Idle, RankTasks
 
 TREE = Cluster(
     name="tree",
@@ -48,6 +51,10 @@ KINDS: list[tuple[int, Profile | None]] = [
     (1, Delay(duration_s=1.5)),
 ]
 KINDS += [(4, Sequence(parts=(KINDS[1][1], Delay(0.25), KINDS[1][1]), repeat=2))]  # type: ignore[list-item,arg-type]
+KINDS += [
+    (3, SpreadTask(flops=1e9, volume=1e9, pattern=Pattern.RING)),
+    (2, RankTasks(2, (Exchange(np.array([1e9, 2e9]), ("all_to_all", 1e8)), Idle(np.ones(2))))),
+]
 POLICIES = ("fcfs+easy", "sjf+conservative", "fcfs+first-fit@random")
 
 

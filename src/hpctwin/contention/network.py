@@ -16,8 +16,11 @@ from hpctwin.contention.phases import Phases, Sharing
 from hpctwin.engine.network.meter import SETTLE_METER
 from hpctwin.engine.network.records import (
     CHAIN,
+    DELAYED,
+    IDLE,
     LOAD,
     NETWORK,
+    PAUSED,
     REPEAT,
     RESOURCE,
     RUNNING,
@@ -119,10 +122,14 @@ class Position(NamedTuple):
     Args:
         step: Its present step, from its first one.
         rounds: Rounds that each repetition still has to do.
+        phase: Phase of its strand in this step: a delay, a task, or none if it begins the step.
+        left: Part of the delay or task that is left, of 1.
     """
 
     step: int
     rounds: tuple[int, ...]
+    phase: int = int(IDLE)
+    left: float = 0.0
 
 
 class Network:
@@ -172,7 +179,12 @@ class Network:
         self.next_s = float("inf")
 
     def start(
-        self, job: Hashable, time_s: float, phases: Phases, position: Position | None = None
+        self,
+        job: Hashable,
+        time_s: float,
+        phases: Phases,
+        position: Position | None = None,
+        wait_s: float = 0.0,
     ) -> None:
         """Start a job.
 
@@ -181,6 +193,7 @@ class Network:
             time_s: Start, in seconds; the network has advanced to this time.
             phases: Its phases.
             position: Where it continues; None for its beginning.
+            wait_s: Time before it does, in seconds.
         """
         tables = {kind: getattr(phases, kind) for kind in _TABLES}
         rows = {}
@@ -191,23 +204,40 @@ class Network:
         for kind, table in tables.items():
             self._arrays[kind][slice(*rows[kind])] = table
         if position is not None:
-            self._arrays["strands"]["begin"][rows["strands"][0]] += position.step
+            strand = self._arrays["strands"][rows["strands"][0]]
             steps = self._arrays["steps"][slice(*rows["steps"])]
             steps["left"][steps["kind"] == REPEAT] = position.rounds
+            length = steps["seconds"][position.step] if position.phase == DELAYED else 1.0
+            strand["begin"] += position.step
+            strand["phase"], strand["left"] = position.phase, position.left * length
+            strand["counted"] = 1.0 - position.left
         self._jobs[job] = rows
         self._job_of[rows["strands"][0]] = job
         self._net["strand_count"] = self._free["strands"].end
-        START(self._address, np.array([*rows.values()]).ravel(), time_s)
+        START(self._address, np.array([*rows.values()]).ravel(), time_s, wait_s)
 
-    def stop(self, job: Hashable, time_s: float) -> Position:
-        """Stop a running job at a time to which the network has advanced; return its position."""
+    def stop(self, job: Hashable, time_s: float, *, within: bool = False) -> Position:
+        """Stop a running job at a time to which the network has advanced; return its position.
+
+        Args:
+            job: Key of the job.
+            time_s: Time, in seconds.
+            within: Whether to return its position within its step, if it has one strand.
+        """
         first, last = self._jobs[job]["strands"]
         begin, end = self._jobs[job]["steps"]
+        if within:
+            PAUSE(self._address, first, last, time_s)
+        strand = self._arrays["strands"][first].copy()
         STOP(self._address, first, last, time_s)
         steps = self._arrays["steps"][begin:end]
         rounds = steps["left"][steps["kind"] == REPEAT].tolist()
         self._forget(first)
-        return Position(int(self._arrays["strands"]["step"][first]) - begin, tuple(rounds))
+        step, phase = int(self._arrays["strands"]["step"][first]) - begin, strand["phase"] - PAUSED
+        if not within or phase not in (DELAYED, RUNNING):
+            return Position(step, tuple(rounds))
+        length = steps["seconds"][step] if phase == DELAYED else 1.0
+        return Position(step, tuple(rounds), int(phase), float(strand["left"] / length))
 
     def pause(self, job: Hashable, time_s: float) -> None:
         """Let a running job stand still at a time to which the network has advanced."""

@@ -86,6 +86,7 @@ class PhaseBuilder:
         profile: Profile,
         hosts: Sequence[int] | Hosts,
         speed: FloatArray | None = None,
+        rate: float = 1.0,
     ) -> Phases:
         """Return the phases of a job.
 
@@ -93,12 +94,13 @@ class PhaseBuilder:
             profile: The job's profile.
             hosts: Host of each rank.
             speed: Speed of a core of each host, in flop/s; by default the platform's.
+            rate: How many times as fast delays pass.
 
         Raises:
             ConfigError: The profile is for another number of ranks, or names an unknown storage.
         """
         speed = self.platform.host_speed if speed is None else speed
-        return _Job(self, np.asarray(hosts, np.int64), speed).phases(profile)
+        return _Job(self, np.asarray(hosts, np.int64), speed, rate).phases(profile)
 
     def storage(self, label: str) -> int:
         """Return the host of a storage: of this label or name, or else the only one.
@@ -193,6 +195,7 @@ class _Job:
     builder: PhaseBuilder
     hosts: Hosts
     speed: FloatArray
+    rate: float
     strands: list[tuple[int, int]] = field(default_factory=list)
     """First step, and the strand that waits for it."""
     steps: list[tuple[int, float, int, int, int, int]] = field(default_factory=list)
@@ -276,7 +279,7 @@ class _Job:
         return _ADD[type(profile)](self, profile)
 
     def delay(self, profile: profiles.Delay) -> int:
-        self.step(DELAY, profile.duration_s)
+        self.step(DELAY, profile.duration_s / self.rate)
         return profile.exit_code
 
     def parallel_task(self, profile: profiles.ParallelTask) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from collections.abc import Sequence as Rows
 from itertools import islice
 from typing import Any, Self
@@ -18,6 +18,7 @@ from hpctwin.contention.bottlenecks import Bottlenecks
 from hpctwin.contention.link_loads import LinkLoads
 from hpctwin.contention.network import Ended, Network, Position
 from hpctwin.contention.phases import PhaseBuilder, Sharing
+from hpctwin.contention.sizes import Sizes
 from hpctwin.contention.spared_energy import SparedEnergy
 from hpctwin.engine.jobs.moving_ends import PUT_END
 from hpctwin.engine.operations.creation import prepare
@@ -54,8 +55,10 @@ class RunningJobs:
         spared: Energy that jobs have spared; None if the power draw of nodes is unknown.
         cleans: Whether nodes are cleaned up after jobs, which end before that.
         suspends: Whether jobs may be suspended for others.
+        sizes: How the sizes of jobs change; None if they do not.
 
     Attributes:
+        uses: Whether each job uses the network, by its row.
         slowdown: Contention slowdown of each job that has ended, by its row; NaN for others.
         watched: Record of one job, which is made while it runs.
     """
@@ -71,6 +74,7 @@ class RunningJobs:
         spared: SparedEnergy | None = None,
         cleans: bool = False,
         suspends: bool = False,
+        sizes: Sizes | None = None,
     ) -> None:
         self._know(profiles, names)
         self._hosts = platform.hosts_of("compute_node")
@@ -83,6 +87,7 @@ class RunningJobs:
         """How long jobs have been suspended; while they are, minus the time at which it began."""
         self.slowdown = np.full(len(profiles), np.nan)
         self._spared, self._cleans, self._suspends = spared, cleans, suspends
+        self._sizes = sizes
         self._nodes: dict[_Start, IntArray] = {}
         """Nodes of jobs on the network, if their energy is counted."""
         self._counted_ms: dict[_Start, int] = {}
@@ -115,7 +120,7 @@ class RunningJobs:
 
     def _know(self, profiles: Rows[Profile | None], names: Rows[Any]) -> None:
         self.profiles, self._names = profiles, names
-        self._uses = np.array([profile is not None for profile in profiles], bool)
+        self.uses = np.array([profile is not None for profile in profiles], bool)
 
     def with_jobs(self, profiles: Rows[Profile | None], names: Rows[Any], place: IntArray) -> Self:
         """Return a copy whose jobs have other rows.
@@ -157,7 +162,9 @@ class RunningJobs:
             "coming": sorted(self._coming),
             "suspended": sorted(self._suspended),
         }
-        positions = [(row, at.step, len(at.rounds)) for row, at in self._positions.items()]
+        positions = [
+            (row, at.step, len(at.rounds), at.phase) for row, at in self._positions.items()
+        ]
         rounds = [np.array(at.rounds, np.int64) for at in self._positions.values()]
         own = {} if self._spared is None else self._spared.state()
         nodes = [self._nodes.get(start, _NONE) for start in starts["jobs"]]
@@ -176,7 +183,8 @@ class RunningJobs:
             "alone_s": np.array([self._alone_s[start] for start in starts["jobs"]], float),
             "stood_ms": np.array([self._stood_ms.get(one, 0) for one in starts["jobs"]], np.int64),
             "slowdown": self.slowdown,
-            "positions": np.array(positions, np.int64).reshape(-1, 3),
+            "positions": np.array(positions, np.int64).reshape(-1, 4),
+            "position_left": np.array([at.left for at in self._positions.values()], float),
             "rounds": np.concatenate([_NONE, *rounds]),
         }
 
@@ -196,8 +204,10 @@ class RunningJobs:
         self._stood_ms = dict(zip(jobs, state["stood_ms"].tolist(), strict=True))
         rounds = iter(state["rounds"].tolist())
         self._positions = {
-            row: Position(step, tuple(islice(rounds, count)))
-            for row, step, count in state["positions"].tolist()
+            row: Position(step, tuple(islice(rounds, count)), phase, left)
+            for (row, step, count, phase), left in zip(
+                state["positions"].tolist(), state["position_left"].tolist(), strict=True
+            )
         }
         if self._spared is not None:
             self._spared.restore(state)
@@ -252,7 +262,7 @@ class RunningJobs:
         """Start jobs that the engine has started, and stop jobs that it has stopped."""
         now_ms = int(sim.clock.now)
         rows = sim.running["job"]
-        rows = rows[self._uses[rows]]
+        rows = rows[self.uses[rows]]
         starts, over = sim["state"]["start"][rows], sim["state"]["end"][rows] <= now_ms
         halted = np.zeros(len(rows), bool)
         if self._suspends:
@@ -288,6 +298,23 @@ class RunningJobs:
         self._followed = running
         self._end_jobs(sim, now_ms)
 
+    def halt(self, sim: Sim, rows: Collection[int]) -> None:
+        """Stop jobs that the engine is about to stop so that their sizes change.
+
+        Each will continue with the part of its present step that is left.
+
+        Args:
+            sim: The engine's state.
+            rows: Rows of the jobs.
+        """
+        now_ms = int(sim.clock.now)
+        self._end_jobs(sim, now_ms)
+        for start in [one for one in self._followed if one[0] in rows]:
+            self._followed.remove(start)
+            self._coming.discard(start)
+            if self._network.has(start):
+                self._stop(start, now_ms, within=True)
+
     def _known_ends(self, sim: Sim) -> dict[_Start, int]:
         """Return when the engine ends jobs on the network, in ms, if the network does not before."""
         ends = sim["state"]["end"]
@@ -302,12 +329,15 @@ class RunningJobs:
             twin._stop(start, now_ms)
         return twin._spared
 
-    def _stop(self, start: _Start, now_ms: int) -> None:
+    def _stop(self, start: _Start, now_ms: int, *, within: bool = False) -> None:
         self._note_slowdown(start, now_ms / _MS, stopped=True)
-        position = self._network.stop(start, self._seconds(now_ms))
-        profile = self.profiles[start[0]]
-        if isinstance(profile, Sequence) and profile.resumes:
-            self._positions[start[0]] = position
+        position = self._network.stop(start, self._seconds(now_ms), within=within)
+        row, start_ms = start
+        profile, before = self.profiles[row], self._positions.get(row)
+        resumes = isinstance(profile, Sequence) and profile.resumes
+        further = before is None or position[:2] != before[:2]
+        if start_ms < now_ms and (within or (resumes and further)):
+            self._positions[row] = position
         self._count(start, now_ms)
 
     def _count(self, start: _Start, end_ms: int) -> None:
@@ -352,15 +382,18 @@ class RunningJobs:
         profile = self.profiles[row]
         assert profile is not None
         nodes = np.array(nodes_of_job(sim, row), np.int64)
-        hosts = self._hosts[nodes]
+        hosts, position = self._hosts[nodes], self._positions.get(row)
+        rate, wait_s = 1.0, 0.0
+        if self._sizes is not None:
+            rate = self._sizes.rate(row, len(nodes))
+            wait_s = 0.0 if position is None else self._sizes.resize_s(row)
         with self._lock:
             try:
-                phases = self._builder.build(profile, hosts, self._network.speed)
+                phases = self._builder.build(profile, hosts, self._network.speed, rate)
             except ConfigError as error:
                 raise ConfigError(f"job {self._names[row]}: {error}") from error
-            position = self._positions.pop(row, None)
-            self._alone_s[row, start_ms] = self._empty.run_s(phases, position)
-        self._network.start((row, start_ms), self._seconds(start_ms), phases, position)
+            self._alone_s[row, start_ms] = wait_s + self._empty.run_s(phases, position)
+        self._network.start((row, start_ms), self._seconds(start_ms), phases, position, wait_s)
         if self._spared is not None:
             self._nodes[row, start_ms] = nodes
 

@@ -11,16 +11,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.network import platform, profiles, topologies, zones
+from hpctwin.network import platform, profiles, rank_tasks, topologies, zones
+from hpctwin.network.patterns import Pattern
 
 __all__ = ["pack", "unpack"]
 
 _CLASSES: dict[str, type[Any]] = {
     name: found
-    for module in (platform, profiles, topologies, zones)
+    for module in (platform, profiles, rank_tasks, topologies, zones)
     for name, found in vars(module).items()
     if isinstance(found, type) and (is_dataclass(found) or hasattr(found, "_fields"))
-}
+} | {"Pattern": Pattern}
 
 
 def pack(value: Any) -> dict[str, npt.NDArray[Any]]:
@@ -62,6 +63,8 @@ class _Writer:
 
     def plain(self, value: Any) -> Any:
         """Return a value without objects and arrays, which are stored apart."""
+        if isinstance(value, Pattern):
+            return {"Pattern": [value.value]}
         if value is None or isinstance(value, (bool, int, float, str)):
             return value
         if isinstance(value, np.generic):

@@ -81,6 +81,11 @@ class Profile:
         """Whether it needs the speed of cores."""
         return False
 
+    @property
+    def is_total(self) -> bool:
+        """Whether its amounts are totals, which any number of ranks may share."""
+        return False
+
 
 @dataclass(frozen=True, eq=False)
 class Delay(Profile):
@@ -96,6 +101,11 @@ class Delay(Profile):
     def length_s(self) -> float | None:
         """See `Profile`."""
         return self.duration_s
+
+    @property
+    def is_total(self) -> bool:
+        """See `Profile`."""
+        return True
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,6 +169,11 @@ class SpreadTask(Profile):
         """See `Profile`."""
         return self.flops > 0
 
+    @property
+    def is_total(self) -> bool:
+        """See `Profile`."""
+        return True
+
 
 @dataclass(frozen=True, eq=False)
 class StorageTransfer(Profile):
@@ -176,6 +191,11 @@ class StorageTransfer(Profile):
     storage: str
     spread: bool = False
 
+    @property
+    def is_total(self) -> bool:
+        """See `Profile`."""
+        return self.spread
+
 
 @dataclass(frozen=True, eq=False)
 class Staging(Profile):
@@ -190,6 +210,11 @@ class Staging(Profile):
     amount: float
     source: str
     target: str
+
+    @property
+    def is_total(self) -> bool:
+        """See `Profile`."""
+        return True
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,6 +258,11 @@ class Sequence(Profile):
             if part.end_code:
                 break
         return False
+
+    @cached_property
+    def is_total(self) -> bool:
+        """See `Profile`."""
+        return all(part.is_total for part in self.parts)
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,6 +18,7 @@ from hpctwin.engine.state import layout
 from hpctwin.errors import SimulationError
 from hpctwin.model.text import count_text
 from hpctwin.model.workload.malleable import LINEAR, Malleable, Speedup, parse_speedup
+from hpctwin.simulation.lowering.profiles import UNKNOWN_MS
 from hpctwin.simulation.running.advance import Outcome
 from hpctwin.simulation.state.base import SimulationBase
 
@@ -146,6 +147,8 @@ def resize(
     for row in stopped:
         if int(sim["state"]["start"][row]) < int(sim.clock.now):
             done[row] = work_done(simulation, row, rules[row])
+    if simulation.network is not None:
+        simulation.network.halt(sim, stopped)
     stop_jobs(sim, np.array(stopped, np.int64))
     replace_state(simulation, done=done)
     for row, size in changes.items():
@@ -222,6 +225,8 @@ def _lengths(simulation: SimulationBase, row: int, rules: JobRules, size: int) -
         # Rounding up may make both equal; whether the walltime ends the job is decided by the exact
         # work.
         runtime = walltime + 1
+    if simulation.network is not None and simulation.network.uses[row]:
+        runtime = UNKNOWN_MS
     return Lengths(size, runtime, max(walltime, 1), max(expected, 1))
 
 

@@ -282,9 +282,36 @@ def next_time(net: Network) -> float:
 
 
 @jit
+def continue_strand(s: int, net: Network) -> None:
+    """Let a strand that stands still continue, or begin its step."""
+    strand, due = strands_of(net)[s], reals_of(net.due)
+    if strand.phase < PAUSED:
+        return
+    strand.phase -= PAUSED
+    if strand.phase == IDLE:
+        strand.step -= 1
+        make_ready(s, net)
+        return
+    if strand.phase != RUNNING:
+        due[s] = net.now + strand.left
+        return
+    load = loads_of(net)[strand.load]
+    strand.since = net.now
+    if load.first < load.last:
+        link_uses(s, net)
+        begin_computing(s, net)
+    elif load.bound > 0:
+        strand.rate = load.bound
+        due[s] = net.now + strand.left / load.bound
+
+
+@jit
 def happen(s: int, net: Network) -> None:
     """Apply the event of a strand."""
     strand = strands_of(net)[s]
+    if strand.phase >= PAUSED:
+        continue_strand(s, net)
+        return
     if strand.phase == LATENT:
         if run_task(s, net):
             go_on_later(s, net)
@@ -340,7 +367,7 @@ def shift_steps(first: int, last: int, strand: int, load: int, net: Network) -> 
             step.row += strand
 
 
-def _start(address: int, rows: Any, time: float) -> None:
+def _start(address: int, rows: Any, time: float, wait: float) -> None:
     net = network_at(address)
     net.now = time
     strands, loads, due = strands_of(net), loads_of(net), reals_of(net.due)
@@ -353,15 +380,21 @@ def _start(address: int, rows: Any, time: float) -> None:
         loads[i].first += rows[6]
         loads[i].last += rows[6]
     shift_steps(rows[2], rows[3], rows[0], rows[4], net)
-    strands[rows[0]].step = strands[rows[0]].begin - 1
-    make_ready(rows[0], net)
+    strand = strands[rows[0]]
+    strand.step = strand.begin
+    strand.load = steps_of(net)[strand.step].row
+    strand.phase += PAUSED
+    if wait > 0:
+        due[rows[0]] = time + wait
+    else:
+        continue_strand(rows[0], net)
 
 
-START = Kernel(_start, "void(int64, int64[::1], float64)")
+START = Kernel(_start, "void(int64, int64[::1], float64, float64)")
 """Start a job at a time to which the network has advanced.
 
-``(address, rows, time)``: first row, and the row after the last, of the job's strands, steps, loads
-and uses.
+``(address, rows, time, wait)``: first row, and the row after the last, of the job's strands, steps,
+loads and uses; time before it begins. ``phase`` and ``left`` of its first strand say how it begins.
 """
 
 
@@ -430,26 +463,6 @@ def pause_strand(s: int, net: Network) -> None:
         return
     strand.phase += PAUSED
     due[s] = FOREVER
-
-
-@jit
-def continue_strand(s: int, net: Network) -> None:
-    """Let a strand that stands still continue."""
-    strand, due = strands_of(net)[s], reals_of(net.due)
-    if strand.phase < PAUSED:
-        return
-    strand.phase -= PAUSED
-    if strand.phase != RUNNING:
-        due[s] = net.now + strand.left
-        return
-    load = loads_of(net)[strand.load]
-    strand.since = net.now
-    if load.first < load.last:
-        link_uses(s, net)
-        begin_computing(s, net)
-    elif load.bound > 0:
-        strand.rate = load.bound
-        due[s] = net.now + strand.left / load.bound
 
 
 def _pause(address: int, first: int, last: int, time: float) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from hpctwin.engine.capacity_models import PREEMPTING_WHOLE, SHARED_NODES, CapacityModel
 from hpctwin.engine.passes import PASSES
@@ -12,6 +14,7 @@ from hpctwin.engine.state.layout import LOWEST, ONLY_ACTIVE, SOONEST
 from hpctwin.errors import ConfigError
 from hpctwin.model import Cluster, Workload
 from hpctwin.model.workload.jobs import NODE_W
+from hpctwin.network.profiles import Profile
 from hpctwin.policies import PLACEMENTS, Policy
 from hpctwin.policies.backfills import OUTSIDE
 from hpctwin.simulation.lowering.preemption import is_interrupted, suspends, writes_checkpoints
@@ -277,19 +280,21 @@ def check_modes(cluster: Cluster, workload: Workload) -> None:
         )
 
 
-def check_contended(cluster: Cluster, workload: Workload, *, sized: bool) -> None:
-    """Check that the network and walltimes alone decide when jobs end.
+def check_contended(
+    cluster: Cluster, workload: Workload, profiles: Sequence[Profile | None], *, sized: bool
+) -> None:
+    """Check that the network and walltimes alone decide when jobs end, and that sizes may change.
 
     Args:
         cluster: The cluster.
         workload: Jobs; some share the network.
+        profiles: What each job does; None for a job that does not use the network.
         sized: Whether a sizing decides the sizes of jobs.
 
     Raises:
-        ConfigError: Something else does.
+        ConfigError: Something else does; or a job's amounts are those of each of its ranks.
     """
     others = {
-        "a sizing ('sizing')": sized,
         "checkpoints": writes_checkpoints(workload, cluster),
         "suspension on nodes with sleep states": suspends(cluster) and cluster.depths > 0,
     }
@@ -299,6 +304,18 @@ def check_contended(cluster: Cluster, workload: Workload, *, sized: bool) -> Non
             f"cluster {cluster.name!r}: jobs that share the network do not work with {found[0]}; remove "
             "it, or 'sharing'"
         )
+    malleable = workload.malleable
+    if not sized or malleable is None:
+        return
+    changes = malleable.suspendable | (malleable.min_nodes < malleable.max_nodes)
+    for row in np.flatnonzero(changes).tolist():
+        profile = profiles[row]
+        if profile is not None and not profile.is_total:
+            raise ConfigError(
+                f"job {workload.job_id[row]}: a sizing cannot change its nodes, because its profile "
+                "has amounts of each rank; remove min_nodes, max_nodes and suspendable, or give "
+                "totals, such as flops and comm_bytes"
+            )
 
 
 def check_kept(cluster: Cluster, workload: Workload) -> None:

@@ -14,9 +14,9 @@ __all__ = ["advance_contended"]
 def advance_contended(
     simulation: SimulationBase,
     advance: Callable[..., Outcome],
-    until_s: float | None,
+    until_s: float | None = None,
     *,
-    instants: int | None,
+    instants: int | None = None,
 ) -> Outcome:
     """Advance one event time after another, with ends of jobs from the network.
 

@@ -151,7 +151,7 @@ class SimulationBase(EngineFeed):
                 )
             sizing.check(cluster, self.policy, workload)
         if self._profiles:
-            check_contended(cluster, workload, sized=sizing is not None)
+            check_contended(cluster, workload, self._profiles, sized=sizing is not None)
         for option, value, known in (
             ("overrun", overrun, ("terminate", "continue")),
             ("on_dependency_failure", on_dependency_failure, ("cancel", "hold")),
@@ -263,10 +263,12 @@ class SimulationBase(EngineFeed):
         platform = self.cluster.platform
         if self._profiles and self.sharing is not None and platform is not None:
             from hpctwin.contention.running_jobs import RunningJobs
+            from hpctwin.contention.sizes import Sizes
             from hpctwin.contention.spared_energy import SparedEnergy
 
             cluster, names = self.cluster, self.workload.job_id.tolist()
             spared = SparedEnergy(cluster, platform) if power_follows_load(cluster) else None
+            sizes = Sizes(self.workload.nodes, self.workload.malleable)
             self.network = RunningJobs(
                 platform,
                 self._profiles,
@@ -276,6 +278,7 @@ class SimulationBase(EngineFeed):
                 spared=spared,
                 cleans=cluster.cleanup > 0,
                 suspends=suspends(cluster),
+                sizes=None if self.sizing is None else sizes,
             )
 
     def fork(
