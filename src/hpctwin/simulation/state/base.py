@@ -48,8 +48,8 @@ from hpctwin.simulation.lowering.preemption import is_interrupted, suspends
 from hpctwin.simulation.lowering.profiles import (
     UNKNOWN_MS,
     network_profiles,
-    power_follows_load,
     on_network,
+    power_follows_load,
     with_run_times,
 )
 from hpctwin.simulation.refusals import check_contended, check_together

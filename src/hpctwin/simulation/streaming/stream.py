@@ -34,7 +34,11 @@ from hpctwin.model.workload.joining import Batch, joined
 from hpctwin.policies import PolicyLike, make_policy
 from hpctwin.simulation.lowering.gpus import asks_parts
 from hpctwin.simulation.lowering.preemption import is_interrupted
-from hpctwin.simulation.lowering.profiles import network_profiles, power_follows_load, with_run_times
+from hpctwin.simulation.lowering.profiles import (
+    network_profiles,
+    power_follows_load,
+    with_run_times,
+)
 from hpctwin.simulation.lowering.rejected_jobs import why_rejected
 from hpctwin.simulation.lowering.share_tree import shares
 from hpctwin.simulation.refusals import check_streamed
