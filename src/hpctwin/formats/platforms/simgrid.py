@@ -562,27 +562,27 @@ def _parameters(kind: str, text: str, hosts: int) -> dict[str, Any]:
     forms = {"FAT_TREE": "2;4,4;1,2;1,2", "TORUS": "4,4,2", "DRAGONFLY": "3,4;4,3;5,1;2"}
     if kind not in forms:
         return {}
+    malformed = f"topo_parameters {text[:40]!r} must be such as {forms[kind]}"
     try:
         lists = [
             tuple(_whole(one, "a number") for one in part.split(",")) for part in text.split(";")
         ]
     except ConfigError as error:
-        raise ConfigError(f"topo_parameters {text[:40]!r} must be such as {forms[kind]}") from error
-    flat = [number for part in lists for number in part]
-    shapes = {"TORUS": (1, None), "DRAGONFLY": (4, (2, 2, 2, 1)), "FAT_TREE": (4, None)}
-    parts, lengths = shapes[kind]
+        raise ConfigError(malformed) from error
     levels = lists[0][0]
-    lengths = (1, levels, levels, levels) if kind == "FAT_TREE" else lengths
-    if 0 in flat or len(lists) != parts or (lengths and tuple(map(len, lists)) != lengths):
-        raise ConfigError(f"topo_parameters {text[:40]!r} must be such as {forms[kind]}")
+    lengths = {
+        "FAT_TREE": [1, levels, levels, levels],
+        "TORUS": [len(lists[0])],
+        "DRAGONFLY": [2, 2, 2, 1],
+    }[kind]
+    if [*map(len, lists)] != lengths or any(0 in part for part in lists):
+        raise ConfigError(malformed)
     fields: dict[str, Any]
     if kind == "TORUS":
         fields, sizes = {"sizes": lists[0]}, lists[0]
     elif kind == "FAT_TREE":
-        fields, sizes = (
-            dict(zip(("children", "parents", "ports"), lists[1:], strict=True)),
-            lists[1],
-        )
+        _, sizes, parents, ports = lists
+        fields = {"children": sizes, "parents": parents, "ports": ports}
     else:
         sizes = (lists[0][0], lists[1][0], lists[2][0], lists[3][0])
         fields = {"sizes": sizes, "factors": (lists[0][1], lists[1][1], lists[2][1])}
