@@ -22,9 +22,11 @@ from hpctwin.network.profiles import (
     Profile,
     Sequence,
     SmpiTrace,
+    SpreadTask,
     Staging,
     StorageTransfer,
     UsageTrace,
+    per_rank,
 )
 
 JOB = {"id": "a", "res": 2, "subtime": 0, "walltime": 100, "profile": "p"}
@@ -91,10 +93,10 @@ def test_totals_are_spread_as_each_version_does(
 ) -> None:
     task = only(tmp_path, {**profile, "cpu": 12, "com": 24}, {"res": 3})
     assert isinstance(task, HomogeneousTask)
-    assert (task.cpu, task.com) == (cpu, com)
+    assert (task.on(3).cpu, task.on(3).com) == (cpu, com)
     alone = only(tmp_path, {**profile, "cpu": 12, "com": 24}, {"res": 1})
     assert isinstance(alone, HomogeneousTask)
-    assert alone.cpu == 12
+    assert alone.on(1).cpu == 12
 
 
 @pytest.mark.parametrize(
@@ -119,7 +121,7 @@ def test_totals_are_spread_as_each_version_does(
 def test_transfers_with_a_storage(
     tmp_path: Path, profile: dict[str, Any], transfer: tuple[float, float, str]
 ) -> None:
-    found = only(tmp_path, profile)
+    found = per_rank(only(tmp_path, profile), 2)
     assert isinstance(found, StorageTransfer)
     assert (found.read, found.write, found.storage) == transfer
 
@@ -406,3 +408,19 @@ def test_a_trace_cannot_be_written_and_is_reported(tmp_path: Path) -> None:
     said = write_workload(workload, tmp_path / "v.json", format="batsim")
     assert said == ("Batsim cannot store recorded traces in a workload",)
     assert read_workload(tmp_path / "v.json").runtime_ms.tolist() == [100_000]
+
+
+def test_totals_are_written_as_amounts_of_each_rank(tmp_path: Path) -> None:
+    spread = SpreadTask(flops=8, volume=4, exit_code=3)
+    profiles = [spread, spread, HomogeneousTask(8, 4, "ranks")]
+    workload = Workload.build(
+        submit_s=[0] * 3, runtime_s=[1] * 3, nodes=[2, 4, 2], profiles=profiles
+    )
+    path = tmp_path / "w.json"
+    assert write_workload(workload, path, format="batsim") == ()
+    two, four, total = read_workload(path).profiles or ()
+    assert isinstance(two, ParallelTask)
+    assert isinstance(four, ParallelTask)
+    assert isinstance(total, HomogeneousTask)
+    assert (two.ranks, four.ranks, two.exit_code) == (2, 4, 3)
+    assert (total.cpu, total.com) == (4, 2)

@@ -66,6 +66,8 @@ def run(workload: Workload, sizing: Sizing, **more: Any) -> Any:
         computing(80),
         Sequence((computing(50), computing(30))),
         Sequence((computing(8),), repeat=10),
+        HomogeneousTask(80e9, 0, "ranks"),
+        HomogeneousTask(80e9, 0, "pairs"),
         Sequence((Delay(20), computing(40))),  # a delay is for the nodes that the job asks for
     ],
 )
@@ -88,6 +90,18 @@ def test_a_message_that_is_left_is_spread_over_the_new_flows() -> None:
     assert stretches(result) == [(0, 1.002, 2), (1.002, 1.502, 4)]
     alone = run(jobs((0, 2, RING)), at_times(j1=[(0, 2), (1, 1)]))
     assert stretches(alone) == [(0, 1, 2), (1, 1, 1)]  # a single rank sends nothing
+
+
+@pytest.mark.parametrize(("total", "two_s", "three_s"), [("ranks", 2, 8 / 3), ("pairs", 2, 4 / 3)])
+def test_messages_of_all_pairs_are_spread_as_their_total_says(
+    total: Any, two_s: float, three_s: float
+) -> None:
+    # A rank of two sends 2 GB. One of three sends 4/3 GB to each other one, or 2/3 GB.
+    task = HomogeneousTask(0, 4e9, total)
+    result = run(jobs((0, 2, task)), at_times(j1=[(0, 2), (1.002, 3)]))
+    (first, second) = stretches(result)
+    assert first == (0, 1.002, 2)
+    assert second[1] - second[0] == pytest.approx((1 - 1 / two_s) * three_s, abs=0.002)
 
 
 def test_reads_are_spread_over_the_new_nodes() -> None:
@@ -134,6 +148,8 @@ def test_other_flows_notice_the_change_of_size() -> None:
 # --- random jobs -------------------------------------------------------------------------------
 
 KINDS: list[Profile | None] = [
+    HomogeneousTask(6e9, 2e9, "ranks"),
+    HomogeneousTask(6e9, 2e9, "pairs"),
     computing(12),
     RING,
     StorageTransfer(read=1e9, write=5e8, storage="pfs", spread=True),

@@ -295,7 +295,8 @@ class _Job:
         return self.task(profile, self.hosts, cpu, com)
 
     def homogeneous_task(self, profile: profiles.HomogeneousTask) -> int:
-        return self.task(profile, self.hosts, profile.cpu, profile.com)
+        each = profile.on(len(self.hosts))
+        return self.task(profile, self.hosts, each.cpu, each.com)
 
     def spread_task(self, profile: profiles.SpreadTask) -> int:
         ranks = len(self.hosts)

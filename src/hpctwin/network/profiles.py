@@ -6,9 +6,9 @@ processes of a job; rank *i* is on the *i*-th node of the job's allocation unles
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -139,15 +139,31 @@ class HomogeneousTask(Profile):
     Args:
         cpu: Computation of each rank, in flops.
         com: Bytes from each rank to each other one; a rank sends none to itself.
+        total: Whether amounts are totals. ``ranks`` divides both by the number of ranks, as Batsim
+            before 5 does; ``pairs`` divides bytes by the number of pairs of two ranks.
     """
 
     cpu: float
     com: float
+    total: Literal["", "ranks", "pairs"] = ""
 
     @property
     def computes(self) -> bool:
         """See `Profile`."""
         return self.cpu > 0
+
+    @property
+    def is_total(self) -> bool:
+        """See `Profile`."""
+        return self.total != ""
+
+    def on(self, ranks: int) -> HomogeneousTask:
+        """Return the same with amounts of each rank, for a number of ranks."""
+        if not self.total:
+            return self
+        pairs = ranks * (ranks - 1)
+        com = self.com / ranks if self.total == "ranks" else self.com / pairs if pairs else 0.0
+        return replace(self, cpu=self.cpu / ranks, com=com, total="")
 
 
 @dataclass(frozen=True, eq=False)
@@ -326,11 +342,16 @@ def per_rank(profile: Profile, ranks: int) -> Profile:
         case StorageTransfer(spread=True):
             share = profile.read / ranks, profile.write / ranks
             return replace(profile, read=share[0], write=share[1], spread=False)
+        case HomogeneousTask():
+            return profile.on(ranks)
         case SpreadTask():
             com = np.zeros((ranks, ranks))
             sources, targets, amounts = profile.pattern.flows(ranks, profile.volume)
             com[sources, targets] = amounts
-            return ParallelTask(np.full(ranks, profile.flops / ranks), com)
+            cpu = np.full(ranks, profile.flops / ranks)
+            return ParallelTask(
+                cpu, com, **{one.name: getattr(profile, one.name) for one in fields(Profile)}
+            )
     return profile
 
 

@@ -167,7 +167,9 @@ def write_batsim(workload: Workload, path: str | Path) -> tuple[str, ...]:
     for row, job_id in enumerate(workload.job_id.tolist()):
         found, phase = profiles[row], phases[row]
         fails = workload.fails is not None and bool(workload.fails[row])
-        if found is None and phase is not None:
+        if found is not None:
+            found = per_rank(found, int(workload.nodes[row]))
+        elif phase is not None:
             found = replace(per_rank(phase, int(workload.nodes[row])), exit_code=int(fails))
         if found is None or unfit(found):
             runtime_ms = int(workload.runtime_ms[row])

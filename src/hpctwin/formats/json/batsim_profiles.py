@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -173,27 +173,24 @@ class ProfileReader:
         return ParallelTask(cpu, com, **_common(record))
 
     def _homogeneous(self, record: JsonRecord, ranks: int) -> HomogeneousTask:
-        spread = _spreads(record)
+        total: Literal["", "pairs"] = "pairs" if _spreads(record) else ""
         cpu, com = (_amount(record, key) for key in ("cpu", "com"))
-        pairs = ranks * (ranks - 1)
-        if spread:
-            cpu, com = cpu / ranks, com / pairs if pairs else 0.0
-        return HomogeneousTask(cpu, com, **_common(record))
+        return HomogeneousTask(cpu, com, total, **_common(record))
 
     def _total(self, record: JsonRecord, ranks: int) -> HomogeneousTask:
         # Batsim before 5 spreads both over the ranks, not communication over the pairs of ranks.
-        cpu, com = (_amount(record, key) / ranks for key in ("cpu", "com"))
-        return HomogeneousTask(cpu, com, **_common(record))
+        cpu, com = (_amount(record, key) for key in ("cpu", "com"))
+        return HomogeneousTask(cpu, com, "ranks", **_common(record))
 
     def _transfer(self, record: JsonRecord, ranks: int) -> StorageTransfer:
         if not (record.has("bytes_to_read") or record.has("bytes_to_write")):
             raise record.fault(
                 "bytes_to_read", "is missing, and so is bytes_to_write; give one of them"
             )
-        share = ranks if _spreads(record) else 1
-        read, write = (_amount(record, key) / share for key in ("bytes_to_read", "bytes_to_write"))
+        spread = _spreads(record)
+        read, write = (_amount(record, key) for key in ("bytes_to_read", "bytes_to_write"))
         key = "storage" if record.has("storage") else "host"
-        return StorageTransfer(read, write, _storage(record, key), **_common(record))
+        return StorageTransfer(read, write, _storage(record, key), spread, **_common(record))
 
     def _old_transfer(self, record: JsonRecord, ranks: int) -> StorageTransfer:
         size = record.number("size", most=MAX_AMOUNT)

@@ -50,7 +50,8 @@ def _amounts(profile: Profile, ranks: int) -> tuple[float, float, float]:
 
 @_amounts.register
 def _(profile: profiles.HomogeneousTask, ranks: int) -> tuple[float, float, float]:
-    return 0.0, profile.cpu, profile.com * (ranks - 1)
+    each = profile.on(ranks)
+    return 0.0, each.cpu, each.com * (ranks - 1)
 
 
 @_amounts.register

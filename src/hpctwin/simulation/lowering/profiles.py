@@ -11,7 +11,14 @@ from hpctwin.model import Cluster, Workload
 from hpctwin.model.columns import ms_of
 from hpctwin.model.workload.demands import phases_of
 from hpctwin.network.platform import Platform
-from hpctwin.network.profiles import HomogeneousTask, ParallelTask, Profile, Sequence, parts_of
+from hpctwin.network.profiles import (
+    HomogeneousTask,
+    ParallelTask,
+    Profile,
+    Sequence,
+    parts_of,
+    per_rank,
+)
 
 __all__ = ["UNKNOWN_MS", "network_profiles", "on_network", "power_follows_load", "with_run_times"]
 
@@ -41,7 +48,8 @@ def with_run_times(workload: Workload, cluster: Cluster) -> tuple[Workload, Clus
     runtime_s = workload.runtime_ms / 1000
     for row, profile in enumerate(workload.profiles):
         if profile is not None:
-            runtime_s[row] = _length_s(profile, cluster, f"job {workload.job_id[row]}")
+            each = per_rank(profile, int(workload.nodes[row]))
+            runtime_s[row] = _length_s(each, cluster, f"job {workload.job_id[row]}")
     return plain.replace(runtime_ms=ms_of(runtime_s)), cluster
 
 
