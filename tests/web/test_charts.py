@@ -178,6 +178,43 @@ def test_times_of_years_without_a_date_are_never_dates(page_of: Any) -> None:
     assert not any("19" in text and "d" not in text for text in axis)
 
 
+def test_values_of_a_chart_are_round_and_apart(page_of: Any) -> None:
+    page = page_of("short").page
+    cases = [(0, 4000, 160, ""), (0, 1, 92, "%"), (0, 7200, 92, "s"), (0, 12 * 86400, 92, "s"),
+             (0, 0.004, 92, "s"), (0.29, 0.41, 160, "€"), (5, 5 + 1e-9, 160, ""), (0, 1e-9, 9, ""),
+             (0, 3.2e6, 160, "W"), (-2, 3, 160, "")]  # fmt: skip
+    found = page.evaluate(
+        """async (cases) => {
+            const { levels } = await import("/static/boxes.js");
+            return cases.map((one) => levels(...one));
+        }""",
+        cases,
+    )
+    assert found[0] == [0, 1000, 2000, 3000, 4000]
+    assert found[1] == [0, 0.5, 1]
+    assert found[2] == [0, 3600, 7200]
+    assert found[3] == [0, 10 * 86400]
+    assert found[6] == [5]
+    for (least, high, _, _), values in zip(cases, found, strict=True):
+        assert 1 <= len(values) <= 6
+        assert all(least - 1e-9 <= one <= high + 1e-9 for one in values)
+
+
+TICKS = ("0 nodes", "20 nodes", "40 nodes", "60 nodes")
+
+
+def test_the_chart_over_time_has_an_axis_of_values(page_of: Any) -> None:
+    page = page_of("short").page
+    page.wait_for_function("() => written.some(([, text]) => text.startsWith('nodes in use'))")
+    deep = page.evaluate("document.querySelector('canvas.line').clientHeight - 22")
+    written = [(text, y) for canvas, text, *_, y in page.evaluate("written") if canvas == ""]
+    heights = {text: y for text, y in written if text in TICKS}
+    assert set(heights) == set(TICKS)
+    assert deep - 6 < heights[TICKS[0]] <= deep
+    steps = [heights[a] - heights[b] for a, b in pairwise(TICKS)]
+    assert max(steps) - min(steps) <= 1.5
+
+
 @pytest.mark.parametrize("name", ["short", "years"])
 def test_texts_of_an_axis_do_not_touch_on_a_phone(page_of: Any, name: str) -> None:
     page = page_of(name, viewport={"width": 390, "height": 800}).page

@@ -195,6 +195,18 @@ def test_a_kept_schedule_shows_no_job_twice(make: Any) -> None:
     assert runs == {i for i, job in jobs.items() if job.start_s is not None}
 
 
+def test_pages_of_a_job_and_a_user_have_the_starts_of_the_queue(make: Any) -> None:
+    page = make()
+    page.source._stands = replace(page.source._stands, forecasts={})
+    with page.client() as client:
+        queue = {one["id"]: one for one in client.get("/api/v1/jobs").json()["shown"]}
+        waiting = [one for one in queue.values() if one["state"] == "waiting"]
+        assert waiting
+        assert all(one["start_s"] is not None for one in waiting)
+        for one in waiting:
+            assert client.get(f"/api/v1/jobs/{one['id']}").json()["job"] == one
+
+
 def test_a_client_that_leaves_frees_its_place(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     page = make()
     blocked = Blocked()

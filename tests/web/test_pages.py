@@ -245,6 +245,20 @@ def test_pages_are_accessible_and_fit(watch: Any, scheme: str, width: int) -> No
         assert [(one["id"], one["nodes"][0]["html"]) for one in found] == [], path
 
 
+def test_a_phone_shows_the_rows_of_tables_as_cards(watch: Any) -> None:
+    watched = watch(ACTS, "/twin/user/ann", viewport={"width": 390, "height": 900})
+    table = watched.page.locator("table.cards").first
+    box = table.locator("tbody tr").first.bounding_box()
+    for cell in table.locator("tbody tr").first.locator("td").all():
+        one = cell.bounding_box()
+        assert one["x"] + one["width"] <= box["x"] + box["width"] + 1
+    titled = "(cell) => getComputedStyle(cell, '::before').content"
+    assert "Job" in table.locator("tbody td").first.evaluate(titled)
+    watched.page.set_viewport_size({"width": 1200, "height": 900})
+    assert table.locator("tbody td").first.evaluate(titled) == "none"
+    assert table.get_by_role("columnheader", name="Job").is_visible()
+
+
 def test_a_user_signs_in_with_a_provider_and_comes_back_to_the_page(
     browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

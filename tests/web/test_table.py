@@ -452,6 +452,11 @@ def test_a_record_is_not_taken_for_a_live_cluster_and_a_watcher_only_would_start
         page = one.page
         one.wait(lambda: one.says("#wants", "Would start 1 job"))
         assert "The twin observes" in page.inner_text("#standing")
+        crowd.extra = {"mode": "act", "is_active": True}
+        one.wait(lambda: one.says("#wants", "Starts 1 job"))
+        crowd.extra = {"mode": "act", "killed": True, "trouble": ("the kill switch is activated",)}
+        one.wait(lambda: one.says("#wants", "Would start 1 job"))
+        assert one.says("#well", "does nothing until the kill switch is released")
         crowd.extra = {"alive": False, "trouble": ("the twin is not running",)}
         one.wait(lambda: one.says("#standing", "Recorded, as of"))
         one.wait(lambda: one.says("#wants", "Would have started 1 job"))

@@ -146,7 +146,8 @@ function hatch(context, left, top, wide, tall, tint) {
 const DAY = 86400, SOON = [1, 5, 15, 60, 300, 900, 1800, 3600, 7200, 14400, 28800];
 const DAYS = [1, 2, 7, 14].map((days) => days * DAY), MONTHS = [1, 3, 6, 12, 24, 60, 120, 240, 600, 1200, 2400, 6000];
 const LONGER = Array.from({ length: 24 }, (_, i) => [1, 2, 5][i % 3] * 10 ** Math.floor(i / 3) * DAY);
-const GAP = 10;
+export const LEFT = 6, ROW = 16;
+const GAP = 10, LEVEL = 36, ROUND = [1, 2, 5, 10], SPANS = [...SOON, DAY / 2, DAY], EVEN = 1e-6;
 
 /** Times below a drawing: dates in the zone of the page, or times since the clock's start. */
 export function axis(context, from, to, width, deep, colours) {
@@ -168,6 +169,45 @@ export function axis(context, from, to, width, deep, colours) {
     free = left + wide + GAP;
   }
   context.stroke();
+}
+
+/** Where names of lines are, in as many rows as they need. */
+export function placed(context, names, width) {
+  let x = LEFT, y = 0;
+  return names.map((name) => {
+    const wide = 36 + context.measureText(name).width;
+    if (x > LEFT && x + wide > width) [x, y] = [LEFT, y + ROW];
+    x += wide;
+    return { x: x - wide, y };
+  });
+}
+
+/** Round values between two bounds, at least LEVEL pixels apart. @param unit "s" for durations. */
+export function levels(least, high, deep, unit) {
+  if (high - least < EVEN * Math.abs(high)) return [least];
+  const rough = (high - least) / Math.max(1, Math.floor(deep / LEVEL)), size = unit === "s" && rough > DAY ? DAY : 1;
+  const power = size * 10 ** Math.floor(Math.log10(rough / size)), round = power * (ROUND.find((one) => one * power >= rough) ?? 10);
+  const step = unit === "s" && rough > 1 && rough <= DAY ? SPANS.find((one) => one >= rough) : round;
+  const first = Math.ceil(least / step - EVEN), last = Math.floor(high / step + EVEN);
+  return Array.from({ length: last - first + 1 }, (_, i) => +((first + i) * step).toPrecision(12));
+}
+
+/** Draws values as lines across a chart, with their texts. @param y height of a value. */
+export function scale(context, values, text, y, top, width, colours) {
+  context.font = "11px system-ui, sans-serif";
+  context.lineJoin = "round";
+  for (const value of values) {
+    const at = Math.round(y(value)) - 0.5;
+    context.strokeStyle = colours.line;
+    context.lineWidth = 1;
+    context.strokeRect(0, at, width, 0);
+    if (at < top + 8) continue;
+    context.strokeStyle = colours.back;
+    context.lineWidth = 3;
+    context.strokeText(text(value), 4, at - 3);
+    context.fillStyle = colours.dim;
+    context.fillText(text(value), 4, at - 3);
+  }
 }
 
 /** Times and texts of the finest axis of which no two texts touch. */

@@ -1,12 +1,12 @@
 // A chart of a few values over time, with gaps where nothing is known, read by pointer or keyboard.
 
-import { axis } from "./boxes.js";
+import { axis, levels, placed, scale } from "./boxes.js";
 import { amount } from "./lines.js";
 import { clock } from "./clock.js";
 import { COLOURS } from "./colours.js";
 import { element, prepared, span, theme } from "./words.js";
 
-const AXIS = 22, TOP = 36, KEY = 18, MOST = 300;
+const AXIS = 22, KEY = 18, MOST = 300;
 const DASHES = [[], [6, 3], [2, 3], [8, 3, 2, 3], [4, 2], [1, 2]];
 
 /** At most MOST periods: some neighbors are joined if there are more. */
@@ -48,8 +48,10 @@ export class Chart {
   set(edges, series) {
     Object.assign(this, joined(edges, series));
     const known = series.flatMap(({ values }) => values.filter((one) => one !== null));
+    this.known = known.length > 0;
     this.high = Math.max(...known, 0) || 1;
-    this.canvas.setAttribute("aria-label", known.length ? `${this.title}: up to ${this.text(this.high)}` : `${this.title}: nothing is recorded`);
+    this.label = this.known ? `${this.title}: up to ${this.text(this.high)}` : `${this.title}: nothing is recorded`;
+    this.canvas.setAttribute("aria-label", this.label);
     this.draw();
   }
 
@@ -68,12 +70,13 @@ export class Chart {
   draw() {
     const { context, width, height } = prepared(this.canvas), colours = theme();
     const { edges, series } = this, from = edges[0], to = edges.at(-1), deep = height - AXIS;
-    const x = (time) => ((time - from) / (to - from)) * width;
-    const y = (value) => TOP + (1 - value / this.high) * (deep - TOP);
     context.font = "12px system-ui, sans-serif";
+    const keys = this.known && series.length > 1 ? placed(context, series.map(({ name }) => name), width) : [];
+    const top = KEY + 18 + (keys.at(-1)?.y ?? 0);
+    const x = (time) => ((time - from) / (to - from)) * width;
+    const y = (value) => top + (1 - value / this.high) * (deep - top);
     context.fillStyle = colours.text;
-    context.fillText(`${this.title}, up to ${this.text(this.high)}`, 4, 12);
-    let key = 4;
+    context.fillText(this.label, 4, 12);
     series.forEach(({ name, values }, k) => {
       context.strokeStyle = COLOURS[k % COLOURS.length];
       context.lineWidth = 1.8;
@@ -90,19 +93,20 @@ export class Chart {
         context.lineTo(x(edges[i + 1]), y(value));
         drawn = true;
       });
-      if (series.length > 1 && key < width - 40) {
-        context.moveTo(key, KEY + 4);
-        context.lineTo(key + 18, KEY + 4);
-        context.fillText(name, key + 22, KEY + 8);
-        key += 36 + context.measureText(name).width;
+      if (keys.length) {
+        const left = keys[k].x, down = KEY + keys[k].y;
+        context.moveTo(left, down + 4);
+        context.lineTo(left + 18, down + 4);
+        context.fillText(name, left + 22, down + 8);
       }
       context.stroke();
     });
     context.setLineDash([]);
     if (this.at !== null) {
       context.fillStyle = colours.text;
-      context.fillRect(x((edges[this.at] + edges[this.at + 1]) / 2) - 0.5, TOP, 1, deep - TOP);
+      context.fillRect(x((edges[this.at] + edges[this.at + 1]) / 2) - 0.5, top, 1, deep - top);
     }
+    if (this.known) scale(context, levels(0, this.high, deep - top, this.unit), (value) => this.text(value), y, top, width, colours);
     axis(context, from, to, width, deep, colours);
   }
 }

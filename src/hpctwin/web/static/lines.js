@@ -1,6 +1,6 @@
 // Metrics over time: one chart, with a choice of what it shows; the mean as a line, the peak as an area behind it.
 
-import { axis } from "./boxes.js";
+import { axis, levels, scale } from "./boxes.js";
 import { clock } from "./clock.js";
 import { element, number, prepared, replace, theme } from "./words.js";
 
@@ -117,6 +117,7 @@ export class Lines {
       context.fillStyle = colours.text;
       context.fillRect(x((edges[this.bin] + edges[this.bin + 1]) / 2) - 0.5, TOP, 1, deep - TOP);
     }
+    scale(context, levels(least, high, deep - TOP, unit), (value) => amount(value, unit), y, TOP, width, colours);
     axis(context, from, to, width, deep, colours);
   }
 }

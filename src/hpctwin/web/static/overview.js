@@ -41,7 +41,7 @@ export class Overview {
     at("health").textContent = recorded ? "No: the twin is not running" : trouble ? `Look: ${count(trouble, "warning")}` : "Yes";
     at("health").className = trouble || recorded ? "worse" : "better";
     list(at("well"), [
-      recorded ? `Last update ${span(head.age_s)} ago. This page shows the last recorded state.` : `The twin runs in mode ${head.mode}: it ${MODES[head.mode] ?? "runs"}.`,
+      recorded ? `Last update ${span(head.age_s)} ago. This page shows the last recorded state.` : `The twin runs in mode ${head.mode}: it ${head.killed ? "does nothing until the kill switch is released" : MODES[head.mode] ?? "runs"}.`,
       head.decision === null ? "No decision yet." : `Decision ${head.decision} was made ${span(Math.max(0, head.time_s - head.decided_s))} ${recorded ? "before that" : "ago"}, in ${Math.max(1, Math.round(1000 * head.cycle_s))} ms.`,
       trouble || recorded ? "" : "No warnings.",
     ].filter(Boolean));
@@ -81,8 +81,9 @@ export class Overview {
     const starts = decision.starts.length, known = new Map(jobs.map((job) => [job.id, job]));
     const nodes = decision.starts.reduce((sum, id) => sum + (known.get(id)?.nodes ?? 0), 0);
     const began = decision.starts.every((id) => known.get(id)?.state !== "waiting");
-    const verb = head.alive && head.mode === "act" ? (began ? "Started" : "Starts") : head.alive && head.mode === "approve" ? "Wants to start" : head.alive ? "Would start" : "Would have started";
-    this.at("wants").textContent = starts ? `${verb} ${count(starts, "job")}${nodes ? ` on ${count(nodes, "node")}` : ""}` : head.mode === "act" ? "Starts no job now" : "Would start no job now";
+    const mode = head.alive && !head.killed ? head.mode : "";
+    const verb = mode === "act" ? (began ? "Started" : "Starts") : mode === "approve" ? "Wants to start" : head.alive ? "Would start" : "Would have started";
+    this.at("wants").textContent = starts ? `${verb} ${count(starts, "job")}${nodes ? ` on ${count(nodes, "node")}` : ""}` : mode === "act" ? "Starts no job now" : "Would start no job now";
     const few = decision.starts.slice(0, 6).join(", ");
     list(this.at("wanted"), [
       starts && `Job${starts === 1 ? "" : "s"} ${few}${starts > 6 ? ` and ${starts - 6} more` : ""}.`,

@@ -20,21 +20,23 @@ export function facts(pairs) {
   return made;
 }
 
-const NONE = "–";
+const NONE = "–", MOST_NARROW = 3;
 
-/** A table without the columns that have no value in any row.
+/** A table without the columns that have no value in any row; a phone shows its rows as cards.
  * @param heads titles of the columns. @param rows texts or elements. @param numbers titles of the columns to the right. */
 export function table(caption, heads, rows, numbers = []) {
   if (!rows.length) return element("p", `${caption}: none.`);
-  const made = element("table"), head = element("tr"), thead = element("thead"), body = element("tbody");
+  // The roles stay when a style sheet lays the rows out as cards.
+  const made = element("table", "", { role: "table" }), head = element("tr", "", { role: "row" }), thead = element("thead", "", { role: "rowgroup" }), body = element("tbody", "", { role: "rowgroup" });
   const filled = heads.map((_, i) => rows.some((cells) => (cells[i]?.textContent ?? cells[i]) !== NONE));
   const kept = (cells) => cells.filter((_, i) => filled[i]), style = heads.map((text) => ({ class: numbers.includes(text) ? "n" : "" }));
-  head.append(...kept(heads.map((text, i) => element("th", text, { scope: "col", ...style[i] }))));
+  if (filled.filter(Boolean).length > MOST_NARROW) made.className = "cards";
+  head.append(...kept(heads.map((text, i) => element("th", text, { scope: "col", role: "columnheader", ...style[i] }))));
   thead.append(head);
   body.append(...rows.map((cells) => {
-    const row = element("tr");
+    const row = element("tr", "", { role: "row" });
     row.append(...kept(cells.map((cell, i) => {
-      const made = element("td", typeof cell === "object" ? "" : cell, style[i]);
+      const made = element("td", typeof cell === "object" ? "" : cell, { role: "cell", "data-title": heads[i], ...style[i] });
       if (typeof cell === "object") made.append(cell);
       return made;
     })));

@@ -1,11 +1,12 @@
 // Scores of the candidates over time, and below them which policy ruled when.
 
+import { LEFT, placed, ROW } from "./boxes.js";
 import { clock } from "./clock.js";
 import { COLOURS } from "./colours.js";
 import { number, prepared, theme } from "./words.js";
 
 const DASHES = [[], [6, 3], [2, 3], [8, 3, 2, 3], [4, 2], [1, 2]];
-const LEFT = 6, STRIP = 14, ROW = 16, LEAST = 70;
+const STRIP = 14, LEAST = 70;
 
 export class Scores {
   constructor(canvas, said) {
@@ -77,15 +78,4 @@ export class Scores {
       context.fillText(number(low), LEFT, top + deep);
     }
   }
-}
-
-/** Where the policies' names are, in as many rows as they need. */
-function placed(context, policies, width) {
-  let x = LEFT, y = 0;
-  return policies.map((policy) => {
-    const wide = 36 + context.measureText(policy).width;
-    if (x > LEFT && x + wide > width) [x, y] = [LEFT, y + ROW];
-    x += wide;
-    return { x: x - wide, y };
-  });
 }

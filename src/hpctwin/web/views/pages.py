@@ -11,8 +11,8 @@ from pydantic import Field
 from hpctwin.errors import UnknownNameError
 from hpctwin.rms.records.records import JobRecord
 from hpctwin.twin.journal.history import HOUR_S, MINUTE_S, OTHERS
-from hpctwin.twin.journal.status_reader import Standing, full_id
-from hpctwin.web.views.cluster_views import job_view, job_views, node_views
+from hpctwin.twin.journal.status_reader import full_id
+from hpctwin.web.views.cluster_views import node_views
 from hpctwin.web.views.job_history import Ran
 from hpctwin.web.views.source import Source
 from hpctwin.web.views.views import JobView, NodeView, View
@@ -162,6 +162,7 @@ def job_page(source: Source, job_id: str, sees: Visibility = EVERYTHING) -> JobP
         UnknownNameError: The job is neither pending nor running, and did not end within a day.
         HpctwinError: The id is that of an array of several jobs.
     """
+    source.update_starts()
     with source.looking() as stands:
         job_id = full_id(stands.core, job_id)
         job = stands.core.mirror.jobs.get(job_id)
@@ -169,7 +170,7 @@ def job_page(source: Source, job_id: str, sees: Visibility = EVERYTHING) -> JobP
         if job is None and ran is None:
             raise UnknownNameError("pending, running or recent job", job_id, [])
         user = _user(ran) if job is None else job.spec.user
-        view = None if job is None else job_view(job, stands, stands.core.fits_now(), {}, sees)
+        view = next(iter(_views(source, {job_id}, sees)), None)
         past = None if ran is None else _past(ran, sees)
         names = ran.node_names if ran is not None else job.node_names if job is not None else ()
     with closing(source.journal()) as journal:
@@ -217,7 +218,7 @@ def node_page(source: Source, name: str, sees: Visibility = EVERYTHING) -> NodeP
             if one.kind == "forecast" and number[name] in one.nodes
         }
         node = node_views(stands)[number[name]]
-        views = _views(stands, expected | set(node.jobs), sees)
+        views = _views(source, expected | set(node.jobs), sees)
         return NodePage(
             node=node,
             running=tuple(one for one in views if one.state == "running"),
@@ -236,6 +237,7 @@ def group_page(
     """
     if kind == "user":
         sees.check(name)
+    source.update_starts()
     with source.looking() as stands:
         jobs = [j for j in stands.core.mirror.jobs.values() if getattr(j.spec, kind) == name]
         past = [
@@ -248,7 +250,7 @@ def group_page(
             raise UnknownNameError(kind, name, list(found) if kind == "partition" else [])
         groups = stands.core.mirror.machine.nodes
         here = None if partition is None else partition.groups
-        views = _views(stands, {job.spec.id for job in jobs}, sees)
+        views = _views(source, {job.spec.id for job in jobs}, sees)
         return GroupPage(
             name=name,
             waiting=sum(job.start_s is None for job in jobs),
@@ -294,8 +296,8 @@ def history(
     )
 
 
-def _views(stands: Standing, ids: set[str], sees: Visibility) -> list[JobView]:
-    return [one for one in job_views(stands, sees=sees) if one.id in ids] if ids else []
+def _views(source: Source, ids: set[str], sees: Visibility) -> list[JobView]:
+    return [one for one in source.current_views(sees) if one.id in ids]
 
 
 def _of(jobs: Sequence[JobRecord], name: str) -> tuple[str, ...]:

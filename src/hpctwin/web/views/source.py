@@ -191,11 +191,19 @@ class Source(FollowedJournal):
 
     def job_views(self, sees: Visibility = EVERYTHING) -> list[JobView]:
         """Return pending jobs by forecast start, then running jobs."""
+        self.update_starts()
+        return self.current_views(sees)
+
+    def update_starts(self) -> None:
+        """Update the schedule if a pending job has no forecast; see `update_schedule`."""
         with self.looking() as stands:
             jobs, known = stands.core.mirror.jobs.items(), stands.forecasts
             late = any(job.start_s is None and i not in known for i, job in jobs)
         if late:
             self.update_schedule()
+
+    def current_views(self, sees: Visibility = EVERYTHING) -> list[JobView]:
+        """Return the same as `job_views`, after `update_starts`."""
         return self._kept("jobs", lambda now: job_views(now, self._scheduled.starts_s, sees), sees)
 
     def jobs(self, asked: LiveJobFilter, sees: Visibility = EVERYTHING) -> JobList:
@@ -205,9 +213,9 @@ class Source(FollowedJournal):
             asked: Filters, order and page.
             sees: Names that the visitor may see; hidden names are not found.
         """
-        self.job_views(sees)
+        self.update_starts()
         with self.looking():
-            version, views = self.version, self.job_views(sees)
+            version, views = self.version, self.current_views(sees)
             table = self._kept("job table", lambda _: job_table(views), sees)
         found, page = selected(table, asked)
         return JobList(version=version, found=found, shown=tuple(views[i] for i in page["at"]))
@@ -228,7 +236,7 @@ class Source(FollowedJournal):
         )
 
     def update_schedule(self) -> None:
-        """Update the schedule, without holding up other answers.
+        """Update the schedule, without holding up other answers; not while the state is locked.
 
         One that took long is kept while it is still young.
         """
