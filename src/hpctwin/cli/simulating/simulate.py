@@ -192,7 +192,6 @@ def simulate_command(
             "--priorities-from": priorities_from,
             "--accounts": accounts, "--scheduler": scheduler, "--out-every": out_every,
             "--sizing": sizing,
-            "--sharing": run.sharing,
             "--runtime-estimate": runtime_estimate != "walltime",
             "--from and --until": part != WindowOptions(),
             "energy options other than --power": energy != EnergyOptions(power=energy.power),

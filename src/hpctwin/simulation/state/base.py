@@ -48,8 +48,8 @@ from hpctwin.simulation.lowering.preemption import is_interrupted, suspends
 from hpctwin.simulation.lowering.profiles import (
     UNKNOWN_MS,
     network_profiles,
-    power_follows_load,
     on_network,
+    power_follows_load,
     with_run_times,
 )
 from hpctwin.simulation.refusals import check_contended, check_together
@@ -240,13 +240,9 @@ class SimulationBase(EngineFeed):
         if self.sharing is None:
             return with_run_times(workload, cluster)
         workload, cluster, self._profiles = on_network(
-            workload, cluster, waiting=self._waiting_counts(cluster), contends=self.contends
+            workload, cluster, sized=self.sizing is not None, contends=self.contends
         )
         return workload, cluster
-
-    def _waiting_counts(self, cluster: Cluster) -> bool:
-        """Whether jobs that only wait are on the network; a sizing knows their run times."""
-        return self.sizing is None and power_follows_load(cluster)
 
     @property
     def _links_draw(self) -> bool:
@@ -425,8 +421,7 @@ class SimulationBase(EngineFeed):
         if self.network is not None:
             place = np.full(len(self.workload), -1, np.int64)
             place[rows] = to
-            waiting = self._waiting_counts(self.cluster)
-            profiles = np.array(network_profiles(workload, waiting=waiting), object)
+            profiles = np.array(network_profiles(workload, self.cluster), object)
             profiles[to] = np.array(self._profiles, object)[rows]
             self._profiles = tuple(profiles)
             workload = workload.replace(profiles=None, demands={})
