@@ -311,7 +311,7 @@ def test_batsim_gets_the_same_jobs(tmp_path: Path, pattern: Pattern) -> None:
         nodes=6,
     )  # fmt: skip
     path = tmp_path / "jobs.json"
-    assert write_workload(own, path, format="batsim") == ()
+    assert write_workload(own, path) == ()
     back = read_workload(path)
     for sharing in ("fair", "simgrid"):
         ends = [simulate(w, STAR, sharing=sharing).jobs["end_s"] for w in (own, back)]
