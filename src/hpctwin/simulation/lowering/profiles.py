@@ -59,7 +59,7 @@ def network_profiles(
 ) -> tuple[Profile | None, ...]:
     """Return what each job does on the network; None for a job that does not use it.
 
-    A job that only waits is on the network if its nodes draw less power than those that compute.
+    A job that only waits is on the network if waiting nodes draw less power than computing ones.
 
     Args:
         workload: Jobs.
