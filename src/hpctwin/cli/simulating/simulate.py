@@ -256,7 +256,7 @@ def simulate_command(
                 progress = writing(simulation, out, every_s, run.as_dict(), inputs, progress)
             result = simulation.finish(progress) if window is None else window.run(simulation)
     code = note_rejected(result)
-    note_walltimes(result)
+    note_walltimes(result, run.sharing)
     if window is None:
         note_unstarted(result)
     if accounts is not None:
