@@ -35,6 +35,24 @@ def test_parts_and_figures_are_those_of_the_whole_trace(
     assert ends.to_list() == (expected.jobs.sort("job_id")["end_s"] * 1000).to_list()
 
 
+def test_jobs_of_a_stream_share_the_network(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, cluster, out = (tmp_path / name for name in ("comm.parquet", "star.yaml", "run"))
+    jobs = generate("poisson", jobs=40, nodes=NODES, seed=1, communicating=1.0)
+    jobs.to_frame().write_parquet(path)
+    cluster.write_text(
+        f"name: star\nnodes: [{{name: cpu, count: {NODES}}}]\n"
+        "network: {topology: star, bandwidth: 100 MB/s, core_speed: 20 Gflop/s}\n"
+    )
+    options = ["--cluster", cluster, "--sharing", "fair", "--out", out]
+    assert run("simulate", path, "--stream", *options) == 0
+    expected = simulate(jobs, cluster, sharing="fair").jobs.sort("job_id")["end_s"]
+    ends = pl.read_parquet(out / "jobs" / "*.parquet").sort("job_id")["end_ms"]
+    assert (ends / 1000).to_list() == expected.to_list()
+    assert expected.to_list() != simulate(jobs, cluster).jobs.sort("job_id")["end_s"].to_list()
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

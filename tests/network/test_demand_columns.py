@@ -311,7 +311,7 @@ def test_batsim_gets_the_same_jobs(tmp_path: Path, pattern: Pattern) -> None:
         nodes=6,
     )  # fmt: skip
     path = tmp_path / "jobs.json"
-    assert write_workload(own, path, format="batsim") == ()
+    assert write_workload(own, path) == ()
     back = read_workload(path)
     for sharing in ("fair", "simgrid"):
         ends = [simulate(w, STAR, sharing=sharing).jobs["end_s"] for w in (own, back)]
@@ -339,3 +339,13 @@ def test_the_command_simulates_a_table(tmp_path: Path, capsys: pytest.CaptureFix
     with pytest.raises(SystemExit, match="0"):
         main(["simulate", *words])
     assert "add --sharing fair" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["simulate", "compare"])
+def test_sharing_without_effect_is_reported(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "jobs.csv").write_text("submit_s,runtime_s,walltime_s,nodes\n0,60,600,4\n")
+    with pytest.raises(SystemExit, match="0"):
+        main([command, str(tmp_path / "jobs.csv"), "-n", "4", "--sharing", "fair"])
+    assert "so --sharing has no effect" in capsys.readouterr().err

@@ -603,7 +603,7 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
 def test_tasks_of_ranks_cannot_be_written(tmp_path: Path) -> None:
     workload = read(tmp_path, {"phases": [phase(send(8e9))]})
     assert write_workload(workload, tmp_path / "w.json", format="batsim") == (
-        "Batsim cannot store tasks of ranks",
+        "Batsim cannot store tasks of ranks, so the length of these jobs is an upper bound",
     )
     with pytest.raises(WorkloadError, match="elastisim can only be read"):
         write_workload(workload, tmp_path / "w.json", format="elastisim")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -394,3 +395,23 @@ def test_the_command_prints_draws_and_continues(
     with pytest.raises(SystemExit) as left:
         main(["sweep", "try.yaml", "--processes", "--dask", "tcp://127.0.0.1:1"])
     assert left.value.code == 2
+
+
+@pytest.mark.parametrize("sharing", [None, "fair"])
+def test_jobs_of_a_sweep_share_the_network_on_request(
+    sharing: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    jobs = generate("poisson", jobs=20, nodes=16, seed=1, communicating=1.0)
+    write_workload(jobs, tmp_path / "jobs.csv")
+    (tmp_path / "star.yaml").write_text(
+        "name: star\nnodes: [{name: cpu, count: 16}]\n"
+        "network: {topology: star, bandwidth: 1 GB/s, core_speed: 20 Gflop/s}\n"
+    )
+    files = [str(tmp_path / name) for name in ("jobs.csv", "star.yaml", "out")]
+    options = [] if sharing is None else ["--sharing", sharing]
+    with suppress(SystemExit):
+        main(["sweep", files[0], "--cluster", files[1], "--out", files[2], "--json", *options])
+    shown = capsys.readouterr()
+    assert ("add --sharing fair" in shown.err) == (sharing is None)
+    (rows,) = (tmp_path / "out" / "points").glob("*.parquet")
+    assert ("mean_contention_slowdown" in pl.read_parquet(rows).columns) == (sharing is not None)

@@ -276,12 +276,23 @@ def note_rejected(result: Result) -> int:
     return int(rejected == jobs)
 
 
-def note_walltimes(result: Result) -> None:
-    """Report on standard error that walltimes ended many jobs, or demands were ignored."""
+def note_walltimes(result: Result, sharing: str | None) -> None:
+    """Report on standard error that walltimes ended many jobs, or that an input had no effect.
+
+    Args:
+        result: Result of a simulation.
+        sharing: How jobs were to share the network; None if they were not.
+    """
     from hpctwin.simulation.result.result import unshared_notes, walltime_notes
 
     for note in (*unshared_notes(result.workload), *walltime_notes(result.figures)):
         print(f"{result.workload.name}: {note}", file=sys.stderr)
+    if sharing is not None and "contention_slowdown" not in result.jobs.columns:
+        print(
+            f"{result.workload.name}: no job computes, communicates, reads or writes, so --sharing "
+            "has no effect",
+            file=sys.stderr,
+        )
 
 
 def note_unstarted(result: Result) -> None:

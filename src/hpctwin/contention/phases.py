@@ -115,8 +115,9 @@ class PhaseBuilder:
         if len(only) != 1:
             names = list(self.platform.storages)
             raise ConfigError(
-                f"storage {label!r}: the platform has no host of this name, and {len(names)} storages; "
-                f"name one of {', '.join(names[:5]) or 'its hosts'}"
+                f"storage {label!r}: platform {self.platform.name!r} has no host of this name, and "
+                f"{len(names)} storages; "
+                + (f"name one of {', '.join(names[:5])}" if names else "add a storage to it")
             )
         return int(only[0])
 

@@ -231,7 +231,8 @@ def write_workload(
     Args:
         workload: Workload to write.
         path: File; compressed if its name ends in ``.gz``, ``.bz2``, ``.xz`` or ``.zst``.
-        format: One of `FORMATS`; by default from the file's name (``.json`` is SPARS).
+        format: One of `FORMATS`; by default from the file's name. ``.json`` is Batsim if jobs
+            compute or communicate, and otherwise SPARS.
 
     Returns:
         One sentence for each thing that the format cannot hold.
@@ -249,6 +250,9 @@ def write_workload(
     kind = _known(format) or _told_by_name(path)
     if kind is None:
         raise _unknown(path, "the file name has no known suffix")
+    works = any(one and one.length_s is None for one in workload.profiles or ())
+    if kind == "json" and (works or workload.demands):
+        kind = "batsim"
     if kind in ("elastisim", "pbs", "sacct", "wfcommons"):
         raise WorkloadError(
             f"{kind} can only be read; write csv or parquet, which also store dependencies"

@@ -195,8 +195,8 @@ class Plots(_Charts):
         (entry,) = self._entries()
         if entry.link_tables is None:
             raise SimulationError(
-                "no use of links was recorded; simulate with 'sharing' and log=True, or in the "
-                "command with --sharing"
+                "no use of links was recorded; simulate jobs that communicate with 'sharing' and "
+                "log=True, or in the command with --sharing"
             )
         title = title or f"Use of links, {self._run}"
         return plot_congestion(entry.link_tables, title=title, start_epoch_s=self._epoch_s)

@@ -96,6 +96,8 @@ def format_metric(key: str, value: float | int | str | None) -> str:
     if unit == "s":
         return format_duration(value)
     if unit == "J":
+        if 0 < abs(value) < 3.6e5:  # 0.1 kWh
+            return f"{value:,.0f} J"
         kwh = value / 3.6e6
         return f"{kwh:,.1f} kWh" if abs(kwh) < 10_000 else f"{kwh / 1000:,.1f} MWh"
     if unit == "kg":

@@ -30,6 +30,7 @@ from hpctwin.model import Cluster, Workload
 from hpctwin.model.arguments import check_arguments
 from hpctwin.model.demand import unused
 from hpctwin.policies import Policy, parse_policy
+from hpctwin.simulation.result.result import unshared_notes
 from hpctwin.simulation.running.advance import THREAD_NAME
 from hpctwin.simulation.state.arguments import stated_cluster
 from hpctwin.sweep.bench import Bench, Row, about
@@ -290,6 +291,7 @@ def _notes(inputs: Inputs) -> tuple[str, ...]:
         if not clusters and jobs.nodes_hint is not None:
             clusters = [stated_cluster(jobs, "clusters:")]
         told = [*jobs.notes.sentences(), *(it for one in clusters for it in unused(jobs, one))]
+        told += unshared_notes(jobs) if "sharing" not in inputs.run else []
         said += [f"{jobs.name}: {one}" for one in told]
     return tuple(dict.fromkeys(said))
 

@@ -180,15 +180,18 @@ class Run(Settings):
         overrun: ``terminate`` ends a job at its walltime; ``continue`` does not.
         on_dependency_failure: What happens to a job whose afterok dependency failed.
         tau: Threshold of bounded slowdowns: shorter runtimes count as this.
+        sharing: How jobs that communicate share hosts and links: ``simgrid`` or ``fair``; by
+            default they do not.
     """
 
     overrun: Literal["terminate", "continue"] = "terminate"
     on_dependency_failure: Literal["cancel", "hold"] = "cancel"
     tau: Duration = Field(default=TAU_S, gt=0)
+    sharing: Literal["simgrid", "fair"] | None = None
 
     def options(self) -> dict[str, Any]:
         """Return the options as arguments of `hpctwin.Simulation`."""
-        return {"tau_s": self.tau, **self.model_dump(exclude={"tau"})}
+        return {"tau_s": self.tau, **self.model_dump(exclude={"tau"}, exclude_none=True)}
 
 
 def source_of(given: Any) -> Any:

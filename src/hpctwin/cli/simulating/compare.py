@@ -286,7 +286,7 @@ class _Asked:
         classes = {name: breakdown_rows(one, by) for name, one in results.items() if by}
         first = next(iter(results.values()))
         code = note_rejected(first)
-        note_walltimes(first)
+        note_walltimes(first, self.run.sharing)
         for result in results.values() if window is None else ():
             note_unstarted(result)
         return _Compared(workload.name, results, told, classes, code, first.notes)

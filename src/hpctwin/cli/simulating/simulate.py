@@ -192,7 +192,6 @@ def simulate_command(
             "--priorities-from": priorities_from,
             "--accounts": accounts, "--scheduler": scheduler, "--out-every": out_every,
             "--sizing": sizing,
-            "--sharing": run.sharing,
             "--runtime-estimate": runtime_estimate != "walltime",
             "--from and --until": part != WindowOptions(),
             "energy options other than --power": energy != EnergyOptions(power=energy.power),
@@ -257,7 +256,7 @@ def simulate_command(
                 progress = writing(simulation, out, every_s, run.as_dict(), inputs, progress)
             result = simulation.finish(progress) if window is None else window.run(simulation)
     code = note_rejected(result)
-    note_walltimes(result)
+    note_walltimes(result, run.sharing)
     if window is None:
         note_unstarted(result)
     if accounts is not None:

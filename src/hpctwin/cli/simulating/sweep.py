@@ -40,6 +40,7 @@ def sweep_command(
     walltimes: Annotated[tuple[str, ...], Parameter(group="Sweep")] = (),
     shift: Annotated[str | None, Parameter(group="Sweep")] = None,
     tau: Annotated[str | None, Parameter(group="Sweep")] = None,
+    sharing: Annotated[Literal["simgrid", "fair"] | None, Parameter(group="Sweep")] = None,
     init: Init = False,
     out: Annotated[Path | None, Parameter(group="Output")] = None,
     plot: Annotated[Path | None, Parameter(group="Output")] = None,
@@ -72,6 +73,7 @@ def sweep_command(
             FILE.py:FUNCTION. Repeatable.
         shift: Maximum random shift of each submission, such as 10m.
         tau: Threshold of bounded slowdowns, default 10s.
+        sharing: Let jobs that communicate share hosts and links, as SimGrid does or fairly.
         init: Write the options to sweep.yaml and stop; the file offers more settings.
         out: Folder for the rows; default out/NAME of the sweep file or trace.
         plot: Write a chart to this file, .png, .svg or .pdf.
@@ -96,7 +98,8 @@ def sweep_command(
 
     if is_settings_file(
         source, policy=policy, nodes=machine.nodes, cluster=machine.cluster,
-        load=load, seeds=seeds, resample=resample, walltimes=walltimes, shift=shift, tau=tau, init=init,
+        load=load, seeds=seeds, resample=resample, walltimes=walltimes, shift=shift, tau=tau, sharing=sharing,
+        init=init,
     ):  # fmt: skip
         settings = read_sweep(source)
     else:
@@ -104,6 +107,7 @@ def sweep_command(
         drawn = resample or shift or not all(one.startswith(fixed) for one in walltimes)
         if seeds and not drawn and "@random" not in " ".join(policy):
             raise ConfigError("--seeds: all seeds have the same jobs; add --resample 7d")
+        run = {"tau": tau, "sharing": sharing}
         trace = str(within(source, "workload.parquet") or source)
         content = {
             "workloads": [{"trace": trace, "resample": resample} if resample else trace],
@@ -113,7 +117,7 @@ def sweep_command(
             "walltimes": [*walltimes],
             "shifts": [shift] if shift else None,
             "seeds": seeds or (10 if drawn else None),
-            "run": {"tau": tau} if tau else None,
+            "run": {name: value for name, value in run.items() if value},
             "metrics": [*metric],
         }
         content = {key: value for key, value in content.items() if value}

@@ -9,6 +9,7 @@ from typing import Literal
 import polars as pl
 
 from hpctwin.model import ReadNotes, Workload
+from hpctwin.model.text import count_text
 
 __all__ = [
     "LABELS",
@@ -21,6 +22,7 @@ __all__ = [
     "count_of",
     "empty_records",
     "lost_by",
+    "profiles_lost",
     "swf_fields_lost",
 ]
 
@@ -70,7 +72,6 @@ def lost_by(format_name: str, workload: Workload, carried: Set[str]) -> tuple[st
         "nodes_hint": workload.nodes_hint is not None,
         "used_memory_gb": workload.used_memory_gb is not None,
         "usage": bool(workload.usage),
-        "profiles": any(one and one.length_s is None for one in workload.profiles or ()),
         "predicted": bool(workload.predicted),
         "communication": bool(workload.demands),
     }
@@ -80,7 +81,19 @@ def lost_by(format_name: str, workload: Workload, carried: Set[str]) -> tuple[st
             for column, used in in_use.items()
             if used and column not in carried
         ),
+        *(() if "profiles" in carried else profiles_lost(format_name, workload)),
         *swf_fields_lost(format_name, workload),
+    )
+
+
+def profiles_lost(format_name: str, workload: Workload) -> tuple[str, ...]:
+    """Return a sentence on jobs whose length depends on their nodes, if there are any."""
+    count = sum(one is not None and one.length_s is None for one in workload.profiles or ())
+    if not count:
+        return ()
+    return (
+        f"{format_name} cannot store profiles, so the length of {count_text(count, 'job')} is an upper "
+        "bound",
     )
 
 

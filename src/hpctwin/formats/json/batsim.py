@@ -189,5 +189,8 @@ def write_batsim(workload: Workload, path: str | Path) -> tuple[str, ...]:
     lost = {what for one in workload.profiles or () if one is not None for what in unfit(one)}
     return (
         *lost_by("Batsim", workload, _CARRIED),
-        *(f"Batsim cannot store {what}" for what in sorted(lost)),
+        *(
+            f"Batsim cannot store {what}, so the length of these jobs is an upper bound"
+            for what in sorted(lost)
+        ),
     )

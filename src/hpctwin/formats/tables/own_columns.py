@@ -22,7 +22,7 @@ import polars as pl
 from hpctwin.errors import TraceError, WorkloadError
 from hpctwin.formats.common.fields import moments
 from hpctwin.formats.common.files import decode, read_bytes, stem, without_packing, write_bytes
-from hpctwin.formats.common.record import Tally, swf_fields_lost
+from hpctwin.formats.common.record import Tally, profiles_lost, swf_fields_lost
 from hpctwin.formats.tables.checks import (
     REQUIRED,
     TEXTS,
@@ -221,10 +221,10 @@ def _lost(format_name: str, workload: Workload) -> tuple[str, ...]:
         "header": workload.header,
         "start date": workload.start_epoch_s is not None,
         "machine size": workload.nodes_hint is not None,
-        "profiles": any(one and one.length_s is None for one in workload.profiles or ()),
     }
     return (
         *(f"{format_name} cannot store the {k}" for k, used in in_use.items() if used),
+        *profiles_lost(format_name, workload),
         *swf_fields_lost(format_name, workload),
     )
 

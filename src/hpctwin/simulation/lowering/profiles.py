@@ -57,29 +57,34 @@ def power_follows_load(cluster: Cluster) -> bool:
     """Return whether jobs on the network decide by their load what their nodes draw."""
     return (
         cluster.has_power
-        and cluster.platform is not None
         and not any(group.components for group in cluster.nodes)
+        and cluster.platform is not None
     )
 
 
-def network_profiles(workload: Workload, *, waiting: bool) -> tuple[Profile | None, ...]:
+def network_profiles(
+    workload: Workload, cluster: Cluster, *, sized: bool = False
+) -> tuple[Profile | None, ...]:
     """Return what each job does on the network; None for a job that does not use it.
+
+    A job that only waits is on the network if waiting nodes draw less power than computing ones.
 
     Args:
         workload: Jobs.
-        waiting: Whether profiles of fixed length count, because nodes that wait draw less.
+        cluster: The cluster.
+        sized: Whether a sizing decides the nodes of jobs that only wait.
     """
     asked = workload.profiles or (None,) * len(workload)
     if workload.demands:
         phases = phases_of(workload.demands, workload.runtime_ms)
         asked = tuple(own or phase for own, phase in zip(asked, phases, strict=True))
-    if waiting:
+    if workload.profiles and not sized and power_follows_load(cluster):
         return asked
     return tuple(None if one is None or one.length_s is not None else one for one in asked)
 
 
 def on_network(
-    workload: Workload, cluster: Cluster, *, waiting: bool, contends: bool | None = None
+    workload: Workload, cluster: Cluster, *, sized: bool = False, contends: bool | None = None
 ) -> tuple[Workload, Cluster, tuple[Profile | None, ...]]:
     """Return jobs without profiles, their cluster, and what those do that use the network.
 
@@ -88,14 +93,14 @@ def on_network(
     Args:
         workload: Jobs.
         cluster: The cluster.
-        waiting: As for `network_profiles`.
+        sized: As for `network_profiles`.
         contends: Whether these or later jobs use the network; None means: derived from these.
 
     Raises:
         ConfigError: Jobs use the network, and the cluster has none, or they share nodes. Or jobs
             compute, read or write, and the cluster has no speed or no storage.
     """
-    profiles = network_profiles(workload, waiting=waiting)
+    profiles = network_profiles(workload, cluster, sized=sized)
     if not (any(profiles) if contends is None else contends):
         return *with_run_times(workload, cluster), ()
     if cluster.platform is None:
@@ -169,7 +174,8 @@ def _length_s(profile: Profile, cluster: Cluster, job: str) -> float:
     if np.ptp(speeds) > 0 and not alike:
         raise ConfigError(
             f"{job} does not only compute alike on each node, and nodes of cluster "
-            f"{cluster.name!r} differ in speed; this is not supported"
+            f"{cluster.name!r} differ in speed, so its length depends on its nodes; add "
+            "--sharing fair (in Python sharing='fair')"
         )
     # Speeds of node groups are relative to the first node's.
     return _alone_s(profile, float(speeds[0]) if profile.computes else math.inf, job)

@@ -240,13 +240,9 @@ class SimulationBase(EngineFeed):
         if self.sharing is None:
             return with_run_times(workload, cluster)
         workload, cluster, self._profiles = on_network(
-            workload, cluster, waiting=self._waiting_counts(cluster), contends=self.contends
+            workload, cluster, sized=self.sizing is not None, contends=self.contends
         )
         return workload, cluster
-
-    def _waiting_counts(self, cluster: Cluster) -> bool:
-        """Whether jobs that only wait are on the network; a sizing knows their run times."""
-        return self.sizing is None and power_follows_load(cluster)
 
     @property
     def _links_draw(self) -> bool:
@@ -428,8 +424,7 @@ class SimulationBase(EngineFeed):
         if self.network is not None:
             place = np.full(len(self.workload), -1, np.int64)
             place[rows] = to
-            waiting = self._waiting_counts(self.cluster)
-            profiles = np.array(network_profiles(workload, waiting=waiting), object)
+            profiles = np.array(network_profiles(workload, self.cluster), object)
             profiles[to] = np.array(self._profiles, object)[rows]
             self._profiles = tuple(profiles)
             workload = workload.replace(profiles=None, demands={})

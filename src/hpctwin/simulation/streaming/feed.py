@@ -18,7 +18,7 @@ from hpctwin.model.columns import joined_labels
 from hpctwin.model.text import ReadNotes
 from hpctwin.model.workload.joining import LABELS, Batch
 from hpctwin.simulation.lowering.gpus import asks_parts
-from hpctwin.simulation.lowering.profiles import network_profiles, power_follows_load
+from hpctwin.simulation.lowering.profiles import network_profiles
 
 __all__ = ["Feed", "Source", "feed_of"]
 
@@ -124,7 +124,7 @@ def feed_of(source: Source, cluster: Cluster, *, wanted: int) -> Feed:
             labels=labels,
             shares=source.shares_nodes,
             gpu_parts=asks_parts(source),
-            contends=any(network_profiles(source, waiting=power_follows_load(cluster))),
+            contends=any(network_profiles(source, cluster)),
             notes=source.notes,
         )
     if isinstance(source, str | os.PathLike):

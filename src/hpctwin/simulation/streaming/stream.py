@@ -34,11 +34,7 @@ from hpctwin.model.workload.joining import Batch, joined
 from hpctwin.policies import PolicyLike, make_policy
 from hpctwin.simulation.lowering.gpus import asks_parts
 from hpctwin.simulation.lowering.preemption import is_interrupted
-from hpctwin.simulation.lowering.profiles import (
-    network_profiles,
-    power_follows_load,
-    with_run_times,
-)
+from hpctwin.simulation.lowering.profiles import network_profiles, with_run_times
 from hpctwin.simulation.lowering.rejected_jobs import why_rejected
 from hpctwin.simulation.lowering.share_tree import shares
 from hpctwin.simulation.refusals import check_streamed
@@ -316,8 +312,7 @@ class _Stream:
         simulation = self.simulation
         if simulation.network is not None:
             return batch
-        waiting = power_follows_load(simulation.cluster)
-        profiles = network_profiles(batch.workload, waiting=waiting)
+        profiles = network_profiles(batch.workload, simulation.cluster)
         if simulation.sharing is not None and any(profiles):
             raise WorkloadError(
                 f"{self.feed.name}: jobs in rows up to {self.feed.given:,} use the network, but the "
