@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hpctwin import Cluster, Simulation, Workload, read_cluster, simulate_stream
 from hpctwin.errors import SimulationError, WorkloadError
 from hpctwin.network.archive import pack, unpack
+from hpctwin.network.patterns import Pattern
 from hpctwin.network.profiles import (
     Delay,
     HomogeneousTask,
@@ -22,10 +23,12 @@ from hpctwin.network.profiles import (
     Profile,
     Sequence,
     SmpiTrace,
+    SpreadTask,
     StorageTransfer,
     Usage,
     UsageTrace,
 )
+from hpctwin.network.rank_tasks import Exchange, Idle, RankTasks, Repeated
 
 TREE = Cluster(
     name="tree",
@@ -47,6 +50,11 @@ KINDS: list[tuple[int, Profile | None]] = [
     (2, None),
     (1, Delay(duration_s=1.5)),
 ]
+TASKS = (
+    Exchange(flops=np.array([1e9, 5e8]), com=("ring", 2e8), repeat=2),
+    Repeated(tasks=(Idle(np.array([0.5, 0.25])),), repeat=3),
+)
+KINDS += [(3, SpreadTask(3e9, 2e9, Pattern.GATHER)), (2, RankTasks(tasks=TASKS, ranks=2))]
 KINDS += [(4, Sequence(parts=(KINDS[1][1], Delay(0.25), KINDS[1][1]), repeat=2))]  # type: ignore[list-item,arg-type]
 POLICIES = ("fcfs+easy", "sjf+conservative", "fcfs+first-fit@random")
 

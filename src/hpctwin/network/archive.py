@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.network import platform, profiles, topologies, zones
+from hpctwin.network import platform, profiles, rank_tasks, topologies, zones
+from hpctwin.network.patterns import Pattern
 
 __all__ = ["pack", "unpack"]
 
 _CLASSES: dict[str, type[Any]] = {
     name: found
-    for module in (platform, profiles, topologies, zones)
+    for module in (platform, profiles, rank_tasks, topologies, zones)
     for name, found in vars(module).items()
     if isinstance(found, type) and (is_dataclass(found) or hasattr(found, "_fields"))
 }
@@ -62,6 +63,8 @@ class _Writer:
 
     def plain(self, value: Any) -> Any:
         """Return a value without objects and arrays, which are stored apart."""
+        if isinstance(value, Pattern):
+            return {"pattern": value.value}
         if value is None or isinstance(value, (bool, int, float, str)):
             return value
         if isinstance(value, np.generic):
@@ -95,6 +98,8 @@ def _value(plain: Any, made: list[Any], arrays: Mapping[str, npt.NDArray[Any]]) 
     ((kind, content),) = plain.items()
     if kind == "object":
         return made[content]
+    if kind == "pattern":
+        return Pattern(content)
     if kind == "array":
         name, at, shape = content
         return arrays[name][at : at + int(np.prod(shape))].reshape(shape)
