@@ -18,10 +18,10 @@ from hpctwin.contention.bottlenecks import Bottlenecks
 from hpctwin.contention.link_loads import LinkLoads
 from hpctwin.contention.network import Ended, Network, Position
 from hpctwin.contention.phases import PhaseBuilder, Sharing
+from hpctwin.contention.ranks import Held, ranks_of_job
 from hpctwin.contention.spared_energy import SparedEnergy
 from hpctwin.engine.jobs.moving_ends import PUT_END
 from hpctwin.engine.operations.creation import prepare
-from hpctwin.engine.operations.power_control import nodes_of_job
 from hpctwin.engine.state.layout import NEVER
 from hpctwin.engine.state.sim import Sim
 from hpctwin.errors import ConfigError
@@ -51,7 +51,7 @@ class RunningJobs:
         names: Name of each job, for messages.
         sharing: How capacities are shared: ``simgrid`` or ``fair``.
         metered: Whether loads of links are recorded; see `link_loads`.
-        spared: Energy that jobs have spared; None if the power draw of nodes is unknown.
+        spared: Energy that jobs have spared; None if power does not follow the load.
         cleans: Whether nodes are cleaned up after jobs, which end before that.
         suspends: Whether jobs may be suspended for others.
 
@@ -74,6 +74,8 @@ class RunningJobs:
     ) -> None:
         self._know(profiles, names)
         self._hosts = platform.hosts_of("compute_node")
+        gpus = np.array([one.gpus for one in platform.host_devices], float)
+        self._whole = Held(platform.host_cores[self._hosts].astype(float), gpus[self._hosts])
         self._builder = PhaseBuilder(platform, sharing)
         self._lock = threading.Lock()  # the builder is shared with all forks
         self._network = Network(platform, sharing, metered=metered, counts=spared is not None)
@@ -351,11 +353,11 @@ class RunningJobs:
             self._network.begin_meter(self._seconds(self._first_ms))
         profile = self.profiles[row]
         assert profile is not None
-        nodes = np.array(nodes_of_job(sim, row), np.int64)
+        nodes, held = ranks_of_job(sim, row, self._whole)
         hosts = self._hosts[nodes]
         with self._lock:
             try:
-                phases = self._builder.build(profile, hosts, self._network.speed)
+                phases = self._builder.build(profile, hosts, self._network.speed, held)
             except ConfigError as error:
                 raise ConfigError(f"job {self._names[row]}: {error}") from error
             position = self._positions.pop(row, None)

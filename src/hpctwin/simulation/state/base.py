@@ -260,7 +260,8 @@ class SimulationBase(EngineFeed):
             from hpctwin.contention.spared_energy import SparedEnergy
 
             cluster, names = self.cluster, self.workload.job_id.tolist()
-            by_load = cluster.has_power and not any(group.components for group in cluster.nodes)
+            with_parts = any(group.components for group in cluster.nodes)
+            by_load = cluster.has_power and not with_parts and not self.workload.shares_nodes
             spared = SparedEnergy(cluster, platform) if by_load else None
             self.network = RunningJobs(
                 platform,
