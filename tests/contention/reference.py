@@ -24,6 +24,7 @@ class Machine:
     gamma: float = 4194304.0
 
     def __post_init__(self) -> None:
+        self.name = "machine"
         self.storages: dict[str, Any] = {}
         self.host_names = tuple(f"h{i}" for i in range(len(self.host_speed)))
         self.link_names = tuple(f"l{i}" for i in range(len(self.link_bandwidth)))

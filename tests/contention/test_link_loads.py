@@ -299,7 +299,7 @@ def test_nothing_is_written_without_a_network(
 
 def test_the_figure_needs_recorded_loads(cluster: Cluster) -> None:
     workload = jobs((0.0, 4, 60.0, EXCHANGE))
-    with pytest.raises(SimulationError, match="simulate with 'sharing' and log=True"):
+    with pytest.raises(SimulationError, match="with 'sharing' and log=True"):
         Simulation(workload, cluster, sharing="fair").run().plot.congestion()
     delays = jobs((0.0, 4, 60.0, Sequence(parts=(HomogeneousTask(cpu=1e9, com=0.0),))))
     unused = Simulation(delays, cluster, sharing="fair", log=True).run().plot.congestion()

@@ -28,7 +28,7 @@ from hpctwin.network.profiles import (
     Usage,
     UsageTrace,
 )
-from hpctwin.network.rank_tasks import Exchange, Idle, RankTasks
+from hpctwin.network.rank_tasks import Exchange, Idle, RankTasks, Repeated
 
 TREE = Cluster(
     name="tree",
@@ -50,11 +50,12 @@ KINDS: list[tuple[int, Profile | None]] = [
     (2, None),
     (1, Delay(duration_s=1.5)),
 ]
+TASKS = (
+    Exchange(flops=np.array([1e9, 5e8]), com=("ring", 2e8), repeat=2),
+    Repeated(tasks=(Idle(np.array([0.5, 0.25])),), repeat=3),
+)
+KINDS += [(3, SpreadTask(3e9, 2e9, Pattern.GATHER)), (2, RankTasks(tasks=TASKS, ranks=2))]
 KINDS += [(4, Sequence(parts=(KINDS[1][1], Delay(0.25), KINDS[1][1]), repeat=2))]  # type: ignore[list-item,arg-type]
-KINDS += [
-    (3, SpreadTask(flops=1e9, volume=1e9, pattern=Pattern.RING)),
-    (2, RankTasks(2, (Exchange(np.array([1e9, 2e9]), ("all_to_all", 1e8)), Idle(np.ones(2))))),
-]
 POLICIES = ("fcfs+easy", "sjf+conservative", "fcfs+first-fit@random")
 
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from hpctwin.contention.mpi import steps_of_ranks
 from hpctwin.contention.rank_strands import RankStrands, StrandStep, amounts_of
+from hpctwin.contention.ranks import Held
 from hpctwin.contention.route_table import RouteTable
 from hpctwin.engine.network.records import (
     DELAY,
@@ -87,6 +88,7 @@ class PhaseBuilder:
         hosts: Sequence[int] | Hosts,
         speed: FloatArray | None = None,
         rate: float = 1.0,
+        held: Held | None = None,
     ) -> Phases:
         """Return the phases of a job.
 
@@ -95,12 +97,13 @@ class PhaseBuilder:
             hosts: Host of each rank.
             speed: Speed of a core of each host, in flop/s; by default the platform's.
             rate: How many times as fast delays pass.
+            held: What ranks hold of their hosts; None for all.
 
         Raises:
             ConfigError: The profile is for another number of ranks, or names an unknown storage.
         """
         speed = self.platform.host_speed if speed is None else speed
-        return _Job(self, np.asarray(hosts, np.int64), speed, rate).phases(profile)
+        return _Job(self, np.asarray(hosts, np.int64), speed, rate, held).phases(profile)
 
     def storage(self, label: str) -> int:
         """Return the host of a storage: of this label or name, or else the only one.
@@ -197,6 +200,7 @@ class _Job:
     hosts: Hosts
     speed: FloatArray
     rate: float
+    held: Held | None
     strands: list[tuple[int, int]] = field(default_factory=list)
     """First step, and the strand that waits for it."""
     steps: list[tuple[int, float, int, int, int, int]] = field(default_factory=list)
@@ -209,6 +213,11 @@ class _Job:
     meetings: list[tuple[int, int]] = field(default_factory=list)
     """Load, and number of strands that meet for it."""
     size: int = 0
+
+    @property
+    def places(self) -> str:
+        """Nodes or tasks: the job requests one for each rank."""
+        return "nodes" if self.held is None else "tasks"
 
     def phases(self, profile: Profile) -> Phases:
         self.strands.append((0, -1))
@@ -286,8 +295,8 @@ class _Job:
     def parallel_task(self, profile: profiles.ParallelTask) -> int:
         if profile.ranks not in (0, len(self.hosts)):
             raise ConfigError(
-                f"a parallel task of {profile.ranks} ranks cannot run on {len(self.hosts)} nodes; ask "
-                "for as many nodes as ranks"
+                f"a parallel task of {profile.ranks} ranks cannot run on {len(self.hosts)} "
+                f"{self.places}; ask for as many {self.places} as ranks"
             )
         cpu = 0.0 if profile.cpu is None else profile.cpu
         com = 0.0 if profile.com is None else profile.com
@@ -333,12 +342,14 @@ class _Job:
     def usage_trace(self, profile: profiles.UsageTrace) -> int:
         if len(profile.ranks) > len(self.hosts):
             raise ConfigError(
-                f"a usage trace of {len(profile.ranks)} nodes cannot run on {len(self.hosts)}; ask for "
-                "as many nodes as the trace has"
+                f"a usage trace of {len(profile.ranks)} nodes cannot run on {len(self.hosts)} "
+                f"{self.places}; ask for as many {self.places} as the trace has nodes"
             )
         strands = []
-        for host, rank in zip(self.hosts, profile.ranks, strict=False):
-            cores = int(self.builder.platform.host_cores[host])
+        held = (
+            self.builder.platform.host_cores[self.hosts] if self.held is None else self.held.cores
+        )
+        for host, cores, rank in zip(self.hosts, held, profile.ranks, strict=False):
             taken = np.maximum(np.floor(rank.usage * cores + 0.5), 1).astype(int)
             lines = zip(taken.tolist(), rank.flops.tolist(), strict=True)
             loads = [self.load(np.full(k, host), flops, 0.0) for k, flops in lines]
@@ -349,8 +360,8 @@ class _Job:
     def rank_tasks(self, profile: RankTasks) -> int:
         if profile.ranks != len(self.hosts):
             raise ConfigError(
-                f"tasks of {profile.ranks} ranks cannot run on {len(self.hosts)} nodes; ask for as "
-                "many nodes as ranks"
+                f"tasks of {profile.ranks} ranks cannot run on {len(self.hosts)} {self.places}; ask "
+                f"for as many {self.places} as ranks"
             )
         slow = self.hosts[self.builder.platform.host_speed[self.hosts] <= 0]
         if profile.computes and len(slow):

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from hpctwin.contention.ranks import Held
 from hpctwin.contention.route_table import RouteTable
 from hpctwin.engine.network.records import DELAY, FORK, MEET, REPEAT, TASK
 from hpctwin.errors import ConfigError
@@ -52,6 +53,7 @@ class _Job(Protocol):
     """What strands need of the job that they are part of."""
 
     hosts: Hosts
+    held: Held | None
 
     @property
     def builder(self) -> _Builder: ...
@@ -80,6 +82,7 @@ class RankStrands:
         self._meetings: dict[RankTask, int] = {}
         self._barriers: dict[RankTask, int] = {}
         self._routed: set[RankTask] = set()
+        self._nodes = list(dict.fromkeys(job.hosts.tolist()))
 
     def add(self, tasks: Sequence[RankTask]) -> StrandStep:
         """Add the strands of all ranks; return the step that runs them and waits for them."""
@@ -196,6 +199,12 @@ class RankStrands:
                 f"a task needs {task.gpus} GPUs, and host {name!r} has {devices.gpus}; give hosts "
                 "the property num_gpus, or node groups 'gpus'"
             )
+        held = self._job.held
+        if held is not None and task.gpus > held.gpus[rank]:
+            raise ConfigError(
+                f"a task needs {task.gpus} GPUs, and rank {rank} holds {held.gpus[rank]:g} on shared "
+                f"node {name!r}; request them with gpus_per_task"
+            )
         flops = 0.0 if task.flops is None else float(task.flops[rank])
         seconds = 0.0
         for amount, speed, what in (
@@ -208,7 +217,7 @@ class RankStrands:
         ):
             if amount > 0 and speed <= 0:
                 raise ConfigError(f"host {name!r} needs {what} for a task on GPUs")
-            # A node is all the job's: its GPUs and the links between them are free.
+            # A rank holds its GPUs alone, and the links between them are free.
             seconds = max(seconds, amount / speed if amount > 0 else 0.0)
         computes = [StrandStep(DELAY, seconds=seconds)] if seconds > 0 else []
         return self._both(strand, computes, self._meet(task))
@@ -236,7 +245,7 @@ class RankStrands:
         if task.storage == "shared":
             return self._platform.file_systems(host)
         striped = self._platform.host_devices[host].striped
-        return self._platform.burst_buffers(self._job.hosts if striped else [host])
+        return self._platform.burst_buffers(self._nodes if striped else [host])
 
     def _add_routes(self, task: Access) -> None:
         """Compute the routes of all ranks of an access at once, which is much faster."""
@@ -251,7 +260,7 @@ class RankStrands:
         self, hosts: Hosts, com: FloatArray, part: float
     ) -> tuple[Hosts, FloatArray, FloatArray]:
         """Return hosts, bytes and flops with the computation of nodes for data in their buffers."""
-        users = self._job.hosts
+        users = self._nodes
         every = np.concatenate([hosts, users])
         flops = np.zeros(len(every))
         flops[len(hosts) :] = [part * self._platform.host_devices[u].stripe_flops for u in users]

@@ -18,11 +18,11 @@ from hpctwin.contention.bottlenecks import Bottlenecks
 from hpctwin.contention.link_loads import LinkLoads
 from hpctwin.contention.network import Ended, Network, Position
 from hpctwin.contention.phases import PhaseBuilder, Sharing
+from hpctwin.contention.ranks import Held, ranks_of_job
 from hpctwin.contention.sizes import Sizes
 from hpctwin.contention.spared_energy import SparedEnergy
 from hpctwin.engine.jobs.moving_ends import PUT_END
 from hpctwin.engine.operations.creation import prepare
-from hpctwin.engine.operations.power_control import nodes_of_job
 from hpctwin.engine.state.layout import NEVER
 from hpctwin.engine.state.sim import Sim
 from hpctwin.errors import ConfigError
@@ -52,7 +52,7 @@ class RunningJobs:
         names: Name of each job, for messages.
         sharing: How capacities are shared: ``simgrid`` or ``fair``.
         metered: Whether loads of links are recorded; see `link_loads`.
-        spared: Energy that jobs have spared; None if the power draw of nodes is unknown.
+        spared: Energy that jobs have spared; None if power does not follow the load.
         cleans: Whether nodes are cleaned up after jobs, which end before that.
         suspends: Whether jobs may be suspended for others.
         sizes: How the sizes of jobs change; None if they do not.
@@ -78,6 +78,8 @@ class RunningJobs:
     ) -> None:
         self._know(profiles, names)
         self._hosts = platform.hosts_of("compute_node")
+        gpus = np.array([one.gpus for one in platform.host_devices], float)
+        self._whole = Held(platform.host_cores[self._hosts].astype(float), gpus[self._hosts])
         self._builder = PhaseBuilder(platform, sharing)
         self._lock = threading.Lock()  # the builder is shared with all forks
         self._network = Network(platform, sharing, metered=metered, counts=spared is not None)
@@ -351,7 +353,9 @@ class RunningJobs:
         if self._spared is not None and start not in self._suspended:
             nodes, since_ms = self._nodes[start], self._counted_ms.get(start, start[1])
             work = self._network.take_work(self._hosts[nodes])
-            self._spared.add((start[0], since_ms), time_ms, nodes, *work)
+            profile = self.profiles[start[0]]
+            if not (isinstance(profile, Sequence) and profile.full_power):
+                self._spared.add((start[0], since_ms), time_ms, nodes, *work)
             self._counted_ms[start] = time_ms
 
     def set_mode(self, sim: Sim, number: int, name: str, nodes: slice, factor: float) -> None:
@@ -381,7 +385,7 @@ class RunningJobs:
             self._network.begin_meter(self._seconds(self._first_ms))
         profile = self.profiles[row]
         assert profile is not None
-        nodes = np.array(nodes_of_job(sim, row), np.int64)
+        nodes, held = ranks_of_job(sim, row, self._whole)
         hosts, position = self._hosts[nodes], self._positions.get(row)
         rate, wait_s = 1.0, 0.0
         if self._sizes is not None:
@@ -389,7 +393,7 @@ class RunningJobs:
             wait_s = 0.0 if position is None else self._sizes.resize_s(row)
         with self._lock:
             try:
-                phases = self._builder.build(profile, hosts, self._network.speed, rate)
+                phases = self._builder.build(profile, hosts, self._network.speed, rate, held)
             except ConfigError as error:
                 raise ConfigError(f"job {self._names[row]}: {error}") from error
             self._alone_s[row, start_ms] = wait_s + self._empty.run_s(phases, position)

@@ -242,11 +242,14 @@ class Sequence(Profile):
         repeat: How many times all parts are run.
         resumes: Whether a job with this profile that starts again, after a node failure or for
             another job, continues after the last part that it finished. Parts of parts count.
+        full_power: Whether the nodes of a job with this profile draw full power as long as it runs,
+            because their load is unknown.
     """
 
     parts: tuple[Profile, ...]
     repeat: int = 1
     resumes: bool = False
+    full_power: bool = False
 
     @cached_property
     def length_s(self) -> float | None:

@@ -135,7 +135,7 @@ def _phases(row: Mapping[str, Any], runtime_s: float) -> Profile:
         parts.insert(0, StorageTransfer(row["read_bytes"], 0.0, storage, spread=True))
     if row["write_bytes"]:
         parts.append(StorageTransfer(0.0, row["write_bytes"], storage, spread=True))
-    return Sequence(tuple(parts))
+    return Sequence(tuple(parts), full_power=True)
 
 
 def _cells(column: npt.NDArray[np.float64] | Category) -> list[Any]:

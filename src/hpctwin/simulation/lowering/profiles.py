@@ -97,8 +97,8 @@ def on_network(
         contends: Whether these or later jobs use the network; None means: derived from these.
 
     Raises:
-        ConfigError: Jobs use the network, and the cluster has none, or they share nodes. Or jobs
-            compute, read or write, and the cluster has no speed or no storage.
+        ConfigError: Jobs use the network, and the cluster has none. Or jobs compute, read or write,
+            and the cluster has no speed or no storage.
     """
     profiles = network_profiles(workload, cluster, sized=sized)
     if not (any(profiles) if contends is None else contends):
@@ -114,10 +114,6 @@ def on_network(
                 raise _without_speed(cluster, f"job {job}")
     if workload.demands:
         _check_storage(workload, cluster, cluster.platform)
-    if workload.shares_nodes:
-        raise ConfigError(
-            "jobs that share nodes cannot share the network; remove 'sharing', or request whole nodes"
-        )
     return workload.replace(profiles=None, demands={}), _at_one_speed(cluster), profiles
 
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from hpctwin.simulation.lowering.outages import Outages
     from hpctwin.simulation.result.link_use import LinkUse
 
-__all__ = ["Result", "lost_so_far", "make_result", "no_lost"]
+__all__ = ["Result", "course_of_jobs", "lost_so_far", "make_result", "no_lost"]
 
 IntArray = npt.NDArray[np.int64]
 
@@ -399,6 +399,19 @@ class Result(Shown, metaclass=GuessedType):
     """
 
 
+def course_of_jobs(simulation: SimulationBase) -> Course:
+    """Return what happened to all jobs, with their slowdown by contention if it is known."""
+    workload, sim = simulation.workload, simulation.state
+    if simulation.sizing is not None:
+        course = sized_course(workload, sim)
+    else:
+        course = course_so_far(workload, sim)
+    if simulation.network is None:
+        return course
+    slowdown = pl.Series(simulation.network.slowdown).fill_nan(None)
+    return dataclasses.replace(course, more=course.more | {"contention_slowdown": slowdown})
+
+
 def make_result(simulation: SimulationBase) -> Result:
     """Return the result of a simulation's state."""
     workload = simulation.workload
@@ -406,15 +419,13 @@ def make_result(simulation: SimulationBase) -> Result:
     cluster = simulation.cluster
     sized = simulation.sizing is not None
     suspends = len(sim["beneath"]) > 0
-    course = sized_course(workload, sim) if sized else course_so_far(workload, sim)
+    course = course_of_jobs(simulation)
     outages = simulation.outages_so_far()
     held, ran = _held(workload, cluster, sim, outages)
     network, link_use = simulation.network, None
     if network is not None and cluster.platform is not None:
         from hpctwin.simulation.result.link_use import LinkUse
 
-        slowdown = pl.Series(network.slowdown).fill_nan(None)
-        course = dataclasses.replace(course, more=course.more | {"contention_slowdown": slowdown})
         loads = network.link_loads(int(sim.clock.now))
         link_use = None if loads is None else LinkUse(cluster.platform, loads)
     energy = None

@@ -263,7 +263,8 @@ class SimulationBase(EngineFeed):
             from hpctwin.contention.spared_energy import SparedEnergy
 
             cluster, names = self.cluster, self.workload.job_id.tolist()
-            spared = SparedEnergy(cluster, platform) if power_follows_load(cluster) else None
+            by_load = power_follows_load(cluster) and not self.workload.shares_nodes
+            spared = SparedEnergy(cluster, platform) if by_load else None
             sizes = Sizes(self.workload.nodes, self.workload.malleable)
             self.network = RunningJobs(
                 platform,

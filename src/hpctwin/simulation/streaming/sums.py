@@ -25,9 +25,9 @@ from hpctwin.simulation.result.counts import (
     there,
 )
 from hpctwin.simulation.result.energy import energy_so_far
-from hpctwin.simulation.result.history import capacity_over_time, course_so_far
+from hpctwin.simulation.result.history import capacity_over_time
 from hpctwin.simulation.result.placements import placements, shares_held
-from hpctwin.simulation.result.result import lost_so_far
+from hpctwin.simulation.result.result import course_of_jobs, lost_so_far
 from hpctwin.simulation.running.simulation import Simulation
 
 __all__ = ["CoreSums", "NodeSums"]
@@ -159,7 +159,7 @@ class CoreSums(NodeSums):
             self._summary.resized(eligible[changed], (counted - self._counted)[changed])
         self._counted = counted
         self._reached_s = until_s
-        course, attempts = course_so_far(workload, sim), lost_so_far(workload, sim)
+        course, attempts = course_of_jobs(simulation), lost_so_far(workload, sim)
         jobs = course.table
         in_cores = dataclasses.replace(course.source, nodes=counted)
         self._summary.passed(
