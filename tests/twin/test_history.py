@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -117,21 +116,3 @@ def test_a_journal_of_a_version_without_history_opens_and_gains_it(tmp_path: Pat
         with again.writing():
             again.history(MINUTE_S, 0, "{}", 5)
         assert rows(again) == [(0, {})]
-
-
-def test_a_minute_of_a_large_queue_costs_little(tmp_path: Path) -> None:
-    setting = Setting(tmp_path)
-    jobs = setting.twin.core.mirror.jobs
-    setting.submit(1)
-    setting.until(lambda: jobs or setting.twin.core.mirror.jobs)
-    mirror = setting.twin.core.mirror
-    (job,) = mirror.jobs.values()
-    many = {str(i): job for i in range(20_000)}
-    mirror.jobs = many
-    recorder = Recorder()
-    recorder.turn(setting.journal, setting.twin.core, 0.0, 1, 1)
-    began = time.process_time()
-    with setting.journal.writing():
-        recorder.write(setting.journal, setting.twin.core)
-    assert time.process_time() - began < 1.0
-    setting.journal.close()
