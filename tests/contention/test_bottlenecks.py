@@ -85,7 +85,7 @@ def test_recorded_calls_are_one_phase(cluster: Cluster) -> None:
     trace = SmpiTrace(ranks=ranks)
     moments = explain(Simulation(jobs(*[(0.0, 2, 60.0, trace)] * 4), cluster, sharing="fair"), 1)
     (slowed,) = of("slowed", moments)
-    assert "phase 1 (recorded calls)" in slowed.text
+    assert "phase 1 (separate ranks)" in slowed.text
     assert slowed.detail["bottlenecks_s"] == pytest.approx({"star_backbone": 4.0})
 
 

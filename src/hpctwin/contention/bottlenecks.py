@@ -15,7 +15,7 @@ from hpctwin.engine.network.records import DELAY, DELAYED, FORK, LATENT, REPEAT,
 
 __all__ = ["Bottlenecks", "PhaseRecord"]
 
-_KINDS = {DELAY: "delay", TASK: "parallel task", FORK: "recorded calls"}
+_KINDS = {DELAY: "delay", TASK: "parallel task", FORK: "separate ranks"}
 _ALIKE = 1e-6
 """Relative difference up to which two amounts count as equal."""
 
@@ -26,7 +26,7 @@ class PhaseRecord:
 
     Args:
         number: Number of the phase, from 1.
-        kind: ``delay``, ``parallel task`` or ``recorded calls``.
+        kind: ``delay``, ``parallel task``, or ``separate ranks`` of recorded calls and tasks of ranks.
         begin_s, end_s: Its first begin and last end, in seconds.
         run_s: Time that it took, in seconds.
         lost_s: Part of it that it would not have taken alone, in seconds.
