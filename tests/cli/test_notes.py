@@ -304,9 +304,9 @@ def test_unread_fields_of_platforms_are_reported_once(
         (
             "q.xml",
             [
-                "1 × field 'storage' of the platform, ignored",
                 "1 × field 'state_file' of a host, ignored",
                 "2 × field 'watt_off' of a host's properties, ignored",
+                "1 × field 'storage' of the platform, ignored",
             ],
         ),
         ("r.csv", ["1 × field 'rack' of a node, ignored"]),
