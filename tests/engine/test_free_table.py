@@ -70,7 +70,7 @@ def scratch_of(simulation: Simulation, name: str) -> np.ndarray:
 @pytest.mark.parametrize("cluster", CLUSTERS)
 @pytest.mark.parametrize("order", ["fcfs", "sjf", "wfp"])
 def test_long_queues_get_the_reservations_of_the_reference(order: str, cluster: str) -> None:
-    for seed in range(examples(6)):
+    for seed in range(examples(3)):
         workload = crowded(60, seed, memory=cluster == "maintenance")
         shape = Cluster.model_validate(CLUSTERS[cluster])
         compared_on_nodes(workload, shape, ORDERINGS[order], {"backfill": "conservative"})
@@ -83,7 +83,7 @@ def test_long_queues_get_the_reservations_of_the_reference(order: str, cluster: 
 )
 def test_the_table_changes_no_start_and_no_node(policy: str, cluster: str) -> None:
     shape = Cluster.model_validate(CLUSTERS[cluster])
-    for seed in range(3):
+    for seed in range(2):
         workload = crowded(250, seed, memory=cluster == "maintenance")
         with_table = Simulation(workload, shape, policy=policy)
         with_table.advance()
