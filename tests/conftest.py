@@ -140,5 +140,8 @@ def golden() -> Path:
 
 @pytest.fixture(scope="session")
 def batsim() -> Path:
-    """The folder of Batsim's repository, of any release."""
-    return _folder("HPCTWIN_BATSIM", "set it to a copy of github.com/oar-team/batsim")
+    """The folder of Batsim's repository, of any release; optional also in CI."""
+    folder = os.environ.get("HPCTWIN_BATSIM")
+    if not folder:
+        pytest.skip("HPCTWIN_BATSIM names no copy of github.com/oar-team/batsim")
+    return Path(folder)

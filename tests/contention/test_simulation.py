@@ -262,6 +262,59 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert json.loads(capsys.readouterr().out)["mean_turnaround_s"] == 2.0
 
 
+BATSIM_CLUSTER = """<?xml version='1.0'?>
+<platform version="4.1">
+ <zone id="W" routing="Full">
+  <cluster id="C" prefix="n" suffix="" radical="0-7" speed="1Gf"
+           bw="1GBps" lat="5us" bb_bw="3GBps" bb_lat="3us"/>
+ </zone>
+</platform>
+"""
+
+
+def ranks(cpu: list[float], com: dict[tuple[int, int], float]) -> ParallelTask:
+    """A task by the operations of each rank, and the bytes from rank to rank."""
+    matrix = np.zeros((len(cpu), len(cpu)))
+    for pair, amount in com.items():
+        matrix[pair] = amount
+    return ParallelTask(cpu=np.array(cpu), com=matrix)
+
+
+RING_BACK = {(i, i + 1): 5e9 for i in range(5)} | {(5, i): 1.25e9 for i in range(4)}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "profile", "stated"),
+    [
+        (4, ranks([1e10, 0, 0, 0], {}), 10.0),
+        (4, ranks([1e10, 1e9, 1e8, 1e7], {}), 10.0),
+        (4, ranks([0] * 4, {(0, 1): 1e10}), 10.000013),
+        (4, ranks([0] * 4, {(0, 1): 1e10, (1, 2): 1e10, (2, 3): 1e10}), 10.000013),
+        (6, ranks([0] * 6, RING_BACK), 10.000013),
+        (4, ranks([5e9, 0, 0, 0], {(0, 1): 2e9}), 5.000013),
+        (4, ranks([3e9, 0, 0, 0], {(0, 1): 4e9}), 4.000013),
+        (4, ranks([7e9, 0, 0, 0], {(0, 1): 7e9}), 7.000013),
+        (1, HomogeneousTask(cpu=1e10, com=0), 10.0),
+        (2, HomogeneousTask(cpu=0, com=1e10), 10.000013),
+        (5, HomogeneousTask(cpu=0, com=3e9), 20.000013),
+        (1, Sequence((HomogeneousTask(1e10, 0), HomogeneousTask(3e9, 0)), 5), 65.0),
+    ],
+)
+def test_jobs_alone_take_the_times_that_batsim_states(
+    tmp_path: Path, nodes: int, profile: Profile, stated: float
+) -> None:
+    """From test_ptasks, test_homo_ptasks and test_compo_sequence_ptaskcomp of Batsim 4.2.1.
+
+    Ends are rounded up to milliseconds: 13 µs of latency become 1 ms.
+    """
+    (tmp_path / "eight.xml").write_text(BATSIM_CLUSTER)
+    workload = jobs((0.0, nodes, 100.0, profile), (200.0, nodes, 1.0, profile))
+    simulation = Simulation(workload, read_cluster(tmp_path / "eight.xml"), sharing="simgrid")
+    (_, end, _), killed = times(simulation)
+    assert end == np.ceil(stated * 1000) / 1000
+    assert killed == (200.0, 201.0, "walltime")
+
+
 def stated_s(document: Any, job: Any) -> float | None:
     """Return how long Batsim says that a job runs; its walltime may end it."""
     stated = {**document["profiles"][job["profile"]], **job}.get("expected_execution_time")
