@@ -24,8 +24,6 @@ from hpctwin._version import __version__
 from hpctwin.errors import ConfigError, DownloadError, UnknownNameError
 from hpctwin.model import write_atomically
 
-__all__ = ["BASE_URL", "LICENSE", "LOGS", "Log", "download"]
-
 BASE_URL = "https://www.cs.huji.ac.il/labs/parallel/workload/"
 """The archive; the environment variable ``HPCTWIN_ARCHIVE_URL`` overrides it."""
 

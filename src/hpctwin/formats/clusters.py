@@ -20,8 +20,6 @@ from hpctwin.model import Cluster, ReadNotes
 from hpctwin.model.arguments import check_arguments
 from hpctwin.model.files import cause
 
-__all__ = ["alibaba_nodes", "read_cluster"]
-
 _COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 
 

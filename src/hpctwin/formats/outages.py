@@ -15,8 +15,6 @@ from hpctwin.formats.common.record import Tally
 from hpctwin.model import MS_PER_S, Cluster, Outage, Workload
 from hpctwin.model.cluster.node_group import named_nodes, numbers_of
 
-__all__ = ["AWAY", "read_away", "with_outages"]
-
 AWAY = {"nodes": pl.String(), "start": pl.Float64(), "end": pl.Float64(), "drained": pl.Boolean()}
 """Columns of recorded times away.
 

@@ -17,8 +17,6 @@ from hpctwin.model.text import count_text
 from hpctwin.model.workload.frame import NOT_THERE
 from hpctwin.model.workload.joining import LABELS, Batch, edges_of, plain
 
-__all__ = ["Pieces", "open_pieces"]
-
 
 @dataclass(frozen=True)
 class Pieces:

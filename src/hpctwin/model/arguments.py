@@ -20,8 +20,6 @@ import numpy.typing as npt
 from hpctwin.errors import ArgumentError, in_brief, near
 from hpctwin.guesses import ATTRIBUTES
 
-__all__ = ["check_arguments", "column"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

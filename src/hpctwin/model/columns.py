@@ -16,18 +16,6 @@ from hpctwin.model.text import MS_PER_S
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = [
-    "PER_NODE",
-    "PREDICTED",
-    "UNKNOWN",
-    "Category",
-    "alike",
-    "every",
-    "joined_labels",
-    "known_seconds",
-    "ms_of",
-]
-
 PER_NODE = ("cores", "gpus", "memory_gb")
 """Resources that a job may request on each of its nodes.
 

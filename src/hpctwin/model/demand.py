@@ -23,16 +23,6 @@ from hpctwin.model.requests.resources import GPU_TYPE
 from hpctwin.model.text import ReadNotes, count_text
 from hpctwin.model.workload.workload import Workload
 
-__all__ = [
-    "Mismatches",
-    "as_features",
-    "assumptions",
-    "consumables_asked",
-    "in_whole_nodes",
-    "totals_asked",
-    "unused",
-]
-
 FloatArray = npt.NDArray[np.float64]
 
 

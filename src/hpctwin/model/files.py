@@ -26,17 +26,6 @@ from hpctwin.errors import HpctwinError, OutputError
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = [
-    "FileLock",
-    "Parts",
-    "check_file",
-    "check_folder",
-    "other_format",
-    "put_file",
-    "write_atomically",
-    "write_folder",
-]
-
 
 class FileLock:
     """A lock that the system takes back when its holder dies, for any reason.

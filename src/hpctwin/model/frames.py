@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
 
-__all__ = ["as_pandas"]
-
 
 def as_pandas(frame: pl.DataFrame) -> pd.DataFrame:
     """Return a table of Polars as one of pandas.

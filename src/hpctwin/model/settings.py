@@ -28,21 +28,6 @@ from hpctwin.errors import ConfigError, HpctwinError, in_brief, near
 from hpctwin.model.files import cause
 from hpctwin.model.text import Moment, parse_duration_s, parse_moment
 
-__all__ = [
-    "Described",
-    "Duration",
-    "Fields",
-    "Settings",
-    "Time",
-    "faults_of",
-    "field_help",
-    "first_fault",
-    "located",
-    "parse_yaml",
-    "read_yaml",
-    "yaml_document",
-]
-
 
 class Fields(dict[str, Any]):
     """Plain values of a file, and their lines.

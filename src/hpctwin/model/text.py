@@ -31,31 +31,6 @@ from typing import Any
 from hpctwin.errors import ConfigError, FormatError, in_brief
 from hpctwin.guesses import Guessed
 
-__all__ = [
-    "FIRST_UNIX_S",
-    "MOST",
-    "MS_PER_S",
-    "NEVER_MS",
-    "Moment",
-    "ReadNotes",
-    "Shown",
-    "compact",
-    "count_text",
-    "counted",
-    "epoch_s_of",
-    "exact",
-    "expand",
-    "format_duration",
-    "moment_text",
-    "parse_duration_s",
-    "parse_moment",
-    "parse_nodes",
-    "progress_bar",
-    "since",
-    "split_list",
-    "to_ms",
-]
-
 
 def parse_nodes(text: str, count: int) -> list[int]:
     """Return the node numbers of text such as ``"0-3,7"``, sorted.

@@ -23,15 +23,6 @@ from typing import Any
 
 from hpctwin.errors import ConfigError, PolicyError, UnknownNameError
 
-__all__ = [
-    "check_module",
-    "check_trusted",
-    "functions_in",
-    "load_module",
-    "make_private",
-    "named_in",
-]
-
 
 def load_module(name: str) -> ModuleType:
     """Run a file, or import a module.

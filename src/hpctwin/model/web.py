@@ -8,8 +8,6 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from hpctwin.errors import ConfigError
 
-__all__ = ["UNREAD", "has_password", "http_address", "why_unread", "without_password"]
-
 UNREAD = (OSError, http.client.HTTPException)
 """Errors of `urllib.request.urlopen` and of reading its answer.
 

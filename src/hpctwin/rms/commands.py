@@ -13,8 +13,6 @@ from typing import BinaryIO
 
 from hpctwin.errors import CommandError, UnreachableError
 
-__all__ = ["Commands", "not_inherited", "passed_on"]
-
 MAX_OUTPUT = 256 * 1024 * 1024
 MINUTE_S = 60.0
 _SET_FOLDER = "set `manager.folder` or --commands to the folder that contains it"

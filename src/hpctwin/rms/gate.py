@@ -32,17 +32,6 @@ from hpctwin.rms.commands import Commands
 from hpctwin.rms.manager import Outcome
 from hpctwin.rms.records.records import JobId, Label, Record
 
-__all__ = [
-    "CommandGate",
-    "Gate",
-    "JobRequest",
-    "ListedJob",
-    "Mark",
-    "SubmittedJob",
-    "beat",
-    "why_no_beat",
-]
-
 
 def beat(
     path: Path, seq: int, time_s: float | None = None, more: Mapping[str, Any] | None = None

@@ -17,8 +17,6 @@ from hpctwin.rms.pbs.settings import PbsSettings
 from hpctwin.rms.settings import ManagerSettings, Probe
 from hpctwin.rms.slurm.settings import SlurmSettings
 
-__all__ = ["MANAGERS", "AnyManager", "kind_of", "probe"]
-
 MANAGERS: Mapping[str, type[ManagerSettings]] = {
     "emulated": EmulatedSettings,
     "slurm": SlurmSettings,

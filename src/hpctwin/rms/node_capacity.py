@@ -13,8 +13,6 @@ from hpctwin.model.requests.chunks import spread_over
 from hpctwin.model.requests.features import has_features
 from hpctwin.rms.records.records import JobRecord, JobSpec, NodePart
 
-__all__ = ["Room", "Taken", "amounts_held", "partition_of", "parts_of"]
-
 AMOUNTS = ("cores", "memory_gb", "gpus")
 SLACK = 1e-6
 """Amounts that differ by less are equal."""

@@ -19,8 +19,6 @@ from hpctwin.model.requests.pbs_requests import is_consumable
 from hpctwin.model.requests.requests import parse_request
 from hpctwin.model.requests.resources import COLUMN, GPU_TYPE, amount_of
 
-__all__ = ["as_asked", "had_of", "held_of", "in_our_columns"]
-
 
 def had_of(frame: pl.DataFrame, names: Collection[str]) -> tuple[list[pl.Expr], dict[str, int]]:
     """Return each job's consumables of nodes, as columns with the amount per node.

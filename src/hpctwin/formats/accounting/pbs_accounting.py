@@ -38,11 +38,6 @@ from hpctwin.model.requests.chunks import GROUP, Tasks, more_tasks_text
 from hpctwin.model.requests.pbs_requests import DEFAULT_PROJECT
 from hpctwin.model.requests.requests import parse_request
 
-__all__ = [
-    "Accounts", "Meant", "is_pbs_accounting", "pbs_jobs", "pbs_records", "pbs_table",
-    "read_pbs_accounting",
-]  # fmt: skip
-
 Accounts = Literal["account", "group", "project"]
 """Meaning of a job's account.
 

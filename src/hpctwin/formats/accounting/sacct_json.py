@@ -17,13 +17,6 @@ from hpctwin.formats.accounting.slurm_values import number
 from hpctwin.formats.common.fields import gigabytes
 from hpctwin.formats.common.record import Tally
 
-__all__ = [
-    "STEP_COLUMNS",
-    "is_sacct_document",
-    "jobs_with_steps",
-    "json_rows",
-]
-
 STEP_COLUMNS = ("MaxRSS", "NTasks", "NNodes")
 """Columns read of a step.
 

@@ -16,11 +16,6 @@ from pathlib import Path
 from hpctwin.errors import ConfigError, TraceError, near
 from hpctwin.formats.common.record import Tally
 
-__all__ = [
-    "COLUMNS", "FIELDS", "FREE", "NOT_MODELED", "Layout", "check_columns", "fits", "is_text_dump",
-    "layout_of", "named_columns",
-]  # fmt: skip
-
 COLUMNS = (
     "JobID", "JobIDRaw", "Submit", "Start", "End", "ElapsedRaw", "Elapsed", "Suspended", "TimelimitRaw",
     "Timelimit", "NNodes", "AllocNodes", "ReqNodes", "AllocCPUS", "NCPUS", "ReqCPUS", "AllocTRES", "ReqTRES",

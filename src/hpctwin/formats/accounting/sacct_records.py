@@ -12,8 +12,6 @@ from hpctwin.formats.common.record import RECORD, Tally, empty_records
 from hpctwin.model.requests.features import read_constraint
 from hpctwin.model.requests.resources import GPU_TYPE, NOT_CONSUMED, parse_gres
 
-__all__ = ["STATES", "records_of"]
-
 STATES = {
     **dict.fromkeys(("COMPLETED", "TIMEOUT", "DEADLINE"), "completed"),
     **dict.fromkeys(("FAILED", "OUT_OF_MEMORY"), "failed"),

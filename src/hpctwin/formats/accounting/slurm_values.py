@@ -6,8 +6,6 @@ import math
 import re
 from typing import Any
 
-__all__ = ["number", "said"]
-
 _NOTHING = {"", "(null)", "n/a", "na", "not_set", "notset", "*"}
 """What Slurm prints for a text that is not set, in lower case."""
 

@@ -26,8 +26,6 @@ from hpctwin.formats.common.record import (
 from hpctwin.model import Workload
 from hpctwin.model.requests.features import has_features
 
-__all__ = ["job_table", "jobs_of", "workload_of", "workloads_of"]
-
 _LONGEST_S = 1e12
 _GRACE_S = 3600.0
 

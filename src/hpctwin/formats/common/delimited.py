@@ -19,8 +19,6 @@ from hpctwin.errors import TraceError
 from hpctwin.formats.common.files import READING, open_binary, unreadable
 from hpctwin.formats.common.record import Tally
 
-__all__ = ["Table", "lines_in", "tables_in"]
-
 _BLOCK = 8 << 20
 _MOST_EXTRA = 60
 _MOST_JOINED = 8

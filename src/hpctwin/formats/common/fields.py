@@ -10,8 +10,6 @@ from hpctwin.errors import ConfigError
 from hpctwin.formats.common.record import Tally
 from hpctwin.model.text import epoch_s_of
 
-__all__ = ["NOTHING", "amount", "duration_s", "gigabytes", "moments", "unix_s", "zone_of"]
-
 NOTHING = (
     "",
     "unknown",

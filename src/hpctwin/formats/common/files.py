@@ -25,11 +25,6 @@ from typing import Any, BinaryIO, NoReturn, cast
 from hpctwin.errors import OutputError, TraceError
 from hpctwin.model.files import cause, write_atomically
 
-__all__ = [
-    "PACKED", "READING", "STANDARD_INPUT", "check_readable", "decode", "first_bytes", "open_binary",
-    "read_bytes", "read_json", "stem", "unreadable", "without_packing", "write_bytes",
-]  # fmt: skip
-
 STANDARD_INPUT = Path("-")
 PACKED = (".gz", ".bz2", ".xz", ".zst")
 """Suffixes of compressed files that are read and written."""

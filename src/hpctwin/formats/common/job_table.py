@@ -19,8 +19,6 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-__all__ = ["AT_ONCE", "Collected", "JobTable", "Key", "ranges"]
-
 AT_ONCE = 500_000
 """Largest number of rows processed together, unless one step of the key has more."""
 

@@ -11,21 +11,6 @@ import polars as pl
 from hpctwin.model import ReadNotes, Workload
 from hpctwin.model.text import count_text
 
-__all__ = [
-    "LABELS",
-    "RECORD",
-    "STATES",
-    "SWF_ONLY",
-    "Machine",
-    "Running",
-    "Tally",
-    "count_of",
-    "empty_records",
-    "lost_by",
-    "profiles_lost",
-    "swf_fields_lost",
-]
-
 SWF_ONLY = (
     "allocated processors",
     "average CPU time",

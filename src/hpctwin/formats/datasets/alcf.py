@@ -6,8 +6,6 @@ import polars as pl
 
 from hpctwin.formats.datasets.declared import Column, DataSet, File, Given
 
-__all__ = ["ALCF"]
-
 _DATE = pl.String()
 
 

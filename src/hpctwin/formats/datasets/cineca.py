@@ -10,8 +10,6 @@ import polars as pl
 from hpctwin.formats.accounting.sacct_records import STATES
 from hpctwin.formats.datasets.declared import Column, DataSet, File, Given, share_used, size
 
-__all__ = ["ADASTRA", "MARCONI100"]
-
 STEP_S = 20.0
 _NUMBERS = pl.List(pl.Int64)
 _STATE = pl.when("failed").then(pl.lit("FAILED")).otherwise(pl.lit("COMPLETED"))

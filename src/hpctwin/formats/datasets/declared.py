@@ -16,20 +16,6 @@ from hpctwin.formats.common.record import Tally
 from hpctwin.model import NodeGroup
 from hpctwin.model.workload.frame import USE_STEP
 
-__all__ = [
-    "MADE",
-    "USES",
-    "Column",
-    "DataSet",
-    "File",
-    "Given",
-    "Use",
-    "at_steps",
-    "listed",
-    "share_used",
-    "size",
-]
-
 
 def at_steps(
     rows: pl.LazyFrame,

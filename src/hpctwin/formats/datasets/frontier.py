@@ -17,8 +17,6 @@ from hpctwin.formats.datasets.declared import (
     size,
 )
 
-__all__ = ["FRONTIER", "FRONTIER_SWF"]
-
 STEP_S = 15
 _TIME = pl.Datetime("us", "UTC")
 _COLUMNS_OF_ROW_6 = 9

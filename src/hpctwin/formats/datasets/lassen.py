@@ -6,8 +6,6 @@ import polars as pl
 
 from hpctwin.formats.datasets.declared import Column, DataSet, File, Given, share_used, size
 
-__all__ = ["LASSEN"]
-
 _CORES = 44
 _DATE = pl.String()
 

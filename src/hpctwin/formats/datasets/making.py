@@ -15,8 +15,6 @@ from hpctwin.formats.datasets.declared import MADE, Column, DataSet, File
 from hpctwin.formats.systems import read_system
 from hpctwin.model import NodeGroup, write_atomically
 
-__all__ = ["made_jobs", "node_of", "write_sample"]
-
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 

@@ -16,8 +16,6 @@ from hpctwin.formats.common.files import read_json
 from hpctwin.formats.datasets.declared import Column, DataSet, File, Given
 from hpctwin.model import NodeGroup
 
-__all__ = ["PHILLY"]
-
 _SMALL, _GPUS = 2, 8
 _GROUPS = ("2-gpu", "8-gpu")
 _SPAN = 1 << 40

@@ -34,8 +34,6 @@ from hpctwin.model.files import cause
 from hpctwin.model.workload.frame import USE_STEP, is_usage
 from hpctwin.model.workload.jobs import NODE_W
 
-__all__ = ["columns_in", "files_of", "fits", "nodes_away", "read_dataset"]
-
 _UNIX = (1e8, 1e10)
 """Range of valid seconds since the epoch, from 1973 to 2286."""
 _MUCH_LONGER = 1.5

@@ -10,8 +10,6 @@ import polars as pl
 from hpctwin.formats.accounting.sacct_records import STATES
 from hpctwin.formats.datasets.declared import Column, DataSet, File, Given, at_steps, size
 
-__all__ = ["SUPERCLOUD"]
-
 _CODES = (
     "PENDING", "RUNNING", "SUSPENDED", "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL",
     "PREEMPTED", "BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY",

@@ -14,8 +14,6 @@ from hpctwin.formats.accounting.pbs_accounting import pbs_records
 from hpctwin.formats.accounting.sacct_records import STATES
 from hpctwin.formats.datasets.declared import Column, DataSet, File, Given
 
-__all__ = ["BLUE_WATERS", "EAGLE", "KESTREL", "LISA", "LUMOS"]
-
 
 def _line() -> pl.Expr:
     made = pl.col

@@ -28,8 +28,6 @@ from hpctwin.model import ReadNotes, Workload
 from hpctwin.model.workload.demands import phases_of
 from hpctwin.network.profiles import Delay, Profile, SmpiTrace, per_rank
 
-__all__ = ["FINAL_STATES", "is_batsim", "read_batsim", "write_batsim"]
-
 FINAL_STATES = {
     "completed": "COMPLETED_SUCCESSFULLY",
     "walltime": "COMPLETED_WALLTIME_REACHED",

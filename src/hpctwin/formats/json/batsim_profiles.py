@@ -33,8 +33,6 @@ from hpctwin.network.profiles import (
 )
 from hpctwin.network.rank_tasks import RankTasks
 
-__all__ = ["ProfileReader", "ProfileWriter", "unfit"]
-
 _MOST_REPEATS = 1e9
 _MOST_DEPTH = 50
 _NAMES = {

@@ -15,8 +15,6 @@ from hpctwin.errors import TraceError, near
 from hpctwin.model.files import cause
 from hpctwin.network.profiles import SMPI_ACTIONS, Action, Usage
 
-__all__ = ["read_smpi_trace", "read_usage_trace"]
-
 _MOST_BYTES = 1 << 28
 """Limit of one trace file."""
 

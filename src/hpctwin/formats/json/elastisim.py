@@ -21,8 +21,6 @@ from hpctwin.model import ReadNotes, Workload
 from hpctwin.model.workload.malleable import LINEAR
 from hpctwin.network.profiles import Profile
 
-__all__ = ["is_elastisim", "read_elastisim"]
-
 _MOST_SIZES = 64
 """Limit of the numbers of nodes on which the length of a job is computed."""
 _TYPES = {

@@ -35,8 +35,6 @@ from hpctwin.network.rank_tasks import (
     bytes_between,
 )
 
-__all__ = ["MOST_NODES", "Launch", "ModelReader"]
-
 FloatArray = npt.NDArray[np.float64]
 
 MOST_NODES = 1e6

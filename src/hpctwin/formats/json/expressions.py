@@ -12,8 +12,6 @@ from collections.abc import Callable, Mapping
 
 from hpctwin.errors import ConfigError
 
-__all__ = ["evaluate"]
-
 _TOKEN = re.compile(
     r"\s*(?:(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)|(?P<name>[A-Za-z_]\w*)"
     r"|(?P<sign><=|>=|==|!=|<>|:=|&&|\|\||[-+*/%^<>=()?:,!&|]))",

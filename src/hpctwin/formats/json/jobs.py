@@ -17,18 +17,6 @@ from hpctwin.errors import TraceError
 from hpctwin.formats.common.files import write_bytes
 from hpctwin.model import MS_PER_S
 
-__all__ = [
-    "SHORTEST_S",
-    "JsonRecord",
-    "job_ids",
-    "job_times",
-    "machine_size",
-    "not_read",
-    "plain_seconds",
-    "read_jobs",
-    "write_json",
-]
-
 T = TypeVar("T")
 FloatArray = npt.NDArray[np.float64]
 

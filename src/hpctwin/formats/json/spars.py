@@ -25,8 +25,6 @@ from hpctwin.formats.json.jobs import (
 )
 from hpctwin.model import Category, ReadNotes, Workload
 
-__all__ = ["is_spars", "read_spars", "write_spars"]
-
 _CARRIED = frozenset({"user", "nodes_hint"})
 _OF_JOBS = (
     "job_id",

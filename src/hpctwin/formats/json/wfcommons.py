@@ -23,8 +23,6 @@ from hpctwin.model import Dependencies, DependencyKind, ReadNotes, Workload
 from hpctwin.model.text import epoch_s_of
 from hpctwin.model.workload.dependencies import chain_text, waiting_chain
 
-__all__ = ["is_wfcommons", "read_wfcommons"]
-
 _BYTES_PER_GB = 2**30
 _BYTES_PER_OLD_UNIT = 1000
 _OF_TASKS = (

@@ -11,8 +11,6 @@ from hpctwin.formats.platforms.simgrid import read_platform
 from hpctwin.model import Cluster, ReadNotes
 from hpctwin.network.platform import Platform, PowerStates
 
-__all__ = ["read_batsim_platform"]
-
 
 def read_batsim_platform(path: Path, text: str) -> Cluster:
     """Read a cluster from a platform of Batsim or SimGrid.

@@ -23,8 +23,6 @@ from hpctwin.network.builder import MOST_HOSTS, Builder, HostOptions, Link, Watt
 from hpctwin.network.platform import DEFAULT_GAMMA, Devices, Platform, PowerStates, Role, SleepState
 from hpctwin.network.zones import Attached, Declared, Gateways, Links, Shortest, Star, Zone
 
-__all__ = ["read_platform"]
-
 MASTERS = ("master_host", "master_host0")
 """Names of the host of Batsim's scheduler, by default and in Batsim's files."""
 

@@ -10,8 +10,6 @@ from xml.parsers import expat
 
 from hpctwin.errors import ConfigError
 
-__all__ = ["Element", "parse_xml"]
-
 _MOST_DEPTH = 100
 
 

@@ -12,8 +12,6 @@ import numpy.typing as npt
 
 from hpctwin.formats.swf.records import FIELDS, WHOLE, Records
 
-__all__ = ["parse_large"]
-
 _LINES = 1 << 12  # at a time, so that they fit into a core's cache
 _SHORTEST = 2 * len(FIELDS)  # a line has a digit and a blank for each field
 

@@ -20,17 +20,6 @@ import polars as pl
 from hpctwin.errors import TraceError
 from hpctwin.model.text import count_text
 
-__all__ = [
-    "FIELDS",
-    "WHOLE",
-    "Records",
-    "parse_fast",
-    "parse_lines",
-    "plain_lines",
-    "split_comments",
-    "unify_line_ends",
-]
-
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 

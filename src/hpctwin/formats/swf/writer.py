@@ -17,8 +17,6 @@ from hpctwin.model import MS_PER_S, Category, DependencyKind, Workload
 from hpctwin.model.demand import totals_asked
 from hpctwin.model.text import count_text
 
-__all__ = ["with_own_count", "write_swf"]
-
 IntArray = npt.NDArray[np.int64]
 
 _CANCELLED = 5

@@ -18,18 +18,6 @@ from hpctwin.model.workload.demands import AMOUNTS, MAX_AMOUNT, MAX_ITERATIONS
 from hpctwin.model.workload.frame import USE_STEP, is_usage
 from hpctwin.network.patterns import Pattern
 
-__all__ = [
-    "REQUIRED",
-    "TEXTS",
-    "TIMES",
-    "check_types",
-    "faults_of",
-    "is_ours",
-    "perhaps",
-    "remarks_of",
-    "rule_of",
-]
-
 REQUIRED = ("submit_s", "runtime_s", "nodes")
 TEXTS = (
     "job_id", "user", "account", "partition", "qos", "features", "more_tasks", "group_by", "speedup",

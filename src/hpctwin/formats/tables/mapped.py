@@ -32,8 +32,6 @@ from hpctwin.formats.tables.own_columns import read_cells
 from hpctwin.model import Workload
 from hpctwin.model.settings import Settings, read_yaml
 
-__all__ = ["Columns", "as_columns", "columns_of", "read_mapped"]
-
 Value = str | float
 """A column's name, an expression, or a number that all jobs have."""
 

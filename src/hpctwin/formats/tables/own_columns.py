@@ -40,18 +40,6 @@ from hpctwin.model.requests.requests import parse_request
 from hpctwin.model.text import FIRST_UNIX_S
 from hpctwin.model.workload.frame import USE_STEP, with_least_nodes
 
-__all__ = [
-    "Cells",
-    "checked_piece",
-    "read_cells",
-    "read_csv",
-    "read_parquet",
-    "whole_or_text",
-    "write_csv",
-    "write_parquet",
-    "write_parquet_parts",
-]
-
 _PARQUET_MAGIC = b"PAR1"
 
 

@@ -10,17 +10,6 @@ from pydantic import Field, model_validator
 from hpctwin.errors import near
 from hpctwin.model.settings import Duration, Settings
 
-__all__ = [
-    "ROOT",
-    "WALL",
-    "Account",
-    "Limit",
-    "check_accounts",
-    "check_limits",
-    "idle_limits",
-    "line_of",
-]
-
 ROOT = "root"
 """The account above all others."""
 

@@ -17,10 +17,6 @@ from hpctwin.network.builder import Builder, HostOptions, Watts
 from hpctwin.network.platform import DEFAULT_GAMMA, Devices, Platform
 from hpctwin.network.zones import Attached, Declared, Gateways, Star, Zone
 
-__all__ = [
-    "Network", "Part", "Storage", "SwitchPower", "Wan", "blocks_of", "check_network", "platform_of",
-]  # fmt: skip
-
 Topology = Literal["star", "fat-tree", "torus", "dragonfly"]
 
 

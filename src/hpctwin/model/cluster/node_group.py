@@ -20,17 +20,6 @@ from hpctwin.model.requests.resources import GPU_TYPE, Amount, check_names
 from hpctwin.model.settings import Duration, Settings
 from hpctwin.model.text import MOST, expand
 
-__all__ = [
-    "LYING",
-    "MOST_NODES",
-    "Mode",
-    "NodeGroup",
-    "Sleep",
-    "Transition",
-    "named_nodes",
-    "numbers_of",
-]
-
 IntArray = npt.NDArray[np.int64]
 
 _RANGE = re.compile(r"(\d{1,9})-(\d{1,9})")

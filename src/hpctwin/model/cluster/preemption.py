@@ -10,8 +10,6 @@ from pydantic import BeforeValidator, Field, model_validator
 from hpctwin.errors import near
 from hpctwin.model.settings import Duration, Settings
 
-__all__ = ["PreemptedPartition", "PreemptedQos", "Preemption", "check_preemption"]
-
 
 def _known_mode(value: object) -> object:
     if value is False:

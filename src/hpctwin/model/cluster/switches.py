@@ -12,8 +12,6 @@ from pydantic import model_validator
 from hpctwin.model.settings import Settings
 from hpctwin.model.text import parse_nodes
 
-__all__ = ["Switch", "check_switches", "switch_tree"]
-
 IntArray = npt.NDArray[np.int64]
 
 

@@ -17,11 +17,6 @@ from hpctwin.model.requests.resources import GPU_TYPE, NAME, check_names
 if TYPE_CHECKING:
     from hpctwin.model.columns import Category
 
-__all__ = [
-    "CHUNKS", "GROUP", "PER_TASK", "WHOLE_CHUNKS", "Tasks", "check_group_by", "check_more_tasks",
-    "checked_chunks", "gpus_of_types", "more_tasks_text", "read_more_tasks", "spread_over", "together",
-]  # fmt: skip
-
 FloatArray = npt.NDArray[np.float64]
 
 CHUNKS = {

@@ -18,15 +18,6 @@ from typing import NamedTuple
 from hpctwin.errors import WorkloadError, near
 from hpctwin.model.text import count_text
 
-__all__ = [
-    "Constraint",
-    "alternatives",
-    "check_features",
-    "has_features",
-    "read_constraint",
-    "without_groups",
-]
-
 _NAME = r"[^\s&|,*()\[\]!~^'\"]+"
 _OPERATORS = {"&": "&", ",": "&", "|": "|"}
 _MOST_CLAUSES = 64

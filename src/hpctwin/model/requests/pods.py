@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from hpctwin.model.requests.chunks import Tasks
 from hpctwin.model.requests.resources import NAME
 
-__all__ = ["is_pods", "parse_pods"]
-
 _OPTIONS = ("--requests", "--limits", "--replicas")
 _BYTES: dict[str, int] = {
     "": 1,

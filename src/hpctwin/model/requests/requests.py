@@ -31,8 +31,6 @@ from hpctwin.model.requests.resources import (
 from hpctwin.model.requests.submit_options import Options, read_qsub, read_slurm
 from hpctwin.model.text import expand
 
-__all__ = ["Request", "parse_request"]
-
 _COMMANDS = ("sbatch", "salloc", "srun", "qsub")
 _SIZES = (
     "nodes", "ntasks", "cpus-per-task", "ntasks-per-node", "mem", "mem-per-cpu", "mem-per-gpu", "gpus",

@@ -21,21 +21,6 @@ from pydantic import BeforeValidator, Field
 
 from hpctwin.errors import WorkloadError
 
-__all__ = [
-    "COLUMN",
-    "GPU_TYPE",
-    "MOST",
-    "NAME",
-    "NOT_CONSUMED",
-    "Amount",
-    "Gres",
-    "amount_of",
-    "check_names",
-    "checked_consumables",
-    "gres_count",
-    "parse_gres",
-]
-
 FloatArray = npt.NDArray[np.float64]
 
 COLUMN = "consumable_"

@@ -12,8 +12,6 @@ from collections.abc import Sequence
 
 from hpctwin.errors import near
 
-__all__ = ["Options", "read_qsub", "read_slurm"]
-
 Options = list[tuple[str, str]]
 """Names of options and their values, in the order written.
 

@@ -18,17 +18,6 @@ from hpctwin.model.text import MS_PER_S
 from hpctwin.network.patterns import Pattern
 from hpctwin.network.profiles import Delay, Profile, Sequence, SpreadTask, StorageTransfer
 
-__all__ = [
-    "AMOUNTS",
-    "DEMANDS",
-    "MAX_AMOUNT",
-    "MAX_ITERATIONS",
-    "Demands",
-    "checked_demands",
-    "joined_demands",
-    "phases_of",
-]
-
 Demands = Mapping[str, "npt.NDArray[np.float64] | Category"]
 """Columns of demands by name [jobs]; empty if no job has any."""
 

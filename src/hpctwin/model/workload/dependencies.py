@@ -14,21 +14,6 @@ import numpy.typing as npt
 
 from hpctwin.errors import WorkloadError
 
-__all__ = [
-    "Columns",
-    "Dependencies",
-    "DependencyKind",
-    "NamedEdges",
-    "Said",
-    "chain_text",
-    "check_acyclic",
-    "doomed_by",
-    "finder",
-    "parse_dependencies",
-    "singletons",
-    "waiting_chain",
-]
-
 _SHOWN = 12
 
 

@@ -98,18 +98,6 @@ from hpctwin.model.workload.malleable import MALLEABLE
 if TYPE_CHECKING:
     from hpctwin.model.requests.requests import Request
 
-__all__ = [
-    "LABEL_COLUMNS",
-    "NOT_THERE",
-    "USE_STEP",
-    "as_frame",
-    "columns_of",
-    "is_usage",
-    "named_edges",
-    "to_frame",
-    "with_least_nodes",
-]
-
 USE_STEP = "_step_s"
 """Suffix of a column of steps, after the name of the column of usage."""
 

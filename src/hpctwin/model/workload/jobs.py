@@ -13,17 +13,6 @@ import numpy.typing as npt
 from hpctwin.errors import ConfigError, WorkloadError
 from hpctwin.model.text import MS_PER_S, parse_moment, since, to_ms
 
-__all__ = [
-    "NODE_W",
-    "State",
-    "Usage",
-    "check_distinct",
-    "check_values",
-    "rows_drawn",
-    "rows_within",
-    "submit_for_load",
-]
-
 IntArray = npt.NDArray[np.int64]
 
 _ABOVE_ZERO, _LARGEST = np.nextafter(0.0, 1.0), np.finfo(np.float64).max

@@ -19,17 +19,6 @@ from hpctwin.errors import WorkloadError
 from hpctwin.model.columns import Category, joined_labels, ms_of
 from hpctwin.model.text import MS_PER_S
 
-__all__ = [
-    "LINEAR",
-    "MALLEABLE",
-    "Malleable",
-    "Speedup",
-    "checked_malleable",
-    "joined_malleable",
-    "parse_speedup",
-    "rigid",
-]
-
 LINEAR = "linear"
 _AMDAHL = "amdahl"
 

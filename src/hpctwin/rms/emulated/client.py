@@ -21,8 +21,6 @@ from hpctwin.rms.manager import Outcome, PlainManager, ResourceManager, Way
 from hpctwin.rms.records.records import JobSpec, Snapshot
 from hpctwin.rms.settings import ManagerSettings
 
-__all__ = ["EmulatedGate", "EmulatedManager", "EmulatedSettings"]
-
 logger = logging.getLogger(__name__)
 
 MAX_REPLY = 1 << 30

@@ -44,8 +44,6 @@ from hpctwin.rms.records.records import (
     Snapshot,
 )
 
-__all__ = ["EmulatedCluster", "Plan", "Planner"]
-
 
 class Plan(NamedTuple):
     """The jobs that start now, and the nodes that are switched.

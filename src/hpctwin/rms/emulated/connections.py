@@ -17,8 +17,6 @@ from typing import Any
 from hpctwin.errors import ConfigError
 from hpctwin.model.files import cause
 
-__all__ = ["MAX_REQUEST", "Feeds", "Listener", "Request"]
-
 logger = logging.getLogger(__name__)
 
 MAX_REQUEST = 1_000_000

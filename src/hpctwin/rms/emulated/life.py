@@ -31,8 +31,6 @@ from hpctwin.rms.node_capacity import Taken, partition_of, parts_of
 from hpctwin.rms.records import events as ev
 from hpctwin.rms.records.records import JobDependency, JobRecord, JobSpec, NodeReservation
 
-__all__ = ["JobLife", "NodeLife"]
-
 
 class JobLife:
     """Starts, ends and requeues jobs, and publishes an event for each.

@@ -19,8 +19,6 @@ from hpctwin.rms.node_capacity import Room, Taken
 from hpctwin.rms.records import events as ev
 from hpctwin.rms.records.records import JobRecord, JobSpec, NodePower, NodeRecord, NodeReservation
 
-__all__ = ["NodePowers", "NodeState", "Nodes", "planned_reservations"]
-
 NodeState = Literal["up", "down", "drained"]
 
 

@@ -13,8 +13,6 @@ from hpctwin.model.cluster.cluster import Partition
 from hpctwin.rms.emulated.agenda import Arrival
 from hpctwin.rms.records.records import JobSpec
 
-__all__ = ["MAX_PENDING", "endless_arrivals"]
-
 MAX_PENDING = 300
 """Number of pending jobs above which users submit no further job."""
 

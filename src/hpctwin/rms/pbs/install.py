@@ -17,11 +17,6 @@ from hpctwin.rms.commands import Commands
 from hpctwin.rms.pbs.listing.jobs import MARK, WAIT
 from hpctwin.rms.polling.spool import checked_path
 
-__all__ = [
-    "EVENTS", "HookSettings", "hook_text", "install", "install_commands", "preempting_priority",
-    "uninstall", "uninstall_commands",
-]  # fmt: skip
-
 HOOK = "hpctwin"
 LIFTING_HOOK = "hpctwin_lift"
 """The same source at a periodic event, which PBS allows only in a separate hook."""

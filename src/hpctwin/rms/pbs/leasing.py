@@ -36,15 +36,6 @@ from hpctwin.rms.manager import Outcome, Where
 from hpctwin.rms.pbs.listing.jobs import WAIT, LeaseMark, array_of
 from hpctwin.rms.pbs.listing.output import resources
 
-__all__ = [
-    "Leasing",
-    "WaitLimit",
-    "leases_file",
-    "lifting_file",
-    "rooms_watched",
-    "vnodes_text",
-]
-
 logger = logging.getLogger(__name__)
 
 LIFTS_WITHIN_S = 35.0

@@ -34,8 +34,6 @@ from hpctwin.rms.pbs.news import PbsNews
 from hpctwin.rms.records.changes import Doubts
 from hpctwin.rms.records.records import Snapshot
 
-__all__ = ["PbsManager"]
-
 logger = logging.getLogger(__name__)
 
 _ID = re.compile(r"\d{1,12}(\[\d{1,7}\])?(\.[A-Za-z0-9][A-Za-z0-9._-]{0,126})?")

@@ -26,8 +26,6 @@ from hpctwin.rms.pbs.listing.parse import server_attributes
 from hpctwin.rms.pbs.manager import PbsManager
 from hpctwin.rms.settings import PolledSettings, Probe, is_here, look, tried
 
-__all__ = ["PbsGate", "PbsSettings", "probe_pbs"]
-
 MOST_ITERATION_S = 60
 """Longest interval at which PBS's scheduler should look at its jobs by itself."""
 

@@ -39,8 +39,6 @@ from hpctwin.rms.records.changes import (
 from hpctwin.rms.records.events import Event
 from hpctwin.rms.records.records import Snapshot
 
-__all__ = ["PolledManager", "Poller", "cluster_identity", "polled"]
-
 logger = logging.getLogger(__name__)
 
 LONGEST_PAUSE_S = 60.0

@@ -22,8 +22,6 @@ from hpctwin.rms.records.events import Event, event_json
 if TYPE_CHECKING:
     from redis import Redis
 
-__all__ = ["FIELD", "RedisLines", "RedisPublisher", "connect_redis", "redis_url", "ship"]
-
 logger = logging.getLogger(__name__)
 
 FIELD = "event"

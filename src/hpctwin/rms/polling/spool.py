@@ -13,8 +13,6 @@ from typing import Protocol
 from hpctwin.errors import ConfigError
 from hpctwin.model import write_atomically
 
-__all__ = ["Lines", "Spool", "Tail", "checked_path"]
-
 logger = logging.getLogger(__name__)
 
 STEP_S = 0.01

@@ -14,20 +14,6 @@ from typing import Any, Literal, NamedTuple
 from hpctwin.rms.records import events as ev
 from hpctwin.rms.records.records import JobRecord, NodePart, NodePower, Snapshot
 
-__all__ = [
-    "Changes",
-    "Doubts",
-    "End",
-    "JobBack",
-    "JobBegan",
-    "JobGone",
-    "JobSeen",
-    "Look",
-    "News",
-    "read_line",
-    "updated",
-]
-
 LASTING_S = 10.0
 """Time after which a doubtful node is not known well enough to act on.
 

@@ -16,8 +16,6 @@ from hpctwin.model import PER_NODE
 from hpctwin.model.requests.chunks import CHUNKS
 from hpctwin.rms.records.records import JobRecord, JobSpec, NodeRecord
 
-__all__ = ["LABELS", "JobRows", "Jobs", "NodeRows", "jobs_to_come"]
-
 LABELS = ("user", "account", "partition", "qos", "features", "more_tasks")
 _LABELS_OF = attrgetter(*LABELS)
 LONGEST = 16

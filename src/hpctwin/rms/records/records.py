@@ -17,20 +17,6 @@ from hpctwin.model.cluster.node_group import Sleep
 from hpctwin.model.requests.chunks import Tasks, read_more_tasks
 from hpctwin.model.settings import Described
 
-__all__ = [
-    "REASONS",
-    "JobDependency",
-    "JobId",
-    "JobRecord",
-    "JobSpec",
-    "NodeName",
-    "NodePart",
-    "NodePower",
-    "NodeRecord",
-    "NodeReservation",
-    "Snapshot",
-]
-
 # Ids and names reach command lines of resource managers: nothing may look like an option there.
 JobId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@:+\[\]-]{0,127}$")]
 NodeName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._\[\]-]{0,127}$")]

@@ -21,8 +21,6 @@ from hpctwin.model.text import expand
 from hpctwin.rms.records.records import NodeRecord
 from hpctwin.rms.site.cluster import ListedNode, equal_nodes, group_nodes, named_cluster
 
-__all__ = ["Derived", "as_derived", "derived_cluster", "derived_nodes", "in_partitions", "names_in"]
-
 _SIZES = ("cores", "gpus", "memory_gb")
 _OVERLAP = 0.01
 """Share of jobs that must start next to another job for nodes to count as shared."""

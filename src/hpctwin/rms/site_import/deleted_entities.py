@@ -13,8 +13,6 @@ from hpctwin.model.text import count_text
 from hpctwin.rms.site.cluster import IMPORTED, Setting, Site
 from hpctwin.rms.site.derived_nodes import names_in
 
-__all__ = ["take_gone"]
-
 RESERVED, UNNAMED = "reservations", "unnamed"
 """Partitions of jobs from queues of PBS's reservations, and of unassigned jobs.
 

@@ -35,8 +35,6 @@ from hpctwin.rms.slurm.site.accounts import take_resets
 from hpctwin.rms.slurm.site.recognition import SlurmFiles
 from hpctwin.rms.slurm.site.reservations import take_reservations
 
-__all__ = ["MANAGERS", "Imported", "asked", "import_site", "pseudonyms"]
-
 _TIMEOUT_S = 600.0
 _LONGER_S = {"sacct": 6 * 3600.0}  # years of it, from a database that others use too
 _DAYS = 30

@@ -10,8 +10,6 @@ from typing import Any
 
 from hpctwin.rms.slurm.listing.jobs import Mine
 
-__all__ = ["Begins"]
-
 SLACK_S = 2.0
 """Slurm keeps whole seconds."""
 REMEMBERED = 4

@@ -14,8 +14,6 @@ from hpctwin.model import write_atomically
 from hpctwin.model.trusted import check_trusted
 from hpctwin.rms.polling.spool import checked_path
 
-__all__ = ["Rule", "events_script", "install_events", "rule_text"]
-
 
 @dataclass(frozen=True)
 class Rule:

@@ -25,8 +25,6 @@ from hpctwin.rms.slurm.listing.parse import Found, cluster_snapshot, settings, s
 from hpctwin.rms.slurm.listing.values import moment
 from hpctwin.rms.slurm.news import SlurmNews
 
-__all__ = ["SlurmManager"]
-
 logger = logging.getLogger(__name__)
 
 HIGHEST_PRIORITY = 4_294_967_294

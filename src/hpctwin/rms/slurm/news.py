@@ -9,8 +9,6 @@ from collections.abc import Callable, Mapping
 from hpctwin.model.text import expand
 from hpctwin.rms.records.changes import End, JobBegan, JobGone, Look, News, read_line
 
-__all__ = ["SlurmNews"]
-
 logger = logging.getLogger(__name__)
 
 _ENDS = {

@@ -33,8 +33,6 @@ from hpctwin.rms.slurm.listing.parse import settings
 from hpctwin.rms.slurm.listing.values import number, said, whole, words
 from hpctwin.rms.slurm.manager import SlurmManager
 
-__all__ = ["SleepingNodes", "SlurmGate", "SlurmSettings", "probe_slurm"]
-
 OLDEST_SLURM = (22, 5)
 
 

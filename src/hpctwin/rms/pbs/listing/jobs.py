@@ -26,24 +26,6 @@ from hpctwin.rms.pbs.listing.output import (
 from hpctwin.rms.pbs.listing.sharing import Sharing, parts_held, tasks_asked
 from hpctwin.rms.records.records import JobDependency, JobRecord, JobSpec, NodeRecord
 
-__all__ = [
-    "MARK",
-    "STATES",
-    "WAIT",
-    "LargestNode",
-    "LeaseMark",
-    "array_of",
-    "as_subjob",
-    "counts",
-    "how_it_lies",
-    "job_mark",
-    "job_record",
-    "reason_of",
-    "roughly",
-    "selected",
-    "state_of",
-]
-
 _SAID = re.compile(r"(?:Not Running|Can Never Run): (.*)", re.DOTALL)
 
 _NODES = "ncpus|mem|ngpus|naccelerators|vmem|mpiprocs|ompthreads|nodect|host|vnode|arch"

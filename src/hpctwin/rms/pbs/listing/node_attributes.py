@@ -21,20 +21,6 @@ from hpctwin.rms.commands import Commands
 from hpctwin.rms.pbs.listing.output import integer, is_consumable, resources
 from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED, ListedNode, Setting
 
-__all__ = [
-    "SiteResources",
-    "as_pbs",
-    "is_nodes_file",
-    "is_parent",
-    "is_passing",
-    "is_torque",
-    "node_settings",
-    "nodes_file",
-    "nodes_xml",
-    "properties_of",
-    "used_up_of",
-]
-
 _ATTRIBUTE = r"[A-Za-z_][\w]*=\S+"
 _NODE_LINE = re.compile(rf"[A-Za-z0-9][\w.\[\],:-]*(?:\s+(?:{_ATTRIBUTE}|[\w.+-]+))*\s*")
 

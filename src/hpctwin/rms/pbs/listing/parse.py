@@ -46,11 +46,6 @@ from hpctwin.rms.pbs.listing.sharing import how_shared, unequal
 from hpctwin.rms.records.records import JobRecord, NodeRecord, NodeReservation, Snapshot
 from hpctwin.rms.site.cluster import ListedNode, group_nodes
 
-__all__ = [
-    "Found", "asked_by_name", "cluster_snapshot", "listed_nodes", "needed_of", "own_estimates",
-    "partitions_of", "routed", "server_attributes",
-]  # fmt: skip
-
 _AMOUNTS = {"ncpus", "mem", "ngpus", "vmem", "mpiprocs", "ompthreads"}
 _DOWN = {
     "down", "state-unknown", "unknown", "nohierarchy", "stale", "unresolvable", "provisioning",

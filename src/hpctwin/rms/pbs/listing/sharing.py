@@ -22,8 +22,6 @@ from hpctwin.rms.pbs.listing.output import (
 )
 from hpctwin.rms.records.records import JobRecord, NodePart
 
-__all__ = ["Sharing", "how_shared", "parts_held", "tasks_asked", "unequal"]
-
 _KB_PER_GB = 2**20
 
 

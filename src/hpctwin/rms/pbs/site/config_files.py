@@ -19,18 +19,6 @@ from hpctwin.errors import near
 from hpctwin.model.text import count_text
 from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED, Setting
 
-__all__ = [
-    "PARAMETERS",
-    "Line",
-    "Parameter",
-    "SchedConfig",
-    "has_sched_config",
-    "is_maui",
-    "maui_meaning",
-    "read_maui",
-    "read_sched_config",
-]
-
 PARAMETERS = (
     "allow_aoe_calendar", "backfill", "backfill_prime", "by_queue", "dedicated_prefix", "fair_share",
     "fairshare_decay_factor", "fairshare_decay_time", "fairshare_enforce_no_shares", "fairshare_entity",

@@ -21,8 +21,6 @@ from hpctwin.model.requests.chunks import GROUP
 from hpctwin.rms.pbs.listing.output import memory_gb
 from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED, Setting
 
-__all__ = ["PlacementSets", "SiteLimits", "placement_sets", "site_limits"]
-
 _KEY, _ENABLE = "node_group_key", "node_group_enable"
 _OF_SCHED = ("do_not_span_psets", "only_explicit_psets")
 _ON = ("true", "t", "yes", "y", "1")

@@ -21,8 +21,6 @@ from hpctwin.model import Partition
 from hpctwin.rms.pbs.listing.output import memory_gb, resources
 from hpctwin.rms.pbs.site.config_files import Line, SchedConfig
 
-__all__ = ["TERMS", "Meaning", "NodeOrder", "node_order", "ordering_of"]
-
 _NEAREST = {
     "high unused": "@spread",
     "low assigned": "@spread",

@@ -19,16 +19,6 @@ from hpctwin.rms.pbs.site.config_files import Line, SchedConfig
 from hpctwin.rms.pbs.site.ordering import Meaning, NodeOrder, ordering_of
 from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED, Setting
 
-__all__ = [
-    "Shares",
-    "explained",
-    "fair_share",
-    "is_resource_group",
-    "meaning_of",
-    "read_resource_group",
-    "told_of",
-]
-
 _LINE = re.compile(r"^\s*(\S+)\s+\d+\s+(\S+)\s+(\d{1,9})\s*$")
 _ROOT = "root"
 _BY = {"euser": "user", "egroup": "account", "account_name": "account"}

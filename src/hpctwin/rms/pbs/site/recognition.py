@@ -62,8 +62,6 @@ from hpctwin.rms.pbs.site.policy import (
 from hpctwin.rms.site.cluster import ListedNode, Setting, Site, group_nodes, named_cluster
 from hpctwin.rms.site.derived_nodes import in_partitions
 
-__all__ = ["LIVE", "PbsFiles", "live_command"]
-
 _SHOWN = 50
 _QMGR = "queue|server|sched|resource|node"
 """Objects in lines of ``qmgr -c print``."""

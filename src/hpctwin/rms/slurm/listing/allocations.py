@@ -20,8 +20,6 @@ _ALLOCATED = {"ALLOCATED", "ALLOCATED_AND_IN_USE"}
 _UP = {"IDLE", "MIXED", "CLOUD", "DYNAMIC_NORM"}
 """States of a node on which jobs can start at once."""
 
-__all__ = ["Idle", "held_in_parts", "idle_of", "parts_held", "unequal"]
-
 
 def parts_held(
     row: Mapping[str, Any],

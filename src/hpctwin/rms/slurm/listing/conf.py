@@ -18,11 +18,6 @@ from hpctwin.errors import ConfigError
 from hpctwin.model.files import cause
 from hpctwin.rms.site.cluster import IMPORTED, Setting
 
-__all__ = [
-    "Conf", "Row", "blocks", "column_of", "conf_rows", "dumped_associations", "read_conf", "row_of", "said",
-    "shown_shares", "shown_weights", "table", "take",
-]  # fmt: skip
-
 _PAIR = re.compile(r'([\w/]+)\s*\+?=\s*("[^"]*"|\'[^\']*\'|\S*)')
 _DEEPEST = 10
 _SHOWN = ("NodeName", "PartitionName", "ReservationName")

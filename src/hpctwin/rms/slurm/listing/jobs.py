@@ -21,8 +21,6 @@ from hpctwin.rms.slurm.listing.resources import Preempting, features_asked
 from hpctwin.rms.slurm.listing.sharing import Sharing, tasks_asked
 from hpctwin.rms.slurm.listing.values import number, whole, words
 
-__all__ = ["MARK", "Jobs", "Mine", "read_jobs", "targets", "tasks_of"]
-
 MARK = "hpctwin"
 """Start of the admin comment of the twin's jobs; the requested begin time follows."""
 MOST_TASKS = 1000

@@ -24,8 +24,6 @@ from hpctwin.errors import CommandError, FormatError
 from hpctwin.rms.slurm.listing.resources import MB
 from hpctwin.rms.slurm.listing.values import fields_of, limit_s, moment, number, said, whole
 
-__all__ = ["FIELDS", "Listing", "rows_of"]
-
 MOST_PENDING = 1000
 """Maximum number of pending jobs queried in JSON at a time.
 

@@ -19,17 +19,6 @@ from hpctwin.model.text import expand
 from hpctwin.rms.slurm.listing.conf import Row, blocks
 from hpctwin.rms.slurm.listing.values import limit_s
 
-__all__ = [
-    "MOST_TIMES",
-    "Shown",
-    "lacking",
-    "members",
-    "reservation_rows",
-    "said",
-    "shown",
-    "times",
-]
-
 DAY_S = 86_400.0
 YEAR_S = 365 * DAY_S
 """Length of a reservation without an end, as in Slurm."""

@@ -26,15 +26,6 @@ from hpctwin.rms.slurm.listing.resources import (
 )
 from hpctwin.rms.slurm.listing.values import number, said, whole, words
 
-__all__ = [
-    "Sharing",
-    "Sizes",
-    "cores_of",
-    "how_shared",
-    "tasks_asked",
-    "used_of",
-]
-
 MB_PER_GB = 1024
 _SMALL = 1e-6
 _NOT_MODELED = (

@@ -32,8 +32,6 @@ from hpctwin.rms.slurm.listing.conf import Row, said, take
 from hpctwin.rms.slurm.listing.values import limit_s
 from hpctwin.rms.slurm.site.policy import version_of
 
-__all__ = ["RESETS", "midnights", "of_cluster", "shares_of", "take_resets"]
-
 RESETS = "priorityusageresetperiod"
 _ONCE = {
     "none": "usage is never reset",

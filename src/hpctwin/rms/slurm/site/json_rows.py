@@ -17,8 +17,6 @@ from hpctwin.model.text import expand
 from hpctwin.rms.slurm.listing.conf import Row
 from hpctwin.rms.slurm.listing.values import number, words
 
-__all__ = ["KINDS", "document_rows", "version_of_document"]
-
 KINDS = {
     "nodes": "nodes", "partitions": "partitions", "reservations": "reservations", "sinfo": "sinfo",
     "associations": "associations", "qos": "QOS",

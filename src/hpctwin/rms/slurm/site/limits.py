@@ -19,10 +19,6 @@ from hpctwin.rms.slurm.listing.conf import Row, said
 from hpctwin.rms.slurm.listing.resources import MB
 from hpctwin.rms.slurm.listing.values import limit_s
 
-__all__ = [
-    "LIMITS", "Enforced", "enforced", "factors_of_qos", "limits_of_associations", "limits_of_qos", "tres",
-]  # fmt: skip
-
 _MEASURES = {"cpu": "cores", "node": "nodes", "mem": "memory_gb", "gres/gpu": "gpus"}
 
 # Columns of sacctmgr, in a table or a dump: the scope and the field of each limit.

@@ -29,8 +29,6 @@ from hpctwin.rms.slurm.listing.resources import (
 from hpctwin.rms.slurm.listing.values import node_flags
 from hpctwin.rms.slurm.site.partitions import weights_of
 
-__all__ = ["completed", "listed_nodes", "named_by_nodes", "node_settings", "with_defaults"]
-
 _NAMED = 10
 """Number of nodes that a note names."""
 _USED = {

@@ -12,15 +12,6 @@ from hpctwin.rms.site.cluster import IMPORTED, NOT_MODELED, Setting
 from hpctwin.rms.slurm.listing.conf import Row, said
 from hpctwin.rms.slurm.listing.values import limit_s
 
-__all__ = [
-    "described_partitions",
-    "gives_whole_nodes",
-    "is_least_loaded",
-    "partition_fields",
-    "shared_placement",
-    "weights_of",
-]
-
 _NO_SWITCHES = ("", "topology/none", "topology/default", "topology/flat")
 _WHERE = "nodes and partitions"
 

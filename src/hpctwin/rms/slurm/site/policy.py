@@ -11,8 +11,6 @@ from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED, Setting
 from hpctwin.rms.slurm.listing.conf import Row, said, take
 from hpctwin.rms.slurm.listing.values import limit_s
 
-__all__ = ["Meaning", "explained", "order_and_backfill", "version_of"]
-
 _WEIGHTS = {
     "priorityweightage": "age",
     "priorityweightfairshare": "fairshare",

@@ -15,8 +15,6 @@ from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED, Setting
 from hpctwin.rms.slurm.listing.conf import Row, said
 from hpctwin.rms.slurm.listing.values import limit_s
 
-__all__ = ["PREEMPTION_KEYS", "Found", "preemption_of"]
-
 PREEMPTION_KEYS = frozenset(
     {"preempttype", "preemptmode", "preemptexempttime", "preemptparameters", "jobrequeue"}
 )

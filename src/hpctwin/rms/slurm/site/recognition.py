@@ -35,8 +35,6 @@ from hpctwin.rms.slurm.site.limits import LIMITS
 from hpctwin.rms.slurm.site.settings import SlurmSettings, slurm_site
 from hpctwin.rms.slurm.site.topology import topologies_of
 
-__all__ = ["LIVE", "SlurmFiles", "live_command"]
-
 # Versions since 21.08 refuse the columns of GRES; TRES has the same content.
 _COLUMNS = ",".join(name for name in COLUMNS if not name.endswith("GRES"))
 

@@ -31,8 +31,6 @@ from hpctwin.rms.slurm.listing.reservations import (
     times,
 )
 
-__all__ = ["take_reservations"]
-
 _FLAGS = {
     "MAINT": (IMPORTED, "maintenance"),
     "DAILY": (IMPORTED, "repeats daily"),

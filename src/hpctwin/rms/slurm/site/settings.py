@@ -50,8 +50,6 @@ from hpctwin.rms.slurm.site.policy import explained, order_and_backfill
 from hpctwin.rms.slurm.site.preemption import PREEMPTION_KEYS, Found, preemption_of
 from hpctwin.rms.slurm.site.topology import Topology, chosen_topology, connections
 
-__all__ = ["SlurmSettings", "slurm_site"]
-
 MOST_GROUPS = 128
 """Number of node groups above which a simulation is slow."""
 

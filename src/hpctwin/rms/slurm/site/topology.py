@@ -20,8 +20,6 @@ from hpctwin.model.text import count_text, expand
 from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED, Setting
 from hpctwin.rms.slurm.listing.conf import Row
 
-__all__ = ["Chosen", "Topology", "chosen_topology", "connections", "topologies_of"]
-
 _LOOKS = "switches, for the placements fewest-switches and whole-blocks"
 _STRICT = "; a job that fits in no block waits in Slurm, while whole-blocks gives it several blocks"
 
