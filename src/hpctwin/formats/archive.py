@@ -172,12 +172,7 @@ def _fetch(
     progress: Callable[[int, int | None], None] | None,
     timeout_s: float,
 ) -> None:
-    """Download what ``part`` lacks.
-
-    Raises:
-        DownloadError: The server cannot be reached or refuses, or the connection broke; the bytes
-            received so far stay in ``part``.
-    """
+    """Download what ``part`` lacks."""
     have = part.stat().st_size if part.exists() else 0
     try:
         with _open(url, have, timeout_s) as response:
@@ -239,11 +234,7 @@ def _extent(response: http.client.HTTPResponse, have: int) -> tuple[int, int | N
 
 
 def _verify(url: str, path: Path, expected: str | None) -> str:
-    """Return the SHA-256 of a gzip file that is complete and has the expected one.
-
-    Raises:
-        DownloadError: The file is damaged, or not the expected one.
-    """
+    """Return the SHA-256 of a gzip file that is complete and has the expected one."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):

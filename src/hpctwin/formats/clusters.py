@@ -128,11 +128,7 @@ def read_cluster(path: str | Path) -> Cluster:
 
 
 def _spars(path: Path, text: str, counts: dict[str, int]) -> dict[str, Any]:
-    """Read SPARS's ``platform.json``: consecutive equal machines become a node group.
-
-    Raises:
-        ConfigError: The file is not such a file; the message names machine and field.
-    """
+    """Read SPARS's ``platform.json``: consecutive equal machines become a node group."""
     try:
         document = json.loads(text)
     except json.JSONDecodeError as error:

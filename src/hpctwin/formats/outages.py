@@ -115,9 +115,6 @@ def with_outages(cluster: Cluster, away: pl.DataFrame, workload: Workload, tally
         away: Times away, with the columns `AWAY`.
         workload: Trace, for its time zero and its jobs' nodes.
         tally: Counts what is skipped.
-
-    Raises:
-        TraceError: The times away are dates, and the trace has no date.
     """
     zero = 0.0
     if (away["start"].fill_null(0) > _EPOCH).any() or (away["end"].fill_null(0) > _EPOCH).any():

@@ -84,9 +84,6 @@ def column(name: str, values: object) -> FloatArray:
     Args:
         name: Name of the argument, for messages.
         values: A list, an array, a column of a table, or any other iterable of numbers.
-
-    Raises:
-        ArgumentError: It is none, or contains something that is no number.
     """
     if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind in "iufb":
         return np.asarray(values, np.float64)

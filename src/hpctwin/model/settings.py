@@ -116,10 +116,6 @@ def yaml_document(text: str, where: str) -> tuple[yaml.Node | None, Any]:
 
     Both are None if it is empty.
 
-    Args:
-        text: YAML.
-        where: Name of the text in messages.
-
     Raises:
         ConfigError: It is not YAML, or has a field twice; the message names the line if there is
             one.

@@ -70,11 +70,7 @@ def expand(text: str) -> list[str]:
 
 
 def split_list(text: str) -> list[str]:
-    """Return the parts of a list, split at commas outside brackets.
-
-    Raises:
-        FormatError: A bracket is missing.
-    """
+    """Return the parts of a list, split at commas outside brackets."""
     parts, depth, begin = [], 0, 0
     for i, letter in enumerate(text):
         depth += (letter == "[") - (letter == "]")
@@ -180,9 +176,6 @@ def progress_bar(title: str) -> Iterator[Callable[[float], None]]:
     """Show a progress bar with the time left, on standard error or in a notebook.
 
     The bar disappears at the end.
-
-    Args:
-        title: Text before the bar.
 
     Yields:
         Function that takes the completed share, 0 to 1; it does nothing without a terminal or a

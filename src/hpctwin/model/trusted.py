@@ -133,12 +133,6 @@ def check_module(name: str) -> None:
     """Reject a module that others may write; see `check_trusted`.
 
     A missing module is ignored.
-
-    Args:
-        name: Name as in an import.
-
-    Raises:
-        ConfigError: It, or a package that it is in, is not trusted.
     """
     parts = name.split(".")
     # Looking for a module runs the packages that it is in: the outermost is checked first.

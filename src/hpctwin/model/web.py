@@ -16,11 +16,7 @@ Codes that give the reason are not included.
 
 
 def http_address(url: str) -> str:
-    """Return an HTTP or HTTPS URL unchanged.
-
-    Raises:
-        ConfigError: It is none.
-    """
+    """Return an HTTP or HTTPS URL unchanged."""
     try:
         parts = urlsplit(url)
         fine = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0

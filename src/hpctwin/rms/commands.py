@@ -82,10 +82,6 @@ class Commands:
             name: Name of the command.
             arguments: Arguments of the command.
             timeout_s: Time limit of this call, in seconds.
-
-        Raises:
-            CommandError: The command ended with an error.
-            UnreachableError: The command is missing or took too long.
         """
         self._output(name, arguments, file, timeout_s)
 

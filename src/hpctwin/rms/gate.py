@@ -43,9 +43,6 @@ def beat(
         seq: Number of the last event that the twin has processed.
         time_s: Current time by the resource manager's clock; by default this computer's clock.
         more: Further fields for the submit rule.
-
-    Raises:
-        UnreachableError: The file cannot be written.
     """
     body = {"time_s": time_s or time.time(), "seq": seq, "pid": os.getpid(), **(more or {})}
     try:

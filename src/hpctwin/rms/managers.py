@@ -47,11 +47,7 @@ def probe(folder: str = "", conf: Path | None = None) -> list[Probe]:
 
 
 def _own(name: str) -> type[ManagerSettings]:
-    """Return the class of a site's custom settings.
-
-    Raises:
-        HpctwinError: The class cannot be loaded, or is not a settings class.
-    """
+    """Return the class of a site's custom settings."""
     where, _, attribute = name.rpartition(":")
     found = named_in(load_module(where), attribute, where)
     if not (isinstance(found, type) and issubclass(found, ManagerSettings)):

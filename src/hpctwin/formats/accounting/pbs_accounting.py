@@ -95,9 +95,6 @@ def read_pbs_accounting(
         path: Log.
         skip_invalid: Skip lines that cannot be read, and count them.
         running: How to read jobs without a record of their end.
-
-    Raises:
-        TraceError: The file or a line of it cannot be read.
     """
     path = Path(path)
     tally = Tally()
@@ -162,12 +159,7 @@ def pbs_table(
 
 
 def pbs_records(lines: pl.Series, tally: Tally) -> pl.DataFrame:
-    """Return a record (`RECORD`) for each run of a job; other lines are counted.
-
-    Args:
-        lines: Lines of accounting, as text.
-        tally: Counts all that is skipped.
-    """
+    """Return a record (`RECORD`) for each run of a job; other lines are counted."""
     events = _events(Path("log"), lines.alias("line"), 0, tally, _NOTHING_SAID, strict=False)
     return _runs(events, tally) if len(events) else empty_records()
 

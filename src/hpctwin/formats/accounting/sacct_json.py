@@ -117,11 +117,7 @@ def is_sacct_document(document: Any) -> bool:
 
 
 def json_rows(path: Path, document: Any, tally: Tally) -> Iterator[pl.DataFrame]:
-    """Return rows of text with the columns of ``sacct -P``.
-
-    Raises:
-        TraceError: The document has no list of jobs.
-    """
+    """Return rows of text with the columns of ``sacct -P``."""
     jobs = document.get("jobs") if isinstance(document, dict) else None
     if not isinstance(jobs, list):
         raise TraceError(path, "found no list 'jobs', expected what sacct --json writes")

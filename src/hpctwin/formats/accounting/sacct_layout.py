@@ -223,11 +223,7 @@ def layout_of(path: Path, head: bytes, columns: str | None = None) -> Layout:
 
 
 def named_columns(text: str) -> tuple[str, ...]:
-    """Return the columns in a ``--format``: any case, shortened, with widths.
-
-    Raises:
-        ConfigError: There is no such column.
-    """
+    """Return the columns in a ``--format``: any case, shortened, with widths."""
     asked = [name.partition("%")[0].strip() for name in text.split(",") if name.strip()]
     names = []
     for name in asked:

@@ -64,11 +64,7 @@ class Table:
 
 
 def lines_in(path: Path, block: int = _BLOCK) -> Iterator[bytes]:
-    """Yield blocks of whole lines, each ended by a line feed.
-
-    Raises:
-        TraceError: The file cannot be read, or is cut off or corrupt.
-    """
+    """Yield blocks of whole lines, each ended by a line feed."""
     try:
         with open_binary(path) as file:
             rest = b""
@@ -89,11 +85,7 @@ def lines_in(path: Path, block: int = _BLOCK) -> Iterator[bytes]:
 
 
 def tables_in(blocks: Iterator[bytes], table: Table, tally: Tally) -> Iterator[pl.DataFrame]:
-    """Yield the wanted columns of all lines, as text, block by block.
-
-    Raises:
-        TraceError: A line cannot be read, and the table is strict.
-    """
+    """Yield the wanted columns of all lines, as text, block by block."""
     held: list[Line] = []
     for block in blocks:
         good, bad = _sorted_out(block, table)

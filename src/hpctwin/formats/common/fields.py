@@ -84,11 +84,7 @@ def _else(value: pl.Series, other: pl.Series) -> pl.Series:
 
 
 def zone_of(name: str | None) -> str | None:
-    """Return a time zone's name, checked.
-
-    Raises:
-        ConfigError: There is no such zone.
-    """
+    """Return a time zone's name, checked."""
     if name is None:
         return None
     try:

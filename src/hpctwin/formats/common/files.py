@@ -64,11 +64,7 @@ def first_bytes(path: Path, size: int = 1 << 16) -> bytes:
 
 
 def check_readable(path: Path) -> None:
-    """Check that a file can be opened and decompressed.
-
-    Raises:
-        TraceError: It cannot, or it is an empty standard input.
-    """
+    """Check that a file can be opened and decompressed."""
     try:
         with open_binary(path) as file:
             empty = not file.read(1)
@@ -152,11 +148,7 @@ def _refused(what: str, command: str) -> Packing:
 
 
 def _only(path: Path, kind: str, names: list[str]) -> str:
-    """Return the only file of an archive; files that macOS adds do not count.
-
-    Raises:
-        TraceError: There are several, or none.
-    """
+    """Return the only file of an archive; files that macOS adds do not count."""
     files = [name for name in names if not name.startswith("__MACOSX/") and "/._" not in f"/{name}"]
     if len(files) == 1:
         return files[0]
@@ -292,11 +284,7 @@ def read_json(path: Path) -> Any:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file atomically, compressed if its name ends in one of `PACKED`.
-
-    Raises:
-        OutputError: The file cannot be written.
-    """
+    """Write a file atomically, compressed if its name ends in one of `PACKED`."""
     lower = path.name.lower()
     if lower.endswith(".gz"):
         packed = io.BytesIO()

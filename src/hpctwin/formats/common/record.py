@@ -25,13 +25,7 @@ SWF_ONLY = (
 
 
 def lost_by(format_name: str, workload: Workload, carried: Set[str]) -> tuple[str, ...]:
-    """Return one sentence for each column that is in use and cannot be written.
-
-    Args:
-        format_name: Name of the format, for the sentences.
-        workload: Workload to write.
-        carried: Columns that the format can hold.
-    """
+    """Return one sentence for each column that is in use and cannot be written."""
     in_use = {
         "user": bool(workload.user.labels),
         "account": bool(workload.account.labels),

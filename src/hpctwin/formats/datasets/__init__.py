@@ -36,11 +36,7 @@ _MOST = 0.7
 
 
 def dataset(name: str) -> DataSet:
-    """Return a data set by its name.
-
-    Raises:
-        UnknownNameError: There is no such data set.
-    """
+    """Return a data set by its name."""
     if name not in DATASETS:
         raise UnknownNameError("data set", name, DATASETS)
     return DATASETS[name]

@@ -60,9 +60,6 @@ def columns_in(path: Path, file: File) -> dict[str, pl.DataType]:
     """Return the columns of a file and their types, which are text in CSV.
 
     A file without a header has the declared columns.
-
-    Raises:
-        TraceError: The file cannot be read as declared.
     """
     try:
         if file.form in ("headless", "swf", "other"):
@@ -166,13 +163,6 @@ def nodes_away(path: str | Path, dataset: DataSet) -> tuple[pl.DataFrame, Tally]
     """Return outages of nodes in a data set, with columns `clusters.outages.AWAY`.
 
     None if the data set has no outages.
-
-    Args:
-        path: Its folder, or its first file.
-        dataset: Data set.
-
-    Raises:
-        TraceError: The file of outages cannot be read.
     """
     if dataset.away is None:
         return None
@@ -273,9 +263,6 @@ def _names_without_head(path: Path, file: File) -> list[str]:
     """Return the names of all columns of a file without a header.
 
     Columns after the published ones have no published name.
-
-    Raises:
-        TraceError: The file has too few columns.
     """
     names = [column.name for column in file.columns]
     with open_binary(path) as source:
@@ -344,12 +331,7 @@ def listed_text(value: pl.Expr, dtype: pl.DataType) -> pl.Expr:
 def _rows(
     path: Path, frame: pl.LazyFrame, dataset: DataSet, only: Sequence[str], tally: Tally
 ) -> pl.DataFrame:
-    """Return the requested rows of the first file.
-
-    Raises:
-        ConfigError: A request is no ``column=value`` or there is no such column.
-        TraceError: The file cannot be read, or no row matches.
-    """
+    """Return the requested rows of the first file."""
     wanted = []
     for text in only:
         name, equal, values = text.partition("=")
@@ -382,12 +364,7 @@ def _rows(
 def _sound(
     path: Path, frame: pl.DataFrame, dataset: DataSet, tally: Tally, *, skip_invalid: bool
 ) -> pl.DataFrame:
-    """Return the rows that have all needed values, in the expected units.
-
-    Raises:
-        TraceError: A needed cell is empty or cannot be read and ``skip_invalid`` is false; or the
-            numbers of a column are in another unit.
-    """
+    """Return the rows that have all needed values, in the expected units."""
     if not len(frame):
         raise TraceError(path, "it has no jobs")
     good = pl.repeat(True, len(frame), eager=True)
@@ -430,12 +407,7 @@ def _check_unit(
 
 
 def _check_lengths(path: Path, records: pl.DataFrame) -> None:
-    """Check that run times and limits are in the same unit as starts and ends.
-
-    Raises:
-        TraceError: They do not agree, or more than half of the jobs with a limit ran much longer
-            than it.
-    """
+    """Check that run times and limits are in the same unit as starts and ends."""
     if not {"walltime", "start", "end"} <= set(records.columns):
         return
     limit, ran = records["walltime"], records["end"] - records["start"]
@@ -492,11 +464,7 @@ def _tell_of_use(name: str, jobs: pl.DataFrame, tally: Tally) -> None:
 
 
 def _check_power(path: Path, power: pl.Series, parts: Mapping[str, NodeGroup]) -> None:
-    """Check that the power of nodes is possible on this cluster.
-
-    Raises:
-        TraceError: The median is far from the nodes' range of power.
-    """
+    """Check that the power of nodes is possible on this cluster."""
     mean: Any = (power.list.mean() if isinstance(power.dtype, pl.List) else power).median()
     idle = min((node_w(group.components, 0) for group in parts.values()), default=0)
     full = max((node_w(group.components, 1) for group in parts.values()), default=0)

@@ -153,9 +153,6 @@ def write_batsim(workload: Workload, path: str | Path) -> tuple[str, ...]:
 
     Returns:
         One sentence for each thing that the format cannot hold.
-
-    Raises:
-        OutputError: The file cannot be written.
     """
     writer = ProfileWriter()
     delays: dict[tuple[int, bool], Profile] = {}

@@ -86,16 +86,7 @@ class ProfileReader:
         """Profiles that jobs use, by name."""
 
     def profile(self, job: JsonRecord, name: Any, ranks: int) -> Profile:
-        """Return a profile for a number of ranks.
-
-        Args:
-            job: Job that names it, for messages.
-            name: Name of the profile.
-            ranks: Number of ranks, over which totals are spread.
-
-        Raises:
-            TraceError: The profile is missing, malformed or not supported.
-        """
+        """Return a profile for a number of ranks."""
         return self._read(job, "profile", name, ranks, ())
 
     def _read(

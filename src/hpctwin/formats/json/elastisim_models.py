@@ -188,11 +188,7 @@ class ModelReader:
         """Profiles with evolving requests."""
 
     def profile(self, job: JsonRecord, launch: Launch) -> Profile:
-        """Return what a job does.
-
-        Raises:
-            TraceError: The model is missing, malformed or not supported.
-        """
+        """Return what a job does."""
         name = job.text("application_model", "the name of a file")
         key = (name, launch.key)
         if key not in self._found:

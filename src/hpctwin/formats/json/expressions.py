@@ -82,10 +82,6 @@ _FUNCTIONS: dict[str, tuple[int, int, Callable[..., float]]] = {
 def evaluate(text: str, variables: Mapping[str, float]) -> float:
     """Return the value of an expression.
 
-    Args:
-        text: The expression.
-        variables: Values by name.
-
     Raises:
         ConfigError: It is no expression, names something else, or has no finite value.
     """

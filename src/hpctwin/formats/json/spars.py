@@ -107,9 +107,6 @@ def write_spars(workload: Workload, path: str | Path) -> tuple[str, ...]:
 
     Returns:
         One sentence for each thing that the format cannot hold.
-
-    Raises:
-        OutputError: The file cannot be written.
     """
     lost = list(lost_by("SPARS", workload, _CARRIED))
     ids = workload.job_id.tolist()

@@ -20,10 +20,6 @@ def read_batsim_platform(path: Path, text: str) -> Cluster:
     relative to the first node's at the beginning. A transition takes the time of one flop in its
     switching state. A power state that lacks a wattage or a speed is ignored.
 
-    Args:
-        path: File, for messages and the cluster's name.
-        text: Content of the file.
-
     Raises:
         ConfigError: The file is not a valid platform; the message names line and tag.
     """

@@ -42,11 +42,7 @@ class Element:
         return ConfigError(f"{self.where}: {what}")
 
     def text(self, name: str) -> str:
-        """Return a required attribute.
-
-        Raises:
-            ConfigError: It is missing.
-        """
+        """Return a required attribute."""
         if name not in self.attributes:
             raise self.fault(f"attribute {name!r} is missing")
         return self.attributes[name]
@@ -66,10 +62,6 @@ def parse_xml(path: Path, text: str) -> Element:
     """Return the root element of a file.
 
     Empty lines before the XML declaration, which many of Batsim's files have, are skipped.
-
-    Args:
-        path: File, for messages.
-        text: Content of the file.
 
     Raises:
         ConfigError: It is not XML, declares entities, or is nested too deeply.

@@ -50,9 +50,6 @@ def parse_large(body: bytes | memoryview) -> Records | None:
 
     Line ends and blanks need not be normalized.
 
-    Args:
-        body: Lines without comments.
-
     Returns:
         The records; None if any line is malformed, or has a number in an unusual form.
     """

@@ -228,11 +228,7 @@ def _repeated(jobs: npt.NDArray[np.int64], kept: BoolArray) -> list[int]:
 def _without_faults(
     path: Path, records: Records, kept: BoolArray, *, skip_invalid: bool
 ) -> tuple[Records, BoolArray]:
-    """Return the records and rows to keep, without those that cannot become jobs.
-
-    Raises:
-        TraceError: There is one, and ``skip_invalid`` is false.
-    """
+    """Return the records and rows to keep, without those that cannot become jobs."""
     assert records.line is not None
     rows = _faults(records, kept)
     faults = [

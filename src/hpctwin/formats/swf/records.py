@@ -93,9 +93,6 @@ def plain_lines(content: bytes) -> tuple[bytes, tuple[str, ...]]:
       11th (status) or a later one. If SWF comments identify the log, it may be the 5th
       (processors).
 
-    Args:
-        content: Log, with line feeds.
-
     Returns:
         The log, and what was assumed.
     """
@@ -139,9 +136,6 @@ _STATUS = 11
 
 def split_comments(content: bytes) -> tuple[tuple[str, ...], bytes | memoryview]:
     """Separate comment lines from a log, wherever they are.
-
-    Args:
-        content: Log, with line feeds.
 
     Returns:
         The comment lines, from their semicolon on, and all other lines. If the latter are
@@ -222,11 +216,6 @@ def _frame(body: bytes, whole: tuple[str, ...]) -> pl.DataFrame | None:
 
 def parse_lines(path: Path, content: bytes, *, skip_invalid: bool) -> Records:
     """Parse a log line by line.
-
-    Args:
-        path: File, for messages.
-        content: Whole log with its comments, with line feeds.
-        skip_invalid: Skip malformed lines, with a message for each.
 
     Raises:
         TraceError: A line is malformed and ``skip_invalid`` is false.

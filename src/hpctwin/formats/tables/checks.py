@@ -78,11 +78,7 @@ _OPTIONAL = tuple(name for name, rule in _NUMBERS.items() if not rule.required)
 
 
 def check_types(path: Path, frame: pl.DataFrame) -> None:
-    """Reject columns of unsuitable types.
-
-    Raises:
-        TraceError: There is one.
-    """
+    """Reject columns of unsuitable types."""
     for name, dtype in frame.schema.items():
         if isinstance(dtype, pl.List) and is_usage(name):
             fits = dtype.inner == pl.Null or bool(getattr(dtype.inner, "is_numeric", bool)())

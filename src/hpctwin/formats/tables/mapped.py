@@ -94,11 +94,7 @@ class Columns(Settings):
         }
 
     def enough(self) -> None:
-        """Check that submit times and run times can be read.
-
-        Raises:
-            ConfigError: They cannot.
-        """
+        """Check that submit times and run times can be read."""
         if (self.submit is None) == (self.interval is None):
             raise ConfigError("columns: give either submit or interval")
         if self.start is not None and self.wait is not None:
@@ -140,11 +136,7 @@ def columns_of(texts: Sequence[str]) -> Columns:
 
 
 def as_columns(given: Columns | Mapping[str, Value] | Sequence[str] | str) -> Columns:
-    """Return a mapping that is given as one, as a dict, or as text.
-
-    Raises:
-        ConfigError: It is none of these, or has an unknown field.
-    """
+    """Return a mapping that is given as one, as a dict, or as text."""
     if isinstance(given, Columns):
         return given
     if isinstance(given, Mapping):

@@ -115,9 +115,6 @@ def read_cells(path: Path, *, skip_invalid: bool = False) -> Cells:
     Args:
         path: File.
         skip_invalid: Skip rows of CSV that have more or fewer cells than the header.
-
-    Raises:
-        TraceError: The file is neither, or rows differ in length.
     """
     content = read_bytes(path)
     if content.startswith(_PARQUET_MAGIC):
@@ -140,16 +137,7 @@ def _parquet(path: Path, content: bytes) -> pl.DataFrame:
 
 
 def checked_piece(path: Path, frame: pl.DataFrame, before: int) -> Workload:
-    """Return some rows of a table as a workload; dependencies are not read.
-
-    Args:
-        path: Source of the rows, for messages.
-        frame: Rows.
-        before: Number of rows before them.
-
-    Raises:
-        TraceError: A column is missing, or a row is malformed.
-    """
+    """Return some rows of a table as a workload; dependencies are not read."""
     # Pieces have the same time zero only if it is that of Unix time.
     table = Cells(frame.drop("depends", strict=False), None, before=before, start_epoch_s=0.0)
     return _checked(path, table, skip_invalid=False)
@@ -160,9 +148,6 @@ def write_csv(workload: Workload, path: str | Path) -> tuple[str, ...]:
 
     Returns:
         One sentence for each thing that the format cannot hold.
-
-    Raises:
-        OutputError: The file cannot be written.
     """
     frame = workload.to_frame()
     lists = [name for name, dtype in frame.schema.items() if isinstance(dtype, pl.List)]
@@ -178,9 +163,6 @@ def write_parquet(workload: Workload, path: str | Path) -> tuple[str, ...]:
 
     Returns:
         One sentence for each thing that the format cannot hold.
-
-    Raises:
-        OutputError: The file cannot be written.
     """
     with write_atomically(Path(path)) as file:
         workload.to_frame().write_parquet(file)
@@ -188,11 +170,7 @@ def write_parquet(workload: Workload, path: str | Path) -> tuple[str, ...]:
 
 
 def write_parquet_parts(workloads: Iterable[Workload], path: str | Path) -> None:
-    """Write workloads into one Parquet file, with one at a time in memory.
-
-    Raises:
-        OutputError: The file cannot be written.
-    """
+    """Write workloads into one Parquet file, with one at a time in memory."""
     with tempfile.TemporaryDirectory(prefix="hpctwin-") as folder:
         parts = []
         for number, workload in enumerate(workloads):
@@ -233,11 +211,7 @@ class _Text:
 
     @classmethod
     def of(cls, path: Path, content: bytes) -> _Text:
-        """Decode a table's bytes and detect the separator of its cells.
-
-        Raises:
-            TraceError: They are not text.
-        """
+        """Decode a table's bytes and detect the separator of its cells."""
         if b"\0" in content[:_HEAD]:
             raise TraceError(path, "found binary data, expected a table of text (CSV)")
         remarks: tuple[str, ...] = ()
@@ -352,12 +326,7 @@ def _csv_by_rows(path: Path, given: _Text, skip_invalid: bool) -> Cells:
 
 
 def _checked(path: Path, table: Cells, skip_invalid: bool) -> Workload:
-    """Return the workload without malformed rows.
-
-    Raises:
-        TraceError: A column is missing or unsuitable, or a row is malformed and ``skip_invalid`` is
-            false.
-    """
+    """Return the workload without malformed rows."""
     table = _prepared(path, _with_requests_read(path, table, skip_invalid))
     for name in REQUIRED:
         if name not in table.frame.columns:
@@ -419,11 +388,7 @@ def _workload(path: Path, table: Cells) -> Workload:
 
 
 def _with_requests_read(path: Path, table: Cells, skip_invalid: bool) -> Cells:
-    """Return the rows whose request can be read.
-
-    Raises:
-        TraceError: One cannot be read, and ``skip_invalid`` is false.
-    """
+    """Return the rows whose request can be read."""
     if "request" not in table.frame.columns:
         return table
     texts = table.frame["request"].cast(pl.String)

@@ -174,11 +174,7 @@ def line_of(account: str | None, parents: Mapping[str, str]) -> list[str]:
 
 
 def check_accounts(accounts: Iterable[Account]) -> None:
-    """Check that accounts are a tree.
-
-    Raises:
-        ValueError: They are not.
-    """
+    """Check that accounts are a tree."""
     accounts = list(accounts)
     parents = {account.name: account.parent for account in accounts}
     if any(a.name == ROOT and (a.parent != ROOT or a.share != 1) for a in accounts):
@@ -203,11 +199,7 @@ def check_accounts(accounts: Iterable[Account]) -> None:
 def check_limits(
     limits: Iterable[Limit], accounts: Iterable[Account], partitions: Collection[str]
 ) -> None:
-    """Check that partitions of limits exist, and accounts if any are defined.
-
-    Raises:
-        ValueError: One does not.
-    """
+    """Check that partitions of limits exist, and accounts if any are defined."""
     names = {account.name for account in accounts}
     for limit in limits:
         if limit.account not in (None, ROOT, *names) and names:

@@ -44,9 +44,6 @@ def check_switches(
         switches: Switches.
         count: Number of nodes.
         nodes: Names of the nodes, for messages; by default their numbers.
-
-    Raises:
-        ValueError: They are not.
     """
     if not switches:
         return
@@ -88,10 +85,6 @@ def check_switches(
 
 def switch_tree(switches: Sequence[Switch], count: int) -> tuple[IntArray, IntArray, IntArray]:
     """Return switches as numbers, each after all below it.
-
-    Args:
-        switches: One or several trees of switches.
-        count: Number of nodes.
 
     Returns:
         For each switch, the one above it, -1 for none, and its height, 0 for a switch with nodes

@@ -105,9 +105,6 @@ def read_more_tasks(text: str) -> tuple[Tasks, ...]:
 
     ``1:cores=32:gpus=4+2:memory_gb=16`` gives the number of tasks of each kind, and the request of
     a task. By default, a task requests one core, and no memory or GPUs.
-
-    Raises:
-        WorkloadError: The text has another form.
     """
     found = []
     for part in text.split("+"):
@@ -156,9 +153,6 @@ def check_more_tasks(
         chunks: Other requests of jobs; see `checked_chunks`.
         nodes: Minimum number of nodes of each job [jobs].
         ids: Ids of the jobs, for messages.
-
-    Raises:
-        WorkloadError: They are invalid, or do not fit.
     """
     for text in more.labels:
         read_more_tasks(text)
@@ -263,9 +257,6 @@ def check_group_by(
         group_by: Name for each job [jobs].
         chunks: Other requests of jobs; see `checked_chunks`.
         ids: Ids of the jobs, for messages.
-
-    Raises:
-        WorkloadError: A job has no tasks, or its text is no name.
     """
     no_name = [re.fullmatch(GROUP, label) is None for label in group_by.labels]
     _refuse(

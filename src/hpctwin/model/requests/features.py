@@ -54,11 +54,7 @@ def alternatives(text: str) -> list[list[str]]:
 
 
 def check_features(texts: Iterable[str]) -> None:
-    """Check that texts such as ``avx512&ib`` (all) or ``a100|v100`` (any) can be read.
-
-    Raises:
-        WorkloadError: One cannot.
-    """
+    """Check that texts such as ``avx512&ib`` (all) or ``a100|v100`` (any) can be read."""
     for text in texts:
         if re.search(r"\|[^()&]*&|&[^()&]*\|", text):
             raise WorkloadError(
@@ -243,12 +239,7 @@ def _written(clauses: Clauses) -> str:
 
 
 def without_groups(asked: Mapping[str, int], features: Collection[str]) -> Iterator[str]:
-    """Yield sentences on jobs that request a group that no node has.
-
-    Args:
-        asked: Number of jobs by name of the groups.
-        features: Features of any nodes.
-    """
+    """Yield sentences on jobs that request a group that no node has."""
     known = {name for name, equals, _ in (one.partition("=") for one in features) if equals}
     for name, jobs in asked.items():
         if name not in known:

@@ -534,11 +534,7 @@ def _gpus(text: str) -> dict[str, float]:
 
 
 def _of_types(gpus: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
-    """Return GPUs by type as consumables.
-
-    Raises:
-        ValueError: Some GPUs have a type, and others have none.
-    """
+    """Return GPUs by type as consumables."""
     types = {model: count for model, count in gpus.items() if count}
     if "" in types and len(types) > 1:
         raise ValueError("some of its GPUs have a type and others do not: give all of them a type")

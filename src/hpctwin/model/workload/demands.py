@@ -73,12 +73,7 @@ def checked_demands(given: Mapping[str, Any] | None, ids: npt.NDArray[Any]) -> D
 def joined_demands(
     parts: tuple[tuple[Demands, int], tuple[Demands, int]], order: npt.NDArray[np.int64]
 ) -> Demands:
-    """Return the columns of two workloads as one.
-
-    Args:
-        parts: Columns of each, and its number of jobs.
-        order: Order of the resulting rows.
-    """
+    """Return the columns of two workloads as one."""
     if not any(found for found, _ in parts):
         return {}
     first, second = (found or _no_demands(size) for found, size in parts)
@@ -164,11 +159,7 @@ def _check_amounts(name: str, column: npt.NDArray[np.float64], ids: npt.NDArray[
 
 
 def _pattern(text: str) -> str:
-    """Return the name of a pattern, which is written in any case.
-
-    Raises:
-        WorkloadError: There is no such pattern.
-    """
+    """Return the name of a pattern, which is written in any case."""
     try:
         return str(Pattern(text.strip().lower()))
     except ValueError as error:

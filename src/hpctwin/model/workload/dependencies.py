@@ -348,10 +348,6 @@ def waiting_chain(waits: Mapping[str, str], job: str) -> list[str]:
     """Return a chain of jobs down to a job; each waits for the next.
 
     It begins with a job that no other waits for, as far as known.
-
-    Args:
-        waits: For a job, one that waits for it.
-        job: End of the chain.
     """
     chain = {job: None}
     last = job

@@ -344,12 +344,7 @@ class Dependants:
                 self._past.pop(self._forgettable.popleft(), None)
 
     def settle(self, job_id: str, kinds: tuple[str, ...]) -> Settled:
-        """Return which dependencies on a job become true, and which never can.
-
-        Args:
-            job_id: Job that has started or is gone.
-            kinds: Kinds of dependency that are true now.
-        """
+        """Return which dependencies on a job become true, and which never can."""
         gone = job_id in self._past
         waiting = self._dependants.pop(job_id, {}) if gone else self._dependants.get(job_id, {})
         settled = Settled([], [])

@@ -100,11 +100,7 @@ class Nodes:
         return now_s if power is None else power.ready_s(self.sleep_of(node), now_s)
 
     def hold(self, job: JobRecord, taken: Taken) -> None:
-        """Allocate nodes to a starting job.
-
-        Raises:
-            HpctwinError: The job does not fit.
-        """
+        """Allocate nodes to a starting job."""
         job_id = job.spec.id
         if not self.room.has(job.spec, taken):
             raise HpctwinError(f"emulated cluster: job {job_id} does not fit on its nodes")
@@ -180,13 +176,7 @@ class Nodes:
 def planned_reservations(
     machine: Cluster, names: Sequence[str], zero_s: float
 ) -> list[NodeReservation]:
-    """Return a cluster description's reservations as a resource manager reports them.
-
-    Args:
-        machine: Description of the cluster.
-        names: Names of the nodes.
-        zero_s: Time zero of the description.
-    """
+    """Return a cluster description's reservations as a resource manager reports them."""
     found: dict[str, NodeReservation] = {}
     for number, window in enumerate(machine.reservations):
         name = f"{window.name}-{number + 1}" if window.name in found else window.name

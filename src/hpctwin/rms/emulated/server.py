@@ -87,9 +87,6 @@ class Server:
 
         Args:
             ready: Function called once clients can connect.
-
-        Raises:
-            ConfigError: The socket cannot be created.
         """
         # The engine takes a second to load, or more if it must be compiled first. No client should
         # wait for that between a request and its answer.

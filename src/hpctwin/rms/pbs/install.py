@@ -179,12 +179,7 @@ def install(
 
 
 def uninstall(commands: Commands, said: Callable[[str], None]) -> None:
-    """Remove the hook, its limit, and its resources if no job has them.
-
-    Raises:
-        CommandError: qmgr refused to delete the hook.
-        UnreachableError: No answer.
-    """
+    """Remove the hook, its limit, and its resources if no job has them."""
     hook, *others = uninstall_commands()
     commands.run(hook[0], hook[1:])
     said(" ".join(hook))

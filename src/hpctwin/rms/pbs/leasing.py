@@ -80,11 +80,7 @@ class WaitLimit:
         self._counts_runners = counts_runners
 
     def keep(self) -> None:
-        """Set or remove the limit as needed while the twin is in control.
-
-        Raises:
-            UnreachableError: No answer.
-        """
+        """Set or remove the limit as needed while the twin is in control."""
         wanted = not self._counts_runners and self._can_be_lifted()
         if wanted == self.stands or (wanted and self._refused):
             return

@@ -149,9 +149,6 @@ class PbsManager(PlainManager):
         """Return starts that PBS estimates, in seconds since the epoch.
 
         The site must enable them (``est_start_time_freq``).
-
-        Raises:
-            UnreachableError: The server does not answer, or refuses.
         """
         try:
             return own_estimates(self.commands.run("qstat", ["-f", "-t", "-F", "json"]))
@@ -162,10 +159,6 @@ class PbsManager(PlainManager):
         """Query jobs, nodes and whether PBS schedules, once each; queues less often.
 
         Reservations, too, are queried less often.
-
-        Raises:
-            UnreachableError: The server does not answer, or not in time.
-            FormatError: The form of the answer is unknown.
         """
         run = self.commands.run
         try:

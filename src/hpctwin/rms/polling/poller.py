@@ -132,9 +132,6 @@ class Poller:
         """Return the last known state, with the last published event number.
 
         Without a known state, poll first.
-
-        Raises:
-            UnreachableError: The manager does not answer.
         """
         if self._changes is None:
             self._poll()
@@ -388,11 +385,7 @@ def polled(poller: Poller) -> PolledManager:
 
 
 def cluster_identity(manager: ResourceManager) -> str:
-    """Return a text that is equal for managers of the same cluster on one host only.
-
-    Raises:
-        UnreachableError: The manager does not answer.
-    """
+    """Return a text that is equal for managers of the same cluster on one host only."""
     if isinstance(manager, PolledManager):
         return cluster_identity(manager.manager)
     if isinstance(manager, Identified):

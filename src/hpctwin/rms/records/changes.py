@@ -89,12 +89,7 @@ class Changes:
         self.last = first.model_copy(update={"run": run})
 
     def to(self, snapshot: Snapshot, ends: Mapping[str, End] | None = None) -> list[ev.Event]:
-        """Return the events from the last snapshot to this one, which becomes `last`.
-
-        Args:
-            snapshot: Next snapshot.
-            ends: How jobs ended, by job id, as far as known.
-        """
+        """Return the events from the last snapshot to this one, which becomes `last`."""
         events: list[ev.Event] = []
         snapshot = _as_told(snapshot, self.last)
         seq = self.last.seq
@@ -367,12 +362,7 @@ def _held(names: Sequence[str], jobs: Mapping[str, JobRecord], shared: Sequence[
 
 
 def updated(snapshot: Snapshot, news: Sequence[News]) -> Updated:
-    """Apply events to a snapshot; events that it contains already change nothing.
-
-    Args:
-        snapshot: Last known state.
-        news: News in the order of the events.
-    """
+    """Apply events to a snapshot; events that it contains already change nothing."""
     jobs = {job.spec.id: job for job in snapshot.jobs}
     nodes = {node.name for node in snapshot.nodes}
     ends: dict[str, End] = {}

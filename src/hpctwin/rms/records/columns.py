@@ -85,10 +85,6 @@ class Jobs:
         - ``held``: numbers of its nodes
         - ``amounts``: amounts that it holds of them, None if it has them whole
         - ``uses_up``: its record if it holds consumables, else None
-
-        Args:
-            name: Name of the value.
-            rows: Rows of the jobs.
         """
         found: list[Any] = self.objects[:, _OBJECTS[name]][rows].tolist()
         return found

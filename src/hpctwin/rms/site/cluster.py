@@ -91,9 +91,6 @@ def named_cluster(
         fields: Fields of the cluster, with ``nodes`` and ``partitions`` as plain values.
         members: Names of each group's nodes, in the order of the groups.
         manager: Resource manager, for messages.
-
-    Raises:
-        ConfigError: No such cluster is possible.
     """
     new: dict[str, str] = {}
     for group, names in zip(fields["nodes"], members, strict=True):

@@ -213,9 +213,6 @@ def _of_unknown_size(
     """Return the site that settings describe, with nodes derived from accounting.
 
     It is for settings that do not describe the nodes.
-
-    Raises:
-        ConfigError: There are no settings, and no jobs with a start.
     """
     site = found.site(assumed=derived.nodes if derived else equal_nodes(1, ()))
     if site is None and derived is None:

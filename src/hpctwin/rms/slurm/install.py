@@ -35,11 +35,7 @@ class Rule:
 
 
 def rule_text(rule: Rule) -> str:
-    """Return the ``job_submit.lua``.
-
-    Raises:
-        ConfigError: A name, path or number cannot be written into it.
-    """
+    """Return the ``job_submit.lua``."""
     for name in rule.partitions:
         if not name.replace("-", "").replace("_", "").isalnum():
             raise ConfigError(
@@ -64,11 +60,7 @@ def rule_text(rule: Rule) -> str:
 
 
 def events_script(spool: Path) -> str:
-    """Return the script's text for one spool.
-
-    Raises:
-        ConfigError: The path is not an absolute one of plain characters.
-    """
+    """Return the script's text for one spool."""
     text = (files("hpctwin.rms.slurm") / "events.sh").read_text()
     line = "SPOOL=/var/spool/hpctwin/slurm-events.jsonl"
     assert line in text

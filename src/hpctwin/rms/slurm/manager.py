@@ -125,9 +125,6 @@ class SlurmManager(PlainManager):
         """Return the backfill scheduler's plan from ``squeue --start``, by job id.
 
         Times are in seconds since the epoch.
-
-        Raises:
-            UnreachableError: The controller does not answer, or refuses.
         """
         try:
             said = self.commands.run("squeue", ["--start", "-h", "-o", "%i %S"])
@@ -136,12 +133,7 @@ class SlurmManager(PlainManager):
         return start_times(said)
 
     def snapshot(self) -> Snapshot:
-        """Query jobs and nodes; partitions and reservations at most every 10 s.
-
-        Raises:
-            UnreachableError: The controller does not answer, or not in time.
-            FormatError: The form of the answer is unknown.
-        """
+        """Query jobs and nodes; partitions and reservations at most every 10 s."""
         try:
             about = self._settings()
             now_s = self.now_s()
@@ -284,9 +276,6 @@ class SlurmManager(PlainManager):
         """Renew the file that the submit rule reads, with the twin's partitions.
 
         It also ends leases of jobs left to Slurm, and saves the begin times that users requested.
-
-        Raises:
-            UnreachableError: The file cannot be written.
         """
         found = self.found
         if self.heartbeat_file is not None:

@@ -179,11 +179,7 @@ class SlurmGate(CommandGate):
 
 
 def _owner(options: Sequence[str]) -> int:
-    """Return the owner of jobs that ``sbatch`` submits: this user, or ``--uid``'s.
-
-    Raises:
-        ConfigError: The user does not exist.
-    """
+    """Return the owner of jobs that ``sbatch`` submits: this user, or ``--uid``'s."""
     said = [*options, ""]
     for option, following in pairwise(said):
         name, equals, value = option.partition("=")

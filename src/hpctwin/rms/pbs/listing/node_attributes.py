@@ -162,9 +162,6 @@ class SiteResources:
         """Return the resources on which another query would show nothing new.
 
         The server does not list PBS's own resources.
-
-        Args:
-            asked: Resources that chunks request.
         """
         return frozenset(self.used_up if self.notes else {*asked, *self.used_up})
 

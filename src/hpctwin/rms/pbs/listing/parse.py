@@ -127,9 +127,6 @@ def cluster_snapshot(
         default_queue: Queue of jobs that name none.
         blind: Names of vnodes that have been `Found.unequal` for some time.
         used_up: Custom resources of the site that jobs use up on vnodes; see `SiteResources`.
-
-    Raises:
-        FormatError: An output is not from that command.
     """
     notes: list[str] = []
     jobs_about = read_output(qstat, "qstat -f -t -F json", notes)
@@ -259,11 +256,7 @@ def cluster_snapshot(
 
 
 def server_attributes(text: bytes) -> dict[str, Any]:
-    """Return the server's attributes from ``qstat -B -f -F json``.
-
-    Raises:
-        FormatError: It is not the output of that command.
-    """
+    """Return the server's attributes from ``qstat -B -f -F json``."""
     about = read_output(text, "qstat -B -f -F json", [])
     servers = list(objects(about, "Server").values())
     if not servers:
@@ -272,11 +265,7 @@ def server_attributes(text: bytes) -> dict[str, Any]:
 
 
 def own_estimates(text: bytes) -> dict[str, float]:
-    """Return the start times that PBS estimates, by job id, from ``qstat -f -F json``.
-
-    Raises:
-        FormatError: It is not the output of that command.
-    """
+    """Return the start times that PBS estimates, by job id, from ``qstat -f -F json``."""
     rows = objects(read_output(text, "qstat -f -F json", []), "Jobs")
     times = {
         job_id: time_s(resources(row.get("estimated")).get("start_time"))

@@ -119,12 +119,7 @@ def _of_leaves(found: Shares) -> dict[str, float]:
 
 
 def told_of(found: Shares, fairshare: Mapping[str, Any]) -> Setting:
-    """Return the treatment of a file of shares.
-
-    Args:
-        found: The file's shares.
-        fairshare: Fair share of the cluster.
-    """
+    """Return the treatment of a file of shares."""
     without = sum(not share for share in found.shares.values())
     if not fairshare:
         told = NO_EFFECT, "jobs are not ordered by fair share"

@@ -281,11 +281,7 @@ class PbsFiles:
         self._configured = {}
 
     def _available(self, listed: list[ListedNode]) -> list[ListedNode]:
-        """Return nodes that can run jobs; a note names all others.
-
-        Raises:
-            ConfigError: There are nodes, and none can run jobs.
-        """
+        """Return nodes that can run jobs; a note names all others."""
         out = {
             one.record.name: str(self._nodes[one.record.name].get("state", ""))
             for one in listed

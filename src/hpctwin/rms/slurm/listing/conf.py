@@ -116,9 +116,6 @@ def read_conf(path: Path, folder: Path | None = None, known: Sequence[Path] = ()
         path: The file. ``%c`` in names of included files is the cluster's name.
         folder: Folder to which the site's files were copied; by default that of the file.
         known: All files in the folder.
-
-    Raises:
-        ConfigError: The file cannot be read.
     """
     folder = folder or path.parent
     conf = Conf()

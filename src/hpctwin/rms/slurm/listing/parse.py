@@ -114,9 +114,6 @@ def cluster_snapshot(
         blind: Names of nodes that have been `Found.unequal` for some time.
         sleeping: Function that returns how a node is switched off and on, by its name.
         features: Features that jobs have requested before, by name; see `Found.features`.
-
-    Raises:
-        FormatError: An output is not from that command.
     """
     notes: list[str] = []
     rows = rows_of(squeue) if isinstance(squeue, bytes) else squeue

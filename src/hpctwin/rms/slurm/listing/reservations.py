@@ -61,12 +61,7 @@ class Shown:
 
 
 def reservation_rows(text: str, where: str) -> list[Row]:
-    """Return a row for each reservation, printed in one line (``-o``) or in several.
-
-    Args:
-        text: The output.
-        where: Name of the output.
-    """
+    """Return a row for each reservation, printed in one line (``-o``) or in several."""
     return blocks(text, "ReservationName", where)
 
 

@@ -50,9 +50,6 @@ def take_resets(
         jobs: Jobs in hpctwin's own columns, times in seconds since the epoch.
         values: Settings of slurm.conf by key.
         timezone: Local time zone; by default UTC.
-
-    Raises:
-        ConfigError: The time zone does not exist.
     """
     period = said(values, RESETS).lower()
     if not period:

@@ -102,9 +102,6 @@ def take_reservations(
             their span.
         rows: Rows of `hpctwin.rms.slurm.listing.reservations.reservation_rows`.
         timezone: Time zone of the printed times; by default UTC.
-
-    Raises:
-        ConfigError: The time zone does not exist.
     """
     zone = zone_of(timezone)
     past = _past(site, jobs) if rows and site.sized else None
@@ -404,11 +401,7 @@ def _hits(text: str, number: Mapping[str, int], numbers: set[int]) -> bool | Non
 
 
 def _moment(text: str, zone: str | None) -> float:
-    """Return seconds since the epoch for a time of Slurm, read as in accounting.
-
-    Raises:
-        ValueError: The text is no time.
-    """
+    """Return seconds since the epoch for a time of Slurm, read as in accounting."""
     found = moments(pl.Series("time", [text]), zone, Tally())[0]
     if found is None or not 0 <= found < _YEAR_9999:
         raise ValueError(f"{text[:40]!r} is not a time; expected one such as 2026-10-01T08:00:00")

@@ -80,10 +80,6 @@ class Chosen:
 def topologies_of(content: Any, where: str) -> list[Topology]:
     """Return the topologies of topology.yaml, or of ``scontrol show topoconf``.
 
-    Args:
-        content: Parsed YAML.
-        where: Name of the file.
-
     Returns:
         The topologies; none if it is no list of them.
     """
