@@ -13,7 +13,7 @@ from hpctwin.errors import TraceError
 from hpctwin.formats import read_workload
 from hpctwin.formats.accounting.pbs_accounting import pbs_jobs, pbs_table
 from hpctwin.formats.accounting.workload import workload_of
-from hpctwin.formats.common.record import LABELS, Machine, Tally
+from hpctwin.formats.record import LABELS, Machine, Tally
 
 LOG = Path(__file__).parent / "recorded" / "openpbs-23.06-20261122"
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from hpctwin.errors import ConfigError, TraceError
 from hpctwin.formats import read_workload
 from hpctwin.formats.accounting.sacct import sacct_jobs
-from hpctwin.formats.common.delimited import Table, tables_in
-from hpctwin.formats.common.record import Tally
+from hpctwin.formats.delimited import Table, tables_in
+from hpctwin.formats.record import Tally
 
 RECORDED = Path(__file__).parent / "recorded"
 ALL = RECORDED / "sacct-22.05-all.txt.gz"

@@ -11,7 +11,7 @@ from hpctwin.errors import ConfigError, TraceError
 from hpctwin.formats import read_workload
 from hpctwin.formats.accounting.sacct import is_sacct, sacct_jobs
 from hpctwin.formats.accounting.sacct_layout import COLUMNS, FIELDS, NOT_MODELED, named_columns
-from hpctwin.formats.common.record import Tally
+from hpctwin.formats.record import Tally
 
 CELLS = {
     "jobid": "7_2", "jobidraw": "9", "cluster": "c1", "partition": "batch", "qos": "normal",

@@ -16,7 +16,7 @@ from hpctwin.policies import parse_policy
 from hpctwin.policies.policy import read_policy
 from hpctwin.rms import commands
 from hpctwin.rms.managers import probe
-from hpctwin.rms.site_import.folder import asked, import_site
+from hpctwin.rms.site_folder import asked, import_site
 from hpctwin.rms.slurm.site import recognition as slurm_site
 from tests.rms.beside_slurm import readable_folder, running, states
 from tests.rms.record_slurm import SINCE, cluster

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hpctwin.rms.site.cluster import IMPORTED, NOT_MODELED
-from hpctwin.rms.site_import.folder import Imported, import_site, pseudonyms
+from hpctwin.rms.site_folder import Imported, import_site, pseudonyms
 from hpctwin.rms.slurm.listing.parse import settings
 from hpctwin.rms.slurm.site.recognition import live_command
 from tests.rms.record_slurm import TREE

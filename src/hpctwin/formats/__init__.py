@@ -40,7 +40,7 @@ from hpctwin.errors import (
     WorkloadError,
     in_brief,
 )
-from hpctwin.formats.common.files import (
+from hpctwin.formats.files import (
     PACKED,
     STANDARD_INPUT,
     check_readable,
@@ -52,10 +52,10 @@ from hpctwin.formats.swf.rules import SwfRules
 from hpctwin.model.arguments import check_arguments
 
 if TYPE_CHECKING:
-    from hpctwin.formats.common.record import Running
     from hpctwin.formats.datasets import DataSet
     from hpctwin.formats.datasets.declared import Use
-    from hpctwin.formats.tables.mapped import Columns
+    from hpctwin.formats.mapped_table import Columns
+    from hpctwin.formats.record import Running
     from hpctwin.model import Workload
 
 __all__ = [
@@ -135,7 +135,7 @@ def read_workload(
             path, skip_invalid=skip_invalid, timezone=timezone, columns=columns, running=running
         )
     if columns is not None:
-        from hpctwin.formats.tables.mapped import as_columns, read_mapped
+        from hpctwin.formats.mapped_table import as_columns, read_mapped
 
         columns = as_columns(columns)
 
@@ -182,7 +182,7 @@ def read_workload(
 
         return read_pbs_accounting(path, skip_invalid=skip_invalid, running=running)
     if kind in ("csv", "parquet"):
-        from hpctwin.formats.tables import own_columns
+        from hpctwin.formats import own_columns
 
         read_table = own_columns.read_csv if kind == "csv" else own_columns.read_parquet
         return read_table(path, skip_invalid=skip_invalid)
@@ -266,7 +266,7 @@ def write_workload(
 
         return write_batsim(workload, path)
     if kind in ("csv", "parquet"):
-        from hpctwin.formats.tables import own_columns
+        from hpctwin.formats import own_columns
 
         write_table = own_columns.write_csv if kind == "csv" else own_columns.write_parquet
         return write_table(workload, path)

@@ -120,7 +120,7 @@ def read_cluster(path: str | Path) -> Cluster:
         raise ConfigError(f"{path}: {cause(error)}") from error
     counts: dict[str, int] = {}
     if foreign is None:
-        from hpctwin.formats.platforms.batsim import read_batsim_platform
+        from hpctwin.formats.batsim_platform import read_batsim_platform
 
         return read_batsim_platform(path, text)
     cluster = Cluster.checked(foreign(path, text, counts), str(path))

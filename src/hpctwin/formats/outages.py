@@ -9,9 +9,9 @@ from pathlib import Path
 import polars as pl
 
 from hpctwin.errors import TraceError, near
-from hpctwin.formats.common.fields import moments, zone_of
-from hpctwin.formats.common.files import read_bytes
-from hpctwin.formats.common.record import Tally
+from hpctwin.formats.fields import moments, zone_of
+from hpctwin.formats.files import read_bytes
+from hpctwin.formats.record import Tally
 from hpctwin.model import MS_PER_S, Cluster, Outage, Workload
 from hpctwin.model.cluster.node_group import named_nodes, numbers_of
 

@@ -10,8 +10,8 @@ import numpy as np
 import polars as pl
 
 from hpctwin.errors import TraceError
-from hpctwin.formats.common.files import stem
-from hpctwin.formats.tables.own_columns import checked_piece, whole_or_text
+from hpctwin.formats.files import stem
+from hpctwin.formats.own_columns import checked_piece, whole_or_text
 from hpctwin.model import Category
 from hpctwin.model.text import count_text
 from hpctwin.model.workload.frame import NOT_THERE

@@ -13,7 +13,7 @@ from dataclasses import replace
 import polars as pl
 
 from hpctwin.errors import WorkloadError
-from hpctwin.formats.common.record import LABELS, Machine, Tally, count_of
+from hpctwin.formats.record import LABELS, Machine, Tally, count_of
 from hpctwin.model.requests.chunks import PER_TASK, more_tasks_text, read_more_tasks
 from hpctwin.model.requests.pbs_requests import is_consumable
 from hpctwin.model.requests.requests import parse_request

@@ -28,11 +28,11 @@ import polars as pl
 from hpctwin.errors import TraceError, WorkloadError
 from hpctwin.formats.accounting.exec_host import with_exec_vnode
 from hpctwin.formats.accounting.workload import job_table, workload_of
-from hpctwin.formats.common.delimited import lines_in
-from hpctwin.formats.common.fields import duration_s, gigabytes
-from hpctwin.formats.common.files import stem
-from hpctwin.formats.common.job_table import JobTable, Key, ranges
-from hpctwin.formats.common.record import Machine, Running, Tally, empty_records
+from hpctwin.formats.delimited import lines_in
+from hpctwin.formats.fields import duration_s, gigabytes
+from hpctwin.formats.files import stem
+from hpctwin.formats.job_table import JobTable, Key, ranges
+from hpctwin.formats.record import Machine, Running, Tally, empty_records
 from hpctwin.model import Workload
 from hpctwin.model.requests.chunks import GROUP, Tasks, more_tasks_text
 from hpctwin.model.requests.pbs_requests import DEFAULT_PROJECT

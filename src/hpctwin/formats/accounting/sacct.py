@@ -37,11 +37,11 @@ from hpctwin.formats.accounting.sacct_layout import (
 )
 from hpctwin.formats.accounting.sacct_records import records_of
 from hpctwin.formats.accounting.workload import job_table, workload_of
-from hpctwin.formats.common.delimited import Table, lines_in, tables_in
-from hpctwin.formats.common.fields import zone_of
-from hpctwin.formats.common.files import first_bytes, read_json, stem
-from hpctwin.formats.common.job_table import JobTable
-from hpctwin.formats.common.record import Machine, Running, Tally
+from hpctwin.formats.delimited import Table, lines_in, tables_in
+from hpctwin.formats.fields import zone_of
+from hpctwin.formats.files import first_bytes, read_json, stem
+from hpctwin.formats.job_table import JobTable
+from hpctwin.formats.record import Machine, Running, Tally
 from hpctwin.model import Workload
 
 __all__ = [

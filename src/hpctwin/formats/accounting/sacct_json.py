@@ -14,8 +14,8 @@ import polars as pl
 
 from hpctwin.errors import TraceError
 from hpctwin.formats.accounting.slurm_values import number
-from hpctwin.formats.common.fields import gigabytes
-from hpctwin.formats.common.record import Tally
+from hpctwin.formats.fields import gigabytes
+from hpctwin.formats.record import Tally
 
 STEP_COLUMNS = ("MaxRSS", "NTasks", "NNodes")
 """Columns read of a step.

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from hpctwin.errors import ConfigError, TraceError, near
-from hpctwin.formats.common.record import Tally
+from hpctwin.formats.record import Tally
 
 COLUMNS = (
     "JobID", "JobIDRaw", "Submit", "Start", "End", "ElapsedRaw", "Elapsed", "Suspended", "TimelimitRaw",

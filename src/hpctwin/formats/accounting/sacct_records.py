@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import polars as pl
 
-from hpctwin.formats.common.fields import NOTHING, amount, duration_s, gigabytes, moments
-from hpctwin.formats.common.record import RECORD, Tally, empty_records
+from hpctwin.formats.fields import NOTHING, amount, duration_s, gigabytes, moments
+from hpctwin.formats.record import RECORD, Tally, empty_records
 from hpctwin.model.requests.features import read_constraint
 from hpctwin.model.requests.resources import GPU_TYPE, NOT_CONSUMED, parse_gres
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import polars as pl
 
 from hpctwin.formats.accounting.our_columns import in_our_columns
-from hpctwin.formats.common.job_table import AT_ONCE, Collected, JobTable, ranges
-from hpctwin.formats.common.record import (
+from hpctwin.formats.job_table import AT_ONCE, Collected, JobTable, ranges
+from hpctwin.formats.record import (
     LABELS,
     RECORD,
     Machine,

@@ -12,7 +12,7 @@ from typing import Literal
 
 import polars as pl
 
-from hpctwin.formats.common.record import Tally
+from hpctwin.formats.record import Tally
 from hpctwin.model import NodeGroup
 from hpctwin.model.workload.frame import USE_STEP
 
@@ -165,7 +165,7 @@ class DataSet:
         license: License of the data, as published.
         citation: Reference that its authors request.
         files: Its files; the first has the jobs.
-        records: Returns the fields of `formats.common.record.RECORD`, and of use (``use_cpu``,
+        records: Returns the fields of `formats.record.RECORD`, and of use (``use_cpu``,
             ``node_w``, … as in `hpctwin.model.workload.frame`).
         system: Cluster that comes with the package.
         zone: Time zone of dates that name none.

@@ -10,8 +10,8 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin.errors import ConfigError
-from hpctwin.formats.common.files import write_bytes
 from hpctwin.formats.datasets.declared import MADE, Column, DataSet, File
+from hpctwin.formats.files import write_bytes
 from hpctwin.formats.systems import read_system
 from hpctwin.model import NodeGroup, write_atomically
 

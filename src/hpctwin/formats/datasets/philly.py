@@ -12,8 +12,8 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin.errors import TraceError
-from hpctwin.formats.common.files import read_json
 from hpctwin.formats.datasets.declared import Column, DataSet, File, Given
+from hpctwin.formats.files import read_json
 from hpctwin.model import NodeGroup
 
 _SMALL, _GPUS = 2, 8

@@ -16,8 +16,9 @@ import polars as pl
 
 from hpctwin.errors import ConfigError, TraceError, UnknownNameError, near
 from hpctwin.formats.accounting.workload import jobs_of, workload_of
-from hpctwin.formats.common.fields import moments, zone_of
-from hpctwin.formats.common.files import (
+from hpctwin.formats.datasets.declared import USES, Column, DataSet, File, Given, Use
+from hpctwin.formats.fields import moments, zone_of
+from hpctwin.formats.files import (
     READING,
     first_bytes,
     open_binary,
@@ -25,8 +26,7 @@ from hpctwin.formats.common.files import (
     stem,
     unreadable,
 )
-from hpctwin.formats.common.record import Machine, Tally
-from hpctwin.formats.datasets.declared import USES, Column, DataSet, File, Given, Use
+from hpctwin.formats.record import Machine, Tally
 from hpctwin.formats.systems import read_system
 from hpctwin.model import NodeGroup, Workload
 from hpctwin.model.cluster.power import node_w

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hpctwin.errors import TraceError, WorkloadError
-from hpctwin.formats.common.files import stem
-from hpctwin.formats.common.record import lost_by
+from hpctwin.formats.files import stem
 from hpctwin.formats.json.batsim_profiles import ProfileReader, ProfileWriter, unfit
 from hpctwin.formats.json.jobs import (
     SHORTEST_S,
@@ -24,6 +23,7 @@ from hpctwin.formats.json.jobs import (
     read_jobs,
     write_json,
 )
+from hpctwin.formats.record import lost_by
 from hpctwin.model import ReadNotes, Workload
 from hpctwin.model.workload.demands import phases_of
 from hpctwin.network.profiles import Delay, Profile, SmpiTrace, per_rank

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hpctwin.errors import TraceError, WorkloadError
-from hpctwin.formats.common.files import stem
+from hpctwin.formats.files import stem
 from hpctwin.formats.json.elastisim_models import MOST_NODES, Launch, ModelReader
 from hpctwin.formats.json.jobs import JsonRecord, job_ids, job_times, not_read, read_jobs
 from hpctwin.model import ReadNotes, Workload

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.errors import ConfigError, near
-from hpctwin.formats.common.files import read_json
+from hpctwin.formats.files import read_json
 from hpctwin.formats.json.expressions import evaluate
 from hpctwin.formats.json.jobs import JsonRecord, not_read
 from hpctwin.model.workload.demands import MAX_AMOUNT

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.errors import TraceError
-from hpctwin.formats.common.files import write_bytes
+from hpctwin.formats.files import write_bytes
 from hpctwin.model import MS_PER_S
 
 T = TypeVar("T")

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hpctwin.errors import TraceError, WorkloadError
-from hpctwin.formats.common.files import stem
-from hpctwin.formats.common.record import lost_by
+from hpctwin.formats.files import stem
 from hpctwin.formats.json.jobs import (
     SHORTEST_S,
     JsonRecord,
@@ -23,6 +22,7 @@ from hpctwin.formats.json.jobs import (
     read_jobs,
     write_json,
 )
+from hpctwin.formats.record import lost_by
 from hpctwin.model import Category, ReadNotes, Workload
 
 _CARRIED = frozenset({"user", "nodes_hint"})

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hpctwin.errors import TraceError, WorkloadError
-from hpctwin.formats.common.files import stem
+from hpctwin.formats.files import stem
 from hpctwin.formats.json.jobs import SHORTEST_S, JsonRecord
 from hpctwin.model import Dependencies, DependencyKind, ReadNotes, Workload
 from hpctwin.model.text import epoch_s_of

@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.errors import TraceError, WorkloadError
-from hpctwin.formats.common.files import read_bytes, stem
-from hpctwin.formats.common.record import SWF_ONLY
+from hpctwin.formats.files import read_bytes, stem
+from hpctwin.formats.record import SWF_ONLY
 from hpctwin.formats.swf.records import (
     Records,
     parse_fast,
@@ -82,7 +82,7 @@ def read_swf(
     header, body = split_comments(content)
     records = None
     if len(body) >= LARGE:
-        from hpctwin.formats.swf.large import parse_large
+        from hpctwin.formats.swf.records import parse_large
 
         records = parse_large(body)
     if records is None:

@@ -20,7 +20,6 @@ from hpctwin.model.requests.pbs_requests import (
     parse_select,
     resources_in,
 )
-from hpctwin.model.requests.pods import is_pods, parse_pods
 from hpctwin.model.requests.resources import (
     GPU_TYPE,
     amount_of,
@@ -28,7 +27,13 @@ from hpctwin.model.requests.resources import (
     gres_count,
     parse_gres,
 )
-from hpctwin.model.requests.submit_options import Options, read_qsub, read_slurm
+from hpctwin.model.requests.submit_options import (
+    Options,
+    is_pods,
+    parse_pods,
+    read_qsub,
+    read_slurm,
+)
 from hpctwin.model.text import expand
 
 _COMMANDS = ("sbatch", "salloc", "srun", "qsub")

@@ -19,6 +19,7 @@ from hpctwin.model.settings import first_fault
 from hpctwin.rms.emulated.agenda import (
     CANCEL,
     ENDED,
+    MAX_PENDING,
     NODE,
     OTHER,
     SUBMIT,
@@ -31,7 +32,6 @@ from hpctwin.rms.emulated.agenda import (
 from hpctwin.rms.emulated.faults import Faults, NodeFailures, with_failures
 from hpctwin.rms.emulated.life import NodeLife
 from hpctwin.rms.emulated.nodes import planned_reservations
-from hpctwin.rms.emulated.submissions import MAX_PENDING
 from hpctwin.rms.manager import Outcome
 from hpctwin.rms.node_capacity import Taken
 from hpctwin.rms.records import events as ev

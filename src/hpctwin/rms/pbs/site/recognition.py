@@ -17,8 +17,8 @@ import polars as pl
 
 from hpctwin.errors import ConfigError, FormatError
 from hpctwin.formats.accounting.pbs_accounting import Accounts, Meant, is_pbs_accounting, pbs_table
-from hpctwin.formats.common.job_table import JobTable
-from hpctwin.formats.common.record import Machine, Tally
+from hpctwin.formats.job_table import JobTable
+from hpctwin.formats.record import Machine, Tally
 from hpctwin.model.text import count_text
 from hpctwin.rms.pbs.listing.node_attributes import (
     as_pbs,

@@ -22,8 +22,8 @@ from typing import Any
 import polars as pl
 
 from hpctwin.errors import ConfigError
-from hpctwin.formats.common.fields import zone_of
-from hpctwin.formats.common.job_table import JobTable
+from hpctwin.formats.fields import zone_of
+from hpctwin.formats.job_table import JobTable
 from hpctwin.model import Cluster
 from hpctwin.model.cluster.limits import ROOT
 from hpctwin.model.text import count_text

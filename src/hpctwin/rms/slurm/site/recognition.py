@@ -10,9 +10,9 @@ from hpctwin.errors import ConfigError, TraceError
 from hpctwin.formats.accounting.sacct import COLUMNS, MAGIC, is_sacct, is_slurm2sql, sacct_table
 from hpctwin.formats.accounting.sacct_json import is_sacct_document
 from hpctwin.formats.accounting.sacct_layout import check_columns, layout_of
-from hpctwin.formats.common.files import read_json
-from hpctwin.formats.common.job_table import JobTable
-from hpctwin.formats.common.record import Machine, Tally
+from hpctwin.formats.files import read_json
+from hpctwin.formats.job_table import JobTable
+from hpctwin.formats.record import Machine, Tally
 from hpctwin.model.settings import yaml_document
 from hpctwin.rms.site.cluster import ListedNode, Site
 from hpctwin.rms.slurm.listing.conf import (

@@ -14,9 +14,9 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin.errors import FormatError
-from hpctwin.formats.common.fields import moments, zone_of
-from hpctwin.formats.common.job_table import JobTable
-from hpctwin.formats.common.record import Tally
+from hpctwin.formats.fields import moments, zone_of
+from hpctwin.formats.job_table import JobTable
+from hpctwin.formats.record import Tally
 from hpctwin.model import Cluster
 from hpctwin.model.text import count_text, expand
 from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED, Setting, Site

@@ -40,14 +40,16 @@ from hpctwin.rms.slurm.site.nodes import (
     with_defaults,
 )
 from hpctwin.rms.slurm.site.partitions import (
+    PREEMPTION_KEYS,
+    Found,
     described_partitions,
     gives_whole_nodes,
     is_least_loaded,
     partition_fields,
+    preemption_of,
     shared_placement,
 )
 from hpctwin.rms.slurm.site.policy import explained, order_and_backfill
-from hpctwin.rms.slurm.site.preemption import PREEMPTION_KEYS, Found, preemption_of
 from hpctwin.rms.slurm.site.topology import Topology, chosen_topology, connections
 
 MOST_GROUPS = 128

@@ -17,7 +17,7 @@ import polars as pl
 from hpctwin.errors import ArgumentError, ConfigError, TraceError, in_brief, near
 from hpctwin.formats.accounting.sacct_records import STATES as SLURM_STATES
 from hpctwin.formats.accounting.workload import jobs_of, workload_of
-from hpctwin.formats.common.fields import (
+from hpctwin.formats.fields import (
     NOTHING,
     amount,
     duration_s,
@@ -26,9 +26,9 @@ from hpctwin.formats.common.fields import (
     unix_s,
     zone_of,
 )
-from hpctwin.formats.common.files import stem
-from hpctwin.formats.common.record import STATES, Machine, Running, Tally
-from hpctwin.formats.tables.own_columns import read_cells
+from hpctwin.formats.files import stem
+from hpctwin.formats.own_columns import read_cells
+from hpctwin.formats.record import STATES, Machine, Running, Tally
 from hpctwin.model import Workload
 from hpctwin.model.settings import Settings, read_yaml
 

@@ -16,8 +16,8 @@ import numpy as np
 import polars as pl
 
 from hpctwin.errors import TraceError
-from hpctwin.formats.common.files import READING, open_binary, unreadable
-from hpctwin.formats.common.record import Tally
+from hpctwin.formats.files import READING, open_binary, unreadable
+from hpctwin.formats.record import Tally
 
 _BLOCK = 8 << 20
 _MOST_EXTRA = 60

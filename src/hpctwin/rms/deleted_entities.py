@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 import polars as pl
 
-from hpctwin.formats.common.job_table import JobTable
+from hpctwin.formats.job_table import JobTable
 from hpctwin.model import Cluster
 from hpctwin.model.text import count_text
 from hpctwin.rms.site.cluster import IMPORTED, Setting, Site

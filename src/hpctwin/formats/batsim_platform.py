@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hpctwin.errors import ConfigError
-from hpctwin.formats.platforms.simgrid import read_platform
+from hpctwin.formats.simgrid_platform import read_platform
 from hpctwin.model import Cluster, ReadNotes
 from hpctwin.network.platform import Platform, PowerStates
 

@@ -19,17 +19,17 @@ import polars as pl
 
 from hpctwin.errors import CommandError, ConfigError, UnreachableError
 from hpctwin.formats import first_bytes
-from hpctwin.formats.common.job_table import JobTable
-from hpctwin.formats.common.record import LABELS, Machine, Running, Tally
+from hpctwin.formats.job_table import JobTable
+from hpctwin.formats.record import LABELS, Machine, Running, Tally
 from hpctwin.model import Cluster
 from hpctwin.model.cluster.limits import ROOT
 from hpctwin.model.files import cause
 from hpctwin.rms.commands import Commands, passed_on
+from hpctwin.rms.deleted_entities import take_gone
 from hpctwin.rms.pbs.site import recognition as pbs_site
 from hpctwin.rms.pbs.site.recognition import PbsFiles
 from hpctwin.rms.site.cluster import NO_EFFECT, Setting, Site, equal_nodes
 from hpctwin.rms.site.derived_nodes import Derived, derived_cluster, derived_nodes
-from hpctwin.rms.site_import.deleted_entities import take_gone
 from hpctwin.rms.slurm.site import recognition as slurm_site
 from hpctwin.rms.slurm.site.accounts import take_resets
 from hpctwin.rms.slurm.site.recognition import SlurmFiles

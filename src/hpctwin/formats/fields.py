@@ -7,7 +7,7 @@ import zoneinfo
 import polars as pl
 
 from hpctwin.errors import ConfigError
-from hpctwin.formats.common.record import Tally
+from hpctwin.formats.record import Tally
 from hpctwin.model.text import epoch_s_of
 
 NOTHING = (

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, cast, get_args
 
 from hpctwin.errors import ConfigError, near
-from hpctwin.formats.platforms.xml import Element, parse_xml
+from hpctwin.formats.files import Element, parse_xml
 from hpctwin.network import units
 from hpctwin.network.builder import MOST_HOSTS, Builder, HostOptions, Link, Watts
 from hpctwin.network.platform import DEFAULT_GAMMA, Devices, Platform, PowerStates, Role, SleepState

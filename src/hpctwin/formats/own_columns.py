@@ -20,10 +20,7 @@ from typing import Any
 import polars as pl
 
 from hpctwin.errors import TraceError, WorkloadError
-from hpctwin.formats.common.fields import moments
-from hpctwin.formats.common.files import decode, read_bytes, stem, without_packing, write_bytes
-from hpctwin.formats.common.record import Tally, profiles_lost, swf_fields_lost
-from hpctwin.formats.tables.checks import (
+from hpctwin.formats.column_checks import (
     REQUIRED,
     TEXTS,
     TIMES,
@@ -34,6 +31,9 @@ from hpctwin.formats.tables.checks import (
     remarks_of,
     rule_of,
 )
+from hpctwin.formats.fields import moments
+from hpctwin.formats.files import decode, read_bytes, stem, without_packing, write_bytes
+from hpctwin.formats.record import Tally, profiles_lost, swf_fields_lost
 from hpctwin.model import ReadNotes, Workload, write_atomically
 from hpctwin.model.files import put_file
 from hpctwin.model.requests.requests import parse_request
