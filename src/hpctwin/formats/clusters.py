@@ -31,7 +31,6 @@ def alibaba_nodes(path: Path, text: str, counts: dict[str, int]) -> dict[str, An
 
     Args:
         path: File, for messages and the cluster's name.
-        text: Content of the file.
         counts: Gets the columns that are not read, with the number of nodes.
 
     Raises:

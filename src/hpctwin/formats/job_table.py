@@ -113,7 +113,6 @@ def ranges(
         records: Frames of one schema, with the key's column.
         at_once: Largest number of rows of a range, unless one step has more. If there are not more
             rows in total, all come at once, not sorted by the key.
-        key: Key of the ranges.
     """
     held: list[pl.DataFrame] = []
     rows = 0
@@ -259,7 +258,6 @@ class Collected:
         """Return the ids of a part, with the number of the run if it is not the first.
 
         Args:
-            ids: Original ids.
             again: Hashes of repeated ids, and perhaps of some others.
             runs: Number of occurrences of each of them in earlier parts; updated here.
         """

@@ -162,8 +162,6 @@ def read_mapped(
     Columns of CSV without a header line have their numbers as names, from 1.
 
     Args:
-        path: File.
-        columns: Mapping of its columns.
         timezone: Time zone of dates that name none, instead of the mapping's.
         skip_invalid: Skip rows with a cell that cannot be read, and report them.
         running: How to read jobs without an end, which still ran when the table was written.

@@ -43,7 +43,6 @@ def read_away(path: str | Path, *, timezone: str | None = None) -> tuple[pl.Data
     a node, as Slurm has for the whole cluster, are skipped and counted.
 
     Args:
-        path: File.
         timezone: Time zone of dates that name none; by default UTC.
 
     Raises:
@@ -114,7 +113,6 @@ def with_outages(cluster: Cluster, away: pl.DataFrame, workload: Workload, tally
         cluster: Cluster, with or without outages of its own.
         away: Times away, with the columns `AWAY`.
         workload: Trace, for its time zero and its jobs' nodes.
-        tally: Counts what is skipped.
     """
     zero = 0.0
     if (away["start"].fill_null(0) > _EPOCH).any() or (away["end"].fill_null(0) > _EPOCH).any():

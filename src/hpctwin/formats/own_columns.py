@@ -65,7 +65,6 @@ def read_csv(path: str | Path, *, skip_invalid: bool = False) -> Workload:
 
     Args:
         path: File, separated by ``,``, ``;``, tab or ``|``.
-        skip_invalid: Skip malformed rows and list them in the read notes.
 
     Raises:
         TraceError: The file cannot be read, a required column is missing or a row is malformed.
@@ -94,10 +93,6 @@ def read_csv(path: str | Path, *, skip_invalid: bool = False) -> Workload:
 def read_parquet(path: str | Path, *, skip_invalid: bool = False) -> Workload:
     """Read a Parquet file.
 
-    Args:
-        path: File.
-        skip_invalid: Skip malformed rows and list them in the read notes.
-
     Raises:
         TraceError: The file cannot be read, a required column is missing or has an unsuitable type,
             or a row is malformed.
@@ -113,7 +108,6 @@ def read_cells(path: Path, *, skip_invalid: bool = False) -> Cells:
     Without a header row, columns have their numbers as names, from 1.
 
     Args:
-        path: File.
         skip_invalid: Skip rows of CSV that have more or fewer cells than the header.
     """
     content = read_bytes(path)

@@ -47,7 +47,6 @@ def open_pieces(path: Path, size: int) -> Pieces:
 
     Args:
         path: File or folder; the files of a folder are read in order of their names.
-        size: Number of jobs of a piece.
     """
     if path.is_file() and path.suffix.lower() != ".parquet":
         raise TraceError(

@@ -82,7 +82,6 @@ def column(name: str, values: object) -> FloatArray:
     """Return a column of numbers, one per job; durations become seconds.
 
     Args:
-        name: Name of the argument, for messages.
         values: A list, an array, a column of a table, or any other iterable of numbers.
     """
     if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind in "iufb":

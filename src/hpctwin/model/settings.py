@@ -63,8 +63,6 @@ def located(content: Mapping[str, Any], where: str, place: Iterable[int | str]) 
 
     Args:
         content: Fields; the line is included if they are `Fields`.
-        where: File.
-        place: Keys and indices from the outside in.
     """
     place = tuple(place)
     line = content.line_of(place) if isinstance(content, Fields) else None
@@ -95,11 +93,6 @@ def read_yaml(path: str | Path, example: str) -> Fields:
 
 def parse_yaml(text: str, where: str, example: str) -> Fields:
     """Read fields from a YAML text; otherwise like `read_yaml`.
-
-    Args:
-        text: YAML.
-        where: Name of the text in messages.
-        example: See `read_yaml`.
 
     Raises:
         ConfigError: See `read_yaml`.
@@ -274,10 +267,7 @@ def faults_of(
     """Yield the errors in plain words: a line for each field.
 
     Args:
-        error: Pydantic's error.
-        model: Intended type of the values.
         content: Values; with `Fields`, the lines are included.
-        where: Beginning of each line.
     """
     said: dict[Place, list[str]] = {}
     for fault in error.errors():

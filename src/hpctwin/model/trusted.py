@@ -66,7 +66,6 @@ def named_in(module: ModuleType, name: str, where: str, also: Iterable[str] = ()
     Args:
         module: Module from `load_module`.
         name: Name of a function, or of what a decorator made of it.
-        where: File or module, for messages.
         also: Further names that could be meant, other than its functions.
 
     Raises:

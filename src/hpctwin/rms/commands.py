@@ -78,9 +78,6 @@ class Commands:
         """Run a command that writes into a file, without a limit on its output.
 
         Args:
-            file: File of the operating system.
-            name: Name of the command.
-            arguments: Arguments of the command.
             timeout_s: Time limit of this call, in seconds.
         """
         self._output(name, arguments, file, timeout_s)

@@ -32,7 +32,6 @@ def take_gone(site: Site, jobs: JobTable) -> JobTable:
 
     Args:
         site: Site that gets the partitions, and notes on them, on accounts and on QOS.
-        jobs: Jobs in hpctwin's own columns.
 
     Returns:
         The jobs; those in queues of PBS's reservations are in one partition.

@@ -39,10 +39,8 @@ def beat(
     """Write that the twin is in control.
 
     Args:
-        path: Path of the file.
         seq: Number of the last event that the twin has processed.
         time_s: Current time by the resource manager's clock; by default this computer's clock.
-        more: Further fields for the submit rule.
     """
     body = {"time_s": time_s or time.time(), "seq": seq, "pid": os.getpid(), **(more or {})}
     try:

@@ -47,7 +47,6 @@ def asked(
 
     Args:
         manager: ``slurm`` or ``pbs``.
-        folder: Folder for their output.
         since: First date of the accounting; by default 30 days ago.
         beside: Folder with further files, such as accounting logs.
         commands_in: Folder of the commands; if empty, the path is searched.
@@ -262,7 +261,6 @@ def pseudonyms(made: Imported, salt: bytes) -> Imported:
     lines and settings without a bearing are omitted.
 
     Args:
-        made: Result of `import_site`.
         salt: Secret of 16 bytes or more.
     """
     table = made.table

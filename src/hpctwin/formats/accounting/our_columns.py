@@ -48,7 +48,6 @@ def held_of(frame: pl.DataFrame, names: Collection[str]) -> tuple[list[pl.Expr],
 
     Args:
         frame: Column ``licenses``, as in `RECORD`.
-        names: Licenses that the cluster has.
 
     Returns:
         The columns, and the number of jobs that held other licenses, by the remark to report.

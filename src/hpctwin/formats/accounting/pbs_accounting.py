@@ -92,8 +92,6 @@ def read_pbs_accounting(
     Its times are in seconds since the epoch, so no time zone is needed.
 
     Args:
-        path: Log.
-        skip_invalid: Skip lines that cannot be read, and count them.
         running: How to read jobs without a record of their end.
     """
     path = Path(path)
@@ -110,12 +108,6 @@ def pbs_jobs(
     skip_invalid: bool = True,
 ) -> pl.DataFrame:
     """Return the jobs of logs, given in any order, in hpctwin's columns.
-
-    Args:
-        paths: Logs.
-        tally: Counts all that is changed or skipped.
-        machine: Cluster on which the jobs ran, if known.
-        skip_invalid: See `read_pbs_accounting`.
 
     Raises:
         TraceError: See `read_pbs_accounting`.
@@ -137,10 +129,6 @@ def pbs_table(
     Records of one job stand in the logs of several days. They are joined by the job's number.
 
     Args:
-        paths: See `pbs_jobs`.
-        tally: See `pbs_jobs`.
-        machine: See `pbs_jobs`.
-        skip_invalid: See `pbs_jobs`.
         meant: Facts about the jobs from the site's settings.
         at_once: Number of log records, and of jobs, that are processed together.
     """

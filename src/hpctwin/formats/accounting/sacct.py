@@ -153,7 +153,6 @@ def read_sacct(
     Args:
         path: File of ``sacct -P``, ``-p`` (any separator), ``--json`` or columns of fixed width,
             compressed or not; or an SQLite file of slurm2sql.
-        skip_invalid: Skip lines that cannot be read, and count them.
         timezone: Time zone of its times, such as ``Europe/Berlin``; by default UTC.
         columns: The ``--format`` of the ``sacct`` call, for a dump without a header (``-n``).
         running: How to read jobs that still ran when the dump was made.
@@ -181,13 +180,6 @@ def sacct_jobs(
     timezone: str | None = None,
 ) -> pl.DataFrame:
     """Return the jobs of dumps, which may overlap, in hpctwin's columns.
-
-    Args:
-        paths: Dumps.
-        tally: Counts all that is changed or skipped.
-        machine: Cluster on which the jobs ran, if known.
-        skip_invalid: See `read_sacct`.
-        timezone: See `read_sacct`.
 
     Raises:
         TraceError, ConfigError: See `read_sacct`.

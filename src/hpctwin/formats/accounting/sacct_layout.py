@@ -198,7 +198,6 @@ def layout_of(path: Path, head: bytes, columns: str | None = None) -> Layout:
 
     Args:
         path: File, for messages.
-        head: First lines.
         columns: Columns as in the ``--format`` of ``sacct``, for a dump without a header.
 
     Raises:

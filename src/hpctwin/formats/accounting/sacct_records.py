@@ -37,7 +37,6 @@ def records_of(text: pl.DataFrame, zone: str | None, tally: Tally) -> pl.DataFra
     Args:
         text: Columns of `sacct` as text, each job's lines folded into one.
         zone: Time zone of its times; None for UTC.
-        tally: Counts all that is changed or skipped.
     """
     if not len(text):
         return empty_records()

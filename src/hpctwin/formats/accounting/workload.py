@@ -39,8 +39,6 @@ def jobs_of(
 
     Args:
         records: Frames with the fields of `RECORD`; missing fields are unknown.
-        tally: Counts all that is changed or skipped.
-        machine: Cluster on which the jobs ran, if known.
     """
     return job_table(records, tally, machine).frame()
 
@@ -55,9 +53,6 @@ def job_table(
     """Return the same as `jobs_of`, for more jobs than fit in memory.
 
     Args:
-        records: See `jobs_of`.
-        tally: See `jobs_of`.
-        machine: See `jobs_of`.
         at_once: Number of records that are processed together.
     """
     machine = machine or Machine()
@@ -232,9 +227,6 @@ def _running(frame: pl.DataFrame, tally: Tally, treated: Running, at_s: float) -
     """Give a run time to jobs that still ran when they were recorded, or skip them.
 
     Args:
-        frame: Records.
-        tally: Counts the assumptions made.
-        treated: How to read these jobs.
         at_s: Time of recording, in seconds since the epoch.
     """
     running = (pl.col("state").cast(pl.String) == "running").fill_null(False)

@@ -31,8 +31,6 @@ def at_steps(
     sample.
 
     Args:
-        rows: One row for each measurement.
-        key: Column that identifies the job.
         since_s: Seconds since the job began; earlier measurements are ignored.
         step_s: Step of the lists, in seconds.
         values: Measured values, by the name in the result.

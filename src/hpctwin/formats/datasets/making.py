@@ -51,7 +51,6 @@ def made_jobs(node: NodeGroup, jobs: int, seed: int) -> pl.DataFrame:
     Args:
         node: Node group on which they run, for their power.
         jobs: Number of jobs, 1 or more.
-        seed: Seed of all random values.
     """
     rng = np.random.default_rng(seed)
     submit = np.sort(rng.integers(0, max(_DAY, 60 * jobs), jobs)).astype(np.float64)
@@ -121,10 +120,7 @@ def write_sample(
     """Write files as in the data set, with synthetic jobs only.
 
     Args:
-        dataset: Data set.
         folder: Target folder; created if missing.
-        jobs: Number of jobs.
-        seed: Seed of all random values.
 
     Returns:
         The files, the main one first.

@@ -241,7 +241,6 @@ def _use(main: pl.DataFrame, placed: pl.DataFrame, use: pl.LazyFrame) -> pl.Seri
     Args:
         main: Jobs, with ``row``, ``last_start`` and ``end``.
         placed: Machines of each job, and the numbers of its GPUs on them.
-        use: GPU use of machines by time.
     """
     names = placed["name"].unique().sort()
     code = dict(zip(names.to_list(), range(len(names)), strict=True))

@@ -43,7 +43,6 @@ def files_of(dataset: DataSet, path: Path) -> dict[str, list[Path]]:
     """Return the existing files of a data set, by name.
 
     Args:
-        dataset: Data set.
         path: Its folder, or its first file; the other files are searched next to it.
     """
     folder = path if path.is_dir() else path.parent

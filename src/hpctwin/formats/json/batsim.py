@@ -79,8 +79,6 @@ def read_batsim(path: Path, document: Any, *, skip_invalid: bool) -> Workload:
 
     Args:
         path: File; traces that profiles name are relative to it.
-        document: Content of the file.
-        skip_invalid: Skip faulty jobs and list them in the read notes.
 
     Raises:
         TraceError: The document is no such workload, a job is faulty, or its profile is not

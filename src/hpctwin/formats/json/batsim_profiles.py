@@ -332,7 +332,6 @@ def read_smpi_trace(workload: Path, name: str) -> tuple[tuple[Action, ...], ...]
     """Return the actions of each rank of an SMPI trace.
 
     Args:
-        workload: File of the workload.
         name: File that lists the ranks' traces, relative to it.
 
     Raises:

@@ -69,8 +69,6 @@ def read_elastisim(path: Path, document: Any, *, skip_invalid: bool) -> Workload
 
     Args:
         path: File; models are in its folder or below.
-        document: Content of the file.
-        skip_invalid: Skip faulty jobs and list them in the read notes.
 
     Raises:
         TraceError: The document has no list of jobs, or a job or its model is faulty.

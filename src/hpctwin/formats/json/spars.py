@@ -61,11 +61,6 @@ def is_spars(document: Any) -> bool:
 def read_spars(path: Path, document: Any, *, skip_invalid: bool) -> Workload:
     """Read a SPARS workload.
 
-    Args:
-        path: File.
-        document: Content of the file.
-        skip_invalid: Skip faulty jobs and list them in the read notes.
-
     Raises:
         TraceError: The document is no such workload, or a job is faulty.
     """

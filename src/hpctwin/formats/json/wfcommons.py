@@ -53,8 +53,6 @@ def read_wfcommons(
     and depends (``afterok``) on its parents. The format has no walltimes: jobs get their run time.
 
     Args:
-        path: File.
-        document: Content of the file.
         skip_invalid: Skip faulty tasks and dependencies on them, and report this in the read notes.
         shared: Whether jobs share nodes. Each is then a task with its cores (1 if none are given)
             and memory.

@@ -68,11 +68,6 @@ def read_swf(
 ) -> Workload:
     """Read an SWF log, compressed or not.
 
-    Args:
-        path: File.
-        rules: How to read what the log leaves open.
-        skip_invalid: Skip malformed lines and list them in the read notes.
-
     Raises:
         TraceError: The file cannot be read, a line is malformed, or dependencies form a cycle.
     """
@@ -164,7 +159,6 @@ def _put_together(column: dict[str, npt.NDArray[Any]], alone: BoolArray) -> Bool
 
     Args:
         column: Fields of all lines; run time and status of first parts are replaced.
-        alone: Lines of such jobs.
 
     Returns:
         Which lines are of later parts.

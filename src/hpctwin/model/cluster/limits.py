@@ -165,7 +165,6 @@ def line_of(account: str | None, parents: Mapping[str, str]) -> list[str]:
 
     Args:
         account: Account; None if unknown, which gives the root only.
-        parents: Parent of each account that has one.
     """
     line = [] if account in (None, ROOT) else [str(account)]
     while line and parents.get(line[-1], ROOT) != ROOT:
@@ -220,8 +219,6 @@ def idle_limits(
     """Yield sentences on limits and use factors that apply to no job.
 
     Args:
-        limits: Limits of a cluster.
-        factors: QOS with a factor for use.
         labels: Labels of the jobs, by ``qos``, ``account`` and ``user``.
         listed_qos: QOS of the cluster and of its partitions.
     """

@@ -41,8 +41,6 @@ def check_switches(
     """Check that switches are one or several trees, with each node at one switch.
 
     Args:
-        switches: Switches.
-        count: Number of nodes.
         nodes: Names of the nodes, for messages; by default their numbers.
     """
     if not switches:

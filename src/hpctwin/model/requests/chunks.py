@@ -150,9 +150,6 @@ def check_more_tasks(
 
     Args:
         more: Text of each job [jobs].
-        chunks: Other requests of jobs; see `checked_chunks`.
-        nodes: Minimum number of nodes of each job [jobs].
-        ids: Ids of the jobs, for messages.
     """
     for text in more.labels:
         read_more_tasks(text)
@@ -188,7 +185,6 @@ def gpus_of_types(gpus: float, types: Mapping[str, float]) -> float:
 
     Args:
         gpus: Requested total; with 0, the types give it.
-        types: Number of GPUs of each type.
 
     Raises:
         WorkloadError: The total differs from the sum of the types, or the task requests parts of
@@ -255,8 +251,6 @@ def check_group_by(
 
     Args:
         group_by: Name for each job [jobs].
-        chunks: Other requests of jobs; see `checked_chunks`.
-        ids: Ids of the jobs, for messages.
     """
     no_name = [re.fullmatch(GROUP, label) is None for label in group_by.labels]
     _refuse(
@@ -288,8 +282,6 @@ def checked_chunks(
 
     Args:
         given: Columns by their names in `CHUNKS` [jobs]; NaN for the default.
-        ids: Ids of the jobs, for messages.
-        nodes: Minimum number of nodes of each job [jobs].
         consumables: Requests of jobs by consumable [jobs].
 
     Raises:

@@ -95,7 +95,6 @@ def checked_consumables(
 
     Args:
         given: Columns by the names of consumables; NaN if a job requests none.
-        ids: Ids of the jobs, for messages.
     """
     found = {}
     for name, values in (given or {}).items():

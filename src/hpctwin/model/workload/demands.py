@@ -39,7 +39,6 @@ def checked_demands(given: Mapping[str, Any] | None, ids: npt.NDArray[Any]) -> D
     Args:
         given: Columns by the names of `DEMANDS` [jobs]. NaN, and a negative code of a label, stand
             for an empty cell.
-        ids: Ids of the jobs, for messages.
 
     Raises:
         WorkloadError: A column is unknown or has another length, or a value is impossible.
@@ -91,7 +90,6 @@ def phases_of(demands: Demands, runtime_ms: npt.NDArray[np.int64]) -> list[Profi
     """Return what each job does; None for a job without amounts.
 
     Args:
-        demands: Columns.
         runtime_ms: Run times, in ms; a job without ``flops`` computes for this time.
     """
     names, values = list(demands), [_cells(column) for column in demands.values()]

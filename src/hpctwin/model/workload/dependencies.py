@@ -275,7 +275,6 @@ def doomed_by(dependencies: Dependencies, fails: npt.NDArray[np.bool_]) -> dict[
     Each waits by ``afterok`` for the failing job, or for another such job.
 
     Args:
-        dependencies: Edges.
         fails: Whether each job will not complete [jobs].
 
     Returns:

@@ -31,7 +31,6 @@ def check_values(ids: npt.NDArray[Any], columns: Mapping[str, npt.NDArray[Any]])
     """Check that the columns of jobs have valid values.
 
     Args:
-        ids: Ids of the jobs, for the message [jobs].
         columns: Columns by their names in `Workload.build`, each [jobs].
 
     Raises:
@@ -192,10 +191,6 @@ def submit_for_load(
 
     Args:
         submit_ms: Submit times, ascending, in ms [jobs].
-        runtime_ms: Run times, in ms [jobs].
-        nodes: Requested nodes [jobs].
-        load: Target load, as a share of the cluster's capacity.
-        machine: Number of nodes of the cluster.
     """
     if not 0 < load < np.inf:
         raise ConfigError(f"load is {load!r}; it must be above 0, such as 0.9")

@@ -144,7 +144,6 @@ class Batch:
         The columns are those of `hpctwin.model.workload.frame`.
 
         Args:
-            frame: Table.
             first: Number of rows before it; ids are row numbers if there are none.
         """
         if "job_id" not in frame.columns:

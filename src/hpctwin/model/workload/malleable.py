@@ -166,8 +166,6 @@ def checked_malleable(
     Args:
         given: Columns by the names of `MALLEABLE` [jobs]. NaN, and a negative code in ``speedup``,
             stand for the defaults: its nodes, `LINEAR`, not suspended.
-        ids: Ids of the jobs, for messages.
-        nodes: Requested nodes [jobs].
 
     Raises:
         WorkloadError: A column is unknown or has another length, or a value is impossible.
@@ -251,7 +249,6 @@ def joined_malleable(
 
     Args:
         parts: Columns of each, if it has any, and the requested nodes of its jobs.
-        order: Order of the resulting rows.
     """
     if all(found is None for found, _ in parts):
         return None

@@ -402,8 +402,6 @@ def endless_arrivals(
     Args:
         machine: Nodes and partitions, whose limits the jobs respect.
         load: Offered load, work divided by capacity.
-        seed: Seed of all draws.
-        start_s: Time of the first submission.
 
     Raises:
         ConfigError: The load is not a number above 0, or no job fits into a partition.

@@ -88,8 +88,6 @@ class Planner(Protocol):
         Args:
             machine: Node groups, partitions and resources.
             jobs: Running jobs, and jobs that may start now if they fit.
-            nodes: Nodes in the order of their numbers.
-            reservations: Reservations that have not ended.
             now_s: Current time by the cluster's clock, in seconds.
         """
 
@@ -238,7 +236,6 @@ class EmulatedCluster(NodeLife):
         """Submit a job.
 
         Args:
-            spec: Request of the job.
             runtime_s: Runtime on nodes of speed 1, in seconds; by default a share of its walltime,
                 drawn as the faults say.
             fails: Whether it ends with an error after its runtime.

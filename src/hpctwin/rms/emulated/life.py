@@ -238,8 +238,6 @@ class JobLife:
         """Remove the dependencies on a job that have become true.
 
         Args:
-            job_id: Job that has started or is gone.
-            kinds: Kinds of dependency that are true now.
             tell: Whether events must report it, since no event has reported the job itself.
 
         Returns:

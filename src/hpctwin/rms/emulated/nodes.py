@@ -52,8 +52,6 @@ class Nodes:
         """Return nodes that a job may have from now to its walltime; None if too few.
 
         Args:
-            spec: Request of the job.
-            now_s: Current time, in seconds.
             soonest: Whether to prefer, in each pool, the nodes that can be on first.
         """
         until_s = now_s + spec.walltime_s
@@ -76,7 +74,6 @@ class Nodes:
         """Return the lowest-numbered free nodes of each pool; None if a pool has too few.
 
         Args:
-            counts: Number of nodes from each pool.
             pool: Pool of each node in the plan, which may divide reserved nodes otherwise.
         """
         left = list(counts)

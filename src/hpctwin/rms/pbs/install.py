@@ -152,10 +152,7 @@ def install(
     """Create the spool's folder, write the hook and install it; undo on errors.
 
     Args:
-        commands: Runner of qmgr.
-        settings: Settings written into the hook.
         hook_file: Path of the hook's source for the import; deleted afterwards.
-        said: Function called with each step.
         user: User of the twin; its group may read and write the folders of both files.
 
     Raises:

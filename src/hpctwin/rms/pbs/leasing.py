@@ -72,7 +72,6 @@ class WaitLimit:
         """Record the result of a poll.
 
         Args:
-            server: Attributes of the server.
             counts_runners: Whether running jobs have some of the resource: the limit would count
                 them, and hold back every job next to them.
         """
@@ -194,8 +193,6 @@ class Leasing:
         """Record the result of a poll; later reports still count.
 
         Args:
-            marks: Pending jobs that are the twin's.
-            began_s: Start of the poll.
             left: Pending jobs with the hook's mark that are left to PBS.
             kept: Those of them that PBS's scheduler skips; arrays as one.
         """
@@ -402,7 +399,6 @@ def vnodes_text(select: str, place: str, where: Where, consumables: Collection[s
 
     Args:
         select: Chunks of the job, as the server completes them.
-        place: Placement of the chunks.
         where: Vnodes of the job, each with the number of its tasks of each kind. Equal chunks that
             follow each other are of one kind; with ``pack`` all are one task.
         consumables: Custom resources of the site that vnodes have and jobs use up.

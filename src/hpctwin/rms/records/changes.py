@@ -38,7 +38,6 @@ class Doubts:
 
         Args:
             differs: Difference of each such node, by name.
-            now_s: Current time, in seconds.
         """
         same = {name for name, how in differs.items() if self._differs.get(name) == how}
         self._since = {name: self._since[name] if name in same else now_s for name in differs}

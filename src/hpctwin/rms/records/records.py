@@ -267,12 +267,7 @@ class NodePower(Record):
         return self
 
     def ready_s(self, sleep: Sequence[Sleep], now_s: float) -> float:
-        """Return the earliest time at which the node can be on.
-
-        Args:
-            sleep: Sleep states of its group.
-            now_s: Current time, in seconds.
-        """
+        """Return the earliest time at which the node can be on."""
         over_s = max(now_s, self.until_s or now_s)
         if self.state in ("on", "switching_on"):
             return over_s

@@ -90,7 +90,6 @@ def named_cluster(
     Args:
         fields: Fields of the cluster, with ``nodes`` and ``partitions`` as plain values.
         members: Names of each group's nodes, in the order of the groups.
-        manager: Resource manager, for messages.
     """
     new: dict[str, str] = {}
     for group, names in zip(fields["nodes"], members, strict=True):

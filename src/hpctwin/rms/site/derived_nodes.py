@@ -64,7 +64,6 @@ def derived_nodes(jobs: pl.LazyFrame, manager: str = "slurm") -> Derived | None:
     """Derive nodes from where and when jobs ran; None if no job has a recorded start.
 
     Args:
-        jobs: Jobs in hpctwin's own columns.
         manager: ``slurm`` or ``pbs``: syntax of node names.
     """
     names = jobs.collect_schema().names()

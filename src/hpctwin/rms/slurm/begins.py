@@ -52,7 +52,6 @@ class Begins:
         """Process a snapshot; return the begin times that users requested, None without.
 
         Args:
-            mine: Pending jobs that the twin may act on.
             now_s: Current time by the manager's clock, in seconds.
             left: Pending jobs left to Slurm, which may still have a lease.
         """

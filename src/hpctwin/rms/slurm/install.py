@@ -71,8 +71,6 @@ def install_events(script: Path, spool: Path, owner: str) -> None:
     """Create the spool's folder, mode 2750, and write the script.
 
     Args:
-        script: Path of the script.
-        spool: File that the script will write.
         owner: Owner of the folder, ``USER`` or ``USER:GROUP``.
 
     Raises:

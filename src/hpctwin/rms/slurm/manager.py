@@ -322,8 +322,6 @@ class SlurmManager(PlainManager):
 
         Args:
             job_ids: Jobs, all in ``mine``, which a concurrent poll does not change.
-            mine: The twin's jobs.
-            when: Time in scontrol's syntax.
             rest: Whether to include the tasks of arrays that the snapshot does not list.
         """
         outcomes = {}

@@ -174,10 +174,7 @@ def job_record(
     """Return one job from its attributes in qstat or a hook; None if it has ended.
 
     Args:
-        job_id: Id of the job.
         row: Its attributes. Resources may be an object or text, times text or seconds.
-        known: Nodes by name.
-        largest: See `LargestNode`.
         notes: List to which assumptions are added.
 
     Raises:

@@ -57,8 +57,6 @@ def nodes_xml(text: str, name: str, notes: list[str]) -> dict[str, dict[str, Any
     """Return the nodes of ``pbsnodes -x``.
 
     Args:
-        text: Content of the file.
-        name: Name of the file, for messages.
         notes: List to which a sentence is added if a node is cut off.
     """
     found = {}
@@ -91,8 +89,6 @@ def nodes_file(text: str, name: str, notes: list[str]) -> dict[str, dict[str, An
     """Return nodes of ``server_priv/nodes``, as in ``node[1-4] np=16 gpus=2 bigmem``.
 
     Args:
-        text: Content of the file.
-        name: Name of the file, for messages.
         notes: List to which a sentence is added for a line that cannot be read.
     """
     found: dict[str, dict[str, Any]] = {}
@@ -248,9 +244,7 @@ def node_settings(
     An attribute is shown with the value of the first node.
 
     Args:
-        rows: Attributes of each node.
         where: File of each, under ``node NAME``.
-        listed: Nodes that were imported.
         needed: Resources by which queues have some nodes alone.
     """
     known = {one.record.name: one for one in listed if one.record.name in rows}

@@ -51,7 +51,6 @@ def nodes_needed(chunks: tuple[Chunk, ...], place: str, cores: float, gpus: floa
     Chunks that may share a node are combined within the cores and GPUs of a node.
 
     Args:
-        chunks: Requested chunks.
         place: Place statement, such as ``vscatter:excl``.
         cores: Cores of a node; 0 if unknown.
         gpus: GPUs of a node; 0 if unknown.
@@ -146,7 +145,6 @@ def read_output(text: bytes, what: str, notes: list[str]) -> dict[str, Any]:
     writes it, and a note says so.
 
     Args:
-        text: Standard output.
         what: Command, for messages.
         notes: List to which a sentence is added if the output had to be repaired.
 

@@ -287,8 +287,6 @@ def listed_nodes(
     """Return nodes of ``pbsnodes`` that have cores, with the queues that use them.
 
     Args:
-        rows: Nodes by name.
-        queues: Queues by name.
         notes: List to which omissions are added.
         consumables: Custom resources of the site that jobs use up.
         sets: Resources whose values make placement sets; they become features.

@@ -42,9 +42,6 @@ def how_shared(rows: Mapping[str, dict[str, Any]]) -> tuple[Sharing | None, str]
     """Return how vnodes are shared, None for whole ones, and why it is not modeled.
 
     The reason is empty if it is modeled.
-
-    Args:
-        rows: Vnodes of ``pbsnodes``.
     """
     large = [row for row in rows.values() if integer(_has(row).get("ncpus")) > 1]
     alone = [
@@ -64,9 +61,6 @@ def tasks_asked(
     """Return a job's request as fields of `JobSpec`.
 
     Args:
-        chunks: Chunks that it selects.
-        place: Placement of the chunks.
-        sharing: How parts of vnodes are allocated.
         notes: List to which approximations of the request are added.
     """
     words = {word for word in re.split(r"[:\s]+", place) if word}
@@ -152,9 +146,7 @@ def unequal(
     """Return vnodes where the amounts of jobs differ from PBS's totals, and how.
 
     Args:
-        rows: Vnodes of ``pbsnodes``.
         jobs: Jobs; running ones hold parts of vnodes.
-        consumables: Names of the vnodes' consumables.
     """
     held: dict[str, list[float]] = {}
     alone: set[str] = set()

@@ -64,7 +64,6 @@ def read_sched_config(text: str, name: str) -> list[Line]:
     """Return all lines except comments.
 
     Args:
-        text: Content of the file.
         name: Name of the file, for `Line.where`.
     """
     lines = []
@@ -200,7 +199,6 @@ def read_maui(text: str, name: str) -> list[Parameter]:
     """Return all lines except comments.
 
     Args:
-        text: Content of the file.
         name: Name of the file, for `Parameter.where`.
     """
     found = []

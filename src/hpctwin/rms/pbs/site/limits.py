@@ -49,10 +49,7 @@ def placement_sets(
     """Return the placement sets of a site.
 
     Args:
-        server: Attributes of the server, and of its scheduler.
-        queues: Attributes of each queue.
         where: File of each attribute; a queue's under ``queue: attribute``.
-        shared: Whether jobs share nodes.
     """
     made = PlacementSets()
     on = server.get(_ENABLE, "").lower() in _ON
@@ -146,8 +143,6 @@ def site_limits(
     """Return the limits in the attributes of a server and of its queues.
 
     Args:
-        server: Name and value of each attribute.
-        queues: Attributes of each queue.
         where: File of each attribute; a queue's under ``queue: attribute``.
     """
     made = SiteLimits(accounts=_accounts(server, queues))

@@ -64,7 +64,6 @@ def node_order(sched: SchedConfig, rows: Mapping[str, Mapping[str, Any]]) -> Nod
     """Return the order in which PBS tries vnodes if jobs share them.
 
     Args:
-        sched: sched_config.
         rows: Vnodes of ``pbsnodes`` by name.
     """
     made = NodeOrder()

@@ -72,7 +72,6 @@ def fair_share(
     """Return the cluster's fair share if jobs are ordered by it.
 
     Args:
-        sched: sched_config.
         shares: Shares of a file ``resource_group``, if there is one.
         taken: Counterparts of settings, by name; entries are added.
         left: Reasons why other settings have no counterpart, by name; entries are added.
@@ -218,10 +217,6 @@ def meaning_of(
     """Return the policy that the settings describe.
 
     Args:
-        sched: sched_config.
-        server: Attributes of the server and of its scheduler.
-        shares: Shares of a file ``resource_group``.
-        queues: Queues with their priorities.
         nodes: Order in which nodes are tried, if jobs share them.
     """
     made = ordering_of(sched, server, queues)
@@ -299,10 +294,6 @@ def explained(
     """Return the treatment of each setting.
 
     Args:
-        meaning: The policy.
-        sched: sched_config.
-        server: Attributes of the server and of its scheduler.
-        queues: Attributes of each queue.
         where: File of each attribute; a queue's under ``queue: attribute``.
         told: Known treatments, by the same keys.
     """

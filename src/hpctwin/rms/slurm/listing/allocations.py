@@ -30,7 +30,6 @@ def parts_held(
 
     Args:
         row: Row of ``squeue --json``; its ``job_resources`` are read.
-        sharing: How parts of nodes are allocated.
         in_parts: Result of `held_in_parts` for this job.
     """
     nodes = list(_allocated(row.get("job_resources")))
@@ -66,9 +65,6 @@ def add_types(amounts: dict[str, float], name: str, gpus: Iterable[int], sharing
 
     Args:
         amounts: Amounts by names of consumables; counts are added here.
-        name: Name of their node.
-        gpus: Indices of the GPUs on the node.
-        sharing: How parts of nodes are allocated.
     """
     types = sharing.gpu_types.get(name, ())
     for gpu in gpus:
@@ -81,9 +77,6 @@ def held_in_parts(rows: Iterable[Mapping[str, Any]]) -> dict[int, dict[str, list
 
     No other job gets one of them whole. They are reported by index. Each counts for the one of
     these jobs that may run longest.
-
-    Args:
-        rows: Rows of ``squeue --json``.
     """
     last: dict[tuple[str, int], tuple[float, int]] = {}
     for row in rows:
@@ -142,9 +135,7 @@ def unequal(
     """Return nodes where the amounts of jobs differ from Slurm's totals, and how.
 
     Args:
-        rows: Rows of the nodes.
         jobs: Jobs; running ones hold parts of nodes.
-        sharing: How parts of nodes are allocated.
     """
     held: dict[str, list[float]] = {}
     owners: dict[str, set[str]] = {}
@@ -217,9 +208,6 @@ def idle_of(
     """Return each partition's idle capacity; none if a job is pending for its nodes.
 
     Args:
-        rows: Rows of the nodes.
-        members: Names of the nodes of each partition.
-        jobs: All jobs that have not ended.
         sharing: How parts of nodes are allocated; None if jobs have whole nodes.
         leased: Jobs whose begin time is that of a lease and not of their user: these are pending.
     """

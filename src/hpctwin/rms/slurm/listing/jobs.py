@@ -130,8 +130,6 @@ def read_jobs(
     """Return the jobs that have not ended.
 
     Args:
-        rows: Rows of ``squeue --json``.
-        known: The nodes.
         closed: States of the partitions that start no jobs.
         preempting: Partitions and QOS whose jobs are left to Slurm.
         sharing: How parts of nodes are allocated; None if jobs have whole nodes.
@@ -173,8 +171,6 @@ def targets(ids: Iterable[str], mine: Mapping[str, Mine], *, rest: bool) -> list
     """Return ``scontrol update JobId=`` values; tasks of one array are joined.
 
     Args:
-        ids: Ids of the jobs.
-        mine: The twin's jobs.
         rest: Whether to include the tasks that are not modeled.
     """
     found: list[str] = []

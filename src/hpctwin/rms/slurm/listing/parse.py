@@ -106,11 +106,8 @@ def cluster_snapshot(
         reservations: Output of ``scontrol show reservation -o``.
         partitions: Output of ``scontrol show partition -o``.
         now_s: The controller's time, in seconds since the epoch.
-        select: Its ``SelectType``.
-        preempt: Its ``PreemptType``.
         qos: Output of ``sacctmgr -nP show qos format=Name,Preempt`` if QOS preempt; None if it
             failed.
-        parameters: Its ``SelectTypeParameters``.
         blind: Names of nodes that have been `Found.unequal` for some time.
         sleeping: Function that returns how a node is switched off and on, by its name.
         features: Features that jobs have requested before, by name; see `Found.features`.
@@ -213,12 +210,7 @@ def cluster_snapshot(
 
 
 def _with_start(job: JobRecord, woken: Mapping[str, float]) -> JobRecord:
-    """Return a job that starts when its nodes are on, not when it was given them.
-
-    Args:
-        job: Job as read.
-        woken: Time that each node that is not on needs to switch on, in seconds.
-    """
+    """Return a job that starts when its nodes are on, not when it was given them."""
     wakes_s = max((woken.get(name, 0.0) for name in job.node_names), default=0.0)
     if job.start_s is None or not wakes_s:
         return job

@@ -122,9 +122,7 @@ def times(
     reservation from 8 to 9 each day stays so when the clock changes.
 
     Args:
-        one: The reservation.
         first_s: Start of the span, in seconds since the epoch.
-        last_s: End of the span.
         zone: Time zone of the site; by default UTC.
 
     Returns:

@@ -159,7 +159,6 @@ def gres_asked(
     counted are counted under that type, too.
 
     Args:
-        text: Text as Slurm writes it.
         kinds: Existing types of each resource, by name.
         notes: List to which approximations of the request are added.
     """
@@ -264,12 +263,7 @@ class Preempting:
 def preempting_partitions(
     members: Mapping[str, Sequence[str]], tiers: Mapping[str, float]
 ) -> frozenset[str]:
-    """Return partitions with a higher ``PriorityTier`` than another on the same nodes.
-
-    Args:
-        members: Groups of nodes of each partition.
-        tiers: ``PriorityTier`` of each partition.
-    """
+    """Return partitions with a higher ``PriorityTier`` than another on the same nodes."""
     return frozenset(
         name
         for name, groups in members.items()

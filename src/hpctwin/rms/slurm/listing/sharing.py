@@ -99,11 +99,6 @@ def how_shared(
     """Return how Slurm allocates parts of nodes, and why partitions are not modeled.
 
     Args:
-        rows: Rows of the nodes.
-        members: Names of the nodes of each partition.
-        partitions: Settings of each partition.
-        select: ``SelectType``.
-        parameters: ``SelectTypeParameters``.
         unused: Generic resources that jobs do not use up.
 
     Returns:
@@ -164,8 +159,6 @@ def used_of(gres: Any, name: str, sharing: Sharing | None) -> dict[str, float]:
 
     Args:
         gres: Text of what a node has or has in use, or of what a job holds.
-        name: Name of the node.
-        sharing: How parts of nodes are allocated.
     """
     typed = sharing is not None and sharing.gpu_types.get(name)
     return {**consumables_of(gres), **(gpus_by_type(gres) if typed else {})}
@@ -193,8 +186,6 @@ def tasks_asked(
 
     Args:
         rows: Rows of ``squeue --json``, one for each part of a heterogeneous job.
-        sharing: How parts of nodes are allocated.
-        sizes: Sizes of the nodes of its partition.
         notes: List to which approximations of the request are added.
     """
     first, *others = (_asked(row, sharing, sizes, notes) for row in rows)

@@ -48,7 +48,6 @@ def take_resets(
     Args:
         site: Site that gets the times and the setting's treatment.
         jobs: Jobs in hpctwin's own columns, times in seconds since the epoch.
-        values: Settings of slurm.conf by key.
         timezone: Local time zone; by default UTC.
     """
     period = said(values, RESETS).lower()
@@ -173,7 +172,6 @@ def shares_of(
     """Return ``fairshare`` and ``accounts`` of a cluster.
 
     Args:
-        values: Settings of slurm.conf by key.
         rows: Rows of ``sacctmgr show assoc`` or ``dump``.
         settings: List to which the treatment of settings is added.
         notes: List to which assumptions about accounts are added.

@@ -68,8 +68,6 @@ def document_rows(
     Nodes and partitions of ``sinfo --json`` are under ``sinfo``.
 
     Args:
-        document: Output of a command.
-        where: Name of the output.
         notes: List to which unreadable parts are added.
     """
     lists = {key.lower(): one for key, one in document.items() if isinstance(one, list)}

@@ -77,11 +77,7 @@ def listed_nodes(
 
     Args:
         shown: Rows of scontrol show node as text, as JSON, and of sinfo; see `completed`.
-        conf: Lines of slurm.conf.
-        gres_conf: Lines of gres.conf.
-        described: Partitions by name.
         notes: List to which remarks are added.
-        shared: Whether jobs share nodes.
     """
     rows = completed([_named(some, "nodename", notes) for some in shown], _from_conf(conf, notes))
     in_partitions = _members(conf, described, rows, notes)

@@ -36,8 +36,6 @@ def shared_placement(
     functions next to it in ``job_test.c``). Settings select the way, and so do some jobs.
 
     Args:
-        values: Settings by key.
-        partitions: Partitions of the site.
         weighted: Whether nodes have different weights.
         settings: List to which the treatment of these settings is added.
     """
@@ -124,9 +122,6 @@ def described_partitions(
     """Return the rows by name; ``settings`` gets the settings that are not modeled.
 
     Args:
-        named: The rows.
-        settings: Settings reported so far.
-        told_apart: Keys that are reported elsewhere.
         whole: Whether all jobs have whole nodes.
         topology: Name of the cluster's default topology.
     """
@@ -159,10 +154,6 @@ def partition_fields(
     """Return a partition as fields of `Cluster`.
 
     Args:
-        name: Name of the partition.
-        row: Its row.
-        groups: Names of its groups of nodes.
-        priority: Priorities of partitions by name.
         held: Whether limits are enforced.
     """
     made: dict[str, Any] = {"name": name, "groups": groups}
@@ -219,14 +210,7 @@ class Found:
 def preemption_of(
     values: Mapping[str, Row], partitions: Mapping[str, Row], qos: Sequence[Row], *, shared: bool
 ) -> Found | None:
-    """Return the simulated part of a site's preemption; None if it has no preemption.
-
-    Args:
-        values: Settings of slurm.conf by key.
-        partitions: Rows of partitions by name.
-        qos: Rows of ``sacctmgr show qos``.
-        shared: Whether jobs share nodes.
-    """
+    """Return the simulated part of a site's preemption; None if it has no preemption."""
     kind = said(values, "preempttype").lower().removeprefix("preempt/")
     if kind not in ("partition_prio", "qos"):
         return None

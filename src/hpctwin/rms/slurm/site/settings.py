@@ -169,7 +169,6 @@ def slurm_site(found: SlurmSettings, *, assumed: Sequence[ListedNode] = ()) -> S
     """Return the cluster and the policy of a Slurm site.
 
     Args:
-        found: Settings of the site.
         assumed: Nodes to use if the settings have none.
 
     Raises:

@@ -123,11 +123,6 @@ def chosen_topology(
     """Return the topology in effect.
 
     What Slurm shows counts, else topology.yaml, else topology.conf.
-
-    Args:
-        conf: Rows of topology.conf.
-        shown: Rows of ``scontrol show topology``.
-        topologies: Topologies of topology.yaml.
     """
     # A folder may have both topology.yaml and scontrol's output of it.
     topologies = list({one.name: one for one in reversed(topologies)}.values())[::-1]
@@ -175,7 +170,6 @@ def connections(chosen: Chosen, names: Sequence[str]) -> tuple[list[dict[str, An
     another switch.
 
     Args:
-        chosen: Topology in effect.
         names: Names of all nodes, in the order of their numbers.
 
     Returns:
