@@ -200,13 +200,16 @@ def read_workload(
         kind = "batsim" if is_batsim(document) and not is_spars(document) else "spars"
         kind = "elastisim" if is_elastisim(document) else kind
         kind = "wfcommons" if is_wfcommons(document) else kind
-    if kind == "wfcommons":
-        shared = rules is not None and rules.processors == "cores"
-        return read_wfcommons(path, document, skip_invalid=skip_invalid, shared=shared)
-    if kind in ("batsim", "elastisim"):
-        read = read_batsim if kind == "batsim" else read_elastisim
+    try:
+        if kind == "wfcommons":
+            shared = rules is not None and rules.processors == "cores"
+            return read_wfcommons(path, document, skip_invalid=skip_invalid, shared=shared)
+        read = {"batsim": read_batsim, "elastisim": read_elastisim}.get(kind, read_spars)
         return read(path, document, skip_invalid=skip_invalid)
-    return read_spars(path, document, skip_invalid=skip_invalid)
+    except TraceError:
+        raise
+    except WorkloadError as error:
+        raise TraceError(path, str(error)) from error
 
 
 def dataset_of(path: Path, format: str | None = None) -> DataSet | None:

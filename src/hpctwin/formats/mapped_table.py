@@ -16,7 +16,7 @@ import polars as pl
 
 from hpctwin.errors import ArgumentError, ConfigError, TraceError, in_brief, near
 from hpctwin.formats.accounting.sacct_records import STATES as SLURM_STATES
-from hpctwin.formats.accounting.workload import jobs_of, workload_of
+from hpctwin.formats.accounting.workload import job_table, workload_of
 from hpctwin.formats.fields import (
     NOTHING,
     amount,
@@ -200,7 +200,7 @@ def read_mapped(
     if not len(records):
         raise TraceError(path, "it has no jobs")
     machine = Machine(shared=columns.shared, running=running)
-    jobs = jobs_of([_derived(records, tally)], tally, machine)
+    jobs = job_table([_derived(records, tally)], tally, machine).frame()
     return workload_of(jobs.drop("row", strict=False), stem(path), tally)
 
 

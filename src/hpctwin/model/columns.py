@@ -14,8 +14,6 @@ from hpctwin.errors import ArgumentError, in_brief, need
 from hpctwin.model.text import MS_PER_S
 
 if TYPE_CHECKING:
-    import polars as pl
-if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
 

@@ -51,6 +51,17 @@ def parse_nodes(text: str, count: int) -> list[int]:
     return sorted(numbers)
 
 
+def number_ranges(numbers: Iterable[int]) -> str:
+    """Return sorted numbers as text that `parse_nodes` reads, such as ``0-3,7``."""
+    spans: list[list[int]] = []
+    for number in numbers:
+        if spans and number == spans[-1][1] + 1:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number])
+    return ",".join(f"{a}-{b}" if a < b else str(a) for a, b in spans)
+
+
 MOST = 1_000_000
 """Largest number of nodes that a list names."""
 

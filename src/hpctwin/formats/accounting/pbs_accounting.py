@@ -96,23 +96,8 @@ def read_pbs_accounting(
     """
     path = Path(path)
     tally = Tally()
-    jobs = pbs_jobs([path], tally, Machine(running=running), skip_invalid=skip_invalid)
-    return workload_of(jobs, stem(path), tally)
-
-
-def pbs_jobs(
-    paths: Sequence[Path],
-    tally: Tally,
-    machine: Machine | None = None,
-    *,
-    skip_invalid: bool = True,
-) -> pl.DataFrame:
-    """Return the jobs of logs, given in any order, in hpctwin's columns.
-
-    Raises:
-        TraceError: See `read_pbs_accounting`.
-    """
-    return pbs_table(paths, tally, machine, skip_invalid=skip_invalid).frame()
+    jobs = pbs_table([path], tally, Machine(running=running), skip_invalid=skip_invalid)
+    return workload_of(jobs.frame(), stem(path), tally)
 
 
 def pbs_table(
@@ -124,7 +109,7 @@ def pbs_table(
     meant: Meant = _NOTHING_SAID,
     at_once: int = _AT_ONCE,
 ) -> JobTable:
-    """Return the same as `pbs_jobs`, for more jobs than fit in memory.
+    """Return the jobs of logs, given in any order, in hpctwin's columns.
 
     Records of one job stand in the logs of several days. They are joined by the job's number.
 

@@ -44,17 +44,6 @@ from hpctwin.formats.job_table import JobTable
 from hpctwin.formats.record import Machine, Running, Tally
 from hpctwin.model import Workload
 
-__all__ = [
-    "COLUMNS",
-    "MAGIC",
-    "is_sacct",
-    "is_slurm2sql",
-    "read_sacct",
-    "sacct_jobs",
-    "sacct_table",
-    "slurm2sql_rows",
-]
-
 MAGIC = b"SQLite format 3\0"
 _ROWS = 100_000
 _MIB = 2.0**20
@@ -171,22 +160,6 @@ def read_sacct(
     return workload_of(jobs.frame(), stem(path), tally)
 
 
-def sacct_jobs(
-    paths: Sequence[Path],
-    tally: Tally,
-    machine: Machine | None = None,
-    *,
-    skip_invalid: bool = True,
-    timezone: str | None = None,
-) -> pl.DataFrame:
-    """Return the jobs of dumps, which may overlap, in hpctwin's columns.
-
-    Raises:
-        TraceError, ConfigError: See `read_sacct`.
-    """
-    return sacct_table(paths, tally, machine, skip_invalid=skip_invalid, timezone=timezone).frame()
-
-
 def sacct_table(
     paths: Sequence[Path],
     tally: Tally,
@@ -196,10 +169,7 @@ def sacct_table(
     timezone: str | None = None,
     columns: str | None = None,
 ) -> JobTable:
-    """Return the same as `sacct_jobs`, for more jobs than fit in memory.
-
-    ``columns`` is as in `read_sacct`.
-    """
+    """Return the jobs of dumps, which may overlap, in hpctwin's columns; see `read_sacct`."""
     zone = zone_of(timezone)
 
     def records() -> Iterator[pl.DataFrame]:

@@ -30,19 +30,6 @@ _LONGEST_S = 1e12
 _GRACE_S = 3600.0
 
 
-def jobs_of(
-    records: Iterable[pl.DataFrame], tally: Tally, machine: Machine | None = None
-) -> pl.DataFrame:
-    """Return jobs in hpctwin's columns, times in seconds since the epoch.
-
-    The columns are those of `hpctwin.model.workload.frame`.
-
-    Args:
-        records: Frames with the fields of `RECORD`; missing fields are unknown.
-    """
-    return job_table(records, tally, machine).frame()
-
-
 def job_table(
     records: Iterable[pl.DataFrame],
     tally: Tally,
@@ -50,9 +37,12 @@ def job_table(
     *,
     at_once: int = AT_ONCE,
 ) -> JobTable:
-    """Return the same as `jobs_of`, for more jobs than fit in memory.
+    """Return jobs in hpctwin's columns, times in seconds since the epoch.
+
+    The columns are those of `hpctwin.model.workload.frame`. The jobs may be more than fit in memory.
 
     Args:
+        records: Frames with the fields of `RECORD`; missing fields are unknown.
         at_once: Number of records that are processed together.
     """
     machine = machine or Machine()
@@ -127,7 +117,7 @@ def _with_submission(
 def workload_of(
     jobs: pl.DataFrame, name: str, tally: Tally, *, zero_s: float | None = None
 ) -> Workload:
-    """Return a workload of `jobs_of`.
+    """Return a workload of jobs from `job_table`.
 
     By default, its time zero is the first submission.
     """

@@ -15,7 +15,7 @@ from typing import Any
 import polars as pl
 
 from hpctwin.errors import ConfigError, TraceError, UnknownNameError, near
-from hpctwin.formats.accounting.workload import jobs_of, workload_of
+from hpctwin.formats.accounting.workload import job_table, workload_of
 from hpctwin.formats.datasets.declared import USES, Column, DataSet, File, Given, Use
 from hpctwin.formats.fields import moments, zone_of
 from hpctwin.formats.files import (
@@ -436,7 +436,7 @@ def _workload(
 ) -> Workload:
     used = [name for name in records.columns if is_usage(name.removesuffix(USE_STEP))]
     records = records.with_row_index("row")
-    jobs = jobs_of([records], tally, Machine(shared=dataset.shared))
+    jobs = job_table([records], tally, Machine(shared=dataset.shared)).frame()
     if not len(jobs):
         why = ", ".join(f"{count:,} × {what}" for what, count in tally.notes().counts.items())
         raise TraceError(path, f"it has no usable job: {why or 'it has none'}")

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hpctwin.errors import TraceError, WorkloadError
+from hpctwin.errors import TraceError
 from hpctwin.formats.files import stem
 from hpctwin.formats.json.batsim_profiles import ProfileReader, ProfileWriter, unfit
 from hpctwin.formats.json.jobs import (
@@ -108,21 +108,18 @@ def read_batsim(path: Path, document: Any, *, skip_invalid: bool) -> Workload:
     counts |= not_read("a job", [job.record for job in jobs], _OF_JOBS)
     counts |= not_read("a job's profile", reader.records.values(), _OF_PROFILES)
     counts |= not_read("the workload", [document_record], ("nb_res", "jobs", "profiles"))
-    try:
-        return Workload.build(
-            job_id=job_ids(ids),
-            submit_s=[min(job.submit_s, _LATEST_S) for job in jobs],
-            nodes=[job.nodes for job in jobs],
-            runtime_s=runtimes,
-            walltime_s=walltimes,
-            name=stem(path),
-            nodes_hint=machine_size(path, document),
-            fails=[bool(job.profile.end_code) for job in jobs],
-            profiles=[job.profile for job in jobs],
-            notes=ReadNotes(counts, skipped, size_from="nb_res"),
-        )
-    except WorkloadError as error:
-        raise error if isinstance(error, TraceError) else TraceError(path, str(error)) from error
+    return Workload.build(
+        job_id=job_ids(ids),
+        submit_s=[min(job.submit_s, _LATEST_S) for job in jobs],
+        nodes=[job.nodes for job in jobs],
+        runtime_s=runtimes,
+        walltime_s=walltimes,
+        name=stem(path),
+        nodes_hint=machine_size(path, document),
+        fails=[bool(job.profile.end_code) for job in jobs],
+        profiles=[job.profile for job in jobs],
+        notes=ReadNotes(counts, skipped, size_from="nb_res"),
+    )
 
 
 def _as_job_says(job: JsonRecord, profile: Profile) -> Profile:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hpctwin.errors import TraceError, WorkloadError
 from hpctwin.formats.files import stem
 from hpctwin.formats.json.jobs import (
     SHORTEST_S,
@@ -79,20 +78,17 @@ def read_spars(path: Path, document: Any, *, skip_invalid: bool) -> Workload:
     counts |= not_read("a job", records, _OF_JOBS)
     counts |= not_read("the workload", [JsonRecord(path, "the workload", document)], _OF_ALL)
     users = [job.user for job in jobs]
-    try:
-        return Workload.build(
-            job_id=job_ids(ids),
-            submit_s=[job.submit_s for job in jobs],
-            runtime_s=[job.runtime_s for job in jobs],
-            walltime_s=[job.walltime_s for job in jobs],
-            nodes=[job.nodes for job in jobs],
-            user=Category.of(users) if any(user is not None for user in users) else None,
-            name=stem(path),
-            nodes_hint=machine_size(path, document),
-            notes=ReadNotes(counts, skipped, size_from="nb_res"),
-        )
-    except WorkloadError as error:
-        raise error if isinstance(error, TraceError) else TraceError(path, str(error)) from error
+    return Workload.build(
+        job_id=job_ids(ids),
+        submit_s=[job.submit_s for job in jobs],
+        runtime_s=[job.runtime_s for job in jobs],
+        walltime_s=[job.walltime_s for job in jobs],
+        nodes=[job.nodes for job in jobs],
+        user=Category.of(users) if any(user is not None for user in users) else None,
+        name=stem(path),
+        nodes_hint=machine_size(path, document),
+        notes=ReadNotes(counts, skipped, size_from="nb_res"),
+    )
 
 
 def write_spars(workload: Workload, path: str | Path) -> tuple[str, ...]:

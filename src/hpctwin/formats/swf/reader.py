@@ -35,8 +35,6 @@ from hpctwin.model import MS_PER_S, Category, Dependencies, DependencyKind, Read
 from hpctwin.model.columns import ms_of
 from hpctwin.model.workload.dependencies import check_acyclic
 
-__all__ = ["SwfRules", "read_swf"]
-
 BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]
 

@@ -99,6 +99,17 @@ def together(kinds: Sequence[Tasks]) -> Tasks:
     return Tasks(1, cores, memory, gpus, tuple(zip(consumables, others, strict=True)))
 
 
+def neighbors_merged(kinds: Iterable[Tasks]) -> list[Tasks]:
+    """Return kinds of tasks with equal neighbors merged."""
+    found: list[Tasks] = []
+    for kind in kinds:
+        if found and replace(found[-1], tasks=kind.tasks) == kind:
+            found[-1] = replace(kind, tasks=found[-1].tasks + kind.tasks)
+        else:
+            found.append(kind)
+    return found
+
+
 @lru_cache(maxsize=4096)
 def read_more_tasks(text: str) -> tuple[Tasks, ...]:
     """Return a job's further kinds of tasks from text.

@@ -20,8 +20,6 @@ from hpctwin.model.workload.jobs import check_distinct
 from hpctwin.model.workload.malleable import joined_malleable
 from hpctwin.model.workload.workload import Workload
 
-__all__ = ["LABELS", "Batch", "joined", "joined_labels", "plain"]
-
 LABELS = ("user", "account", "partition", "qos")
 """Columns of labels."""
 

@@ -24,26 +24,6 @@ from hpctwin.model.requests.chunks import WHOLE_CHUNKS
 from hpctwin.model.settings import first_fault
 from hpctwin.rms.records.records import JobDependency, JobId, JobRecord, JobSpec, Label
 
-__all__ = [
-    "CANCEL",
-    "END",
-    "ENDED",
-    "NODE",
-    "OTHER",
-    "STARTED",
-    "SUBMIT",
-    "WELL",
-    "Agenda",
-    "AgendaEntry",
-    "Arrival",
-    "Dependants",
-    "EmulatedJob",
-    "EndedJob",
-    "Settled",
-    "arrivals",
-    "waited_for",
-]
-
 _LABELS = ("user", "account", "partition", "qos", "features")
 _NAMED = (*_LABELS, "more_tasks")
 

@@ -11,9 +11,8 @@ import numpy as np
 
 from hpctwin.errors import HpctwinError
 from hpctwin.model import Cluster, Reservation
-from hpctwin.model.cluster.cluster import parse_nodes
 from hpctwin.model.cluster.node_group import Sleep
-from hpctwin.model.text import since
+from hpctwin.model.text import parse_nodes, since
 from hpctwin.rms.emulated.agenda import NODE, Agenda
 from hpctwin.rms.node_capacity import Room, Taken
 from hpctwin.rms.records import events as ev

@@ -244,8 +244,6 @@ def _skip_line(stream: Any, line: bytes) -> bool:
     return True
 
 
-__all__ = ["MAX_REQUEST", "Server"]
-
 logger = logging.getLogger(__name__)
 
 TICK_S = 0.2

@@ -80,7 +80,7 @@ class WaitLimit:
 
     def keep(self) -> None:
         """Set or remove the limit as needed while the twin is in control."""
-        wanted = not self._counts_runners and self._can_be_lifted()
+        wanted = not self._counts_runners and _shown(self.path, self.clock()) is not None
         if wanted == self.stands or (wanted and self._refused):
             return
         limit = f"max_run_res.{WAIT}"
@@ -115,13 +115,6 @@ class WaitLimit:
             except UnreachableError as error:
                 missed |= dict.fromkeys(some, Outcome("unknown", str(error)))
         return missed
-
-    def _can_be_lifted(self) -> bool:
-        try:
-            shown_s = json.loads(self.path.read_bytes())["time_s"]
-            return bool(abs(self.clock() - shown_s) < LIFTS_WITHIN_S)
-        except (OSError, ValueError, KeyError, TypeError):
-            return False
 
 
 OVERLAP_S = 1.0
@@ -431,15 +424,15 @@ def _chunks(part: str, consumables: Collection[str]) -> list[str]:
 
 
 def rooms_watched(heartbeat: Path | None) -> bool:
-    """Return whether the hook refuses jobs that do not fit; its periodic part says so.
+    """Return whether the hook refuses jobs that do not fit; its periodic part says so."""
+    shown = None if heartbeat is None else _shown(lifting_file(heartbeat), time.time())
+    return shown is not None and shown.get("rooms") is True
 
-    Args:
-        heartbeat: Heartbeat of the twin; the hook's own file is next to it.
-    """
-    if heartbeat is None:
-        return False
+
+def _shown(path: Path, now_s: float) -> dict[str, Any] | None:
+    """Return what the hook's periodic part wrote; None if it is not alive."""
     try:
-        shown = json.loads(lifting_file(heartbeat).read_bytes())
-        return shown["rooms"] is True and abs(time.time() - shown["time_s"]) < LIFTS_WITHIN_S
+        shown: dict[str, Any] = json.loads(path.read_bytes())
+        return shown if abs(now_s - shown["time_s"]) < LIFTS_WITHIN_S else None
     except (OSError, ValueError, KeyError, TypeError):
-        return False
+        return None

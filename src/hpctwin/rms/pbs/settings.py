@@ -235,8 +235,6 @@ class PbsSettings(PolledSettings):
 
     def open(self, *, longest_lease_s: float = 600.0) -> ResourceManager:
         """See `ManagerSettings`."""
-        from hpctwin.rms.pbs.manager import PbsManager
-
         return PbsManager(
             self.cluster,
             folder=self.folder,
@@ -254,8 +252,6 @@ class PbsSettings(PolledSettings):
         changed: Callable[[], None],
     ) -> Gate:
         """See `ManagerSettings`."""
-        from hpctwin.rms.pbs.manager import PbsManager
-
         assert isinstance(manager, PbsManager)
         # Separate commands: the mirror's poller runs them in another thread.
         return PbsGate(manager.commands.again(), mark, options, changed)

@@ -252,72 +252,46 @@ MOST_CHARACTERS = 200_000
 
 
 @dataclass(frozen=True)
-class JobSeen:
-    """A job was submitted.
-
-    Args:
-        time_s: Time of the event, in seconds since the epoch.
-        record: The job.
-    """
+class _AtTime:
+    """An event; ``time_s`` is its time, in seconds since the epoch."""
 
     time_s: float
+
+
+@dataclass(frozen=True)
+class Look(_AtTime):
+    """An event whose result only a poll can show."""
+
+
+@dataclass(frozen=True)
+class JobSeen(_AtTime):
+    """A job was submitted."""
+
     record: JobRecord
 
 
 @dataclass(frozen=True)
-class JobBegan:
-    """A job has its nodes.
+class JobBegan(_AtTime):
+    """A job has its nodes."""
 
-    Args:
-        time_s: Time of the event, in seconds since the epoch.
-        job_id: Id of the job.
-        node_names: Its nodes.
-    """
-
-    time_s: float
     job_id: str
     node_names: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class JobGone:
-    """A job has ended, or is gone from the queue.
+class JobGone(_AtTime):
+    """A job has ended, or is gone from the queue; ``end`` is how it ended, if it ran."""
 
-    Args:
-        time_s: Time of the event, in seconds since the epoch.
-        job_id: Id of the job.
-        end: How it ended, if it ran.
-    """
-
-    time_s: float
     job_id: str
     end: End
 
 
 @dataclass(frozen=True)
-class JobBack:
-    """A running job was stopped and is pending again.
+class JobBack(_AtTime):
+    """A running job was stopped and is pending again; ``requeues`` counts this."""
 
-    Args:
-        time_s: Time of the event, in seconds since the epoch.
-        job_id: Id of the job.
-        requeues: Number of its requeues so far.
-    """
-
-    time_s: float
     job_id: str
     requeues: int
-
-
-@dataclass(frozen=True)
-class Look:
-    """An event whose result only a poll can show.
-
-    Args:
-        time_s: Time of the event, in seconds since the epoch.
-    """
-
-    time_s: float
 
 
 News = JobSeen | JobBegan | JobBack | JobGone | Look

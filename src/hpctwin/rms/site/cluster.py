@@ -15,20 +15,6 @@ from hpctwin.model import Cluster, NodeGroup
 from hpctwin.model.cluster.node_group import LYING, Mode, Sleep
 from hpctwin.rms.records.records import NodeRecord
 
-__all__ = [
-    "IMPORTED",
-    "NOT_MODELED",
-    "NO_EFFECT",
-    "Groups",
-    "ListedNode",
-    "Setting",
-    "Site",
-    "Sleeping",
-    "equal_nodes",
-    "group_nodes",
-    "named_cluster",
-]
-
 IMPORTED, NOT_MODELED, NO_EFFECT = "imported", "not modeled", "no effect"
 
 

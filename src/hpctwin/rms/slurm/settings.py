@@ -19,6 +19,7 @@ from typing import ClassVar, Literal
 from pydantic import Field, field_validator
 
 from hpctwin.errors import CommandError, ConfigError, FormatError, UnreachableError
+from hpctwin.formats.accounting.slurm_values import number, said
 from hpctwin.model.cluster.node_group import Sleep
 from hpctwin.model.cluster.power import Watts
 from hpctwin.model.settings import Duration, Settings
@@ -30,7 +31,7 @@ from hpctwin.rms.settings import PolledSettings, Probe, is_here, look, tried
 from hpctwin.rms.site.cluster import Sleeping
 from hpctwin.rms.slurm.listing.listing import rows_of
 from hpctwin.rms.slurm.listing.parse import settings
-from hpctwin.rms.slurm.listing.values import number, said, whole, words
+from hpctwin.rms.slurm.listing.values import whole, words
 from hpctwin.rms.slurm.manager import SlurmManager
 
 OLDEST_SLURM = (22, 5)
@@ -247,8 +248,6 @@ class SlurmSettings(PolledSettings):
 
     def open(self, *, longest_lease_s: float = 600.0) -> ResourceManager:
         """See `ManagerSettings`."""
-        from hpctwin.rms.slurm.manager import SlurmManager
-
         return SlurmManager(
             self.cluster,
             folder=self.folder,
@@ -270,8 +269,6 @@ class SlurmSettings(PolledSettings):
         changed: Callable[[], None],
     ) -> Gate:
         """See `ManagerSettings`."""
-        from hpctwin.rms.slurm.manager import SlurmManager
-
         assert isinstance(manager, SlurmManager)
         # Separate commands: the mirror's poller runs them in another thread.
         return SlurmGate(manager.commands.again(), mark, options, changed)

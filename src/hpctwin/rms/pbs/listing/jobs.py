@@ -11,20 +11,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from hpctwin.model.requests.pbs_requests import DEFAULT_PROJECT
-from hpctwin.model.workload.dependencies import Said, parse_dependencies
-from hpctwin.rms.pbs.listing.output import (
-    Chunk,
-    integer,
-    nodes_needed,
-    parse_duration,
-    parse_select,
-    resources,
-    time_s,
-    vnodes,
-)
+from hpctwin.model.requests.pbs_requests import DEFAULT_PROJECT, Chunk, parse_duration, parse_select
+from hpctwin.rms.pbs.listing.output import integer, nodes_needed, resources, time_s, vnodes
 from hpctwin.rms.pbs.listing.sharing import Sharing, parts_held, tasks_asked
-from hpctwin.rms.records.records import JobDependency, JobRecord, JobSpec, NodeRecord
+from hpctwin.rms.records.records import JobRecord, JobSpec, NodeRecord, listed_dependencies
 
 _SAID = re.compile(r"(?:Not Running|Can Never Run): (.*)", re.DOTALL)
 
@@ -222,7 +212,9 @@ def _spec(
     submit_s = time_s(row.get("qtime")) or time_s(row.get("ctime"))
     if submit_s is None:
         raise ValueError("its submit time is missing")
-    dependencies = _dependencies(row.get("depend"), job_id, notes)
+    dependencies = listed_dependencies(
+        row.get("depend"), job_id, notes, lambda name: name.partition("@")[0], mirrored=True
+    )
     not_before_s = time_s(row.get("Execution_Time")) if state in ("W", "H") else None
     modelled = frozenset[str]() if largest.sharing is None else largest.sharing.consumables
     constraints = _constraints(asks, chunks, modelled)
@@ -280,26 +272,6 @@ def selected(row: Mapping[str, Any]) -> Any:
 def how_it_lies(row: Mapping[str, Any]) -> tuple[str, str]:
     """Return a job's select and place."""
     return str(selected(row)), str(resources(row.get("Resource_List")).get("place", "free"))
-
-
-def _dependencies(text: Any, job_id: str, notes: list[str]) -> tuple[JobDependency, ...]:
-    """Read text such as ``afterok:12.vm@vm:13.vm@vm,beforeany:20.vm@vm``."""
-    try:
-        said = parse_dependencies(text) if isinstance(text, str) else []
-    except ValueError:
-        said = [Said(str(text), "", 0.0, None, False, "")]
-    result: list[JobDependency] = []
-    for one in said:
-        if one.waits:
-            continue  # the waiting job lists it with after…, too
-        if one.kind is None or one.lost:
-            notes.append(
-                f"job {job_id} stays pending: its dependency {str(text)[:50]!r} is not modeled"
-            )
-            return (*result, JobDependency(on="0", kind="afterany"))
-        on, kind = one.on.partition("@")[0], one.kind.name.lower()
-        result.append(JobDependency.model_validate({"on": on, "kind": kind}))
-    return tuple(result)
 
 
 def _is_held(row: Mapping[str, Any]) -> bool:

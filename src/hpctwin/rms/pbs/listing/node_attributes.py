@@ -16,9 +16,10 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from hpctwin.errors import CommandError, FormatError
+from hpctwin.model.requests.pbs_requests import is_consumable
 from hpctwin.model.text import expand
 from hpctwin.rms.commands import Commands
-from hpctwin.rms.pbs.listing.output import integer, is_consumable, resources
+from hpctwin.rms.pbs.listing.output import integer, resources
 from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED, ListedNode, Setting
 
 _ATTRIBUTE = r"[A-Za-z_][\w]*=\S+"

@@ -16,33 +16,7 @@ from typing import Any
 from hpctwin.errors import CommandError, FormatError
 from hpctwin.model.requests.pbs_requests import (
     Chunk,
-    amount_said,
-    is_consumable,
-    memory_gb,
-    parse_duration,
-    parse_select,
 )
-
-__all__ = [
-    "Chunk",
-    "amount_said",
-    "begin_time",
-    "integer",
-    "is_consumable",
-    "is_false",
-    "is_true",
-    "memory_gb",
-    "nodes_needed",
-    "objects",
-    "parse_duration",
-    "parse_select",
-    "read_output",
-    "resources",
-    "time_s",
-    "too_old",
-    "vnodes",
-    "words_of",
-]
 
 
 def nodes_needed(chunks: tuple[Chunk, ...], place: str, cores: float, gpus: float) -> int:

@@ -12,6 +12,12 @@ from pydantic import ValidationError
 
 from hpctwin.errors import FormatError
 from hpctwin.model import Cluster, Partition
+from hpctwin.model.requests.pbs_requests import (
+    amount_said,
+    is_consumable,
+    memory_gb,
+    parse_duration,
+)
 from hpctwin.model.settings import first_fault
 from hpctwin.model.text import count_text
 from hpctwin.rms.pbs.listing.jobs import (
@@ -30,13 +36,9 @@ from hpctwin.rms.pbs.listing.jobs import (
 )  # fmt: skip
 from hpctwin.rms.pbs.listing.node_attributes import is_parent, properties_of
 from hpctwin.rms.pbs.listing.output import (
-    amount_said,
     integer,
-    is_consumable,
     is_false,
-    memory_gb,
     objects,
-    parse_duration,
     read_output,
     resources,
     time_s,

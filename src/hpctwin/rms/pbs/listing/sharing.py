@@ -11,16 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hpctwin.model.requests.chunks import Tasks, more_tasks_text, together
-from hpctwin.rms.pbs.listing.output import (
-    Chunk,
-    amount_said,
-    integer,
-    is_consumable,
-    memory_gb,
-    resources,
-)
-from hpctwin.rms.records.records import JobRecord, NodePart
+from hpctwin.model.requests.chunks import Tasks, more_tasks_text, neighbors_merged, together
+from hpctwin.model.requests.pbs_requests import Chunk, amount_said, is_consumable, memory_gb
+from hpctwin.rms.pbs.listing.output import integer, resources
+from hpctwin.rms.records.records import JobRecord, NodePart, held_by_jobs
 
 _KB_PER_GB = 2**20
 
@@ -80,7 +74,11 @@ def tasks_asked(
     ]
     if "pack" in words:
         kinds = [together(kinds)]
-    first, *more = _one_after_the_other(kinds, notes)
+    for number, kind in enumerate(kinds):
+        if not any((*kind.each, *(amount for _, amount in kind.consumables))):
+            notes.append("chunks without a request")
+            kinds[number] = replace(kind, cores=1.0)
+    first, *more = neighbors_merged(kinds)
     count = sum(kind.tasks for kind in (first, *more))
     scattered = bool(words & {"scatter", "vscatter"})
     return {
@@ -94,20 +92,6 @@ def tasks_asked(
         "more_tasks": more_tasks_text(more),
         "exclusive": bool(words & {"excl", "exclhost"}),
     }
-
-
-def _one_after_the_other(kinds: Iterable[Tasks], notes: list[str]) -> list[Tasks]:
-    """Return kinds of tasks in PBS's order; equal neighbors are merged."""
-    found: list[Tasks] = []
-    for kind in kinds:
-        if not any((*kind.each, *(amount for _, amount in kind.consumables))):
-            notes.append("chunks without a request")
-            kind = replace(kind, cores=1.0)
-        if found and replace(found[-1], tasks=kind.tasks) == kind:
-            found[-1] = replace(kind, tasks=found[-1].tasks + kind.tasks)
-        else:
-            found.append(kind)
-    return found
 
 
 def parts_held(exec_vnode: str) -> dict[str, NodePart]:
@@ -148,21 +132,12 @@ def unequal(
     Args:
         jobs: Jobs; running ones hold parts of vnodes.
     """
-    held: dict[str, list[float]] = {}
-    alone: set[str] = set()
-    for job in jobs:
-        parts = job.holds(consumables)
-        if parts is None:
-            alone.update(job.node_names)
-            continue
-        for name, amounts in zip(job.node_names, parts.tolist(), strict=True):
-            known = held.setdefault(name, [0.0] * len(amounts))
-            held[name] = [a + b for a, b in zip(known, amounts, strict=True)]
+    held, alone = held_by_jobs(jobs, consumables)
     found = {}
     for name, row in rows.items():
         if name in alone:
             continue
-        cores, memory, gpus, *others = held.get(name, [0.0] * (3 + len(consumables)))
+        cores, memory, gpus, *others = held[name]
         assigned = resources(row.get("resources_assigned"))
         for unit, ours, theirs in (
             ("ncpus", cores, float(integer(assigned.get("ncpus")))),

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from hpctwin.formats.accounting.pbs_accounting import Accounts
 from hpctwin.model.requests.chunks import GROUP
-from hpctwin.rms.pbs.listing.output import memory_gb
+from hpctwin.model.requests.pbs_requests import memory_gb
 from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED, Setting
 
 _KEY, _ENABLE = "node_group_key", "node_group_enable"

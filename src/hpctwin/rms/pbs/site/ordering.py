@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from hpctwin.model import Partition
-from hpctwin.rms.pbs.listing.output import memory_gb, resources
+from hpctwin.model.requests.pbs_requests import memory_gb
+from hpctwin.rms.pbs.listing.output import resources
 from hpctwin.rms.pbs.site.config_files import Line, SchedConfig
 
 _NEAREST = {

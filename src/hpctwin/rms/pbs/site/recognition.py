@@ -19,6 +19,7 @@ from hpctwin.errors import ConfigError, FormatError
 from hpctwin.formats.accounting.pbs_accounting import Accounts, Meant, is_pbs_accounting, pbs_table
 from hpctwin.formats.job_table import JobTable
 from hpctwin.formats.record import Machine, Tally
+from hpctwin.model.requests.pbs_requests import is_consumable
 from hpctwin.model.text import count_text
 from hpctwin.rms.pbs.listing.node_attributes import (
     as_pbs,
@@ -29,14 +30,7 @@ from hpctwin.rms.pbs.listing.node_attributes import (
     nodes_file,
     nodes_xml,
 )
-from hpctwin.rms.pbs.listing.output import (
-    integer,
-    is_consumable,
-    is_true,
-    objects,
-    read_output,
-    resources,
-)
+from hpctwin.rms.pbs.listing.output import integer, is_true, objects, read_output, resources
 from hpctwin.rms.pbs.listing.parse import listed_nodes, needed_of, partitions_of, routed
 from hpctwin.rms.pbs.site.config_files import (
     PARAMETERS,

@@ -11,10 +11,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from hpctwin.rms.records.records import JobRecord, NodePart
+from hpctwin.formats.accounting.slurm_values import number, said
+from hpctwin.rms.records.records import JobRecord, NodePart, held_by_jobs
 from hpctwin.rms.slurm.listing.resources import gpus_in_parts, gpus_of, tres_of
 from hpctwin.rms.slurm.listing.sharing import MB_PER_GB, Sharing, used_of
-from hpctwin.rms.slurm.listing.values import number, said, whole, words
+from hpctwin.rms.slurm.listing.values import whole, words
 
 _ALLOCATED = {"ALLOCATED", "ALLOCATED_AND_IN_USE"}
 _UP = {"IDLE", "MIXED", "CLOUD", "DYNAMIC_NORM"}
@@ -137,20 +138,13 @@ def unequal(
     Args:
         jobs: Jobs; running ones hold parts of nodes.
     """
-    held: dict[str, list[float]] = {}
+    jobs = list(jobs)
     owners: dict[str, set[str]] = {}
-    alone = set()
     names = sorted({name for sizes in sharing.partitions.values() for name in sizes.consumables})
+    held, alone = held_by_jobs(jobs, names)
     for job in jobs:
-        amounts = job.holds(names)
-        for i, name in enumerate(job.node_names):
-            if job.spec.shared_with:
-                owners.setdefault(name, set()).add(job.spec.user)
-            if amounts is None:
-                alone.add(name)
-            else:
-                known = held.setdefault(name, [0.0] * (3 + len(names)))
-                held[name] = [a + b for a, b in zip(known, amounts[i].tolist(), strict=True)]
+        for name in job.node_names if job.spec.shared_with else ():
+            owners.setdefault(name, set()).add(job.spec.user)
     found = {}
     for row in rows:
         name = str(row.get("name"))
@@ -164,7 +158,7 @@ def unequal(
                 f"Slurm reserves the node for jobs of {owner}, but no running job explains it"
             )
             continue
-        cores, memory, gpus, *others = held.get(name, [0.0] * (3 + len(names)))
+        cores, memory, gpus, *others = held[name]
         threads = 1 if sharing.by_cpu else max(1, whole(row.get("threads")))
         pairs = [("CPUs", cores * threads, cpus)]
         if sharing.memory:

@@ -21,8 +21,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hpctwin.errors import CommandError, FormatError
+from hpctwin.formats.accounting.slurm_values import number, said
 from hpctwin.rms.slurm.listing.resources import MB
-from hpctwin.rms.slurm.listing.values import fields_of, limit_s, moment, number, said, whole
+from hpctwin.rms.slurm.listing.values import fields_of, limit_s, moment, whole
 
 MOST_PENDING = 1000
 """Maximum number of pending jobs queried in JSON at a time.

@@ -15,6 +15,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from hpctwin.errors import FormatError
+from hpctwin.formats.accounting.slurm_values import number, said
 from hpctwin.model import Cluster, Partition
 from hpctwin.model.cluster.node_group import LYING, Sleep
 from hpctwin.model.text import count_text
@@ -41,16 +42,7 @@ from hpctwin.rms.slurm.listing.sharing import (
     how_shared,
     used_of,
 )
-from hpctwin.rms.slurm.listing.values import (
-    EXCLUSIVE,
-    limit_s,
-    moment,
-    number,
-    said,
-    words,
-)
-
-__all__ = ["Found", "cluster_snapshot", "gpus_of", "settings", "start_times"]
+from hpctwin.rms.slurm.listing.values import EXCLUSIVE, limit_s, moment, words
 
 
 @dataclass

@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from hpctwin.formats.accounting.slurm_values import number, said
 from hpctwin.model.requests.resources import GPU_TYPE
 from hpctwin.rms.slurm.listing.resources import (
     consumables_of,
@@ -24,7 +25,7 @@ from hpctwin.rms.slurm.listing.resources import (
     tres_of,
     types_by_index,
 )
-from hpctwin.rms.slurm.listing.values import number, said, whole, words
+from hpctwin.rms.slurm.listing.values import whole, words
 
 MB_PER_GB = 1024
 _SMALL = 1e-6

@@ -13,9 +13,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from hpctwin.errors import FormatError
+from hpctwin.formats.accounting.slurm_values import number
 from hpctwin.model.text import expand
 from hpctwin.rms.slurm.listing.conf import Row
-from hpctwin.rms.slurm.listing.values import number, words
+from hpctwin.rms.slurm.listing.values import words
 
 KINDS = {
     "nodes": "nodes", "partitions": "partitions", "reservations": "reservations", "sinfo": "sinfo",

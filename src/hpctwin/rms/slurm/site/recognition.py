@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from hpctwin.errors import ConfigError, TraceError
-from hpctwin.formats.accounting.sacct import COLUMNS, MAGIC, is_sacct, is_slurm2sql, sacct_table
+from hpctwin.formats.accounting.sacct import MAGIC, is_sacct, is_slurm2sql, sacct_table
 from hpctwin.formats.accounting.sacct_json import is_sacct_document
-from hpctwin.formats.accounting.sacct_layout import check_columns, layout_of
+from hpctwin.formats.accounting.sacct_layout import COLUMNS, check_columns, layout_of
 from hpctwin.formats.files import read_json
 from hpctwin.formats.job_table import JobTable
 from hpctwin.formats.record import Machine, Tally

@@ -18,7 +18,7 @@ from hpctwin.formats.fields import moments, zone_of
 from hpctwin.formats.job_table import JobTable
 from hpctwin.formats.record import Tally
 from hpctwin.model import Cluster
-from hpctwin.model.text import count_text, expand
+from hpctwin.model.text import count_text, expand, number_ranges
 from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED, Setting, Site
 from hpctwin.rms.slurm.listing.conf import Row
 from hpctwin.rms.slurm.listing.reservations import (
@@ -203,7 +203,7 @@ def _taken(
             "name": name,
             "start": max(start - past.first_s, 0.0),
             "end": end - past.first_s,
-            "nodes": _ranges(known),
+            "nodes": number_ranges(known),
         }
         for start, end in found
         if end > past.first_s
@@ -418,14 +418,3 @@ def _printed(text: str, zone: str | None) -> str:
     except (ValueError, OverflowError, OSError):
         return text
     return f"{shown:%Y-%m-%dT%H:%M:%S}"
-
-
-def _ranges(numbers: Sequence[int]) -> str:
-    """Return sorted node numbers as `hpctwin.model.parse_nodes` reads them."""
-    parts: list[list[int]] = []
-    for number in numbers:
-        if parts and number == parts[-1][1] + 1:
-            parts[-1][1] = number
-        else:
-            parts.append([number, number])
-    return ",".join(f"{a}-{b}" if a < b else str(a) for a, b in parts)
