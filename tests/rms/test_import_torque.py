@@ -10,7 +10,7 @@ import pytest
 from hpctwin.errors import ConfigError
 from hpctwin.policies import parse_policy
 from hpctwin.rms.pbs.site.recognition import pbsnodes_text
-from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED
+from hpctwin.rms.site import IMPORTED, NO_EFFECT, NOT_MODELED
 from hpctwin.rms.site_folder import Imported, import_site, pseudonyms
 
 STATUS = (

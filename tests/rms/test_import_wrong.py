@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hpctwin.errors import ConfigError
-from hpctwin.rms.site.cluster import NOT_MODELED
+from hpctwin.rms.site import NOT_MODELED
 from hpctwin.rms.site_folder import Imported, import_site
 
 CONF = (

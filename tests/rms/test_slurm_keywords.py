@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hpctwin.rms.site.cluster import NO_EFFECT, NOT_MODELED
+from hpctwin.rms.site import NO_EFFECT, NOT_MODELED
 from hpctwin.rms.site_folder import Imported, import_site
 from hpctwin.rms.slurm.site.recognition import SlurmFiles
 

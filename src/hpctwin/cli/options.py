@@ -400,7 +400,7 @@ class ClusterOptions:
         )
         if given or workload.recorded_nodes is None or trace.is_dir() or _system_of(trace):
             return workload
-        from hpctwin.rms.site.derived_nodes import as_derived, derived_cluster, derived_nodes
+        from hpctwin.rms.derived_nodes import as_derived, derived_cluster, derived_nodes
 
         derived = derived_nodes(workload.to_frame().lazy())
         if derived is None:

@@ -10,8 +10,8 @@ import polars as pl
 from hpctwin.formats.job_table import JobTable
 from hpctwin.model import Cluster
 from hpctwin.model.text import count_text
-from hpctwin.rms.site.cluster import IMPORTED, Setting, Site
-from hpctwin.rms.site.derived_nodes import names_in
+from hpctwin.rms.derived_nodes import names_in
+from hpctwin.rms.site import IMPORTED, Setting, Site
 
 RESERVED, UNNAMED = "reservations", "unnamed"
 """Partitions of jobs from queues of PBS's reservations, and of unassigned jobs.

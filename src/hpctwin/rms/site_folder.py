@@ -10,7 +10,7 @@ import datetime as dt
 import hashlib
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -26,10 +26,10 @@ from hpctwin.model.cluster.limits import ROOT
 from hpctwin.model.files import cause
 from hpctwin.rms.commands import Commands, passed_on
 from hpctwin.rms.deleted_entities import take_gone
+from hpctwin.rms.derived_nodes import Derived, derived_cluster, derived_nodes
 from hpctwin.rms.pbs.site import recognition as pbs_site
 from hpctwin.rms.pbs.site.recognition import PbsFiles
-from hpctwin.rms.site.cluster import NO_EFFECT, Setting, Site, equal_nodes
-from hpctwin.rms.site.derived_nodes import Derived, derived_cluster, derived_nodes
+from hpctwin.rms.site import NO_EFFECT, Setting, Site, equal_nodes
 from hpctwin.rms.slurm.site import recognition as slurm_site
 from hpctwin.rms.slurm.site.accounts import take_resets
 from hpctwin.rms.slurm.site.recognition import SlurmFiles
@@ -38,6 +38,11 @@ from hpctwin.rms.slurm.site.reservations import take_reservations
 _TIMEOUT_S = 600.0
 _LONGER_S = {"sacct": 6 * 3600.0}  # years of it, from a database that others use too
 _DAYS = 30
+
+
+def live_command(command: Sequence[str], since: str) -> Sequence[str]:
+    """Return a command of ``LIVE``; accounting starts at a date."""
+    return (*command, "-S", since) if command[0] == "sacct" else command
 
 
 def asked(
@@ -72,7 +77,7 @@ def asked(
     )
     notes = []
     for name in site.LIVE:
-        program, *arguments = site.live_command(name, first)
+        program, *arguments = live_command(site.LIVE[name], first)
         path = folder / name
         try:
             with path.open("wb") as file:

@@ -278,7 +278,7 @@ def _without_nodes(content: dict[str, Any]) -> dict[str, Any]:
 def _write_report(made: Imported, checked: Checked | None, path: Path) -> None:
     from hpctwin.formats.accounting.workload import workload_of
     from hpctwin.report.pages.html import write_site_report
-    from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED
+    from hpctwin.rms.site import IMPORTED, NO_EFFECT, NOT_MODELED
 
     def rows(became: str) -> list[tuple[str, str, str, str]]:
         return [(s.name, s.value, s.why, s.where) for s in made.site.settings if s.became == became]
@@ -325,7 +325,7 @@ def _counts(made: Imported) -> tuple[dict[str, int], dict[str, int]]:
 def _told(made: Imported, checked: Checked | None, out: Path) -> dict[str, Any]:
     from dataclasses import asdict
 
-    from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED
+    from hpctwin.rms.site import IMPORTED, NO_EFFECT, NOT_MODELED
 
     omitted, other = _counts(made)
     settings = made.site.settings

@@ -28,7 +28,7 @@ from hpctwin.rms.commands import Commands, not_inherited
 from hpctwin.rms.gate import CommandGate, Gate, JobRequest, ListedJob, Mark
 from hpctwin.rms.manager import ResourceManager, Way
 from hpctwin.rms.settings import PolledSettings, Probe, is_here, look, tried
-from hpctwin.rms.site.cluster import Sleeping
+from hpctwin.rms.site import Sleeping
 from hpctwin.rms.slurm.listing.listing import rows_of
 from hpctwin.rms.slurm.listing.parse import settings
 from hpctwin.rms.slurm.listing.values import whole, words

@@ -20,7 +20,7 @@ from hpctwin.model.requests.pbs_requests import is_consumable
 from hpctwin.model.text import expand
 from hpctwin.rms.commands import Commands
 from hpctwin.rms.pbs.listing.output import integer, resources
-from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED, ListedNode, Setting
+from hpctwin.rms.site import IMPORTED, NO_EFFECT, NOT_MODELED, ListedNode, Setting
 
 _ATTRIBUTE = r"[A-Za-z_][\w]*=\S+"
 _NODE_LINE = re.compile(rf"[A-Za-z0-9][\w.\[\],:-]*(?:\s+(?:{_ATTRIBUTE}|[\w.+-]+))*\s*")

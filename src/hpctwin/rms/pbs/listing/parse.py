@@ -28,11 +28,13 @@ from hpctwin.rms.pbs.listing.jobs import (
     as_subjob,
     counts,
     how_it_lies,
+    how_shared,
     job_mark,
     job_record,
     roughly,
     selected,
     state_of,
+    unequal,
 )  # fmt: skip
 from hpctwin.rms.pbs.listing.node_attributes import is_parent, properties_of
 from hpctwin.rms.pbs.listing.output import (
@@ -44,9 +46,8 @@ from hpctwin.rms.pbs.listing.output import (
     time_s,
     vnodes,
 )
-from hpctwin.rms.pbs.listing.sharing import how_shared, unequal
 from hpctwin.rms.records.records import JobRecord, NodeRecord, NodeReservation, Snapshot
-from hpctwin.rms.site.cluster import ListedNode, group_nodes
+from hpctwin.rms.site import ListedNode, group_nodes
 
 _AMOUNTS = {"ncpus", "mem", "ngpus", "vmem", "mpiprocs", "ompthreads"}
 _DOWN = {

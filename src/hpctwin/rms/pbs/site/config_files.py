@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from hpctwin.errors import near
 from hpctwin.model.text import count_text
-from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED, Setting
+from hpctwin.rms.site import IMPORTED, NO_EFFECT, NOT_MODELED, Setting
 
 PARAMETERS = (
     "allow_aoe_calendar", "backfill", "backfill_prime", "by_queue", "dedicated_prefix", "fair_share",

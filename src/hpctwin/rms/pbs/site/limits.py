@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from hpctwin.formats.accounting.pbs_accounting import Accounts
 from hpctwin.model.requests.chunks import GROUP
 from hpctwin.model.requests.pbs_requests import memory_gb
-from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED, Setting
+from hpctwin.rms.site import IMPORTED, NO_EFFECT, NOT_MODELED, Setting
 
 _KEY, _ENABLE = "node_group_key", "node_group_enable"
 _OF_SCHED = ("do_not_span_psets", "only_explicit_psets")

@@ -17,7 +17,7 @@ from hpctwin.model import Partition
 from hpctwin.model.requests.pbs_requests import parse_duration
 from hpctwin.rms.pbs.site.config_files import Line, SchedConfig
 from hpctwin.rms.pbs.site.ordering import Meaning, NodeOrder, ordering_of
-from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED, Setting
+from hpctwin.rms.site import IMPORTED, NO_EFFECT, NOT_MODELED, Setting
 
 _LINE = re.compile(r"^\s*(\S+)\s+\d+\s+(\S+)\s+(\d{1,9})\s*$")
 _ROOT = "root"

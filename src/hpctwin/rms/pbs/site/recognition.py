@@ -21,6 +21,7 @@ from hpctwin.formats.job_table import JobTable
 from hpctwin.formats.record import Machine, Tally
 from hpctwin.model.requests.pbs_requests import is_consumable
 from hpctwin.model.text import count_text
+from hpctwin.rms.derived_nodes import in_partitions
 from hpctwin.rms.pbs.listing.node_attributes import (
     as_pbs,
     is_nodes_file,
@@ -53,8 +54,7 @@ from hpctwin.rms.pbs.site.policy import (
     read_resource_group,
     told_of,
 )
-from hpctwin.rms.site.cluster import ListedNode, Setting, Site, group_nodes, named_cluster
-from hpctwin.rms.site.derived_nodes import in_partitions
+from hpctwin.rms.site import ListedNode, Setting, Site, group_nodes, named_cluster
 
 _SHOWN = 50
 _QMGR = "queue|server|sched|resource|node"
@@ -413,12 +413,3 @@ def _cores(row: Mapping[str, Any]) -> int:
     has = row.get("resources_available")
     said = str(has.get("ncpus", "")) if isinstance(has, dict) else ""
     return int(said) if said.isdigit() else 0
-
-
-def live_command(name: str, since: str) -> Sequence[str]:
-    """Return a command of `LIVE`.
-
-    PBS's accounting logs are files of the server, and no command prints them.
-    """
-    del since
-    return LIVE[name]

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from hpctwin.errors import ConfigError
 from hpctwin.model.files import cause
-from hpctwin.rms.site.cluster import IMPORTED, Setting
+from hpctwin.rms.site import IMPORTED, Setting
 
 _PAIR = re.compile(r'([\w/]+)\s*\+?=\s*("[^"]*"|\'[^\']*\'|\S*)')
 _DEEPEST = 10

@@ -20,7 +20,7 @@ from hpctwin.model import Cluster, Partition
 from hpctwin.model.cluster.node_group import LYING, Sleep
 from hpctwin.model.text import count_text
 from hpctwin.rms.records.records import JobRecord, NodePower, NodeRecord, NodeReservation, Snapshot
-from hpctwin.rms.site.cluster import ListedNode, Sleeping, group_nodes
+from hpctwin.rms.site import ListedNode, Sleeping, group_nodes
 from hpctwin.rms.slurm.listing.allocations import Idle, idle_of, unequal
 from hpctwin.rms.slurm.listing.conf import Row
 from hpctwin.rms.slurm.listing.jobs import Mine, read_jobs

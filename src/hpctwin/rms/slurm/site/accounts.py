@@ -27,7 +27,7 @@ from hpctwin.formats.job_table import JobTable
 from hpctwin.model import Cluster
 from hpctwin.model.cluster.limits import ROOT
 from hpctwin.model.text import count_text
-from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED, Setting, Site
+from hpctwin.rms.site import IMPORTED, NO_EFFECT, NOT_MODELED, Setting, Site
 from hpctwin.rms.slurm.listing.conf import Row, said, take
 from hpctwin.rms.slurm.listing.values import limit_s
 from hpctwin.rms.slurm.site.policy import version_of

@@ -18,7 +18,7 @@ from hpctwin.model.requests.resources import (
 )
 from hpctwin.model.text import count_text, expand
 from hpctwin.rms.records.records import NodeRecord
-from hpctwin.rms.site.cluster import NOT_MODELED, ListedNode, Setting
+from hpctwin.rms.site import NOT_MODELED, ListedNode, Setting
 from hpctwin.rms.slurm.listing.conf import Conf, Row
 from hpctwin.rms.slurm.listing.resources import (
     consumables_of,

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED, Setting
+from hpctwin.rms.site import IMPORTED, NO_EFFECT, NOT_MODELED, Setting
 from hpctwin.rms.slurm.listing.conf import Row, said
 from hpctwin.rms.slurm.listing.values import limit_s
 

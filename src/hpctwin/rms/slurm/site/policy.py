@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from functools import partial
 from typing import NamedTuple
 
-from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED, Setting
+from hpctwin.rms.site import IMPORTED, NO_EFFECT, NOT_MODELED, Setting
 from hpctwin.rms.slurm.listing.conf import Row, said, take
 from hpctwin.rms.slurm.listing.values import limit_s
 

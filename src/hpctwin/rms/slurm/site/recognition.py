@@ -14,7 +14,7 @@ from hpctwin.formats.files import read_json
 from hpctwin.formats.job_table import JobTable
 from hpctwin.formats.record import Machine, Tally
 from hpctwin.model.settings import yaml_document
-from hpctwin.rms.site.cluster import ListedNode, Site
+from hpctwin.rms.site import ListedNode, Site
 from hpctwin.rms.slurm.listing.conf import (
     Conf,
     Row,
@@ -353,12 +353,6 @@ class SlurmFiles:
     def jobs(self, tally: Tally, machine: Machine, timezone: str | None) -> JobTable:
         """Return all jobs of all dumps."""
         return sacct_table(self._dumps, tally, machine, timezone=timezone, columns=self.columns)
-
-
-def live_command(name: str, since: str) -> Sequence[str]:
-    """Return a command of `LIVE`; accounting starts at a date."""
-    command = LIVE[name]
-    return (*command, "-S", since) if command[0] == "sacct" else command
 
 
 def _text(path: Path) -> str:

@@ -19,7 +19,7 @@ from hpctwin.formats.job_table import JobTable
 from hpctwin.formats.record import Tally
 from hpctwin.model import Cluster
 from hpctwin.model.text import count_text, expand, number_ranges
-from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED, Setting, Site
+from hpctwin.rms.site import IMPORTED, NO_EFFECT, NOT_MODELED, Setting, Site
 from hpctwin.rms.slurm.listing.conf import Row
 from hpctwin.rms.slurm.listing.reservations import (
     MOST_TIMES,

@@ -14,7 +14,8 @@ from typing import Any
 
 from hpctwin.errors import ConfigError
 from hpctwin.model.cluster.limits import ROOT
-from hpctwin.rms.site.cluster import (
+from hpctwin.rms.derived_nodes import in_partitions
+from hpctwin.rms.site import (
     IMPORTED,
     NO_EFFECT,
     ListedNode,
@@ -23,7 +24,6 @@ from hpctwin.rms.site.cluster import (
     group_nodes,
     named_cluster,
 )
-from hpctwin.rms.site.derived_nodes import in_partitions
 from hpctwin.rms.slurm.listing.conf import Conf, Row, said, take
 from hpctwin.rms.slurm.site.accounts import of_cluster, shares_of
 from hpctwin.rms.slurm.site.limits import (

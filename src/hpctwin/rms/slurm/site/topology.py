@@ -17,7 +17,7 @@ import numpy as np
 from hpctwin.errors import FormatError
 from hpctwin.model.cluster.switches import Switch, check_switches
 from hpctwin.model.text import count_text, expand
-from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED, Setting
+from hpctwin.rms.site import IMPORTED, NO_EFFECT, NOT_MODELED, Setting
 from hpctwin.rms.slurm.listing.conf import Row
 
 _LOOKS = "switches, for the placements fewest-switches and whole-blocks"

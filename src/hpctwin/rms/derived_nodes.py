@@ -19,7 +19,7 @@ from hpctwin.errors import FormatError
 from hpctwin.model import Cluster, Workload
 from hpctwin.model.text import expand
 from hpctwin.rms.records.records import NodeRecord
-from hpctwin.rms.site.cluster import ListedNode, equal_nodes, group_nodes, named_cluster
+from hpctwin.rms.site import ListedNode, equal_nodes, group_nodes, named_cluster
 
 _SIZES = ("cores", "gpus", "memory_gb")
 _OVERLAP = 0.01
