@@ -12,6 +12,7 @@ from typing import Literal
 
 import polars as pl
 
+from hpctwin.formats.accounting.sacct_records import STATES
 from hpctwin.formats.record import Tally
 from hpctwin.model import NodeGroup
 from hpctwin.model.workload.frame import USE_STEP
@@ -100,6 +101,8 @@ MADE = {
     "node_w": "mean power of one of its nodes, W",
 }
 """Columns of the synthetic jobs from which samples are written."""
+NODES_MADE = pl.int_ranges("first_node", pl.col("first_node") + pl.col("nodes"))
+"""The node numbers of a synthetic job."""
 
 
 @dataclass(frozen=True)
@@ -200,6 +203,12 @@ class DataSet:
 def size(name: str = "nodes") -> pl.Expr:
     """Return a number of nodes to divide by; null if it is not above 0."""
     return pl.when(pl.col(name) > 0).then(pl.col(name))
+
+
+def slurm_state(words: pl.Expr) -> pl.Expr:
+    """Return the state as in records from what Slurm says, such as ``CANCELLED by 0``."""
+    word = words.str.extract(r"^(\w+)", 1)
+    return word.replace_strict(STATES, default=None, return_dtype=pl.String)
 
 
 def share_used(group: NodeGroup, part: str, watts: pl.Expr) -> pl.Expr:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import polars as pl
 
 from hpctwin.formats.datasets.declared import (
+    NODES_MADE,
     Column,
     DataSet,
     File,
@@ -42,7 +43,7 @@ def _xname() -> pl.Expr:
         pl.lit(0),
         rest % 2,
     )
-    return pl.int_ranges("first_node", pl.col("first_node") + pl.col("nodes")).list.eval(name)
+    return NODES_MADE.list.eval(name)
 
 
 _JOBS = (

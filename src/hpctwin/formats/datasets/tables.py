@@ -11,14 +11,12 @@ from pathlib import Path
 import polars as pl
 
 from hpctwin.formats.accounting.pbs_accounting import pbs_records
-from hpctwin.formats.accounting.sacct_records import STATES
-from hpctwin.formats.datasets.declared import Column, DataSet, File, Given
+from hpctwin.formats.datasets.declared import NODES_MADE, Column, DataSet, File, Given, slurm_state
 
 
 def _line() -> pl.Expr:
     made = pl.col
-    hosts = pl.int_ranges("first_node", made("first_node") + made("nodes"))
-    where = hosts.list.eval(pl.format("{}/0-31", pl.element())).list.join("+")
+    where = NODES_MADE.list.eval(pl.format("{}/0-31", pl.element())).list.join("+")
     whole = [made(name).cast(pl.Int64) for name in ("submit", "submit", "submit", "start", "end")]
     moment = pl.from_epoch(made("end").cast(pl.Int64)).dt.strftime("%m/%d/%Y %H:%M:%S")
     limit = made("walltime").cast(pl.Int64)
@@ -102,11 +100,6 @@ _TIME, _DATE = pl.Datetime("us"), pl.String()
 _STATE = pl.when("failed").then(pl.lit("FAILED")).otherwise(pl.lit("COMPLETED"))
 
 
-def _slurm(column: str) -> pl.Expr:
-    word = pl.col(column).str.extract(r"^(\w+)", 1)
-    return word.replace_strict(STATES, default=None, return_dtype=pl.String)
-
-
 def _times(*names: str, dtype: pl.DataType) -> list[Column]:
     made = ("submit", "start", "end")
     return [
@@ -124,7 +117,7 @@ def _kestrel(given: Given) -> pl.LazyFrame:
         "walltime": pl.col("wall_time"),
         "nodes": pl.col("nodes_required"),
         "account": pl.col("account"),
-        "state": _slurm("job_state"),
+        "state": slurm_state(pl.col("job_state")),
     }
     if given.use == "measured":
         fields["node_w"] = pl.when(pl.col("power_per_node") > 0).then("power_per_node")
@@ -171,7 +164,7 @@ def _eagle(given: Given) -> pl.LazyFrame:
         "runtime": pl.col("run_time"),
         "walltime": pl.col("wallclock_req"),
         "nodes": pl.col("nodes_req"),
-        "state": _slurm("state"),
+        "state": slurm_state(pl.col("state")),
         **{name: pl.col(name) for name in ("user", "account", "partition", "qos")},
     }
     return given.main.select(**fields)

@@ -53,7 +53,7 @@ def take_resets(
     period = said(values, RESETS).lower()
     if not period:
         return
-    first, last = _span(jobs)
+    first, last = span_of(jobs)
     shares = said(values, "priorityweightfairshare").strip("0.") != ""
     found: list[float] = []
     if period in _ONCE:
@@ -80,17 +80,17 @@ def take_resets(
         site.cluster = Cluster.checked(fields, site.manager)
 
 
-def _span(jobs: JobTable) -> tuple[float | None, float | None]:
+def span_of(jobs: JobTable) -> tuple[float | None, float | None]:
     """Return the first submission and the last end; None without jobs."""
     if not len(jobs):
         return None, None
     begin = pl.col("submit_s")
     if "recorded_start_s" in jobs.columns:
         begin = pl.max_horizontal("submit_s", "recorded_start_s")
-    span = jobs.scan().select(
+    both = jobs.scan().select(
         first=pl.col("submit_s").min(), last=(begin + pl.col("runtime_s")).max()
     )
-    first, last = span.collect(engine="streaming").row(0)
+    first, last = both.collect(engine="streaming").row(0)
     return first, last
 
 

@@ -30,6 +30,7 @@ from hpctwin.rms.slurm.listing.reservations import (
     shown,
     times,
 )
+from hpctwin.rms.slurm.site.accounts import span_of
 
 _FLAGS = {
     "MAINT": (IMPORTED, "maintenance"),
@@ -123,15 +124,9 @@ def take_reservations(
 
 def _past(site: Site, jobs: JobTable) -> _Past | None:
     """Return the past jobs; None without any, as the simulated span is unknown then."""
-    if not len(jobs):
+    first_s, last_s = span_of(jobs)
+    if first_s is None or last_s is None:
         return None
-    begin = pl.col("submit_s")
-    if "recorded_start_s" in jobs.columns:
-        begin = pl.max_horizontal("submit_s", "recorded_start_s")
-    span = jobs.scan().select(
-        first=pl.col("submit_s").min(), last=(begin + pl.col("runtime_s")).max()
-    )
-    first_s, last_s = span.collect(engine="streaming").row(0)
     names = [name for nodes in site.members.values() for name in nodes]
     cores = [group.cores for group in site.cluster.nodes for _ in range(group.count)]
     parents = {one.name: one.parent for one in site.cluster.accounts}

@@ -12,11 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from hpctwin.errors import FormatError
 from hpctwin.model.cluster.switches import Switch, check_switches
-from hpctwin.model.text import count_text, expand
+from hpctwin.model.text import count_text, expand, number_ranges
 from hpctwin.rms.site import IMPORTED, NO_EFFECT, NOT_MODELED, Setting
 from hpctwin.rms.slurm.listing.conf import Row
 
@@ -260,5 +258,4 @@ def _numbers(name: str, row: Row, names: Sequence[str]) -> str:
     numbers = sorted({place[node] for node in expand(row.get("nodes")) if node in place})
     if not numbers:
         raise ValueError(f"{name} has no available node")
-    runs = np.split(numbers, np.flatnonzero(np.diff(numbers) > 1) + 1)
-    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs)
+    return number_ranges(numbers)
