@@ -18,8 +18,6 @@ from hpctwin.rms.commands import Commands
 from hpctwin.rms.pbs.listing.output import read_output
 from hpctwin.rms.slurm.listing.values import words
 
-__all__ = ["ClusterUser", "PbsUser", "SlurmUser", "Times"]
-
 TIMEOUT_S = 60.0
 """Timeout of a command, in seconds of an unmodified clock."""
 
