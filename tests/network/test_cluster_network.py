@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hpctwin.errors import ConfigError
 from hpctwin.formats.clusters import read_cluster
-from hpctwin.formats.platforms.simgrid import read_platform
+from hpctwin.formats.simgrid_platform import read_platform
 from hpctwin.network.platform import Platform
 
 YAML = """name: small

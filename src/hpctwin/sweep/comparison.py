@@ -9,7 +9,7 @@ import polars as pl
 from hpctwin.attributes import Attached
 from hpctwin.errors import UnknownKeyError
 from hpctwin.guesses import GuessedType
-from hpctwin.model.frames import as_pandas
+from hpctwin.model.columns import as_pandas
 from hpctwin.model.text import Shown
 from hpctwin.simulation import Result
 

@@ -155,7 +155,7 @@ def _jobs(
     from hpctwin.formats import read_workload
     from hpctwin.generate import generate
     from hpctwin.model.demand import assumptions
-    from hpctwin.rms.emulated.submissions import endless_arrivals
+    from hpctwin.rms.emulated.agenda import endless_arrivals
 
     if trace is not None and workload is not None:
         raise ConfigError("--trace does not work with --workload; remove one of them")

@@ -17,10 +17,6 @@ from hpctwin.network.builder import Builder, HostOptions, Watts
 from hpctwin.network.platform import DEFAULT_GAMMA, Devices, Platform
 from hpctwin.network.zones import Attached, Declared, Gateways, Star, Zone
 
-__all__ = [
-    "Network", "Part", "Storage", "SwitchPower", "Wan", "blocks_of", "check_network", "platform_of",
-]  # fmt: skip
-
 Topology = Literal["star", "fat-tree", "torus", "dragonfly"]
 
 
@@ -284,16 +280,7 @@ Nodes = Sequence[tuple[str, int, int, int, float]]
 def check_network(
     network: Network | None, storage: Sequence[Storage], groups: Sequence[tuple[str, int]]
 ) -> None:
-    """Check that a network has room for all nodes, and that storages can be reached.
-
-    Args:
-        network: The network.
-        storage: Storages.
-        groups: Name and number of nodes of each node group.
-
-    Raises:
-        ValueError: They do not fit.
-    """
+    """Check that a network has room for all nodes, and that storages can be reached."""
     names = [one.name for one in storage]
     if len(set(names)) < len(names):
         raise ValueError("two storages have the same name")
@@ -318,12 +305,7 @@ def check_network(
 
 
 def blocks_of(network: Network, groups: Sequence[tuple[str, int]]) -> list[Blocks]:
-    """Return the blocks of a network.
-
-    Args:
-        network: The network.
-        groups: Name and number of nodes of each node group.
-    """
+    """Return the blocks of a network."""
     counts = [count for _, count in groups]
     group = np.repeat(np.arange(len(groups)), counts)
     names = [name for name, _ in groups]
@@ -335,14 +317,7 @@ def blocks_of(network: Network, groups: Sequence[tuple[str, int]]) -> list[Block
 
 
 def platform_of(name: str, network: Network, storage: Sequence[Storage], groups: Nodes) -> Platform:
-    """Return the platform of a network; node 0 is its host ``n0``, and so on.
-
-    Args:
-        name: Name of the cluster.
-        network: The network.
-        storage: Storages.
-        groups: The node groups.
-    """
+    """Return the platform of a network; node 0 is its host ``n0``, and so on."""
     builder = Builder(name, gamma=network.window)
     outside = builder.add_zone(Declared, "")
     members: dict[str, dict[int, tuple[str, HostOptions]]] = {}
@@ -432,11 +407,7 @@ def _add_node_storage(builder: Builder, storage: Storage, outside: Zone, nodes: 
 
 
 def _paths(network: Network) -> dict[tuple[str, str], list[int]]:
-    """Return the links between each two parts, over as few links as possible.
-
-    Raises:
-        ValueError: Two parts are not connected.
-    """
+    """Return the links between each two parts, over as few links as possible."""
     found: dict[tuple[str, str], list[int]] = {}
     for start in (part.name for part in network.parts):
         reached: dict[str, list[int]] = {start: []}

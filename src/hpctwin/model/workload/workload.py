@@ -14,8 +14,16 @@ import numpy.typing as npt
 from hpctwin.errors import ArgumentError, ConfigError, UnknownNameError, WorkloadError, in_brief
 from hpctwin.guesses import GuessedType
 from hpctwin.model.arguments import check_arguments, column
-from hpctwin.model.columns import PER_NODE, PREDICTED, UNKNOWN, Category, alike, every, ms_of
-from hpctwin.model.frames import as_pandas
+from hpctwin.model.columns import (
+    PER_NODE,
+    PREDICTED,
+    UNKNOWN,
+    Category,
+    alike,
+    as_pandas,
+    every,
+    ms_of,
+)
 from hpctwin.model.requests.chunks import check_group_by, check_more_tasks, checked_chunks
 from hpctwin.model.requests.features import check_features
 from hpctwin.model.requests.resources import checked_consumables
@@ -36,8 +44,6 @@ from hpctwin.network.profiles import Profile
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
-
-__all__ = ["Workload"]
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]

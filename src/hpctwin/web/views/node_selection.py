@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from hpctwin.errors import FormatError, UnknownNameError
 from hpctwin.model import Cluster
-from hpctwin.model.cluster.cluster import parse_nodes
-from hpctwin.model.text import MOST, compact, expand, split_list
+from hpctwin.model.text import MOST, compact, expand, parse_nodes, split_list
 
 __all__ = ["node_sets", "select_nodes"]
 
