@@ -132,6 +132,9 @@ def test_a_running_slurm_with_accounting_is_imported_with_limits_shares_and_jobs
             "add user games Account=physics QOS=normal,high Fairshare=2",
         ):  # fmt: skip
             slurm.run("sacctmgr", "-i", *change.split())
+        # slurmdbd passes changes on after sacctmgr has ended.
+        known = ("scontrol", "show", "assoc_mgr", "users=games", "flags=assoc")
+        slurm.wait(lambda: "UserName=games(" in slurm.say(*known), 60)
         for asked_for in (("-n2",), ("-n1", "--qos=high"), ("-n1", "--array=1-2")):
             slurm.submit_tasks(10, 1, *user, *asked_for)
         slurm.wait(lambda: not states(slurm), 60)

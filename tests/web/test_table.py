@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import itertools
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -185,14 +187,26 @@ def test_rows_stay_under_a_moving_pointer_until_it_leaves(browser: Any, address:
     one = opened(browser, address, "?sort=start")
     page = one.page
     box = page.locator("#queue tbody tr").nth(4).bounding_box()
-    begin = None
-    for i in range(16):
-        page.mouse.move(box["x"] + 60 + i, box["y"] + 10)
-        page.wait_for_timeout(125)
-        seen = column(page, "job")
-        begin = begin or seen
-        assert seen[: len(begin)] == begin
-    assert page.locator("#queue .held").is_visible()
+    # The page's time stands still between the moves, however long a busy machine takes for them.
+    page.clock.install()
+    page.clock.pause_at(time.time() + 60)
+    steps = itertools.count()
+
+    def moved() -> list[str]:
+        page.mouse.move(box["x"] + 60 + next(steps) % 16, box["y"] + 10)
+        page.clock.run_for(125)
+        return column(page, "job")
+
+    begin = moved()
+
+    def held() -> bool:
+        assert moved()[: len(begin)] == begin
+        return page.locator("#queue .held").is_visible()
+
+    one.wait(held)
+    for _ in range(16):
+        assert held()
+    page.clock.resume()
     page.mouse.move(5, 5)
     one.wait(lambda: column(page, "job") != begin)
     assert page.locator("#queue .held").is_hidden()
