@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.engine.jobs.resizing import put_amounts
+from hpctwin.engine.state.layout import NEVER
 from hpctwin.model import Cluster, Workload
 from hpctwin.simulation.lowering.limit_rules import JOBS
 from hpctwin.simulation.lowering.workload import limits_in
@@ -62,8 +63,8 @@ def site_rules_of(sim: Any, workload: Workload, cluster: Cluster) -> SiteRules:
         cluster: The cluster.
     """
     nodes, asks = workload.nodes, sim["asks"].copy()
-    most = [one.max_nodes or cluster.node_count for one in cluster.partitions]
-    largest = np.array(most or [cluster.node_count])[sim["partition"][sim["job"]["kind"]]]
+    most = [one.max_nodes or NEVER for one in cluster.partitions] or [NEVER]
+    largest = np.array(most)[sim["partition"][sim["job"]["kind"]]]
     stuck = np.zeros(len(workload), bool)
     if cluster.cap is not None:
         watts = asks[:, -1]
