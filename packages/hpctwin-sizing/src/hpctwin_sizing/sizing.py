@@ -163,7 +163,8 @@ def _pending(simulation: SimulationBase) -> npt.NDArray[np.int64]:
     """Return the rows of pending jobs that no limit holds back forever."""
     sim = simulation.state
     rows: npt.NDArray[np.int64] = sim["queue"][: sim.clock.queued]
-    return rows[~simulation.sized.rules.stuck[rows]]
+    stuck: npt.NDArray[np.bool_] = simulation.sized.rules.stuck
+    return rows[~stuck[rows]]
 
 
 def _give_up(simulation: SimulationBase) -> None:

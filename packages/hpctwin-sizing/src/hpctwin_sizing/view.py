@@ -78,7 +78,7 @@ class SizeView:
         nodes: Number of nodes of the cluster that have not failed and are not in maintenance.
         free_nodes: Number of nodes without jobs.
         jobs: Pending, running and suspended jobs, by submit time, then id. Jobs that a limit holds
-            back forever are left out.
+            back forever are omitted.
     """
 
     now_s: float

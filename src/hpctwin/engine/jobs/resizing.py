@@ -98,7 +98,7 @@ def put_amounts(sim: Sim, row: int, asks: IntArray, charge: IntArray | None) -> 
         sim: Simulation that owns its jobs.
         row: Row of the job.
         asks: Cluster-wide resources [resources].
-        charge: What it counts under limits [measures]; None if the cluster has none.
+        charge: Amounts that count under limits [measures]; None if the cluster has none.
     """
     sim["asks"][row] = asks
     if charge is not None:
