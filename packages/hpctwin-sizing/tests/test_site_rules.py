@@ -271,7 +271,7 @@ def test_a_cap_on_equal_nodes_is_a_limit_on_their_number(
     capped, limited = (
         simulate(work, cluster(nodes=[group], **rule), sizing=sizing)
         for rule in (
-            {"cap": 800 + 200 * most},
+            {"cap": f"{800 + 200 * most}W"},
             {"limits": [{"account": "all", "nodes": most}], "accounts": [{"name": "all"}]},
         )
     )
