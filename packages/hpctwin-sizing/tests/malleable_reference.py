@@ -86,6 +86,7 @@ class SizedSimulation(Simulation):
             self.now = instant
             if event == instant:
                 self.batch()
+                self.set_timer()
                 self.after_pass()
             self.again = None
             if any(job.ended is None for job in self.jobs):
@@ -217,6 +218,11 @@ class SizedSimulation(Simulation):
             if row in self.had_nodes and not self.column("suspendable", row, 0):
                 raise FaultError(f"row {row} may not be suspended")
 
+    def set_timer(self) -> None:
+        """When limits are checked again that only time lifts."""
+        look = self.limits.next_look(self.jobs, self.now)
+        self.timers = [] if look is None else [look]
+
     def changes(self, sizes: Sizes, refused: set[int]) -> dict[int, int]:
         """New sizes of those that are to have others."""
         rows = {self.workload.job_id[row].item(): row for row in range(len(self.jobs))}
@@ -236,6 +242,7 @@ class SizedSimulation(Simulation):
         for row, size in changes.items():
             self.resume(self.jobs[row], size)
         if changes:
+            self.set_timer()
             self.after_pass()
         return {row for row, size in changes.items() if size and not self.jobs[row].nodes}
 
