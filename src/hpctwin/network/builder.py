@@ -13,7 +13,7 @@ import numpy as np
 from hpctwin.errors import ConfigError, in_brief, near
 from hpctwin.network.platform import DEFAULT_GAMMA, Devices, Platform, PowerStates, Role
 from hpctwin.network.topologies import Dragonfly, FatTree, Topology, Torus
-from hpctwin.network.zones import Declared, FloatArray, Gateways, Links, Star, Zone
+from hpctwin.network.zones import Declared, FloatArray, Gateways, IntArray, Links, Star, Zone
 
 __all__ = ["MOST_HOSTS", "TOPOLOGIES", "Builder", "HostOptions", "Link", "Watts"]
 
@@ -86,6 +86,8 @@ class Builder:
         self._idle_w: list[float] = []
         self._busy_w: list[float] = []
         self._to_opposite: list[int] = []
+        self._switches: list[IntArray] = []
+        self._switch_names: list[str] = []
         self._link_numbers: dict[str, int] = {}
         self._points: list[str] = []
         self._point_number: dict[str, int] = {}
@@ -120,6 +122,7 @@ class Builder:
         *,
         level: str = "links",
         watts: Watts = (0.0, 0.0),
+        switch: int = -1,
     ) -> Links:
         """Add a link, or two for the two directions, and return their numbers.
 
@@ -131,8 +134,10 @@ class Builder:
             level: Place in the network that it shares with others, in words; a direction is
                 appended.
             watts: Power draw of each direction, when idle and at full load.
+            switch: Number of the switch at one of its ends; -1 for none.
         """
-        self._add_links([name], link, policy, [level], np.array([watts]))
+        switches = np.array([[switch, -1]])
+        self._add_links([name], link, policy, [level], np.array([watts]), switches)
         return self._numbers(name)
 
     def _add_links(
@@ -142,6 +147,7 @@ class Builder:
         policy: str,
         levels: Sequence[str],
         watts: FloatArray,
+        switches: IntArray,
     ) -> None:
         """Add links of the same kind, each or each direction with the next number."""
         bandwidth, latency = link
@@ -170,6 +176,7 @@ class Builder:
         self._levels += [level + way for level in levels for way in ways.values()]
         self._idle_w += watts[:, 0].repeat(len(ways)).tolist()
         self._busy_w += watts[:, 1].repeat(len(ways)).tolist()
+        self._switches.append(switches.repeat(len(ways), axis=0))
         self._bandwidth += [bandwidth] * count
         self._latency += [latency] * count
         self._fatpipe += [policy == "FATPIPE"] * count
@@ -287,12 +294,14 @@ class Builder:
                     policy,
                     level="nodes",
                     watts=(idle_w, busy_w),
+                    switch=len(self._switch_names),
                 )
                 limits = limiters.get(number, ())
                 star.up[point] = (*limits, ways[0], *shared)
                 star.down[point] = (*shared, ways[-1], *limits)
                 if loopbacks:
                     star.loopbacks[point] = loopbacks[number][0]
+            self._switch_names.append(f"{name}_switch")
         else:
             more = dict(fields or {})
             if topology is FatTree:
@@ -320,17 +329,23 @@ class Builder:
                     f"{10 * MOST_HOSTS:,} are supported"
                 )
             cables = [*regular.cables()]
-            switches = np.concatenate([one.switches.ravel() for one in cables])
-            first_switch = switches.min(initial=0)
-            ports = np.bincount(switches - first_switch)
+            switches, ports = np.unique(
+                np.concatenate([one.switches.ravel() for one in cables]), return_counts=True
+            )
+            first_switch = len(self._switch_names)
+            self._switch_names += [f"{name}_switch_{number}" for number in switches.tolist()]
             for one in cables:
-                shares = (1 / ports[one.switches - first_switch]).sum(1)
+                place = np.searchsorted(switches, one.switches)
+                shares = (1 / ports[place]).sum(1)
+                ends = np.full((len(place), 2), -1)
+                ends[:, : place.shape[1]] = first_switch + place
                 self._add_links(
                     one.names,
                     (link[0] * one.factor, link[1]),
                     policy,
                     [*islice(cycle(one.levels), len(one.names))],
                     _share(switch_watts, shares, policy),
+                    ends,
                 )
             for host_name, host in hosts.values():
                 self.add_host(made, host_name, host)
@@ -465,6 +480,8 @@ class Builder:
             link_levels=tuple(self._levels),
             link_idle_w=np.array(self._idle_w, np.float64),
             link_busy_w=np.array(self._busy_w, np.float64),
+            link_switches=np.concatenate([np.empty((0, 2)), *self._switches]).astype(np.int32),
+            switch_names=tuple(self._switch_names),
             zones=tuple(self.zones),
             point_names=tuple(self._points),
             point_zone=np.array(self._point_zone, np.int64),
