@@ -20,8 +20,8 @@ from hpctwin.network.patterns import Pattern
 
 REQUIRED = ("submit_s", "runtime_s", "nodes")
 TEXTS = (
-    "job_id", "user", "account", "partition", "qos", "features", "more_tasks", "group_by", "speedup",
-    "comm_pattern", "storage",
+    "job_id", "user", "account", "partition", "qos", "features", "more_tasks", "group_by", "profile",
+    "speedup", "comm_pattern", "storage",
 )  # fmt: skip
 _OTHERS = ("depends", "dependency", "job_name", "recorded_nodes")
 TIMES = ("submit_s", "recorded_start_s", "cancel_s")

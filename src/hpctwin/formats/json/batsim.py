@@ -116,6 +116,7 @@ def read_batsim(path: Path, document: Any, *, skip_invalid: bool) -> Workload:
         walltime_s=walltimes,
         name=stem(path),
         nodes_hint=machine_size(path, document),
+        profile=[job.record.values["profile"] for job in jobs],
         fails=[bool(job.profile.end_code) for job in jobs],
         profiles=[job.profile for job in jobs],
         notes=ReadNotes(counts, skipped, size_from="nb_res"),

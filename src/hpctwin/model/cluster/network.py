@@ -74,6 +74,10 @@ class Part(Settings):
         latency: Latency of each link: seconds, or text such as ``1 us``.
         backbone: For a star, bandwidth of a link that all routes share; by default none.
         backbone_latency: Latency of the backbone.
+        loopback: Bandwidth of a link from each node to itself, for jobs with several ranks on a
+            node; each flow gets all of it. By default, such flows pass the node's own links, or in
+            a torus no link.
+        loopback_latency: Latency of the loopback.
         children: For a fat tree, number of nodes or switches below each switch, by level from the
             nodes up.
         parents: For a fat tree, number of switches above each node or switch, by level.
@@ -90,6 +94,8 @@ class Part(Settings):
     latency: Latency = 0.0
     backbone: Bandwidth | None = None
     backbone_latency: Latency = 0.0
+    loopback: Bandwidth | None = None
+    loopback_latency: Latency = 0.0
     children: Sizes = ()
     parents: Sizes = ()
     cables: Sizes = ()
@@ -113,6 +119,8 @@ class Part(Settings):
         for name in ("backbone", "backbone_latency", "children", "parents", "cables", "sizes"):
             if getattr(self, name) and name not in allowed.get(self.topology, ("cables",)) + needed:
                 raise ValueError(f"topology {self.topology} takes no {name!r}")
+        if self.loopback_latency and self.loopback is None:
+            raise ValueError("'loopback_latency' needs 'loopback', its bandwidth")
         if self.topology == "torus" and self.switch_power is not None:
             raise ValueError("a torus has no switches; remove 'switch_power'")
         if self.topology == "fat-tree":
@@ -376,6 +384,7 @@ def _add_part(
         kind=kinds[part.topology],
         fields=fields,
         backbone=(part.backbone, part.backbone_latency) if part.backbone else None,
+        loopback=(part.loopback, part.loopback_latency) if part.loopback else None,
         switch_watts=(0.0, 0.0) if part.switch_power is None else part.switch_power.watts,
     )
 

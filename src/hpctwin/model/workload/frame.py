@@ -25,6 +25,7 @@ column                  meaning
                         (`chunks.read_more_tasks`)
 ``group_by``            name whose value is the same on all its nodes: ``rack``, for features
                         such as ``rack=r1``
+``profile``             name of its profile in a file of Batsim, for results
 ``features``            features its nodes must have: ``a100``, ``a100|v100`` (any),
                         ``avx512&ib`` (all)
 ``priority``            larger is sooner
@@ -101,7 +102,9 @@ if TYPE_CHECKING:
 USE_STEP = "_step_s"
 """Suffix of a column of steps, after the name of the column of usage."""
 
-LABEL_COLUMNS = ("user", "account", "partition", "qos", "features", "more_tasks", "group_by")
+LABEL_COLUMNS = (
+    "user", "account", "partition", "qos", "features", "more_tasks", "group_by", "profile",
+)  # fmt: skip
 _EDGE = re.compile(r"(after(?:any|ok)?|think):([^+;]+)(?:\+(\d+(?:\.\d+)?))?")
 _MINUTE_S = 60.0
 

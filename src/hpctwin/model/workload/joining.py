@@ -70,7 +70,7 @@ def joined(first: Workload, second: Workload) -> tuple[Workload, IntArray, IntAr
         order = np.lexsort((columns["job_id"], columns["submit_ms"]))
         columns = {name: column[order] for name, column in columns.items()}
     check_distinct(columns["job_id"])
-    for name in (*LABELS, "features", "more_tasks", "group_by"):
+    for name in (*LABELS, "features", "more_tasks", "group_by", "profile"):
         columns[name] = joined_labels(getattr(first, name), getattr(second, name)).take(order)
     for name, dtype, unsaid in (
         ("per_node", np.float64, 0.0),

@@ -30,11 +30,13 @@ class LinkTables(NamedTuple):
         totals: Links in all.
         loads: Links over time.
         levels: Levels of the network over time.
+        switches: Switches in all.
     """
 
     totals: pl.DataFrame
     loads: pl.DataFrame
     levels: pl.DataFrame
+    switches: pl.DataFrame
 
 
 @styled
