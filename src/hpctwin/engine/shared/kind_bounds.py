@@ -1,9 +1,11 @@
 """Which kinds of jobs, and how long jobs of each, a tournament searches on shared nodes.
 
-A job that fits now fits until some reservation begins. That time is found for each kind at once: the
-number of tasks that fit on a node becomes less only when a reservation of the node begins.
-``sim.times`` has two entries for each time at which reservations begin, in order: what fits no
-longer from then on, in tasks and in nodes.
+A job that fits now may not fit if it still runs when some reservation begins. The first such time is
+the same for all jobs of a kind. One look at the nodes finds it, because fewer tasks fit on a node
+only from the beginning of one of its reservations on.
+
+``sim.times`` has two entries for each time at which reservations begin, in order: how many tasks no
+longer fit from then on, and on how many nodes no task does.
 """
 
 from __future__ import annotations
@@ -61,9 +63,14 @@ def search_kinds_that_fit(begins: int, sim: Arrays) -> tuple[int, int]:
 
 @jit
 def bound_kind(kind: int, begins: int, sim: Arrays) -> None:
-    """Let a tournament search only jobs of a kind that end before it no longer fits.
+    """Let a tournament search only jobs of a kind that are short enough to fit.
 
-    The arguments are those of `search_kinds_that_fit`, for a kind that not `goes_by_kind`.
+    The kind must not be one that `goes_by_kind`.
+
+    Args:
+        kind: Kind of job.
+        begins: Number of times at which reservations begin, as listed by `list_begins`.
+        sim: Simulation.
     """
     tried = sim.tried[kind]
     if tried.look == sim.sharing.looks:
@@ -96,10 +103,9 @@ def list_begins(sim: Arrays) -> int:
 
 @jit
 def fits_until(kind: int, begins: int, sim: Arrays) -> int:
-    """Return when a kind of job that fits now no longer fits; `NEVER` if it always will.
+    """Return a time after which no job of a kind that begins now may end; `NEVER` if it may.
 
-    A job that ends later cannot start now. It is the present if the kind does not fit now.
-    Maintenance to come is ignored.
+    It is the present if no job of the kind fits now. Future maintenance is ignored.
     """
     now = sim.clock.now
     shape = sim.shape[kind]
@@ -135,7 +141,7 @@ def fits_until(kind: int, begins: int, sim: Arrays) -> int:
 
 @jit
 def fits_at_first(kind: int, node: int, sim: Arrays) -> int:
-    """Return how many tasks of a job fit on a node now; `sim.min_free` is what is free."""
+    """Return how many tasks of a job fit on a node now; set ``sim.min_free`` to what is free."""
     now = sim.clock.now
     copy_row(sim.left, node, sim.min_free, node)
     p = first_over(node, now, sim)
@@ -150,10 +156,10 @@ def fits_at_first(kind: int, node: int, sim: Arrays) -> int:
 
 @jit
 def fits_at_last(kind: int, node: int, fits: int, sim: Arrays) -> int:
-    """Return how many tasks of a job fit on a node now that never end.
+    """Return how many tasks of a job fit on a node next to all its reservations.
 
-    What fits no longer when a reservation begins is added to ``sim.times``. ``fits`` tasks fit
-    before the first of them.
+    What no longer fits when each of them begins is added to ``sim.times``. ``fits`` tasks fit now,
+    and ``sim.min_free`` is what is free now.
     """
     i = ZERO
     p = first_over(node, sim.clock.now, sim)
