@@ -312,7 +312,7 @@ def test_jobs_held_back_by_limits_take_no_part(policy: str, limits: str) -> None
 
 SHARED_POLICIES = (
     "fcfs+easy", "sjf+easy", "wfp+easy:3@best-fit", "fairshare+easy@spread", "multifactor+easy:2",
-    "smallest+easy", "largest+easy@round-robin", "fcfs+easy/sjf",
+    "smallest+easy", "largest+easy@round-robin", "fcfs+easy:8", "wfp+easy:40", "fcfs+easy/sjf",
 )  # fmt: skip
 
 

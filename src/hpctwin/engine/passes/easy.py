@@ -14,7 +14,13 @@ from hpctwin.engine.queue.priority_tournament import (
     shift_labels,
     show,
 )
-from hpctwin.engine.shared.job_starts import is_longer, search_all_kinds, search_kinds_that_fit
+from hpctwin.engine.shared.job_starts import is_longer
+from hpctwin.engine.shared.kind_bounds import (
+    bound_kind,
+    list_begins,
+    search_all_kinds,
+    search_kinds_that_fit,
+)
 from hpctwin.engine.state.layout import HEAD_IS_PROTECTED, NEVER, ZERO, Arrays
 from hpctwin.engine.state.records import Count
 
@@ -173,6 +179,7 @@ def start_raced(reservations: int, sim: Arrays) -> int:
     search_all_kinds(sim)
     last = len(sim.tried)
     length: int = NEVER
+    begins = ZERO
     while True:
         leaf = first_fitting(last, NEVER, length, sim)
         if leaf == 0:
@@ -190,7 +197,7 @@ def start_raced(reservations: int, sim: Arrays) -> int:
                     return hidden
                 continue
         if reservations == 0 and is_longer(j, sim):
-            tried.below = tried.length
+            bound_kind(sim.job[j].kind, begins, sim)
             continue
         # The kind of the job does not say that it was tried.
         hide(leaf, sim)
@@ -202,7 +209,8 @@ def start_raced(reservations: int, sim: Arrays) -> int:
             reservations -= 1
             if reservations == 0:
                 owed = reserve_owed(owed, sim)
-                last, length = search_kinds_that_fit(sim)
+                begins = list_begins(sim)
+                last, length = search_kinds_that_fit(begins, sim)
 
 
 def pass_raced(sim: Arrays) -> None:

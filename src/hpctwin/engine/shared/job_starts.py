@@ -14,7 +14,6 @@ from hpctwin.engine.shared.fit import (
     goes_by_kind,
     is_there,
     keeps_off,
-    kind_fits_over,
     mark_pools,
     may_fit,
     resources_fit,
@@ -316,41 +315,6 @@ def is_longer(j: int, sim: Arrays) -> bool:
         return False
     tried = sim.tried[kind]
     return tried.look == sim.sharing.looks and sim.job[j].expected >= tried.length
-
-
-@jit
-def search_all_kinds(sim: Arrays) -> None:
-    """Let a tournament search jobs of all kinds and lengths."""
-    for kind in range(len(sim.tried)):
-        sim.tried[kind].below = NEVER
-
-
-@jit
-def search_kinds_that_fit(sim: Arrays) -> tuple[int, int]:
-    """Let a tournament search jobs that `is_longer` and `may_fit` do not exclude.
-
-    Kinds that are excluded already remain so. Jobs of any length are tried here, once for all jobs
-    of a kind.
-
-    Returns:
-        Last kind whose jobs are searched, -1 for none; expected runtime below which all jobs are.
-    """
-    last = ZERO - 1
-    longest = ZERO
-    for kind in range(len(sim.tried)):
-        tried = sim.tried[kind]
-        if tried.waiting == 0 or tried.below == 0 or not may_fit(kind, sim):
-            tried.below = 0
-            continue
-        last = kind
-        if not goes_by_kind(kind, sim):
-            known = tried.look == sim.sharing.looks
-            if not known and not kind_fits_over(kind, sim.clock.now, NEVER, sim.left, sim):
-                note_misfit(kind, NEVER, sim)
-            if tried.look == sim.sharing.looks:
-                tried.below = tried.length
-        longest = max(longest, tried.below)
-    return last, longest
 
 
 @jit
