@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from hpctwin.learn.prediction import Known
     from hpctwin.model import Workload
-    from hpctwin.twin.start_times.hindcast_scores import Steadiness
+    from hpctwin.twin.start_times.hindcast import Steadiness
 
 __all__ = ["predictor_app"]
 
@@ -272,11 +272,12 @@ def forecast(
     from hpctwin.twin.start_times.hindcast import (
         at_once,
         hindcast,
+        hindcast_scores,
         lived_under,
         recorded,
         right_of_all,
+        steadiness,
     )
-    from hpctwin.twin.start_times.hindcast_scores import hindcast_scores, steadiness
 
     policy = parse_policy(under or by_policy)
     coming_s = parse_duration_s(arrivals)

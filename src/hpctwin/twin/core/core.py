@@ -37,8 +37,7 @@ from hpctwin.twin.forecast.forecaster import Forecaster
 from hpctwin.twin.forecast.learned_runtimes import read_quantiles
 from hpctwin.twin.forecast.records import Forecast
 from hpctwin.twin.forecast.workload_model import Expectations
-from hpctwin.twin.settings.config import CoreSettings
-from hpctwin.twin.settings.refusals import check_told
+from hpctwin.twin.settings.config import CoreSettings, check_told
 from hpctwin.twin.what_if.conversion import Reused
 from hpctwin.twin.what_if.objective import Objective
 from hpctwin.twin.what_if.pool import Answers, LocalPool, Request, Scene, WhatIfs

@@ -23,9 +23,8 @@ from hpctwin.twin.core.core import Core
 from hpctwin.twin.following.bus import Bus, Delivery
 from hpctwin.twin.forecast.records import Forecast
 from hpctwin.twin.journal.history import Recorder
-from hpctwin.twin.journal.journal import Journal
+from hpctwin.twin.journal.journal import Input, Journal
 from hpctwin.twin.journal.restore import apply_input, restored
-from hpctwin.twin.journal.tables import Input
 from hpctwin.twin.settings.config import TwinConfig
 from hpctwin.twin.what_if.pool import WhatIfs
 

@@ -16,8 +16,7 @@ from hpctwin.rms.records.records import Snapshot
 from hpctwin.twin.core.core import Core
 from hpctwin.twin.core.decision import Decision
 from hpctwin.twin.forecast.learned_runtimes import read_quantiles
-from hpctwin.twin.journal.journal import Journal
-from hpctwin.twin.journal.tables import Input
+from hpctwin.twin.journal.journal import Input, Journal
 from hpctwin.twin.settings.config import CoreSettings, TwinConfig
 from hpctwin.twin.what_if.pool import WhatIfs
 

@@ -20,10 +20,9 @@ from typing import Any, TypeVar
 from hpctwin.errors import HpctwinError
 from hpctwin.twin.core.core import Core
 from hpctwin.twin.journal.history import MOST_PARTITIONS, OTHERS
-from hpctwin.twin.journal.journal import Journal, tells_of_life
+from hpctwin.twin.journal.journal import Input, Journal, tells_of_life
 from hpctwin.twin.journal.restore import apply_input, restored_core
 from hpctwin.twin.journal.status_reader import Standing, standing_of
-from hpctwin.twin.journal.tables import Input
 from hpctwin.web.views.job_history import PAST_S, History
 
 __all__ = ["FollowedJournal", "Histogram"]
