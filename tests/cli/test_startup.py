@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hpctwin import Workload, write_workload
-from hpctwin.cli.plugins import option_from
+from hpctwin.cli.simulating.run_options import option_from
 from hpctwin.errors import ConfigError
 from tests.test_package import IMPORTED
 

@@ -21,9 +21,8 @@ import pytest
 from hpctwin.errors import HpctwinError, LateError, TooLargeError
 from hpctwin.web.server import api, connections, gate
 from hpctwin.web.server.assembly import Part
-from hpctwin.web.server.connections import Brief, room_for_connections
 from hpctwin.web.server.gate import Access
-from hpctwin.web.server.serve import Listening, server_of, socket_at
+from hpctwin.web.server.serve import Brief, Listening, room_for_connections, server_of, socket_at
 from hpctwin.web.views import source, whatif
 from hpctwin.web.views.views import Change
 from hpctwin.web.views.whatif import MOST_WORK, check_size

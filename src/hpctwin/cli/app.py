@@ -115,7 +115,7 @@ for plugin in metadata.entry_points(group="hpctwin.commands"):
         )
 for name in ("experiment", "incentives"):
     if name not in app:
-        app.command("hpctwin.cli.plugins:missing_command", name=name, show=False)
+        app.command("hpctwin.cli.simulating.run_options:missing_command", name=name, show=False)
 
 app.register_install_completion_command()
 

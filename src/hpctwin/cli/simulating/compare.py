@@ -243,8 +243,7 @@ class _Asked:
         import numpy as np
 
         from hpctwin.cli.output import note_classes, note_rejected, note_unstarted, note_walltimes
-        from hpctwin.cli.plugins import option_from
-        from hpctwin.cli.simulating.run_options import planned_s
+        from hpctwin.cli.simulating.run_options import option_from, planned_s
         from hpctwin.cli.simulating.simulate import breakdown_rows
         from hpctwin.metrics import unfair_delay
         from hpctwin.model.text import counted

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from hpctwin.errors import ConfigError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,6 +27,8 @@ __all__ = [
     "driven",
     "every_seconds",
     "inputs_of",
+    "missing_command",
+    "option_from",
     "planned_s",
     "writing",
 ]
@@ -170,3 +177,38 @@ def inputs_of(trace: Path, machine: ClusterOptions, energy: EnergyOptions) -> li
     tariffs = (one for one in (energy.price, energy.carbon) if one and Path(one).is_file())
     files = [Path(one) for one in (trace, machine.cluster, *tariffs) if one is not None]
     return [*files, *(sorted(trace.iterdir()) if trace.is_dir() else ())]
+
+
+def missing_command(*words: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> None:
+    """Name the package that provides this command: `pip install hpctwin-papers`.
+
+    Args:
+        words: Further words of the command; ignored.
+    """
+    raise ConfigError(
+        "experiment and incentives: package hpctwin-papers is not installed; run pip "
+        "install hpctwin-papers"
+    )
+
+
+def option_from(package: str, option: str) -> Any:
+    """Return the function of another package that reads an option of `hpctwin simulate`.
+
+    Args:
+        package: Package that provides it, by an entry point of the group ``hpctwin.options``.
+        option: Name of the option, which is that of the entry point.
+
+    Raises:
+        ConfigError: The package is not installed, or cannot be imported.
+    """
+    points = metadata.entry_points(group="hpctwin.options", name=option)
+    if not points:
+        raise ConfigError(
+            f"--{option}: package {package} is not installed; run pip install {package}"
+        )
+    try:
+        return points[option].load()
+    except Exception as error:
+        raise ConfigError(
+            f"--{option}: package {package} cannot be loaded ({error}); install it again"
+        ) from error

@@ -145,13 +145,13 @@ def simulate_command(
         note_unstarted,
         note_walltimes,
     )  # fmt: skip
-    from hpctwin.cli.plugins import option_from
     from hpctwin.cli.simulating.run_options import (
         backfill_of,
         check_alone,
         driven,
         every_seconds,
         inputs_of,
+        option_from,
         planned_s,
         writing,
     )

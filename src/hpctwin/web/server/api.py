@@ -21,8 +21,7 @@ from hpctwin.web.server.assembly import JSON, JobId, Live, Sees, application_of,
 from hpctwin.web.server.gate import PAGES, Person
 from hpctwin.web.server.problems import faults
 from hpctwin.web.server.prometheus import EXPOSITION, Collector, exposition
-from hpctwin.web.views.job_groups import Meaning
-from hpctwin.web.views.job_list import LiveJobFilter
+from hpctwin.web.views.job_list import LiveJobFilter, Meaning
 from hpctwin.web.views.pages import (
     GroupPage,
     History,

@@ -19,10 +19,9 @@ from hpctwin.twin.forecast.records import Forecast
 from hpctwin.twin.journal.history import MOST_PARTITIONS, OTHERS
 from hpctwin.twin.journal.status_reader import Standing
 from hpctwin.twin.words import asked_text
-from hpctwin.web.views.job_groups import Meaning
 from hpctwin.web.views.job_history import FloatArray, Stretch, ends_s, lanes_of, rows_of
-from hpctwin.web.views.lane_names import LaneNames
-from hpctwin.web.views.timeline import KINDS, Timeline
+from hpctwin.web.views.job_list import Meaning
+from hpctwin.web.views.timeline import KINDS, LaneNames, Timeline
 from hpctwin.web.views.views import Bar, CandidateView, DecisionView, JobView, Line, NodeView
 from hpctwin.web.views.visibility import EVERYTHING, Visibility
 

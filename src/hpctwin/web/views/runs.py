@@ -17,13 +17,10 @@ from hpctwin.metrics import METRICS, binned
 from hpctwin.report.columns import COLUMNS, NO_CURRENCY, format_metric, metric_name
 from hpctwin.report.figures.gantt import pack
 from hpctwin.report.pages.run import MANIFEST, VERSIONS, ReportedRun, read_run
-from hpctwin.web.views.clock import site_zone
 from hpctwin.web.views.cluster_views import places
-from hpctwin.web.views.job_groups import Meaning
-from hpctwin.web.views.job_list import RunJobFilter, selected
-from hpctwin.web.views.lane_names import LaneNames
+from hpctwin.web.views.job_list import Meaning, RunJobFilter, selected
 from hpctwin.web.views.power_views import RATED
-from hpctwin.web.views.timeline import RAN, RUNS, Timeline, Window
+from hpctwin.web.views.timeline import RAN, RUNS, LaneNames, Timeline, Window
 from hpctwin.web.views.views import (
     Clock,
     FigureView,
@@ -36,6 +33,7 @@ from hpctwin.web.views.views import (
     RunJobs,
     Shown,
     TimelineView,
+    site_zone,
 )
 from hpctwin.web.views.visibility import EVERYTHING, Visibility
 

@@ -5,19 +5,22 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hpctwin.energy.power.states import node_watts
 from hpctwin.engine.state.layout import COMPUTING, IDLE
 from hpctwin.errors import (
     ConfigError,
+    FormatError,
     LateError,
     SimulationError,
     TooLargeError,
     UnknownNameError,
 )
 from hpctwin.model import Cluster
+from hpctwin.model.cluster.cluster import parse_nodes
+from hpctwin.model.text import MOST, compact, expand, split_list
 from hpctwin.policies import Policy, parse_policy
 from hpctwin.rms.records.records import JobRecord, JobSpec, NodeRecord, NodeReservation
 from hpctwin.twin.core.core import Core
@@ -26,11 +29,10 @@ from hpctwin.twin.what_if.objective import METRICS
 from hpctwin.twin.what_if.pool import Scene, StoppableRuns
 from hpctwin.web.views.cluster_views import bars
 from hpctwin.web.views.job_history import lanes_of
-from hpctwin.web.views.node_selection import node_sets, select_nodes
 from hpctwin.web.views.schedule import schedule_of
 from hpctwin.web.views.views import Change, Future, PretendJob, WhatIfAnswer
 
-__all__ = ["LONGEST_S", "PRETEND", "Question"]
+__all__ = ["LONGEST_S", "PRETEND", "Question", "node_sets", "select_nodes"]
 
 PRETEND = "pretend"
 """Id of a job that is not submitted."""
@@ -252,3 +254,72 @@ def _future(scene: Scene, policy: Policy, runs: StoppableRuns) -> Future:
         lanes=sum(group.count * each for group, each in zip(machine.nodes, lanes, strict=True)),
         bars=tuple(bars(machine, schedule.stretches)),
     )
+
+
+_LENGTH = 200
+
+
+def select_nodes(
+    lists: Iterable[str], names: Sequence[str], sets: Mapping[str, Sequence[str]]
+) -> tuple[str, ...]:
+    """Return the nodes that lists name, each once, in the order of the cluster.
+
+    Args:
+        lists: Texts such as ``n[1-4,7] partition=gpu``.
+        names: All nodes of the cluster.
+        sets: Nodes of each set, from `node_sets`.
+
+    Raises:
+        UnknownNameError: There is no such node or set.
+        FormatError: A text cannot be read, or the lists name more than a million nodes.
+    """
+    known, total = set(names), 0
+    chosen: set[str] = set()
+    for part in (part for text in lists for word in text.split() for part in split_list(word)):
+        if "=" in part and part not in sets:
+            raise UnknownNameError("set of nodes", part, sets)
+        found = sets[part] if part in sets else [part] if part in known else expand(part)
+        unknown = next((name for name in found if name not in known), None)
+        if unknown is not None:
+            nodes = compact(names)
+            short = nodes if len(nodes) <= _LENGTH else f"{nodes[:_LENGTH]}…"
+            raise UnknownNameError("node", unknown, [short, *list(sets)[:10]])
+        total += len(found)
+        if total > MOST:
+            raise FormatError(f"the node lists name more than {MOST:,} nodes")
+        chosen.update(found)
+    return tuple(name for name in names if name in chosen)
+
+
+def node_sets(machine: Cluster, names: Sequence[str]) -> dict[str, list[str]]:
+    """Return the nodes of ``partition=NAME``, ``group=NAME``, ``rack=NUMBER``, ``switch=NAME``.
+
+    Args:
+        machine: The cluster.
+        names: Names of its nodes, by number.
+    """
+    sets: dict[str, list[str]] = {}
+    groups: dict[str, list[str]] = {}
+    first = 0
+    for group in machine.nodes:
+        nodes = groups[group.name] = list(names[first : first + group.count])
+        first += group.count
+        if group.racks is not None:
+            racks = group.racks
+            each = racks.chassis_per_rack * racks.nodes_per_chassis
+            there = sorted(set(range(racks.cdus * racks.racks_per_cdu)) - set(racks.missing))
+            for i, name in enumerate(nodes):
+                sets.setdefault(f"rack={there[i // each]}", []).append(name)
+    for partition in machine.partitions:
+        of = groups if partition.groups is None else partition.groups
+        sets[f"partition={partition.name}"] = [name for one in of for name in groups[one]]
+    sets |= {f"group={name}": nodes for name, nodes in groups.items()}
+    below = {switch.name: switch for switch in machine.switches}
+
+    def under(name: str) -> list[str]:
+        switch = below[name]
+        if switch.nodes is None:
+            return [node for one in switch.switches for node in under(one)]
+        return [names[i] for i in parse_nodes(switch.nodes, machine.node_count)]
+
+    return sets | {f"switch={name}": under(name) for name in below}
