@@ -12,9 +12,16 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin.attributes import kept
-from hpctwin.energy.power.modes import ModeChange, mode_rows, watts_by_mode
 from hpctwin.energy.power.network import NetworkPower
-from hpctwin.energy.power.states import group_of_node, node_watts, nodes_of_group, state_names
+from hpctwin.energy.power.states import (
+    ModeChange,
+    group_of_node,
+    mode_rows,
+    node_watts,
+    nodes_of_group,
+    state_names,
+    watts_by_mode,
+)
 from hpctwin.energy.prices.series import Series
 from hpctwin.engine.state.layout import COMPUTING
 from hpctwin.errors import SimulationError
