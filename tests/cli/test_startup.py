@@ -20,7 +20,7 @@ OF_OTHER_RUNS = {
     "hpctwin.energy.accounts", "hpctwin.energy.cooling", "hpctwin.energy.prices",
     "hpctwin.facility", "hpctwin.formats.accounting", "hpctwin.formats.datasets",
     "hpctwin.formats.swf.large", "hpctwin.generate", "hpctwin.learn", "hpctwin.metrics.accounts",
-    "hpctwin.metrics.comparison", "hpctwin.metrics.description", "hpctwin.metrics.comparison",
+    "hpctwin.metrics.comparison", "hpctwin.metrics.description",
     "hpctwin.model.requests.requests", "hpctwin.policies.agents", "hpctwin.report.figures",
     "hpctwin.report.pages",
     "hpctwin.simulation.lowering.shared_nodes", "hpctwin.simulation.replays",

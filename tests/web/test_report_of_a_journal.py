@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpctwin.cli.app import main
-from hpctwin.report.pages.run import Decided, plot_policies
+from hpctwin.report.pages.decisions import Decided, plot_policies
 
 
 def report(*arguments: Any) -> int:

@@ -35,7 +35,11 @@ for name, target, summary in (
         "simulating.sweep:sweep_command",
         "Simulate all combinations of policies, clusters, loads, …",
     ),
-    ("replay", "simulating.replay:replay_command", "Replay a trace with its recorded start times."),
+    (
+        "replay",
+        "simulating.simulate:replay_command",
+        "Replay a trace with its recorded start times.",
+    ),
     ("export", "simulating.report:export_command", "Convert a finished run for other viewers."),
     (
         "report",

@@ -87,11 +87,11 @@ __getattr__, __dir__ = lazy_names(
             "collect_accounts",
             "read_accounts",
         ),
-        "fidelity": ("capacity_conflicts",),
         "comparison": (
             "kiviat_area",
             "kiviat_scores",
             "MeanInterval",
+            "capacity_conflicts",
             "PairedChange",
             "mean_interval",
             "mean_summaries",

@@ -11,7 +11,7 @@ from hpctwin.cli.options import Latex
 
 if TYPE_CHECKING:
     from hpctwin.report import ReportedRun
-    from hpctwin.report.pages.run import Decided
+    from hpctwin.report.pages.decisions import Decided
 
 __all__ = ["accounts_command", "export_command", "report_command"]
 
@@ -158,8 +158,8 @@ def report_command(
     from hpctwin.errors import ConfigError
     from hpctwin.model.text import count_text
     from hpctwin.report.pages.all_figures import report_figures, write_figures
+    from hpctwin.report.pages.decisions import decided_figures
     from hpctwin.report.pages.html import write_reported
-    from hpctwin.report.pages.run import decided_figures
 
     if not runs:
         raise ConfigError(
@@ -200,7 +200,7 @@ def _decided(path: Path) -> Decided:
     import polars as pl
 
     from hpctwin.errors import ConfigError
-    from hpctwin.report.pages.run import Decided
+    from hpctwin.report.pages.decisions import Decided
     from hpctwin.twin.forecast.accuracy import accuracy
     from hpctwin.twin.journal.journal import Journal
 

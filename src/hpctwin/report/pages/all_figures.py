@@ -25,9 +25,8 @@ from hpctwin.report.figures.comparison import (
     plot_wait_cdf,
 )
 from hpctwin.report.figures.gantt import plot_gantt
-from hpctwin.report.figures.network import plot_congestion
 from hpctwin.report.figures.style import save_figure
-from hpctwin.report.figures.timeline import plot_queue, plot_utilization
+from hpctwin.report.figures.timeline import plot_congestion, plot_queue, plot_utilization
 from hpctwin.report.figures.workload import plot_wait_heat, plot_workload
 from hpctwin.report.pages.run import ReportedRun
 

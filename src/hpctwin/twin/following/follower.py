@@ -21,7 +21,7 @@ from hpctwin.rms.records import events as ev
 from hpctwin.rms.records.records import Snapshot
 from hpctwin.twin.core.core import Core
 from hpctwin.twin.following.bus import Bus, Delivery
-from hpctwin.twin.forecast.records import Forecast
+from hpctwin.twin.forecast.forecaster import Forecast
 from hpctwin.twin.journal.history import Recorder
 from hpctwin.twin.journal.journal import Input, Journal
 from hpctwin.twin.journal.restore import apply_input, restored

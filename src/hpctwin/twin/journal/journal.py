@@ -30,7 +30,7 @@ from hpctwin.model.files import other_format
 from hpctwin.model.trusted import make_private
 from hpctwin.rms.manager import Outcome
 from hpctwin.twin.core.decision import Candidate, Decision
-from hpctwin.twin.forecast.records import Forecast, to_keep
+from hpctwin.twin.forecast.forecaster import Forecast, to_keep
 
 __all__ = ["SCHEMA", "TABLES", "Action", "Input", "Journal", "tells_of_life"]
 

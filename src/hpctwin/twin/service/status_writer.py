@@ -12,7 +12,7 @@ from hpctwin.model.text import count_text, format_duration
 from hpctwin.rms.manager import Report
 from hpctwin.twin.acting.control import Control
 from hpctwin.twin.following.follower import Follower
-from hpctwin.twin.journal.status_reader import OLDEST_S, Standing, starts_by
+from hpctwin.twin.journal.restore import OLDEST_S, Standing, starts_by
 from hpctwin.twin.service.metering import Metering
 
 __all__ = ["Inactivity", "StatusWriter"]

@@ -21,8 +21,7 @@ from hpctwin.rms.records.records import JobSpec, NodeRecord, Snapshot
 from hpctwin.simulation import Simulation, Window, simulate
 from hpctwin.twin.core.core import Core
 from hpctwin.twin.forecast.accuracy import WEEK_S
-from hpctwin.twin.forecast.forecaster import COVERAGE, ENOUGH, ERRORS
-from hpctwin.twin.forecast.records import Forecast
+from hpctwin.twin.forecast.forecaster import COVERAGE, ENOUGH, ERRORS, Forecast
 from hpctwin.twin.settings.config import CoreSettings
 from hpctwin.twin.what_if.run import Past, look_ahead
 

@@ -15,9 +15,9 @@ from hpctwin.model.cluster.cluster import parse_nodes
 from hpctwin.model.text import compact
 from hpctwin.rms.node_capacity import Room
 from hpctwin.rms.records.records import JobRecord, JobSpec
-from hpctwin.twin.forecast.records import Forecast
+from hpctwin.twin.forecast.forecaster import Forecast
 from hpctwin.twin.journal.history import MOST_PARTITIONS, OTHERS
-from hpctwin.twin.journal.status_reader import Standing
+from hpctwin.twin.journal.restore import Standing
 from hpctwin.twin.words import asked_text
 from hpctwin.web.views.job_history import FloatArray, Stretch, ends_s, lanes_of, rows_of
 from hpctwin.web.views.job_list import Meaning

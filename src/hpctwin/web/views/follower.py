@@ -21,8 +21,7 @@ from hpctwin.errors import HpctwinError
 from hpctwin.twin.core.core import Core
 from hpctwin.twin.journal.history import MOST_PARTITIONS, OTHERS
 from hpctwin.twin.journal.journal import Input, Journal, tells_of_life
-from hpctwin.twin.journal.restore import apply_input, restored_core
-from hpctwin.twin.journal.status_reader import Standing, standing_of
+from hpctwin.twin.journal.restore import Standing, apply_input, restored_core, standing_of
 from hpctwin.web.views.job_history import PAST_S, History
 
 __all__ = ["FollowedJournal", "Histogram"]

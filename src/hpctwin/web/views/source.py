@@ -17,9 +17,8 @@ from hpctwin.energy import Series
 from hpctwin.energy.accounts.component_energy import ComponentEnergy
 from hpctwin.errors import HpctwinError
 from hpctwin.twin.forecast.accuracy import accuracy
-from hpctwin.twin.forecast.forecaster import LEVELS
-from hpctwin.twin.forecast.records import Forecast
-from hpctwin.twin.journal.status_reader import Standing, full_id
+from hpctwin.twin.forecast.forecaster import LEVELS, Forecast
+from hpctwin.twin.journal.restore import Standing, full_id
 from hpctwin.twin.service.explain import explain_decision, job_records
 from hpctwin.twin.start_times.estimate import when
 from hpctwin.twin.what_if.pool import StoppableRuns
@@ -36,7 +35,6 @@ from hpctwin.web.views.follower import FollowedJournal
 from hpctwin.web.views.job_history import PAST_S, Stretch, ends_s, lanes_of, past, placed
 from hpctwin.web.views.job_list import LiveJobFilter, job_table, selected
 from hpctwin.web.views.power_views import Weather, energy_of, energy_view, power_lines, rates_of
-from hpctwin.web.views.schedule import Schedule, schedule_of
 from hpctwin.web.views.timeline import LaneNames, Timeline
 from hpctwin.web.views.views import (
     AccuracyView,
@@ -63,7 +61,7 @@ from hpctwin.web.views.views import (
     site_zone,
 )
 from hpctwin.web.views.visibility import EVERYTHING, Visibility
-from hpctwin.web.views.whatif import Question
+from hpctwin.web.views.whatif import Question, Schedule, schedule_of
 
 __all__ = ["Source"]
 

@@ -8,6 +8,8 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from hpctwin.energy.power.states import node_watts
 from hpctwin.engine.state.layout import COMPUTING, IDLE
 from hpctwin.errors import (
@@ -18,21 +20,132 @@ from hpctwin.errors import (
     TooLargeError,
     UnknownNameError,
 )
-from hpctwin.model import Cluster
+from hpctwin.model import MS_PER_S, Cluster
 from hpctwin.model.cluster.cluster import parse_nodes
 from hpctwin.model.text import MOST, compact, expand, split_list
 from hpctwin.policies import Policy, parse_policy
 from hpctwin.rms.records.records import JobRecord, JobSpec, NodeRecord, NodeReservation
+from hpctwin.simulation import Simulation
+from hpctwin.simulation.result.node_use import AMOUNTS
 from hpctwin.twin.core.core import Core
 from hpctwin.twin.start_times.estimate import usual_priority
 from hpctwin.twin.what_if.objective import METRICS
 from hpctwin.twin.what_if.pool import Scene, StoppableRuns
+from hpctwin.twin.what_if.present import Present
+from hpctwin.twin.what_if.run import Past, course_of, outlooks_of
 from hpctwin.web.views.cluster_views import bars
-from hpctwin.web.views.job_history import lanes_of
-from hpctwin.web.views.schedule import schedule_of
+from hpctwin.web.views.job_history import Rows, Stretch, ends_s, lanes_of, placed
 from hpctwin.web.views.views import Change, Future, PretendJob, WhatIfAnswer
 
-__all__ = ["LONGEST_S", "PRETEND", "Question", "node_sets", "select_nodes"]
+__all__ = [
+    "LONGEST_S",
+    "PRETEND",
+    "Question",
+    "Schedule",
+    "node_sets",
+    "schedule_of",
+    "select_nodes",
+]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Starts of the pending jobs, if each job runs as long as expected.
+
+    Args:
+        policy: Policy of the schedule.
+        metrics: Metrics of the pending jobs, by name.
+        never: Number of pending jobs that would never start.
+        starts_s: Start of each other pending job, by id, in seconds; the first ones first.
+        stretches: Running jobs up to their expected ends, then pending jobs.
+    """
+
+    policy: str
+    metrics: Mapping[str, float]
+    never: int
+    starts_s: Mapping[str, float]
+    stretches: Sequence[Stretch]
+
+
+def schedule_of(now: Present, scene: Scene, runs: StoppableRuns | None = None) -> Schedule:
+    """Run a present ahead until its queue is empty.
+
+    Args:
+        now: The present as a simulation.
+        scene: The same present as records.
+        runs: With which the simulation can be stopped.
+    """
+    simulation = now.fork()
+    if runs is not None:
+        runs.begin(simulation)
+    simulation.advance()
+    start, end = simulation.column("start"), simulation.column("end")
+    (outlook,) = outlooks_of([course_of(now, simulation, Past.none(), None)])[0].each()
+    metrics = {name: float(outlook.value(name)) for name in METRICS}
+    rows = now.waiting[np.argsort(start[now.waiting], kind="stable")]
+    started = rows[start[rows] >= 0]
+    spans = {
+        now.ids[row]: (float(start[row]) / MS_PER_S, float(end[row]) / MS_PER_S)
+        for row in started.tolist()
+    }
+    number = {node.name: i for i, node in enumerate(scene.nodes)}
+    until_s = {now.ids[row]: float(end[row]) / MS_PER_S for row in now.running.tolist()}
+    running = [
+        placed(job, max(scene.now_s, until_s.get(job.spec.id, ends_s(job, job.start_s))), number)
+        for job in scene.jobs
+        if job.start_s is not None
+    ]
+    specs = {job.spec.id: job.spec for job in scene.jobs}
+    if simulation.workload.shares_nodes:
+        pending = _in_parts(simulation, now, spans, specs)
+    else:
+        pending = _guessed(scene, running, spans, specs)
+    return Schedule(
+        policy=simulation.policy.name,
+        metrics={name: value for name, value in metrics.items() if math.isfinite(value)},
+        never=len(rows) - len(started),
+        starts_s={job: span[0] for job, span in spans.items()},
+        stretches=[*running, *pending],
+    )
+
+
+Spans = Mapping[str, tuple[float, float]]
+
+
+def _guessed(
+    scene: Scene, running: Sequence[Stretch], spans: Spans, specs: Mapping[str, JobSpec]
+) -> list[Stretch]:
+    """Return pending jobs on guessed nodes, because whole nodes are only counted."""
+    free = {i: 0.0 for i, node in enumerate(scene.nodes) if node.state == "up"}
+    for one in running:
+        free.update({i: max(free[i], one.end_s) for i in one.nodes.tolist() if i in free})
+    rows = Rows(free)
+    return [
+        Stretch(
+            job, "forecast", *span, rows.place(*span, specs[job].nodes), None, specs[job], "pending"
+        )
+        for job, span in spans.items()
+    ]
+
+
+def _in_parts(
+    simulation: Simulation, now: Present, spans: Spans, specs: Mapping[str, JobSpec]
+) -> list[Stretch]:
+    """Return pending jobs with the parts of nodes that the simulation gave them."""
+    placements = simulation.result().placements
+    assert placements is not None
+    name = dict(zip(simulation.workload.job_id.tolist(), now.ids, strict=True))
+    found = []
+    for (number,), rows in placements.sort("node").group_by("job_id", maintain_order=True):
+        job = name[number]
+        if job in spans:
+            nodes = rows["node"].to_numpy().astype(np.int64)
+            amounts = rows.select(AMOUNTS).fill_null(0.0).to_numpy().astype(np.float64)
+            found.append(
+                Stretch(job, "forecast", *spans[job], nodes, amounts, specs[job], "pending")
+            )
+    return sorted(found, key=lambda one: one.start_s)
+
 
 PRETEND = "pretend"
 """Id of a job that is not submitted."""
