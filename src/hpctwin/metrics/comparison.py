@@ -291,12 +291,7 @@ def kiviat_scores(raw: FloatArray, larger_is_better: npt.NDArray[np.bool_]) -> F
 
 
 def shares_of_best(raw: FloatArray, larger_is_better: npt.NDArray[np.bool_]) -> FloatArray:
-    """Return each metric as a share of the best value: 1 for the best, 0.5 for half as good.
-
-    Args:
-        raw: Values [compared, metrics], 0 or more.
-        larger_is_better: Direction of each metric [metrics].
-    """
+    """Return each metric as a share of the best value: 1 for the best, 0.5 for half as good."""
     best = np.where(larger_is_better, raw.max(axis=0), raw.min(axis=0))
     small, large = np.minimum(raw, best), np.maximum(raw, best)
     return np.where(large > 0, small / np.where(large > 0, large, 1.0), 1.0)

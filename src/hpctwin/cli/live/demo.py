@@ -189,13 +189,6 @@ MIN_RETENTION_S = 600.0
 def serve_demo(*, nodes: int, seed: int, speed: str, mode: Mode, port: int) -> int:
     """Run the cluster, the twin and the page until interrupted; all files are then deleted.
 
-    Args:
-        nodes: Number of nodes of the cluster.
-        seed: Seed of the jobs.
-        speed: Seconds of cluster time per second.
-        mode: Mode of the twin.
-        port: Port of the page.
-
     Raises:
         ConfigError: The port is in use, or an option is not valid.
         HpctwinError: The cluster or the twin does not start.

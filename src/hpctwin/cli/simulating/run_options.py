@@ -47,13 +47,6 @@ def backfill_of(
 ) -> str | None:
     """Return the backfill: ``outside`` exactly with an external scheduler or a sizing.
 
-    Args:
-        scheduler: Value of --scheduler.
-        sizing: Value of --sizing.
-        policy: Value of --policy.
-        order: Value of --order.
-        backfill: Value of --backfill.
-
     Raises:
         ConfigError: Several options decide on starts, or none does.
     """
@@ -77,10 +70,6 @@ def backfill_of(
 def check_alone(sizing: str | None, others: Mapping[str, Any]) -> None:
     """Check that no given option is incompatible with a sizing.
 
-    Args:
-        sizing: Value of --sizing.
-        others: Values of other options by name.
-
     Raises:
         ConfigError: One is incompatible.
     """
@@ -92,13 +81,7 @@ def check_alone(sizing: str | None, others: Mapping[str, Any]) -> None:
 
 
 def driven(simulation: Simulation, scheduler: str, every: str | None) -> Result:
-    """Return the result of a run under an external scheduler.
-
-    Args:
-        simulation: A new simulation.
-        scheduler: Value of --scheduler.
-        every: Value of --scheduler-every.
-    """
+    """Return the result of a run under an external scheduler."""
     from hpctwin.model import parse_duration_s
     from hpctwin.simulation.schedulers import BatsimScheduler, JsonLinesScheduler, drive
 

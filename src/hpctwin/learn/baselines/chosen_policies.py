@@ -39,10 +39,6 @@ class PolicyOracle:
     """Rows of one metric for comparison with an agent that chooses policies.
 
     It has the interface of `hpctwin.learn.baselines.oracle.Oracle`.
-
-    Args:
-        metric: Name of the metric.
-        environment: Environment of the agent.
     """
 
     def __init__(self, metric: str, environment: PolicySelectionEnv) -> None:
@@ -101,9 +97,6 @@ class PlacementOracle:
     """Rows of one metric for comparison with an agent that chooses clusters.
 
     It has the interface of `hpctwin.learn.baselines.oracle.Oracle`.
-
-    Args:
-        facility: The clusters.
     """
 
     def __init__(self, facility: Facility) -> None:
@@ -150,12 +143,7 @@ OBJECTIVES = {"energy_j": "total_energy_j"}
 
 @dataclass(frozen=True, eq=False)
 class Training:
-    """Parts of the jobs that an agent was trained on, each simulated on its own.
-
-    Args:
-        parts: Jobs of each part, by name.
-        cluster: The cluster.
-    """
+    """Parts of the jobs that an agent was trained on, each simulated on its own."""
 
     parts: Mapping[str, Workload]
     cluster: Cluster
@@ -213,10 +201,6 @@ class Training:
 
 def training_of(card: Mapping[str, Any], source: Source) -> Training:
     """Return parts of the training jobs, as long as the episodes of the evaluation.
-
-    Args:
-        card: Card of the agent.
-        source: Source of the evaluation's episodes.
 
     Raises:
         ConfigError: The training jobs are not in the source's trace, or overlap those of the

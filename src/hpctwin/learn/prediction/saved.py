@@ -40,13 +40,7 @@ Between them the logarithm of a distribution is linear, from 1 s at 0 to the wal
 
 
 def runtime_quantiles(known: Known, rows: IntArray, seed: int = 0) -> Quantiles:
-    """Train runtime quantiles on what a live twin knows of a job.
-
-    Args:
-        known: The jobs.
-        rows: Rows of the jobs to learn from.
-        seed: Seed of random numbers.
-    """
+    """Train runtime quantiles on what a live twin knows of a job."""
     features = known.features("runtime_s")[:, [FEATURES.index(name) for name in LIVE]]
     truth = np.log2(known.truth["runtime_s"])
     models = [

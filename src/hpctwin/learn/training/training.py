@@ -122,12 +122,6 @@ def environment_of(
 ) -> Any:
     """Make an environment.
 
-    Args:
-        kind: Name in `ENVIRONMENTS`.
-        source: Source of episodes.
-        options: Options of the environment.
-        facility: Clusters, for Placement.
-
     Raises:
         ConfigError: A facility is missing or not expected, or the environment rejects its
             arguments.

@@ -230,9 +230,6 @@ def _with_energy(jobs: pl.DataFrame, energy: Energy) -> pl.DataFrame:
 def read_run(folder: Path) -> ReportedRun:
     """Read a run's folder written by `write_run`.
 
-    Args:
-        folder: Folder of the run.
-
     Raises:
         ConfigError: A file is missing or invalid, or the folder has another format version.
     """

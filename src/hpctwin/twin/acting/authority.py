@@ -30,11 +30,7 @@ RETRY_S = 1.0
 
 
 class Guard:
-    """Says before each action whether the settings allow it, and why not.
-
-    Args:
-        settings: See `ActSettings`.
-    """
+    """Says before each action whether the settings allow it, and why not."""
 
     def __init__(self, settings: ActSettings) -> None:
         self.settings = settings
@@ -114,12 +110,7 @@ class Guard:
 
 
 class Authority:
-    """Makes this twin the only one that acts on its cluster, and proves that it can show life.
-
-    Args:
-        config: The configuration of the twin.
-        manager: The resource manager of the cluster.
-    """
+    """Makes this twin the only one that acts on its cluster, and proves that it can show life."""
 
     def __init__(self, config: TwinConfig, manager: ResourceManager) -> None:
         self._heartbeat = config.manager.sign_of_life

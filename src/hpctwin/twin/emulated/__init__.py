@@ -25,9 +25,6 @@ class PolicyPlanner:
 
     See `Planner`.
 
-    Args:
-        policy: The policy of the simulation.
-
     Raises:
         ConfigError: A live cluster cannot run the policy, for example because its power policy
             calls a control function.

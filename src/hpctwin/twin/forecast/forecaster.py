@@ -74,11 +74,7 @@ _FORECAST: Callable[[Any], Forecast] = partial(tuple.__new__, Forecast)
 
 
 class Forecasts(Sequence[Forecast]):
-    """Forecasts of several jobs as columns, since few rows of most decisions are read.
-
-    Args:
-        columns: All fields of `Forecast`, by name [jobs].
-    """
+    """Forecasts of several jobs as columns, since few rows of most decisions are read."""
 
     def __init__(self, columns: Mapping[str, Sequence[Any]]) -> None:
         self._columns = columns

@@ -364,11 +364,7 @@ class Journal:
         return found
 
     def unanswered(self, decision: dict[str, Any]) -> list[tuple[int, str]]:
-        """Return future and policy of each what-if that missed its deadline.
-
-        Args:
-            decision: The decision, from `read_decision`.
-        """
+        """Return future and policy of each what-if that missed its deadline."""
         row = self._one("SELECT body FROM inputs WHERE id=? AND kind='decide'", decision["input"])
         late = json.loads(row[0]).get("unanswered", ()) if row else ()
         return [(number, policy) for number, policy in late]
@@ -443,12 +439,7 @@ class Journal:
     def read_forecasts(
         self, job: str | None = None, *, decision: int | None = None
     ) -> list[tuple[Forecast, float | None]]:
-        """Return kept forecasts with the job's start (None: not yet), oldest first.
-
-        Args:
-            job: Id of a job, to select its forecasts.
-            decision: Id of a decision, to select its forecasts.
-        """
+        """Return kept forecasts with the job's start (None: not yet), oldest first."""
         asked = {"job": job, "decision": decision}
         wanted = {name: value for name, value in asked.items() if value is not None}
         where = "WHERE " + " AND ".join(f"{name}=?" for name in wanted) if wanted else ""

@@ -44,11 +44,6 @@ def restored(journal: Journal, settings: CoreSettings, what_ifs: WhatIfs | None)
     Recorded decisions are repeated under the settings that they were made with. The resulting
     state is then transferred to a core with the present settings.
 
-    Args:
-        journal: The journal.
-        settings: The present settings.
-        what_ifs: Executor of the what-ifs.
-
     Raises:
         HpctwinError: The journal cannot be read.
         Exception: Its content is not usable.

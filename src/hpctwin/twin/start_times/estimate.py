@@ -338,12 +338,7 @@ class Answer:
 
 
 def picture(stands: Standing, source: str) -> Picture:
-    """Return the present state of a cluster in the form that questions need.
-
-    Args:
-        stands: State of the cluster.
-        source: Source of the state, as text.
-    """
+    """Return the present state of a cluster in the form that questions need."""
     not_read = tuple(stands.status["not_read"])
     if stands.assumed:
         assumed = (

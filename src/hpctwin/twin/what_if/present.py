@@ -293,12 +293,6 @@ def remaining_end_ms(
     A job ends after its expected runtime. If that has passed, it is extended by the first of
     `CORRECTIONS_MS` that has not passed, up to the walltime. If the walltime has passed, too
     (clean-up, or a limit that is not enforced), the job ends at the next whole minute after it.
-
-    Args:
-        now_ms: The present, in ms.
-        start_ms: Start of each job, in ms [jobs].
-        runtime_ms: Expected runtime of each job, in ms [jobs].
-        walltime_ms: Walltime of each job, in ms [jobs].
     """
     expected, limit = start_ms + runtime_ms, start_ms + walltime_ms
     corrected: npt.NDArray[np.int64] = np.minimum(expected, limit)

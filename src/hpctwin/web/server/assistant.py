@@ -135,12 +135,7 @@ def quoted(text: str, longest: int = LONGEST) -> Quoted:
 
 
 def assistant(source: Source, sees: Visibility = EVERYTHING) -> MCPServer:
-    """Return the server; run it with ``run("stdio")``.
-
-    Args:
-        source: State of a cluster.
-        sees: Names that the assistant may see.
-    """
+    """Return the server; run it with ``run("stdio")``."""
     server: MCPServer = _Server(
         "hpctwin", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING"
     )

@@ -26,11 +26,7 @@ MOST_KEPT = 32
 
 
 class Encoded:
-    """Add HEAD, ETag and gzip to an application; event streams stay as they are.
-
-    Args:
-        inside: The application.
-    """
+    """Add HEAD, ETag and gzip to an application; event streams stay as they are."""
 
     def __init__(self, inside: Application) -> None:
         self._inside = inside

@@ -80,9 +80,6 @@ def bounded(most: int) -> type[H11Protocol]:
     A connection that waits for the header of a request is closed after `HEADER_S`. If there are too
     many connections, the one that has waited longest is closed for a new one. A client that does not
     read its answer is disconnected after `STALLED_S`.
-
-    Args:
-        most: Maximum number of connections.
     """
     waiting: dict[Bounded, asyncio.TimerHandle | None] = {}
 
@@ -336,9 +333,6 @@ def twin_part(
 
 def run_part(folder: Path) -> Part:
     """Return the page of a simulated run.
-
-    Args:
-        folder: Folder of the run.
 
     Raises:
         ConfigError: The folder is not a run's.

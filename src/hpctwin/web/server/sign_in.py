@@ -134,9 +134,6 @@ class SignInSettings(Settings):
 class SignIn:
     """Sign-in of people, as an ASGI application and as a check of each request.
 
-    Args:
-        settings: Settings of the sign-in.
-
     Raises:
         ConfigError: A secret is missing or too short.
     """

@@ -288,14 +288,7 @@ def held_line(machine: Cluster, stretches: Sequence[Stretch], edges_s: FloatArra
 def timeline(
     bars: Sequence[Bar], stretches: Sequence[Stretch], names: LaneNames, lanes: int
 ) -> Timeline:
-    """Return bars as a browser draws them.
-
-    Args:
-        bars: Bars of the stretches, as of `bars`.
-        stretches: Jobs on nodes.
-        names: Names of the lanes.
-        lanes: Number of lanes.
-    """
+    """Return bars as a browser draws them."""
     row = np.repeat(np.arange(len(bars)), [len(bar.rows) for bar in bars])
     places = np.array([place for bar in bars for place in bar.rows], np.int64).reshape(-1, 2)
     within_s = np.array([(bar.low_s, bar.high_s) for bar in bars], np.float64).reshape(-1, 2)

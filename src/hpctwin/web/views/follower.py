@@ -33,11 +33,7 @@ MOST_KEPT = 32
 
 
 class Histogram:
-    """Numbers of values up to each of some bounds, and their sum.
-
-    Args:
-        bounds: Bounds, increasing.
-    """
+    """Numbers of values up to each of some bounds, and their sum."""
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self._bounds = bounds
@@ -62,9 +58,6 @@ WAITS_S = (10.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 43_200.0, 86_400.0, 259_2
 
 class FollowedJournal:
     """A mirror of the cluster, updated from its twin's journal.
-
-    Args:
-        path: Journal of the twin.
 
     Raises:
         HpctwinError: The journal does not exist, or has no snapshot of the cluster yet.

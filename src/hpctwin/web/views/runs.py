@@ -129,11 +129,7 @@ class RunSource:
         return self._now.timeline_view
 
     def lines(self, bins: int) -> LinesView:
-        """Return queue, cluster and power over time.
-
-        Args:
-            bins: Number of bins, 1 or more.
-        """
+        """Return queue, cluster and power over time."""
         return self._now.lines(bins)
 
     def jobs(self, asked: RunJobFilter, sees: Visibility = EVERYTHING) -> RunJobs:
@@ -158,11 +154,6 @@ class RunSource:
 
     def group(self, column: str, name: str, sees: Visibility = EVERYTHING) -> RunGroup:
         """Return the jobs of a user or a partition.
-
-        Args:
-            column: ``user`` or ``partition``.
-            name: Name of the user or partition.
-            sees: Names that the visitor may see.
 
         Raises:
             UnknownNameError: The run has no job of it, or the user is hidden.

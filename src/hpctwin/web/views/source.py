@@ -400,11 +400,7 @@ class Source(FollowedJournal):
             return {}
 
     def lines(self, bins: int) -> LinesView:
-        """Return nodes in use and power over time, past and forecast.
-
-        Args:
-            bins: Number of bins, 1 or more.
-        """
+        """Return nodes in use and power over time, past and forecast."""
         self.update_schedule()
         with self.looking() as stands:
             from_s, to_s = self._span_s

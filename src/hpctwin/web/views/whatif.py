@@ -405,12 +405,7 @@ def select_nodes(
 
 
 def node_sets(machine: Cluster, names: Sequence[str]) -> dict[str, list[str]]:
-    """Return the nodes of ``partition=NAME``, ``group=NAME``, ``rack=NUMBER``, ``switch=NAME``.
-
-    Args:
-        machine: The cluster.
-        names: Names of its nodes, by number.
-    """
+    """Return the nodes of ``partition=NAME``, ``group=NAME``, ``rack=NUMBER``, ``switch=NAME``."""
     sets: dict[str, list[str]] = {}
     groups: dict[str, list[str]] = {}
     first = 0
