@@ -188,11 +188,7 @@ class NamedMetrics(dict[str, Any]):
 
 
 class _JobStatistics:
-    """Statistics of all metrics, of jobs that come in parts.
-
-    Args:
-        exact: As in `RunningSummary`.
-    """
+    """Statistics of all metrics, of jobs that come in parts."""
 
     def __init__(self, *, exact: bool) -> None:
         asked = [metric.of for metric in METRICS.values() if isinstance(metric.of, Statistic)]

@@ -39,11 +39,6 @@ def sum_over_time(
     """Return times, in s, and the total power from each time on, in W.
 
     The last time is the end.
-
-    Args:
-        start_ms: Start of each draw, in ms.
-        end_ms: End of each draw, in ms.
-        watts: Power of each draw, in W.
     """
     times, place = np.unique(np.append(start_ms, end_ms), return_inverse=True)
     change = np.bincount(place, np.append(watts, -watts), minlength=len(times))

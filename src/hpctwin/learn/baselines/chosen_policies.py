@@ -104,12 +104,7 @@ class PlacementOracle:
         self._run = of_strategy("sgs-t", facility, knows="oracle")
 
     def rows(self, jobs: Workload, *, served: bool) -> Iterator[dict[str, Any]]:
-        """Yield the row of CQSim+'s published placement, which uses the true runtimes.
-
-        Args:
-            jobs: Jobs of the episode.
-            served: Whether all of them ended.
-        """
+        """Yield the row of CQSim+'s published placement, which uses the true runtimes."""
         yield {**self._run(jobs), "policy": TRUE_TIMES, "kind": "oracle", "us_per_job": None}
 
 
@@ -151,12 +146,7 @@ class Training:
     def best(
         self, runners: Mapping[str, Callable[[Workload], Mapping[str, Any]]], metric: str
     ) -> str:
-        """Return the name of the runner with the lowest mean metric over the parts.
-
-        Args:
-            runners: Functions that run a part, by name.
-            metric: Name of the metric.
-        """
+        """Return the name of the runner with the lowest mean metric over the parts."""
         means = {
             name: float(np.mean([run(jobs)[metric] for jobs in self.parts.values()]))
             for name, run in runners.items()

@@ -57,12 +57,7 @@ def runtime_quantiles(known: Known, rows: IntArray, seed: int = 0) -> Quantiles:
 
 
 def as_trees(levels: Sequence[float], models: Sequence[Any]) -> QuantileTrees:
-    """Return models of scikit-learn's ``HistGradientBoostingRegressor`` as arrays.
-
-    Args:
-        levels: Quantile of each model.
-        models: Trained models, all with the same number of trees.
-    """
+    """Return models of scikit-learn's ``HistGradientBoostingRegressor`` as arrays."""
     trees = [[tree.nodes for (tree,) in model._predictors] for model in models]
     sizes = np.array([[len(nodes) for nodes in row] for row in trees])
     # Nodes of all trees are in one array, so child indices are shifted by the first node of their

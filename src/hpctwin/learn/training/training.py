@@ -285,12 +285,6 @@ def _shown(
 ) -> tuple[str, tuple[Any, Any]]:
     """Return the ordering that is best on trials, with its observations and masks.
 
-    Args:
-        kind: Name of the environment.
-        source: Source of episodes.
-        plan: Training plan.
-        chosen: Options of the environment.
-
     Raises:
         ConfigError: Orderings cannot choose in this environment.
     """

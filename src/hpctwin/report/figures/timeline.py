@@ -364,13 +364,7 @@ _NAME = 42
 
 
 class LinkTables(NamedTuple):
-    """Use of links; see `hpctwin.simulation.result.link_use.LinkUse`.
-
-    Args:
-        totals: Links in all.
-        loads: Links over time.
-        levels: Levels of the network over time.
-    """
+    """Use of links; see `hpctwin.simulation.result.link_use.LinkUse`."""
 
     totals: pl.DataFrame
     loads: pl.DataFrame

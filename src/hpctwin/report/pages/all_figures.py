@@ -36,14 +36,7 @@ _GANTT_SPAN_S = 7 * 86400.0
 
 
 class Drawn(NamedTuple):
-    """A figure of a report.
-
-    Args:
-        section: Heading of its section.
-        name: Name of its file, without a suffix.
-        caption: Caption.
-        figure: The figure.
-    """
+    """A figure of a report."""
 
     section: str
     name: str

@@ -73,21 +73,11 @@ class Guard:
             self.stop(f"the median forecast error is {median_error:.0%}, which exceeds {bound:.0%}")
 
     def allowance(self, kind: str, at_s: float) -> int:
-        """Return how many actions of a kind may be sent now.
-
-        Args:
-            kind: The kind of action.
-            at_s: Wall-clock time.
-        """
+        """Return how many actions of a kind may be sent now."""
         return 0 if self._forbids(kind) else max(0, self._left(at_s))
 
     def refuses(self, kind: str, at_s: float) -> str | None:
-        """Return why an action may not be sent now; None if it may, and then it is counted.
-
-        Args:
-            kind: The kind of action.
-            at_s: Wall-clock time.
-        """
+        """Return why an action may not be sent now; None if it may, and then it is counted."""
         why_not = self._forbids(kind)
         if why_not is None and self._left(at_s) <= 0:
             what = "starts" if kind == "start" else "changes"

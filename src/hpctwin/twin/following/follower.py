@@ -142,9 +142,6 @@ class Follower:
     def receive(self, timeout_s: float) -> int | None:
         """Process new deliveries; a batch that the journal rejected is retried later.
 
-        Args:
-            timeout_s: Maximum time to wait for events, in seconds.
-
         Returns:
             Number of deliveries processed; None while some wait for the journal.
 

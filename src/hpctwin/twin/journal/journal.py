@@ -458,14 +458,7 @@ class Journal:
     def read_history(
         self, step_s: int, from_s: float, to_s: float, limit: int
     ) -> list[tuple[int, dict[str, Any]]]:
-        """Return begin and content of periods, oldest first.
-
-        Args:
-            step_s: Length of the periods, in seconds.
-            from_s: First begin.
-            to_s: Last begin.
-            limit: Maximum number of periods: the first ones.
-        """
+        """Return begin and content of periods, oldest first."""
         if not self._one("SELECT 1 FROM sqlite_master WHERE name='history'"):
             return []  # a version without this table wrote the journal
         rows = self._run(

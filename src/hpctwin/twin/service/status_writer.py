@@ -26,12 +26,7 @@ MAX_REASONS = 5
 
 
 class StatusWriter:
-    """Writes the status and the last forecasts into the journal.
-
-    Args:
-        follower, control: The parts of a twin.
-        metering: The twin's meter, if it has one.
-    """
+    """Writes the status and the last forecasts into the journal."""
 
     def __init__(
         self,
@@ -126,11 +121,7 @@ class StatusWriter:
         return {**self._follower.counts, **done}
 
     def write(self, *, ended: bool = False) -> None:
-        """Write status and forecasts; call it inside `Journal.writing`.
-
-        Args:
-            ended: Whether the twin ends now.
-        """
+        """Write status and forecasts; call it inside `Journal.writing`."""
         journal, at_s = self._follower.journal, time.time()
         status = self.status()
         journal.latest("status", {**status, "ended": ended}, at_s)

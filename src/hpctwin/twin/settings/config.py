@@ -98,12 +98,6 @@ def check_told(
 ) -> None:
     """Check that a cluster reports the power states that policies and objective need.
 
-    Args:
-        policies: Policies that the cluster is simulated under.
-        objective: Objective that the policies are compared by.
-        cluster: Name of the cluster.
-        nodes: Nodes as the cluster reports them.
-
     Raises:
         ConfigError: No node has a power state, but a policy or the objective needs it.
     """

@@ -145,9 +145,6 @@ class Present:
         Some of these nodes may have to be switched on first. The order is that of submission; on
         shared nodes it is the order of allocation. In another order the jobs would get other nodes,
         and some would not fit.
-
-        Args:
-            simulation: A fork of this present, which is run up to now.
         """
         simulation.advance(self.now_ms / MS_PER_S)
         given = self.waiting[runs(simulation)[self.waiting]]

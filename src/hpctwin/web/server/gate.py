@@ -64,12 +64,7 @@ class Person:
 
 @dataclass(frozen=True, repr=False)
 class Token(Person):
-    """A secret with the rights of its holder.
-
-    Args:
-        name, role: Name and rights of the holder.
-        secret: Secret text, never shown.
-    """
+    """A secret with the rights of its holder."""
 
     secret: bytes
 

@@ -46,13 +46,7 @@ Label = tuple[int, int, str]
 
 
 class LaneNames:
-    """Names of lanes.
-
-    Args:
-        names: Names of the nodes.
-        places: Place of each node, such as a rack.
-        lanes: Number of lanes of each node.
-    """
+    """Names of lanes."""
 
     def __init__(
         self, names: Sequence[str], places: Sequence[str], lanes: npt.NDArray[np.int64]

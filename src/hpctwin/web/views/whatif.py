@@ -241,10 +241,6 @@ class Question:
 def check_size(jobs: int, change: Change) -> None:
     """Check that a what-if takes little time.
 
-    Args:
-        jobs: Number of jobs of the cluster.
-        change: Changes to simulate.
-
     Raises:
         TooLargeError: It would take too long.
     """
