@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -29,6 +30,39 @@ Every = Annotated[int, AT_LEAST_1]
 Target = Literal["runtime_s", "node_w", "memory_gb"]
 
 
+@Parameter(name="*")
+@dataclass(frozen=True)
+class JobOptions:
+    """Jobs to learn from."""
+
+    seed: int = 0
+    """Seed of the models' random numbers."""
+    under: str | None = None
+    """Policy of a simulation, such as fcfs+easy, that sets when jobs end; default the trace."""
+    reading: TraceOptions = TraceOptions()  # noqa: RUF009
+    machine: ClusterOptions = ClusterOptions()  # noqa: RUF009
+
+    def known(self, trace: Path) -> Known:
+        """Return the jobs of a trace with their end times."""
+        from hpctwin.cli.output import need_jobs, note_reading
+        from hpctwin.errors import ConfigError
+        from hpctwin.learn.prediction import Known
+        from hpctwin.policies import parse_policy
+        from hpctwin.simulation import simulate
+
+        workload = self.reading.read(trace)
+        note_reading(workload)
+        if self.under is None:
+            if self.machine != ClusterOptions():
+                raise ConfigError(
+                    "--nodes and --cluster apply only to a simulation; add --under POLICY"
+                )
+            return Known.of(workload, notes=workload.notes.sentences())
+        need_jobs(workload)
+        run = simulate(workload, self.machine.make(workload, trace), parse_policy(self.under))
+        return Known.of(workload, run.jobs["end_s"].fill_null(float("nan")), run.notes)
+
+
 @predictor_app.command
 def score(
     trace: Trace,
@@ -38,10 +72,7 @@ def score(
     method: Methods = (),
     by: Literal["user", "size"] | None = None,
     every: Every = 2000,
-    seed: int = 0,
-    under: str | None = None,
-    reading: TraceOptions = TraceOptions(),  # noqa: B008
-    machine: ClusterOptions = ClusterOptions(),  # noqa: B008
+    jobs: JobOptions = JobOptions(),
     json: bool = False,
 ) -> int:
     """Predict each job from the data known at its submission, and show each method's error.
@@ -56,17 +87,14 @@ def score(
             Repeatable.
         by: Also show scores by user, or by size.
         every: Number of submissions between trainings of the models.
-        seed: Seed of the models' random numbers.
-        under: Policy of a simulation, such as fcfs+easy, that sets when jobs end; default the
-            trace.
         json: Print the scores as JSON.
     """
     from hpctwin.learn.prediction import METHODS, Training, predict, scores, scores_by
     from hpctwin.model.text import progress_bar
 
-    known = _known(trace, reading, machine, under)
+    known = jobs.known(trace)
     with progress_bar(f"learning from {known.workload.name}") as progress:
-        training = Training(every=every, seed=seed)
+        training = Training(every=every, seed=jobs.seed)
         found = predict(known, target, method or METHODS, training, progress)
     overall = scores(known, target, found)
     classes = None if by is None else scores_by(known, target, found, by)
@@ -83,10 +111,7 @@ def intervals(
     coverage: float = 0.8,
     by: Literal["user", "size", "week"] | None = None,
     every: Every = 2000,
-    seed: int = 0,
-    under: str | None = None,
-    reading: TraceOptions = TraceOptions(),  # noqa: B008
-    machine: ClusterOptions = ClusterOptions(),  # noqa: B008
+    jobs: JobOptions = JobOptions(),
     json: bool = False,
 ) -> int:
     """Predict bounds for each job from data known at its submission; show their coverage.
@@ -100,9 +125,6 @@ def intervals(
         coverage: Share of jobs that should be within their bounds.
         by: Also show scores by user, size or week.
         every: Number of submissions between trainings of the models.
-        seed: Seed of the models' random numbers.
-        under: Policy of a simulation, such as fcfs+easy, that sets when jobs end; default the
-            trace.
         json: Print the scores as JSON.
     """
     from hpctwin.learn.prediction import Training, interval_scores
@@ -111,9 +133,9 @@ def intervals(
     from hpctwin.model.text import progress_bar
 
     check_coverage(coverage)
-    known = _known(trace, reading, machine, under)
+    known = jobs.known(trace)
     with progress_bar(f"learning from {known.workload.name}") as progress:
-        found = say(known, target, coverage, Training(every=every, seed=seed), progress)
+        found = say(known, target, coverage, Training(every=every, seed=jobs.seed), progress)
     overall = interval_scores(known, target, found).drop("bin")
     classes = None if by is None else interval_scores(known, target, found, by)
     about = {"target": target, "coverage": coverage}
@@ -130,10 +152,7 @@ def apply(
     predictor: Path | None = None,
     method: Annotated[str, Parameter(name=["--method", "-m"])] = "hedge",
     every: Every = 2000,
-    seed: int = 0,
-    under: str | None = None,
-    reading: TraceOptions = TraceOptions(),  # noqa: B008
-    machine: ClusterOptions = ClusterOptions(),  # noqa: B008
+    jobs: JobOptions = JobOptions(),
     overwrite: bool = False,
 ) -> int:
     """Write a trace with predictions, for orderings and simulate --runtime-estimate prediction.
@@ -145,9 +164,6 @@ def apply(
             trace, and each prediction uses the data known at the job's submission.
         method: Without --predictor: a method of hpctwin predictor score.
         every: Number of submissions between trainings of the models.
-        seed: Seed of the models' random numbers.
-        under: Policy of a simulation, such as fcfs+easy, that sets when jobs end; default the
-            trace.
         overwrite: Overwrite an existing file.
     """
     from hpctwin.cli.data.workload import check_target, write_to
@@ -159,11 +175,11 @@ def apply(
     if not target.name.endswith((".csv", ".csv.gz", ".parquet")):
         raise ConfigError(f"{target}: suffix cannot store predictions; use .csv or .parquet")
     trained = None if predictor is None else load_predictor(predictor)
-    known = _known(source, reading, machine, under)
+    known = jobs.known(source)
     if trained is not None:
         found = trained.predict(known)
     else:
-        training, targets = Training(every=every, seed=seed), list(known.truth)
+        training, targets = Training(every=every, seed=jobs.seed), list(known.truth)
         found = {}
         with progress_bar(f"learning from {known.workload.name}") as progress:
             for number, one in enumerate(targets):
@@ -187,10 +203,7 @@ def train(
     *,
     method: Annotated[str, Parameter(name=["--method", "-m"])] = "boosting",
     until: str | None = None,
-    seed: int = 0,
-    under: str | None = None,
-    reading: TraceOptions = TraceOptions(),  # noqa: B008
-    machine: ClusterOptions = ClusterOptions(),  # noqa: B008
+    jobs: JobOptions = JobOptions(),
     overwrite: bool = False,
 ) -> int:
     """Train a model on all completed jobs, and write it with its features and versions.
@@ -204,9 +217,6 @@ def train(
         method: Method: boosting, or clusters (S-RAPS's pipeline).
         until: Train on jobs that ended by this date, such as 2020-10-10T00:00 (UTC), or time from
             time zero, such as 30d.
-        seed: Seed of the models' random numbers.
-        under: Policy of a simulation, such as fcfs+easy, that sets when jobs end; default the
-            trace.
         overwrite: Overwrite an existing file.
     """
     from hpctwin.cli.data.workload import check_target
@@ -215,10 +225,10 @@ def train(
     from hpctwin.simulation.running.window import moment
 
     check_target(target, overwrite)
-    known = _known(trace, reading, machine, under)
+    known = jobs.known(trace)
     if until is not None:
         known = known.until(moment(until, known.workload))
-    trained = train_models(known, method, seed=seed)
+    trained = train_models(known, method, seed=jobs.seed)
     trained.write(target)
     print(
         f"{target}: {method} of {', '.join(trained.models)}, trained on {count_text(trained.jobs, 'job')}"
@@ -351,27 +361,6 @@ def _trained_before(predictor: Path, workload: Workload, begin_s: float) -> None
             f"at {format_duration(begin_s)}; train it with --until, and give --from and "
             "--until of later jobs"
         )
-
-
-def _known(trace: Path, reading: TraceOptions, machine: ClusterOptions, under: str | None) -> Known:
-    """Return the jobs of a trace with their end times."""
-    from hpctwin.cli.output import need_jobs, note_reading
-    from hpctwin.errors import ConfigError
-    from hpctwin.learn.prediction import Known
-    from hpctwin.policies import parse_policy
-    from hpctwin.simulation import simulate
-
-    workload = reading.read(trace)
-    note_reading(workload)
-    if under is None:
-        if machine != ClusterOptions():
-            raise ConfigError(
-                "--nodes and --cluster apply only to a simulation; add --under POLICY"
-            )
-        return Known.of(workload, notes=workload.notes.sentences())
-    need_jobs(workload)
-    run = simulate(workload, machine.make(workload, trace), parse_policy(under))
-    return Known.of(workload, run.jobs["end_s"].fill_null(float("nan")), run.notes)
 
 
 Figures = dict[str, tuple[str, str, float]]
