@@ -1,4 +1,4 @@
-"""Simulation of a facility from decision to decision."""
+"""Simulation of a facility from decision to decision, and its result."""
 
 from __future__ import annotations
 

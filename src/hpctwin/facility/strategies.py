@@ -1,4 +1,4 @@
-"""Registry of all strategies by name, and the parser of their texts."""
+"""Registry of all strategies by name, the parser of their texts, and custom functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several policies compared: paired differences with intervals, and Kiviat scores.
+"""Runs compared: policies with each other, and simulated starts with recorded ones.
 
 Each policy meets the same jobs (common random numbers). The difference on one workload is one
 value, and differences between workloads cancel out (A. M. Law, Simulation Modeling and Analysis,

@@ -1,4 +1,4 @@
-"""Comparison of several policies on one workload, and fair start times."""
+"""Comparison of several policies on one workload, its result, and fair start times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``hpctwin import``."""
+"""``hpctwin import``, with its check of simulations against a site's past."""
 
 from __future__ import annotations
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from cyclopts import App
 
 from hpctwin.cli.logs import LogOptions, set_when_asked_to_end
-from hpctwin.cli.options import ConfigPath
-from hpctwin.cli.settings_file import Init, write_settings
+from hpctwin.cli.options import ConfigPath, Init, write_settings
 
 if TYPE_CHECKING:
     from contextlib import closing

@@ -12,13 +12,14 @@ from hpctwin.cli.option_values import AT_LEAST_1
 from hpctwin.cli.options import (
     By,
     ClustersOptions,
+    Init,
     Latex,
     Tau,
     Trace,
     TraceOptions,
     tau_seconds,
+    write_settings,
 )
-from hpctwin.cli.settings_file import Init, write_settings
 
 if TYPE_CHECKING:
     from hpctwin.facility import FacilityResult, Strategy

@@ -1,4 +1,4 @@
-"""Options of runs: external scheduler, sizing, planned durations, output during the run."""
+"""Options of runs: other packages, external scheduler, sizing, streams, output on the way."""
 
 from __future__ import annotations
 

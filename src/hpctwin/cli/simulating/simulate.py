@@ -1,4 +1,4 @@
-"""``hpctwin simulate``."""
+"""``hpctwin simulate`` and ``hpctwin replay``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Energy in files: hpctwin's tables as Parquet, and SPARS's set of CSV files."""
+"""Energy of nodes with partial load, and tables of energy as Parquet and SPARS's CSV files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Power states of a cluster's nodes: their names, and the power of nodes in each."""
+"""Power states and DVFS modes of a cluster's nodes: names, power, and time in each."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from hpctwin.energy.power.job_power import ramp
 from hpctwin.engine.state.layout import COMPUTING
 from hpctwin.model import Cluster, NodeGroup
 
@@ -176,7 +177,7 @@ def split_log(cluster: Cluster, changes: Sequence[ModeChange], log: IntArray) ->
         # Each span covers the modes from the one at its start to the one just before its end.
         first = np.searchsorted(times, mine[2], side="right")
         pieces = np.searchsorted(times, mine[3], side="left") - first + 1
-        which = np.repeat(first, pieces) + _count_up(pieces)
+        which = np.repeat(first, pieces) + ramp(pieces)
         mine = np.repeat(mine, pieces, axis=1)
         edges = np.concatenate([[0], times, [np.iinfo(np.int64).max]])
         mine[2] = np.maximum(mine[2], edges[which])
@@ -184,8 +185,3 @@ def split_log(cluster: Cluster, changes: Sequence[ModeChange], log: IntArray) ->
         mine[1] += row[which]
         parts.append(mine[:, mine[2] < mine[3]])  # of two changes at one time the last counts
     return np.concatenate(parts, axis=1)
-
-
-def _count_up(sizes: IntArray) -> IntArray:
-    """Return 0, 1, … for each size, one after the other."""
-    return np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)

@@ -1,4 +1,4 @@
-"""Figures of the cluster over time: nodes in use, queue, shared resources."""
+"""Figures of the cluster over time: nodes in use, queue, shared resources, links."""
 
 from __future__ import annotations
 

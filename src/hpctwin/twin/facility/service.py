@@ -1,4 +1,4 @@
-"""A live facility: its configuration in YAML, and its construction."""
+"""A live facility: its configuration in YAML, its construction, and a demonstration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replay of the journal's inputs in a core, and of its decisions."""
+"""Replay of the journal's inputs in a core, of its decisions, and the cluster's last state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hindcast: the twin's core follows a known past and forecasts starts in it."""
+"""Hindcast: the twin's core forecasts starts in a known past; scores of these forecasts."""
 
 from __future__ import annotations
 

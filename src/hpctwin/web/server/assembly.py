@@ -19,8 +19,8 @@ from fastapi.responses import HTMLResponse, StreamingResponse
 from fastapi.staticfiles import StaticFiles
 
 from hpctwin._version import __version__
+from hpctwin.web.server.answers import document, faults, handle_errors
 from hpctwin.web.server.gate import PAGES
-from hpctwin.web.server.problems import document, faults, handle_errors
 from hpctwin.web.server.prometheus import EXPOSITION, Collector, exposition
 from hpctwin.web.views.views import Head, Me, RunHead, Shown
 from hpctwin.web.views.visibility import EVERYTHING, Visibility

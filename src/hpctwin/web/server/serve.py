@@ -22,6 +22,7 @@ from fastapi.responses import StreamingResponse
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from hpctwin.errors import ConfigError
+from hpctwin.web.server.answers import Application, Receive, Scope, Send, faults
 from hpctwin.web.server.api import Bins, Name, application, timeline_routes
 from hpctwin.web.server.assembly import (
     JobId,
@@ -32,9 +33,7 @@ from hpctwin.web.server.assembly import (
     page_routes,
     together,
 )
-from hpctwin.web.server.encoding import Application, Receive, Scope, Send
 from hpctwin.web.server.gate import PAGES, Access, Gate, is_loopback, made_up, read_tokens
-from hpctwin.web.server.problems import faults
 from hpctwin.web.server.prometheus import Collector
 from hpctwin.web.server.sign_in import SignIn
 from hpctwin.web.views.job_list import RunJobFilter

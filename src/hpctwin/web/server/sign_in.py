@@ -26,7 +26,7 @@ from pydantic import Field, field_validator, model_validator
 from hpctwin.errors import ConfigError, DeniedError, need
 from hpctwin.model.settings import Duration, Settings
 from hpctwin.twin.settings.config import read_trusted_yaml
-from hpctwin.web.server.encoding import Receive, Scope, Send
+from hpctwin.web.server.answers import Receive, Scope, Send
 from hpctwin.web.server.gate import Person, Role
 
 __all__ = ["HeaderSettings", "OidcSettings", "SignIn", "SignInSettings"]

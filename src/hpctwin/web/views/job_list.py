@@ -1,4 +1,4 @@
-"""Filter, sort and page the jobs of a cluster or a run."""
+"""Filter, sort and page the jobs of a cluster or a run; groups of jobs by color."""
 
 from __future__ import annotations
 
