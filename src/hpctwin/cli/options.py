@@ -31,6 +31,7 @@ __all__ = [
     "ConfigPath",
     "Init",
     "Latex",
+    "Overwrite",
     "RunOptions",
     "Trace",
     "TraceOptions",
@@ -52,8 +53,12 @@ def _no_option(_: Any, path: Path | None) -> None:
 Trace = Annotated[Path, Parameter(allow_leading_hyphen=True, validator=_no_option)]
 """A trace to read; ``-`` is standard input."""
 
-ConfigPath = Annotated[Path, Parameter(name=["--config", "-c"], env_var="HPCTWIN_CONFIG")]
-"""The twin's YAML file."""
+ConfigPath = Annotated[
+    Path,
+    Parameter(name=["--config", "-c"], env_var="HPCTWIN_CONFIG", help="The twin's YAML file."),
+]
+
+Overwrite = Annotated[bool, Parameter(help="Overwrite an existing file.")]
 
 Latex = Annotated[
     bool, Parameter(group="Output", help="Print tables as LaTeX, for the package booktabs.")
@@ -68,9 +73,11 @@ Tau = Annotated[
 
 By = Annotated[
     Literal["size", "walltime", "user", "account", "partition", "state"] | None,
-    Parameter(group="Output"),
+    Parameter(
+        group="Output",
+        help="Break metrics down by size, walltime, user, account, partition or state.",
+    ),
 ]
-"""Classes of jobs for a breakdown of the metrics."""
 
 BY_POLICY = Parameter(
     name=["--policy", "-p"], group="Policy", allow_leading_hyphen=True, completer=complete_policy

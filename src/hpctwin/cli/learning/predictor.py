@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import App, Parameter
 
 from hpctwin.cli.option_values import AT_LEAST_0, AT_LEAST_1
-from hpctwin.cli.options import ClusterOptions, Trace, TraceOptions, WindowOptions
+from hpctwin.cli.options import ClusterOptions, Overwrite, Trace, TraceOptions, WindowOptions
 
 if TYPE_CHECKING:
     import polars as pl
@@ -26,7 +26,11 @@ predictor_app = App(
 )
 
 Methods = Annotated[tuple[str, ...], Parameter(name=["--method", "-m"])]
-Every = Annotated[int, AT_LEAST_1]
+Every = Annotated[
+    int,
+    Parameter(help="Number of submissions between trainings of the models."),
+    AT_LEAST_1,
+]
 Target = Literal["runtime_s", "node_w", "memory_gb"]
 
 
@@ -86,7 +90,6 @@ def score(
             and walltime), boosting, clusters (S-RAPS's pipeline), ensemble, hedge; default all.
             Repeatable.
         by: Also show scores by user, or by size.
-        every: Number of submissions between trainings of the models.
         json: Print the scores as JSON.
     """
     from hpctwin.learn.prediction import METHODS, Training, predict, scores, scores_by
@@ -124,7 +127,6 @@ def intervals(
         target: Predicted value: runtime_s, node_w or memory_gb, if the trace has it.
         coverage: Share of jobs that should be within their bounds.
         by: Also show scores by user, size or week.
-        every: Number of submissions between trainings of the models.
         json: Print the scores as JSON.
     """
     from hpctwin.learn.prediction import Training, interval_scores
@@ -153,7 +155,7 @@ def apply(
     method: Annotated[str, Parameter(name=["--method", "-m"])] = "hedge",
     every: Every = 2000,
     jobs: JobOptions = JobOptions(),
-    overwrite: bool = False,
+    overwrite: Overwrite = False,
 ) -> int:
     """Write a trace with predictions, for orderings and simulate --runtime-estimate prediction.
 
@@ -163,8 +165,6 @@ def apply(
         predictor: File written by hpctwin predictor train. If omitted, models learn along the
             trace, and each prediction uses the data known at the job's submission.
         method: Without --predictor: a method of hpctwin predictor score.
-        every: Number of submissions between trainings of the models.
-        overwrite: Overwrite an existing file.
     """
     from hpctwin.cli.data.workload import check_target, write_to
     from hpctwin.errors import ConfigError
@@ -204,7 +204,7 @@ def train(
     method: Annotated[str, Parameter(name=["--method", "-m"])] = "boosting",
     until: str | None = None,
     jobs: JobOptions = JobOptions(),
-    overwrite: bool = False,
+    overwrite: Overwrite = False,
 ) -> int:
     """Train a model on all completed jobs, and write it with its features and versions.
 
@@ -217,7 +217,6 @@ def train(
         method: Method: boosting, or clusters (S-RAPS's pipeline).
         until: Train on jobs that ended by this date, such as 2020-10-10T00:00 (UTC), or time from
             time zero, such as 30d.
-        overwrite: Overwrite an existing file.
     """
     from hpctwin.cli.data.workload import check_target
     from hpctwin.learn.prediction import train as train_models

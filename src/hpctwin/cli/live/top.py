@@ -183,7 +183,6 @@ def top_command(
     It reads the twin's journal, as the web page does; the twin never waits for it.
 
     Args:
-        config: The twin's YAML file.
         journal: A journal to use instead of the one in the YAML file.
         once: Show the view once and exit; always so if the output is not a terminal.
     """

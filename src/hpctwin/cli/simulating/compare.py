@@ -71,7 +71,6 @@ def compare_command(
             reservations, candidates shortest first), fcfs+easy@contiguous. Repeatable.
         priorities_from: Give jobs the priorities that their accounts earned, as in `hpctwin simulate`.
         runtime_estimate: Planned duration of running and pending jobs: walltime or prediction.
-        by: Break metrics down by size, walltime, user, account, partition or state.
         fairness: Also compute the delay of jobs by later arrivals (slow).
         threads: Number of policies simulated in parallel; default the number of cores.
         out: Write a folder per policy here, each as `hpctwin simulate --out`; with several traces

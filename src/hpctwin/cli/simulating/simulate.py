@@ -118,7 +118,6 @@ def simulate_command(
         accounts: Write the use of each account to this file (.json or .parquet), for hpctwin
             accounts and --priorities-from.
         accounts_by: Sum --accounts by account or by user.
-        by: Break metrics down by size, walltime, user, account, partition or state.
         fairness: Also compute the delay of jobs by later arrivals (slow).
         stream: Read the trace and write the jobs in parts, for more jobs than fit in memory. Input
             is a Parquet file with hpctwin's columns, or a folder of them. Needs --out, and --nodes
