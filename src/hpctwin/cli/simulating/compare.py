@@ -239,8 +239,6 @@ class _Asked:
         self, trace: Path, policies: Sequence[Policy], progress: Callable[[float], None]
     ) -> _Compared:
         """Simulate a trace under all policies."""
-        import numpy as np
-
         from hpctwin.cli.output import note_classes, note_rejected, note_unstarted, note_walltimes
         from hpctwin.cli.simulating.run_options import option_from, planned_s
         from hpctwin.cli.simulating.simulate import breakdown_rows
@@ -257,15 +255,14 @@ class _Asked:
         cluster = self.energy.machine(self.machine.make(workload, trace, self.reading.timezone))
         note_classes(workload, self.by)
         series, notes = self.energy.series(workload, cluster)
-        begins = self.energy.begins(workload, series)
-        more = {**notes, **self.energy.savings(workload, series, begins)}
+        begins, saved = self.energy.deferred(workload, series, window)
+        more = {**notes, **saved}
         if window is not None:
             if self.fairness:
                 raise ConfigError(
                     "--from and --until do not work with --fairness; remove one of them"
                 )
             window = dataclasses.replace(window, workload=workload)
-            begins = np.maximum(0 if begins is None else begins, window.not_before_s)
         options = {
             **self.run.as_dict(), "begin_s": begins, "expected_s": planned_s(workload, self.runtime_estimate)
         }  # fmt: skip

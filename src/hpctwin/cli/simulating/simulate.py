@@ -135,8 +135,6 @@ def simulate_command(
         all: Print all metrics instead of the main ones.
         json: Print all metrics, or the explanation, as JSON.
     """
-    import numpy as np
-
     from hpctwin.cli.output import (
         check_outputs,
         note_classes,
@@ -224,10 +222,7 @@ def simulate_command(
         workload = option_from("hpctwin-papers", "priorities-from")(workload, priorities_from)
     cluster = energy.machine(machine.make(workload, trace, reading.timezone))
     series, notes = energy.series(workload, cluster)
-    begins = energy.begins(workload, series)
-    saved = energy.savings(workload, series, begins)
-    if window is not None:
-        begins = np.maximum(0 if begins is None else begins, window.not_before_s)
+    begins, saved = energy.deferred(workload, series, window)
     options = run.as_dict() | {
         "begin_s": begins,
         "expected_s": planned_s(workload, runtime_estimate),
