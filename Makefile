@@ -14,14 +14,14 @@ export HPCTWIN_GOLDEN ?= $(if $(wildcard $(SHARED)/golden),$(abspath $(SHARED)/g
 # What processes import is kept compiled, and so are the tests' assertions: else each process does it again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test check changed lint prose compiled bounds-compiled unit bounds bench properties docs package container pythons oldest clean
+.PHONY: run test check changed lint prose compiled bounds-compiled collected unit bounds bench properties docs package container pythons oldest clean
 
 run: $(VENV)/run
 	$(BIN)/hpctwin demo
 
 # Linting and compiling take a core each. Where tests wait for a cluster or a twin, those with bounds checked compute.
 test: $(VENV)/dev
-	$(MAKE) -j3 -O lint compiled bounds-compiled
+	$(MAKE) -j3 -O lint compiled bounds-compiled collected
 	$(MAKE) -k -j2 -Oline unit bounds
 
 # An answer in about two minutes: lint, types, language, the tests of what changed, and the engine's core guarantees.
@@ -51,6 +51,10 @@ compiled: $(VENV)/dev
 
 bounds-compiled: $(VENV)/dev
 	NUMBA_BOUNDSCHECK=1 $(BIN)/hpctwin warmup
+
+# What tests import is byte-compiled once: else each of pytest's processes would do it. Errors are left to `unit`.
+collected: $(VENV)/dev
+	-@$(BIN)/python -m pytest -q --collect-only >/dev/null
 
 # Beside a cluster or a twin, tests wait more than they compute: more processes than this needs at least cores.
 unit: compiled

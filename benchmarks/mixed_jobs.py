@@ -23,7 +23,7 @@ from tests.rms.slurm_cluster import QUICK, SlurmCluster, free_ports
 
 from hpctwin import Workload, simulate
 from hpctwin.model import Category, Dependencies, DependencyKind
-from hpctwin.rms.site_import.folder import Imported, import_site
+from hpctwin.rms.site_folder import Imported, import_site
 from hpctwin.rms.slurm.listing.sharing import Sharing, Sizes, tasks_asked
 from hpctwin.rms.slurm.site.recognition import LIVE
 

@@ -42,14 +42,14 @@ import yaml
 
 from hpctwin import Cluster, Simulation, Workload
 from hpctwin.model import Category
+from hpctwin.model.requests.pbs_requests import memory_gb, parse_select
 from hpctwin.rms.commands import Commands
 from hpctwin.rms.node_capacity import Room, amounts_held
 from hpctwin.rms.pbs.install import HookSettings, install, uninstall
 from hpctwin.rms.pbs.leasing import lifting_file
+from hpctwin.rms.pbs.listing.jobs import Sharing, parts_held, tasks_asked
 from hpctwin.rms.pbs.listing.node_attributes import SiteResources
-from hpctwin.rms.pbs.listing.output import memory_gb, parse_select
 from hpctwin.rms.pbs.listing.parse import cluster_snapshot
-from hpctwin.rms.pbs.listing.sharing import Sharing, parts_held, tasks_asked
 from hpctwin.rms.records.records import JobSpec
 from hpctwin.simulation.lowering.shared_nodes import taken_by
 from hpctwin.twin.core.core import Core

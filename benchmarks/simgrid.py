@@ -24,7 +24,7 @@ import numpy as np
 
 from hpctwin.contention.network import Network
 from hpctwin.contention.phases import PhaseBuilder, Sharing
-from hpctwin.formats.platforms.simgrid import read_platform
+from hpctwin.formats.simgrid_platform import read_platform
 from hpctwin.network.platform import Platform
 from hpctwin.network.profiles import HomogeneousTask, ParallelTask, Profile
 

@@ -41,7 +41,7 @@ from hpctwin import Cluster, Workload, simulate
 from hpctwin.errors import UnreachableError
 from hpctwin.rms.emulated.client import EmulatedManager
 from hpctwin.rms.records.records import JobSpec
-from hpctwin.rms.site_import.folder import import_site
+from hpctwin.rms.site_folder import import_site
 from hpctwin.rms.slurm.manager import SlurmManager
 from hpctwin.twin.service.when import looked_up
 from hpctwin.twin.settings.config import TwinConfig

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import mixed_jobs
 from hpctwin.model import Cluster, Workload
-from hpctwin.rms.site_import.folder import import_site
+from hpctwin.rms.site_folder import import_site
 from hpctwin.rms.slurm.listing.allocations import parts_held
 from hpctwin.simulation import Simulation
 from hpctwin.simulation.running.incremental import Running, begin_at

@@ -18,6 +18,8 @@ from tests.rms import slurm_roots
 from tests.rms.slurm_cluster import SlurmCluster
 
 SERVICES = ("slurm", "redis", "browser")
+# Tests fill the cores already: threads of PyTorch and BLAS would keep each other waiting, at full load.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # Compiling and a busy machine make single examples slow without anything being wrong.
 hypothesis.settings.register_profile(

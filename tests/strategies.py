@@ -22,7 +22,7 @@ from hpctwin.model import (
     DependencyKind,
     Workload,
 )
-from hpctwin.model.cluster.cluster import Switch
+from hpctwin.model.cluster.switches import Switch
 
 __all__ = [
     "clusters",

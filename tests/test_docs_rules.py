@@ -157,7 +157,10 @@ CASES: dict[str, Sequence[Case]] = {
         always(cluster(), f"@{name}")
         for name in ("fragmentation", "round-robin", "tightest-run", "weight")
     ],
-    "preemption with `outside`": [always(cluster(**REQUEUE), OUTSIDE)],
+    "preemption or checkpoints with `outside`": [
+        always(cluster(**REQUEUE), OUTSIDE),
+        always(cluster(failures=FAILS), OUTSIDE, jobs(checkpoint_s=[5, 5])),
+    ],
     "preemption with `cleanup`": [always(cluster(cleanup=30, **REQUEUE))],
     "preemption with `spars-ipm`": [always(cluster(SLEEP, **REQUEUE), "fcfs+none~spars-ipm:1h")],
     "checkpoints with a cap that lowers modes": [
@@ -170,28 +173,22 @@ CASES: dict[str, Sequence[Case]] = {
     "suspension of exclusive jobs with several kinds of tasks": [
         always(cluster(CORES, **SUSPEND), work=mixed())
     ],
-    "preemption or checkpoints": [with_sizing(cluster(**REQUEUE))],
     "a backfill": [with_sizing(cluster(), "fcfs+easy")],
     "`psas-ipm` or a control function": [
         with_sizing(cluster(SLEEP), f"{OUTSIDE}~psas-ipm:1h"),
     ],
-    "`cleanup`, sized": [with_sizing(cluster(cleanup=30))],
-    "a power cap": [with_sizing(cluster(POWER, cap="2kW"))],
-    "limits": [with_sizing(cluster(limits=MINUTES))],
-    "maintenance": [with_sizing(cluster(reservations=[{"name": "m", "start": 0, "end": 1}]))],
-    "nodes of other speeds": [with_sizing(cluster({"speed": 2}))],
+    "nodes of other speeds, or a cap that lowers modes": [
+        with_sizing(cluster({"speed": 2})),
+        with_sizing(cluster(POWER, cap=LOWER)),
+    ],
     "jobs that ask for tasks": [with_sizing(cluster(CORES), work=jobs(**SHARED))],
     "recorded use of nodes": [
         with_sizing(cluster(), work=jobs(usage={NODE_W: Usage.traces([[300.0], [300.0]], 9)}))
-    ],
-    "cluster-wide resources": [
-        with_sizing(cluster(resources={"l": 4}), work=jobs(resources={"l": [1, 0]}))
     ],
     "malleable jobs with amounts of each rank": [
         contended(cluster(), jobs(malleable={name: [one, 1]}), sized=True)
         for name, one in (("max_nodes", 2), ("suspendable", 1))
     ],
-    "checkpoints, contended": [contended(cluster(failures=FAILS), work=jobs(checkpoint_s=[5, 5]))],
     "suspension with sleep states, contended": [contended(cluster(SLEEP, **SUSPEND))],
     "suspension, streamed": [in_stream(cluster(**SUSPEND))],
     "a sizing": [in_stream(cluster(), sizing=lambda view: None)],

@@ -255,10 +255,10 @@ def test_no_extra_is_there_that_no_code_uses_and_none_is_missing() -> None:
         for name in filter(None, found)
     }
     # Imported by importlib, as its name depends on the version of Python.
-    assert '"backports.zstd"' in (ROOT / "src/hpctwin/formats/common/files.py").read_text()
+    assert '"backports.zstd"' in (ROOT / "src/hpctwin/formats/files.py").read_text()
     used.add("backports")
     # Polars imports it.
-    assert '"pyarrow"' in (ROOT / "src/hpctwin/model/frames.py").read_text()
+    assert '"pyarrow"' in (ROOT / "src/hpctwin/model/columns.py").read_text()
     used.add("pyarrow")
     assert {IMPORTED[package] for _, package in extras()} <= used
     core = {re.split(r"[<>=]", one)[0] for one in PROJECT["dependencies"]}

@@ -18,7 +18,7 @@ WRITERS = {
     "model/files.py": "the writer; a lock holds its file open",
     "model/trusted.py": "SQLite writes what is for its owner only",
     "formats/archive.py": "a download that was cut off goes on where it was",
-    "rms/site_import/folder.py": "a command writes into a folder for this alone",
+    "rms/site_folder.py": "a command writes into a folder for this alone",
     "rms/gate.py": "a script that lives as long as the submission",
     "rms/pbs/hook.py": "runs within PBS, without us",
     "rms/polling/spool.py": "what came in while a file was put aside goes behind",

@@ -16,7 +16,7 @@ from pydantic_core import PydanticUndefined
 
 from hpctwin.energy.cooling.fmu import Fmu
 from hpctwin.facility.config import Facility
-from hpctwin.formats.tables.mapped import Columns
+from hpctwin.formats.mapped_table import Columns
 from hpctwin.model import Cluster, PowerCap
 from hpctwin.model.settings import Duration, field_help
 from hpctwin.policies.policy import PolicyFile

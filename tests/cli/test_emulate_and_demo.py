@@ -11,26 +11,41 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hpctwin.engine.compile.library import checks_bounds, library_path
+from tests.cli.test_cli import run
 
 HPCTWIN = (sys.executable, "-m", "hpctwin")
 
 
-def refusal(folder: Path, *command: str) -> str:
-    done = subprocess.run(
-        [*HPCTWIN, *command], cwd=folder, capture_output=True, text=True, timeout=300, check=False
-    )
-    assert done.returncode == 2, done.stderr
-    assert done.stdout == ""
-    assert done.stderr.startswith("hpctwin: ")
-    assert done.stderr.count("\n") == 1
-    return done.stderr
+@pytest.fixture
+def refusal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Callable[..., str]]:
+    """Return the one line that a wrong command prints, from this process: it must end by itself."""
+
+    def too_long(*_: Any) -> None:
+        pytest.fail("the command was not refused")
+
+    def refused(*command: str) -> str:
+        assert run(*command) == 2
+        shown = capsys.readouterr()
+        assert shown.out == ""
+        assert shown.err.startswith("hpctwin: ")
+        assert shown.err.count("\n") == 1
+        return shown.err
+
+    monkeypatch.chdir(tmp_path)
+    before = signal.signal(signal.SIGALRM, too_long)
+    signal.alarm(120)
+    yield refused
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
 
 
 @pytest.mark.parametrize(
@@ -48,9 +63,9 @@ def refusal(folder: Path, *command: str) -> str:
     ],
 )
 def test_wrong_options_of_the_emulator_are_explained(
-    tmp_path: Path, options: str, words: str
+    refusal: Callable[..., str], tmp_path: Path, options: str, words: str
 ) -> None:
-    assert words in refusal(tmp_path, "rms", "emulate", "c.sock", *options.split())
+    assert words in refusal("rms", "emulate", "c.sock", *options.split())
     assert list(tmp_path.iterdir()) == []
 
 
@@ -64,8 +79,10 @@ def test_wrong_options_of_the_emulator_are_explained(
         ("--serve --port 99999", "--port is 99999"),
     ],
 )
-def test_wrong_options_of_the_demo_are_explained(tmp_path: Path, options: str, words: str) -> None:
-    assert words in refusal(tmp_path, "demo", *options.split())
+def test_wrong_options_of_the_demo_are_explained(
+    refusal: Callable[..., str], options: str, words: str
+) -> None:
+    assert words in refusal("demo", *options.split())
 
 
 def test_without_the_extra_the_demo_says_what_to_install(tmp_path: Path) -> None:
@@ -188,6 +205,10 @@ def test_an_end_while_it_starts_leaves_nothing_behind(begin: Any, number: int) -
 def test_a_port_in_use_ends_the_demo_before_anything_starts(begin: Any) -> None:
     first = begin()
     port = first.lines(1)[0].split(":")[2].split("/")[0]
-    errors = refusal(first.folder, "demo", "--serve", "--port", port)
-    assert "Address already in use" in errors
+    done = subprocess.run(
+        [*HPCTWIN, "demo", "--serve", "--port", port],
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "Address already in use" in done.stderr
     assert first.process.poll() is None

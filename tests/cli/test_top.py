@@ -25,7 +25,7 @@ from rich.console import Console
 from hpctwin.cli.live.screen import Seen, View, render
 from hpctwin.cli.live.top import parse_keys
 from hpctwin.model import Cluster
-from hpctwin.rms.emulated.submissions import endless_arrivals
+from hpctwin.rms.emulated.agenda import endless_arrivals
 from hpctwin.twin.emulated import emulated_cluster
 from tests.twin.processes import Pair
 

@@ -186,6 +186,38 @@ def test_tables_of_links(cluster: Cluster) -> None:
     assert (both["max_utilization"] - both["utilization_of_links"]).abs().max() == 0.0
 
 
+def test_a_switch_carries_the_bytes_of_its_links(cluster: Cluster) -> None:
+    workload = jobs(*[(5.0 + i, 4, 60.0, EXCHANGE) for i in range(4)])
+    simulation = Simulation(workload, cluster, placement="random", sharing="fair", log=True)
+    use = simulation.run().link_use
+    assert use is not None
+    # link_from_31_27_16_UP leads from switch 31 to 27, and link_from_0_31_0_UP from node 0 to 31.
+    ends = pl.col("link").str.extract_groups(r"from_(?<below>\d+)_(?<above>\d+)_")
+    named = use.table.with_columns(ends.alias("ends")).unnest("ends")
+    assert use.by_switch["links"].to_list() == [10, 10, 10, 10, 8]
+    for row in use.by_switch.iter_rows(named=True):
+        number = row["switch"].removeprefix("tree_switch_")
+        own = named.filter(
+            (pl.col("above") == number)
+            | ((pl.col("below") == number) & pl.col("level").str.starts_with("level 2"))
+        )
+        assert len(own) == row["links"]
+        assert row["bytes"] == pytest.approx(own["bytes"].sum())
+        assert row["max_utilization"] == own["mean_utilization"].max()
+        assert row["mean_utilization"] == pytest.approx(own["mean_utilization"].mean())
+        assert row["full_s"] == own["full_s"].max()
+
+
+def test_the_switch_of_a_star_has_the_links_of_all_nodes() -> None:
+    star = {"topology": "star", "bandwidth": "1 GB/s", "core_speed": "1 Gflop/s", "backbone": 1e10}
+    cluster = Cluster(name="star", nodes=[{"name": "node", "count": 4}], network=star)
+    result = Simulation(jobs((0.0, 4, 60.0, EXCHANGE)), cluster, sharing="fair", log=True).run()
+    assert result.link_use is not None
+    (row,) = result.link_use.by_switch.iter_rows(named=True)
+    nodes = result.link_use.table.filter(pl.col("level") != "backbone")
+    assert (row["switch"], row["links"], row["bytes"]) == ("star_switch", 8, nodes["bytes"].sum())
+
+
 def test_bins_cover_a_job_that_waits_after_its_transfers(cluster: Cluster) -> None:
     parts = (HomogeneousTask(cpu=0.0, com=1e9), Delay(duration_s=3600.0))
     workload = jobs((0.0, 4, 9000.0, Sequence(parts=parts)), (0.0, 1, 90000.0, None))
@@ -260,6 +292,8 @@ def test_the_command_writes_and_draws_loads(
     assert plot.stat().st_size > 10_000
     totals = pl.read_parquet(out / "link_totals.parquet")
     assert totals["bytes"].sum() == pytest.approx(184e9)
+    switches = pl.read_parquet(tmp_path / "run" / "link_switches.parquet")
+    assert switches["bytes"].sum() > 0
     for name in ("link_loads", "link_levels"):
         assert pl.read_parquet(out / f"{name}.parquet")["bytes"].sum() == pytest.approx(184e9)
     summary = json.loads((out / "summary.json").read_text())
@@ -331,7 +365,7 @@ def test_a_platform_without_links(tmp_path: Path) -> None:
     result = Simulation(workload, read_cluster(path), sharing="fair", log=True).run()
     use = result.link_use
     assert use is not None
-    assert len(use.table) == len(use.over_time) == len(use.by_level) == 0
+    assert len(use.table) == len(use.over_time) == len(use.by_level) == len(use.by_switch) == 0
     assert use.by_level.columns[:2] == ["time_s", "level"]
     assert result.plot.congestion() is not None
 

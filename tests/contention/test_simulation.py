@@ -233,10 +233,6 @@ def test_what_does_not_work_is_refused(cluster: Cluster) -> None:
         Simulation(workload, 8, sharing="fair")
     with pytest.raises(ConfigError, match="sharing is 'max-min'; it must be simgrid or fair"):
         Simulation(workload, cluster, sharing="max-min")  # type: ignore[arg-type]
-    writing = jobs((0.0, 2, 10.0, send(1e9)), checkpoint_s=[1])
-    failing = {"failures": Failures(outages=(Outage(node=0, start=1.0, duration=0.5),))}
-    with pytest.raises(ConfigError, match="do not work with checkpoints"):
-        Simulation(writing, cluster.model_copy(update=failing), sharing="fair")
     with pytest.raises(ConfigError, match="add --sharing fair"):
         Simulation(workload, cluster)
     wrong = jobs((0.0, 3, 10.0, send(1e9)))

@@ -23,6 +23,7 @@ from tests.engine.test_shared_against_reference import compared_on_nodes
 from tests.reference import JobView, simulate_reference
 
 NODES, CPU = 4, 6
+SCORE = pas(memory=1e6)  # compiled once for all examples
 
 
 @st.composite
@@ -73,7 +74,7 @@ def test_the_engine_does_what_the_plain_policy_does_in_every_cycle(
     workload: Workload, chosen: SimpleNamespace
 ) -> None:
     cluster = Cluster.uniform(nodes=NODES, resources={"cpu": CPU})
-    policy = make_policy(pas(memory=1e6), "pushdown", settings=vars(chosen))
+    policy = make_policy(SCORE, "pushdown", settings=vars(chosen))
     simulation = Simulation(workload, cluster, policy=policy)
     simulation.advance()
     sim, push = simulation.state, kept_of(simulation.state, "pushdown")

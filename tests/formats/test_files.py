@@ -16,9 +16,8 @@ from pathlib import Path
 import pytest
 
 from hpctwin.errors import HpctwinError, OutputError, TraceError, UnknownNameError
-from hpctwin.formats import read_workload, write_workload
-from hpctwin.formats.common import files
-from hpctwin.formats.common.files import read_json, stem
+from hpctwin.formats import files, read_workload, write_workload
+from hpctwin.formats.files import read_json, stem
 from hpctwin.model import Workload
 
 ONE = Workload.build(submit_s=[0], runtime_s=[1], nodes=[1])

@@ -12,9 +12,9 @@ import pytest
 from hpctwin import read_workload
 from hpctwin.errors import OutputError
 from hpctwin.formats.accounting.workload import job_table, workload_of, workloads_of
-from hpctwin.formats.common.job_table import JobTable
-from hpctwin.formats.common.record import LABELS, Machine, Tally
-from hpctwin.formats.tables.own_columns import write_parquet_parts
+from hpctwin.formats.job_table import JobTable
+from hpctwin.formats.own_columns import write_parquet_parts
+from hpctwin.formats.record import LABELS, Machine, Tally
 
 STATES = ("completed", "failed", "requeued", "cancelled", "running", "waiting")
 

@@ -12,7 +12,7 @@ from hpctwin import Workload
 from hpctwin.cli import main
 from hpctwin.errors import ConfigError, HpctwinError
 from hpctwin.formats import read_workload
-from hpctwin.formats.tables.mapped import Columns, columns_of
+from hpctwin.formats.mapped_table import Columns, columns_of
 
 TABLE = """Id,Queued,Began,Over,Limit,Width,Who,How
 a1,2024-03-31T00:30:00,2024-03-31T01:30:00,2024-03-31T03:30:00,1-00:00:00,4,ada,COMPLETED

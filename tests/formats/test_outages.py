@@ -10,9 +10,9 @@ import pytest
 from hpctwin import Cluster, Workload, read_workload, simulate
 from hpctwin.cli import main
 from hpctwin.errors import TraceError
-from hpctwin.formats.common.record import Tally
 from hpctwin.formats.datasets import DATASETS, nodes_away, write_sample
 from hpctwin.formats.outages import read_away, with_outages
+from hpctwin.formats.record import Tally
 from hpctwin.model.cluster.node_group import named_nodes
 from hpctwin.simulation import replay
 

@@ -11,9 +11,9 @@ import pytest
 
 from hpctwin.errors import TraceError
 from hpctwin.formats import read_workload
-from hpctwin.formats.accounting.pbs_accounting import pbs_jobs, pbs_table
+from hpctwin.formats.accounting.pbs_accounting import pbs_table
 from hpctwin.formats.accounting.workload import workload_of
-from hpctwin.formats.common.record import LABELS, Machine, Tally
+from hpctwin.formats.record import LABELS, Machine, Tally
 
 LOG = Path(__file__).parent / "recorded" / "openpbs-23.06-20261122"
 
@@ -42,9 +42,9 @@ def test_logs_of_several_days_in_any_order_compressed_or_not_give_the_same_jobs(
     half = len(lines) // 2
     (tmp_path / "1").write_text("".join(lines[:half]))
     (tmp_path / "2.gz").write_bytes(gzip.compress("".join(lines[half:]).encode()))
-    whole = pbs_jobs([LOG], Tally()).sort("job_id")
+    whole = pbs_table([LOG], Tally()).frame().sort("job_id")
     for names in (["1", "2.gz"], ["2.gz", "1"]):
-        jobs = pbs_jobs([tmp_path / name for name in names], Tally()).sort("job_id")
+        jobs = pbs_table([tmp_path / name for name in names], Tally()).frame().sort("job_id")
         assert jobs.equals(whole)
 
 
@@ -72,7 +72,7 @@ def test_where_jobs_share_nodes_chunks_of_several_kinds_are_tasks_of_several_kin
         log += more + "\n"
     (tmp_path / "log").write_text(log)
     tally = Tally()
-    jobs = pbs_jobs([tmp_path / "log"], tally, Machine(shared=True))
+    jobs = pbs_table([tmp_path / "log"], tally, Machine(shared=True)).frame()
     amounts = ("cores_per_task", "memory_gb_per_task", "gpus_per_task")
     columns = ("nodes", "tasks", *amounts, "more_tasks", "tasks_per_node", "group_by")
     found = {
@@ -85,7 +85,9 @@ def test_where_jobs_share_nodes_chunks_of_several_kinds_are_tasks_of_several_kin
         assert found[job] == (8, 8, 1, share, None, None, None, None)
     assert tally.counts["job whose select cannot be parsed, treated as equal chunks"] == 1
     whole = Tally()
-    assert not {"more_tasks", "group_by"} & set(pbs_jobs([tmp_path / "log"], whole).columns)
+    assert not {"more_tasks", "group_by"} & set(
+        pbs_table([tmp_path / "log"], whole).frame().columns
+    )
     told = "job that requests nodes of one group: ignored, as group_by needs shared nodes"
     assert [n for what, n in whole.counts.items() if what.startswith(told)] == [1]
 
@@ -110,7 +112,7 @@ def test_jobs_that_share_nodes_ask_for_the_chunks_that_they_got_and_come_in_the_
         + line(4, 1000000006, "(a:ncpus=2)+(b:ncpus=2)", "scatter:group=switch:excl")
         + line(3, 1000000007, "(a:ncpus=2)+(b:ncpus=2)", "free:group=host")
     )
-    found = workload_of(pbs_jobs([log], Tally(), Machine(shared=True)), "log", Tally())
+    found = workload_of(pbs_table([log], Tally(), Machine(shared=True)).frame(), "log", Tally())
     jobs = found.to_frame()
     assert jobs["job_id"].to_list() == [3, 4, 5, 6, 7, 8, 9]
     assert jobs["tasks"].to_list() == [2, 2, 2, 2, 2, 1, 2]
@@ -134,7 +136,7 @@ def test_more_records_than_are_looked_at_together_give_the_same_jobs(tmp_path: P
         (tmp_path / name).write_text("".join(many[day::3]))
     paths = [tmp_path / name for name in "abc"]
     whole, counted = pbs_table(paths, tally := Tally()), tally
-    assert len(whole) == 4 * len(pbs_jobs([LOG], Tally()))
+    assert len(whole) == 4 * len(pbs_table([LOG], Tally()).frame())
     assert whole.folder is None
     for at_once in (20, 30):
         parts = pbs_table(paths, told := Tally(), at_once=at_once)
@@ -193,7 +195,7 @@ def test_nodes_that_cannot_be_read_are_counted_and_the_job_has_its_exec_host(tmp
         "".join(torque(i, "a/0-1", f"Resource_List.nodes={text}") for i, text in enumerate(asked))
     )
     tally = Tally()
-    frame = pbs_jobs([tmp_path / "log"], tally)
+    frame = pbs_table([tmp_path / "log"], tally).frame()
     assert workload_of(frame, "log", Tally()).to_frame()["cores_per_node"].to_list() == [2] * 5
     assert [n for what, n in tally.counts.items() if "nodes= cannot be parsed" in what] == [4]
 
@@ -207,7 +209,7 @@ def test_where_nodes_are_shared_torque_s_jobs_ask_for_what_they_had_on_each_host
         + torque(5, "a/0+b/0", "Resource_List.nodes=1:fast+1:slow")
     )
     tally = Tally()
-    frame = pbs_jobs([tmp_path / "log"], tally, Machine(shared=True))
+    frame = pbs_table([tmp_path / "log"], tally, Machine(shared=True)).frame()
     jobs = {
         row["job_id"]: row
         for row in workload_of(frame, "log", Tally()).to_frame().iter_rows(named=True)

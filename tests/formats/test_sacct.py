@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from hpctwin.errors import ConfigError, TraceError
 from hpctwin.formats import read_workload
-from hpctwin.formats.accounting.sacct import sacct_jobs
-from hpctwin.formats.common.delimited import Table, tables_in
-from hpctwin.formats.common.record import Tally
+from hpctwin.formats.accounting.sacct import sacct_table
+from hpctwin.formats.delimited import Table, tables_in
+from hpctwin.formats.record import Tally
 
 RECORDED = Path(__file__).parent / "recorded"
 ALL = RECORDED / "sacct-22.05-all.txt.gz"
@@ -135,7 +135,7 @@ def test_a_state_that_is_cut_is_the_one_that_begins_so(tmp_path):
     states = ("OUT_OF_ME+", "CANCELLED+", "RE+")
     tally = Tally()
     lines = [line(str(job), *JANUARY, 3600, state) for job, state in enumerate(states, 1)]
-    jobs = sacct_jobs([dump(tmp_path, *lines)], tally)
+    jobs = sacct_table([dump(tmp_path, *lines)], tally).frame()
     assert jobs.sort("job_id")["fails"].to_list() == [1, 0, 0]
     assert [what for what in tally.counts if "unknown" in what] == [
         "record of state RE+, unknown: treated as ended"
@@ -224,7 +224,7 @@ def test_overlapping_dumps_give_each_job_once_with_its_latest_state(tmp_path):
     later = dump(tmp_path, *(line(i, submit, start, end, 3600) for i in "123"), name="later.txt")
     for paths in ([first, later], [later, first]):
         tally = Tally()
-        jobs = sacct_jobs(paths, tally).sort("job_id")
+        jobs = sacct_table(paths, tally).frame().sort("job_id")
         assert jobs["job_id"].to_list() == [1, 2, 3]
         assert jobs["runtime_s"].to_list() == [3600.0] * 3
         told = "record skipped: another record of the same submission has more data"

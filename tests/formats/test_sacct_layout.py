@@ -9,9 +9,9 @@ import pytest
 
 from hpctwin.errors import ConfigError, TraceError
 from hpctwin.formats import read_workload
-from hpctwin.formats.accounting.sacct import is_sacct, sacct_jobs
+from hpctwin.formats.accounting.sacct import is_sacct, sacct_table
 from hpctwin.formats.accounting.sacct_layout import COLUMNS, FIELDS, NOT_MODELED, named_columns
-from hpctwin.formats.common.record import Tally
+from hpctwin.formats.record import Tally
 
 CELLS = {
     "jobid": "7_2", "jobidraw": "9", "cluster": "c1", "partition": "batch", "qos": "normal",
@@ -227,8 +227,8 @@ def test_one_file_of_several_that_breaks_off_is_counted_and_the_others_are_read(
     cut = tmp_path / "cut.gz"
     cut.write_bytes(gzip.compress(text.encode())[:-200])
     tally = Tally()
-    assert len(sacct_jobs([cut, whole], tally)) == 499
+    assert len(sacct_table([cut, whole], tally).frame()) == 499
     assert tally.counts["rest of a file skipped: cannot be read"] == 1
     assert "cut.gz: the compressed file is truncated" in tally.skipped[0]
     with pytest.raises(TraceError, match="truncated"):
-        sacct_jobs([cut], Tally())
+        sacct_table([cut], Tally()).frame()

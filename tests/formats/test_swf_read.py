@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hpctwin import formats
 from hpctwin.errors import ConfigError, TraceError
 from hpctwin.formats import SwfRules, read_workload
-from hpctwin.formats.swf import large as swf_large
 from hpctwin.formats.swf import reader, records
+from hpctwin.formats.swf import records as swf_large
 from hpctwin.formats.swf.reader import read_swf
 from hpctwin.formats.swf.writer import write_swf
 from hpctwin.model import DependencyKind, Workload

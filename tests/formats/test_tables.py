@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hpctwin.errors import TraceError
 from hpctwin.formats import read_workload, write_workload
-from hpctwin.formats.tables.mapped import Columns
+from hpctwin.formats.mapped_table import Columns
 from hpctwin.model import Category, DependencyKind, Workload
 from tests.formats.format_strategies import assert_same_jobs, labels_of, workloads
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from hpctwin import read_workload
 from hpctwin.formats import write_workload
 from hpctwin.formats.accounting.sacct_json import jobs_with_steps
-from hpctwin.formats.common.record import Tally
-from hpctwin.formats.tables.mapped import columns_of
+from hpctwin.formats.mapped_table import columns_of
+from hpctwin.formats.record import Tally
 
 RECORDED = Path(__file__).parent / "recorded"
 HEADER = "JobID|Submit|Start|End|ElapsedRaw|NNodes|State|MaxRSS|NTasks"

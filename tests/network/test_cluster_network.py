@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hpctwin import Cluster, Workload, simulate
 from hpctwin.errors import ConfigError
 from hpctwin.formats.clusters import read_cluster
-from hpctwin.formats.platforms.simgrid import read_platform
+from hpctwin.formats.simgrid_platform import read_platform
 from hpctwin.network.platform import Platform
+from hpctwin.network.profiles import HomogeneousTask
 
 YAML = """name: small
 nodes:
@@ -70,6 +72,60 @@ def test_a_topology_has_the_routes_of_the_same_one_in_xml(tmp_path: Path) -> Non
         for b in range(8):
             assert names(ours, f"n{a}", f"n{b}") == names(theirs, f"n{a}", f"n{b}")
             assert ours.route(a, b)[1] == theirs.route(a, b)[1]
+
+
+@pytest.mark.parametrize(
+    ("fields", "kind"),
+    [
+        ("topology: star", ""),
+        ("topology: torus, sizes: [4, 2]", 'topology="TORUS" topo_parameters="4,2"'),
+        (FAT_TREE[1:].split(", bandwidth")[0],
+         'topology="FAT_TREE" topo_parameters="2;4,2;1,2;1,1"'),
+        ("topology: dragonfly, sizes: [1, 2, 2, 2]",
+         'topology="DRAGONFLY" topo_parameters="1,1;2,1;2,1;2"'),
+    ],
+)  # fmt: skip
+def test_a_loopback_is_that_of_the_same_cluster_in_xml(
+    tmp_path: Path, fields: str, kind: str
+) -> None:
+    links = "bandwidth: 25 GB/s, latency: 1 us, loopback: 100 GB/s, loopback_latency: 50 ns"
+    ours = platform_of(tmp_path, f"{{{fields}, {links}}}")
+    theirs = read_platform(
+        Path("p.xml"),
+        f"""<platform version="4.1"><zone id="W" routing="Full"><cluster id="small" prefix="n" suffix=""
+        radical="0-7" speed="1f" bw="25GBps" lat="1us" loopback_bw="100GBps" loopback_lat="50ns"
+        {kind}/></zone></platform>""",
+        {},
+    )
+    assert names(ours, "n3", "n3") == ["small_link_3_loopback"]
+    for a in range(8):
+        for b in range(8):
+            assert names(ours, f"n{a}", f"n{b}") == names(theirs, f"n{a}", f"n{b}")
+            assert ours.route(a, b)[1] == theirs.route(a, b)[1]
+    (link,) = ours.route(3, 3)[0]
+    assert ours.link_fatpipe[link]
+    assert ours.link_bandwidth[link] == 100e9
+
+
+def test_ranks_of_a_node_send_to_each_other_over_its_loopback() -> None:
+    star = {"topology": "star", "bandwidth": "1 GB/s", "core_speed": "1 Gflop/s"}
+    ends = {}
+    for loopback in (None, "4 GB/s"):
+        network = star | ({"loopback": loopback} if loopback else {})
+        nodes = [{"name": "node", "count": 1, "cores": 2}]
+        jobs = Workload.build(
+            submit_s=[0], nodes=[1], walltime_s=[60], runtime_s=[60],
+            profiles=[HomogeneousTask(cpu=0.0, com=4e9)],
+            chunks={"tasks": [2], "cores_per_task": [1], "tasks_per_node": [2]},
+        )  # fmt: skip
+        result = simulate(jobs, Cluster(name="c", nodes=nodes, network=network), sharing="fair")
+        ends[loopback] = result.jobs["end_s"].to_list()
+    assert ends == {None: [8.0], "4 GB/s": [1.0]}
+
+
+def test_a_topology_of_too_many_links_is_rejected_at_once(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="2,000,000,000,000 links; at most 10,000,000"):
+        platform_of(tmp_path, "{topology: torus, sizes: [1000000, 1000000], bandwidth: 1 GB/s}")
 
 
 def test_reads_and_writes_pass_the_links_of_a_storage(tmp_path: Path) -> None:
@@ -165,6 +221,8 @@ def test_parts_are_connected_over_as_few_links_as_possible(tmp_path: Path) -> No
         ("bandwidth: 25 GB/s", "sizes: [8]", ["'bandwidth' of its links"]),
         ("latency: 1 us", "latency: soon", ["network.latency", "'soon'"]),
         ("latency: 1 us", "backbone: 1", ["topology fat-tree takes no 'backbone'"]),
+        ("latency: 1 us", "loopback_latency: 1 us", ["'loopback_latency' needs 'loopback'"]),
+        ("latency: 1 us", "loopback: 0", ["network.loopback"]),
         ("25 GB/s", "25 GB", ["network.bandwidth", "'25 GB'", "1Gbps (bits)"]),
         ("25 GB/s", "-3", ["network.bandwidth"]),
         ("core_speed: 20 Gflop/s", "core_speed: 20 GHz", ["network.core_speed", "'20 GHz'"]),

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hpctwin.cli.app import main
 from hpctwin.errors import ConfigError
 from hpctwin.formats.clusters import read_cluster
-from hpctwin.formats.platforms.simgrid import read_platform
+from hpctwin.formats.simgrid_platform import read_platform
 from hpctwin.network import units
 from hpctwin.network.platform import Platform
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hpctwin.model import Cluster, Partition, to_ms
-from hpctwin.model.cluster.cluster import parse_nodes
+from hpctwin.model.text import parse_nodes
 
 if TYPE_CHECKING:
     from tests.reference.jobs import Job

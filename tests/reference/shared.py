@@ -69,7 +69,7 @@ class SharedPlan:
             return None
         if time < self.machine.back.get(node, 0):
             return None
-        left = list(has(self.machine.cluster, self.machine.pools[pool].group))
+        left = list(self.simulation.whole[node])
         for booking in self.bookings:
             if booking.node != node or not booking.start <= time < booking.end:
                 continue
@@ -92,7 +92,7 @@ class SharedPlan:
         if not asked.exclusive:
             more = untold(held, booking.tasks, self.simulation.types[booking.node])
             held = tuple(a + b for a, b in zip(held, more, strict=True))
-        return (Fraction(0), *held[1:])
+        return (0, *held[1:])
 
     def single(self, node: int, time: int) -> Amounts:
         """What is free of each GPU of a node at a time, where these are counted one by one."""
@@ -102,7 +102,7 @@ class SharedPlan:
                 if booking.lends and self.simulation.asked[booking.job].exclusive:
                     continue
                 if self.simulation.asked[booking.job].exclusive or booking.whole:
-                    return (Fraction(0),) * len(left)
+                    return (0,) * len(left)
                 assert isinstance(booking.tasks, Lying)
                 left = [a - b for a, b in zip(left, booking.tasks.gpus, strict=True)]
         return tuple(left)
@@ -205,10 +205,9 @@ class SharedPlan:
             return False
         if any(amount < 0 for amount in self.single(node, time)):
             return False
-        group = self.machine.pools[self.simulation.pool_of[node]].group
         return all(
             sum(a.held(b.tasks)[c] for b, a in zip(here, asked, strict=True)) <= there
-            for c, there in enumerate(has(self.machine.cluster, group))
+            for c, there in enumerate(self.simulation.whole[node])
         )
 
 
@@ -226,6 +225,7 @@ class SharedSimulation(Simulation):
             node: number for number, pool in enumerate(self.machine.pools) for node in pool.nodes
         }
         cluster, pools = self.machine.cluster, self.machine.pools
+        self.whole = {node: has(cluster, pools[pool].group) for node, pool in self.pool_of.items()}
         self.types: dict[int, Types] = {
             node: types_of(cluster, pools[pool].group, self.gpus)
             for node, pool in self.pool_of.items()
@@ -270,7 +270,7 @@ class SharedSimulation(Simulation):
         for pool in job.pools:
             group = self.machine.pools[pool].group
             for node in self.machine.pools[pool].nodes:
-                every[node] = has(self.machine.cluster, group)
+                every[node] = self.whole[node]
                 values = [
                     f
                     for f in features_of(self.machine.cluster.nodes[group])
@@ -335,7 +335,7 @@ class SharedSimulation(Simulation):
         asked = self.asked[job]
         total = 0.0
         for node in sorted(given):
-            whole = has(self.machine.cluster, self.machine.pools[self.pool_of[node]].group)
+            whole = self.whole[node]
             held = asked.held(given[node])
             more = untold(held, given[node], self.types[node])
             for c, there in enumerate(whole):

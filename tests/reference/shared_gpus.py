@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from fractions import Fraction
 from typing import NamedTuple
 
 from hpctwin.model import Cluster
-from tests.reference.shared_requests import NAMES, Amounts, Request, Tasks, consumables
+from tests.reference.shared_requests import (
+    NAMES,
+    Amount,
+    Amounts,
+    Request,
+    Tasks,
+    amount_of,
+    consumables,
+)
 
 GPUS = 2
 
@@ -39,7 +46,7 @@ class Types(NamedTuple):
     columns: tuple[int, ...]
     of_gpus: tuple[int, ...]
 
-    def asked(self, each: Amounts) -> Iterator[tuple[Fraction, list[int]]]:
+    def asked(self, each: Amounts) -> Iterator[tuple[Amount, list[int]]]:
         """How much a task asks, and of which GPUs; once for each type, or for all together."""
         if any(each[column] for column in self.columns):
             for column in self.columns:
@@ -60,8 +67,8 @@ def single_gpus(cluster: Cluster, asked: list[Request]) -> int:
 
 def gpus_of(cluster: Cluster, group: int, most: int) -> Amounts:
     """What each GPU of an empty node has."""
-    there = Fraction(cluster.nodes[group].gpus or 0)
-    return tuple(max(Fraction(0), min(Fraction(1), there - gpu)) for gpu in range(most))
+    there = amount_of(cluster.nodes[group].gpus or 0)
+    return tuple(max(0, min(1, there - gpu)) for gpu in range(most))
 
 
 def types_of(cluster: Cluster, group: int, most: int) -> Types:
@@ -90,7 +97,7 @@ def laid(each: Amounts, tasks: int, left: Amounts, types: Types) -> Amounts | No
             whole = [gpu for gpu in gpus if free[gpu] == 1]
             if not whole:
                 return None
-            free[whole[0]] = Fraction(0)
+            free[whole[0]] = 0
     return tuple(a - b for a, b in zip(left, free, strict=True))
 
 
@@ -104,11 +111,11 @@ def room_on(each: Amounts, left: Amounts, types: Types) -> int:
 
 def untold(each: Amounts, tasks: Tasks, types: Types) -> Amounts:
     """What tasks on a node hold of each type of GPUs of which they did not say the type, in their columns."""
-    found = [Fraction(0)] * len(each)
+    found = [0] * len(each)
     if isinstance(tasks, Lying) and tasks.gpus:
         for column in types.columns:
             held = [a for a, of in zip(tasks.gpus, types.of_gpus, strict=True) if of == column]
-            found[column] = sum(held, Fraction(0)) - each[column]
+            found[column] = sum(held) - each[column]
     return tuple(found)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from fractions import Fraction
 from itertools import groupby
 from typing import Any
 
@@ -12,7 +11,7 @@ from hpctwin.model import MS_PER_S
 from tests.reference.blocks import by_blocks
 from tests.reference.jobs import Job, NodeView
 from tests.reference.shared_gpus import GPUS, Types, laid, room_on
-from tests.reference.shared_requests import Amounts
+from tests.reference.shared_requests import Amount, Amounts
 
 TYPICAL = 64
 
@@ -42,19 +41,19 @@ def tightest_run(room: Any, nodes: list[int]) -> list[int]:
     asked = request.each[GPUS]
     gres = any(request.each[GPUS:])
 
-    def near(node: int) -> Fraction:
+    def near(node: int) -> Amount:
         if room.gpus:
             some = [g for ask, gpus in room.types[node].asked(request.each) if ask for g in gpus]
-            free = sum((room.gpus[node][g] for g in some), Fraction(0))
+            free = sum(room.gpus[node][g] for g in some)
         else:
             free = room.least[node][GPUS]
         return min(free, asked if request.tasks == request.nodes else asked * request.tasks)
 
-    def cores_of(node: int) -> Fraction:
+    def cores_of(node: int) -> Amount:
         return room.f[node] * request.each[0] if gres else room.least[node][0]
 
-    def cores(run: list[int]) -> Fraction:
-        return sum((cores_of(node) for node in run), Fraction(0))
+    def cores(run: list[int]) -> Amount:
+        return sum(cores_of(node) for node in run)
 
     def suffices(run: list[int]) -> bool:
         return sum(room.f[node] for node in run) >= tasks and len(run) >= wanted
@@ -181,14 +180,14 @@ def holds(room: Any, nodes: list[int]) -> bool:
     return sum(room.f[n] for n in nodes) >= request.tasks and len(nodes) >= request.nodes
 
 
-def fragmentation_rise(room: Any, node: int, has: int) -> tuple[Fraction, Amounts]:
+def fragmentation_rise(room: Any, node: int, has: int) -> tuple[Amount, Amounts]:
     """By how much what typical jobs cannot use of a node's GPUs grows with one more task; what it takes."""
     each = room.request.each
     before = [x - has * ask for x, ask in zip(room.least[node], each, strict=True)]
     after = [x - ask for x, ask in zip(before, each, strict=True)]
     if not room.gpus:
         return useless(room, node, after, ()) - useless(room, node, before, ()), ()
-    taken = room.on_gpus.get(node, (Fraction(0),) * len(room.gpus[node]))
+    taken = room.on_gpus.get(node, (0,) * len(room.gpus[node]))
     gpus = tuple(a - b for a, b in zip(room.gpus[node], taken, strict=True))
     found = []
     for takes in ways(each, gpus, room.types[node]):
@@ -204,7 +203,7 @@ def ways(each: Amounts, gpus: Amounts, types: Types) -> list[Amounts]:
         takes = laid(each, 1, gpus, types)
         return [] if takes is None else [takes]
     return [
-        tuple(asked if gpu == other else Fraction(0) for other in range(len(gpus)))
+        tuple(asked if gpu == other else 0 for other in range(len(gpus)))
         for asked, some in types.asked(each)
         for gpu in some
         if 0 < asked <= gpus[gpu]
@@ -215,15 +214,15 @@ def choose_gpus(room: Any, node: int, has: int) -> None:
     """One more task gets the GPUs of a node on which it strands least."""
     if room.gpus:
         _, takes = fragmentation_rise(room, node, has)
-        before = room.on_gpus.get(node, (Fraction(0),) * len(takes))
+        before = room.on_gpus.get(node, (0,) * len(takes))
         room.on_gpus[node] = tuple(a + b for a, b in zip(before, takes, strict=True))
 
 
-def useless(room: Any, node: int, left: list[Fraction], single: Amounts) -> Fraction:
+def useless(room: Any, node: int, left: list[Amount], single: Amounts) -> Amount:
     if left[GPUS] > 10**9:
-        return Fraction(0)  # not modelled
-    gpus = sum(single, Fraction(0)) if room.gpus else left[GPUS]
-    total = Fraction(0)
+        return 0  # not modelled
+    gpus = sum(single) if room.gpus else left[GPUS]
+    total: Amount = 0
     for job, count in typical(room.simulation):
         request = room.simulation.asked[job]
         asked = request.each[GPUS]
@@ -234,14 +233,14 @@ def useless(room: Any, node: int, left: list[Fraction], single: Amounts) -> Frac
             and all(x >= ask for x, ask in zip(left, request.each, strict=True))
             and (not room.gpus or room_on(request.each, single, room.types[node]) > 0)
         ):
-            too_little = list[Fraction]()
+            too_little = list[Amount]()
             if room.gpus:
                 asks = room.types[node].asked(request.each)
                 of_use = [gpu for some, gpus_of_it in asks if some for gpu in gpus_of_it]
                 too_little = [
                     x for gpu, x in enumerate(single) if gpu not in of_use or x < min(asked, 1)
                 ]
-            lost = sum(too_little, Fraction(0)) if room.gpus else gpus % 1
+            lost = sum(too_little) if room.gpus else gpus % 1
         total += count * lost
     return total
 

@@ -10,12 +10,20 @@ import numpy as np
 from hpctwin.model import Cluster, Workload
 from tests.reference.jobs import Job
 
-ENOUGH = Fraction(10**12)
+ENOUGH = 10**12
 NAMES = ("cores", "memory_gb", "gpus")
 """After these come the consumables."""
-Amounts = tuple[Fraction, ...]
+Amount = Fraction | int
+"""Never rounded; whole amounts are int, which Python adds and compares much faster."""
+Amounts = tuple[Amount, ...]
 Tasks = tuple[int, ...]
 """On a node, of each kind of a job's tasks."""
+
+
+def amount_of(number: float) -> Amount:
+    """Return a number as it is."""
+    exact = Fraction(number)
+    return exact.numerator if exact.denominator == 1 else exact
 
 
 @dataclass(frozen=True)
@@ -51,7 +59,7 @@ class Request:
         """What so many of its tasks of each kind ask together."""
         together = zip(tasks, self.kinds, strict=True)
         asked = [[count * ask for ask in kind.each] for count, kind in together]
-        return tuple(sum(column, Fraction(0)) for column in zip(*asked, strict=True))
+        return tuple(sum(column) for column in zip(*asked, strict=True))
 
     def goes_with(self, other: Request) -> bool:
         """Whether both may be on a node at the same time, amounts apart."""
@@ -69,9 +77,9 @@ def has(cluster: Cluster, group: int) -> Amounts:
     for name in NAMES:
         stated = any(getattr(other, name) is not None for other in cluster.nodes)
         amount = getattr(cluster.nodes[group], name)
-        found.append(Fraction(amount or 0) if stated else ENOUGH)
+        found.append(amount_of(amount or 0) if stated else ENOUGH)
     of_group = cluster.nodes[group].consumables
-    return (*found, *(Fraction(of_group.get(name, 0)) for name in consumables(cluster)))
+    return (*found, *(amount_of(of_group.get(name, 0)) for name in consumables(cluster)))
 
 
 def consumables(cluster: Cluster) -> list[str]:
@@ -91,13 +99,13 @@ def requests(workload: Workload, cluster: Cluster, jobs: list[Job]) -> dict[Job,
         tasks = int(chunks["tasks"][job.row])
         owner = int(workload.user.codes[job.row]), int(workload.account.codes[job.row])
         if not tasks:
-            nothing = (Fraction(0),) * len(there)
+            nothing = (0,) * len(there)
             result[job] = Request(job.width, job.width, 1, True, nothing, job.width)
             continue
         columns = [chunks[f"{name}_per_task"] for name in NAMES]
         none = np.zeros(len(workload))
         columns += [workload.consumables.get(name, none) for name in consumables(cluster)]
-        each = tuple(Fraction(float(column[job.row])) for column in columns)
+        each = tuple(amount_of(float(column[job.row])) for column in columns)
         more = further_kinds(workload, job.row, consumables(cluster))
         every = tasks + sum(kind.tasks for kind in more)
         totals = [
@@ -145,6 +153,6 @@ def further_kinds(workload: Workload, row: int, others: list[str]) -> tuple[Kind
     for part in workload.more_tasks.labels[code].split("+"):
         count, *said = part.split(":")
         asked = {"cores": "1"} | dict(pair.split("=") for pair in said)
-        each = tuple(Fraction(float(asked.get(name, "0"))) for name in (*NAMES, *others))
+        each = tuple(amount_of(float(asked.get(name, "0"))) for name in (*NAMES, *others))
         found.append(Kind(int(count), each))
     return tuple(found)

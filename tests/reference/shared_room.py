@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any
 
 from tests.reference.shared_gpus import GPUS, Lying, Types, laid, room_on
 from tests.reference.shared_places import ORDERS, choose_gpus, fragmentation_rise
-from tests.reference.shared_requests import Amounts, Request, Tasks
+from tests.reference.shared_requests import Amount, Amounts, Request, Tasks
 
 
 class Room:
@@ -69,7 +68,7 @@ class Room:
         nodes = sum(f > 0 for f in self.f.values())
         return sum(self.f.values()) >= self.request.tasks and nodes >= self.request.nodes
 
-    def left(self, node: int) -> tuple[Fraction, Fraction, Fraction]:
+    def left(self, node: int) -> tuple[Amount, Amount, Amount]:
         cores, memory, gpus, *_ = self.least[node]
         return gpus, cores, memory
 
@@ -138,7 +137,7 @@ class Room:
             given[best] = given.get(best, 0) + 1
         return given
 
-    def after(self, node: int, tasks: int) -> tuple[Fraction, ...]:
+    def after(self, node: int, tasks: int) -> Amounts:
         cores, memory, gpus, *_ = (
             x - tasks * ask for x, ask in zip(self.least[node], self.request.each, strict=True)
         )
@@ -183,7 +182,7 @@ def place_kinds(
                 found[node] = (*before[:number], tasks, *before[number + 1 :])
                 if single:
                     takes = room.takes(node, tasks)
-                    nothing = (Fraction(0),) * len(takes)
+                    nothing = (0,) * len(takes)
                     had = taken_gpus.get(node, nothing)
                     taken_gpus[node] = tuple(a + b for a, b in zip(had, takes, strict=True))
                     single[node] = tuple(a - b for a, b in zip(single[node], takes, strict=True))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tests.reference.jobs import Job
 from tests.reference.shared_gpus import less
-from tests.reference.shared_requests import Amounts, Tasks, has
+from tests.reference.shared_requests import Amounts, Tasks
 
 if TYPE_CHECKING:
     from tests.reference.shared import SharedPlan, SharedSimulation
@@ -97,7 +97,7 @@ def as_jobs_end(
             )
             if away or apart or start < plan.machine.back.get(node, 0):
                 continue
-            there = list(has(plan.machine.cluster, pool.group))
+            there = list(simulation.whole[node])
             for one in on_it:
                 if ends[one] > time:
                     held = simulation.asked[one].held(simulation.on[one][node])

@@ -16,7 +16,6 @@ from tests.reference.passes import OVERDUE_STEP_MS
 from tests.reference.plan import Plan
 from tests.reference.preemption import PreemptingSimulation, SharedPreemptingSimulation
 from tests.reference.shared import SharedPlan
-from tests.reference.shared_requests import has
 
 NEVER = 2**62
 
@@ -249,8 +248,7 @@ class SharedSuspendingSimulation(Suspending, SharedPreemptingSimulation):
             if not all(asked.goes_with(self.asked[other]) for other in here):
                 return False
             held = sum(self.asked[other].held(self.on[other][node])[0] for other in here)
-            there = has(self.machine.cluster, self.machine.pools[self.pool_of[node]].group)[0]
-            if held + asked.held(tasks)[0] > there:
+            if held + asked.held(tasks)[0] > self.whole[node][0]:
                 return False
         return True
 

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from hpctwin import Cluster, Workload, generate, read_cluster, simulate
+from hpctwin import Cluster, Workload, generate, read_cluster, read_workload, simulate
 from hpctwin.cli.app import main
 from hpctwin.model import Failures
 from hpctwin.report.pages.run import write_run
@@ -48,6 +48,22 @@ def exported(
         main(["export", str(folder / "run"), "--batsim", str(folder / "out")])
     found = {name: folder / f"out_{name}.csv" for name in FILES}
     return result, {name: pl.read_csv(path) for name, path in found.items() if path.exists()}
+
+
+def test_jobs_have_the_names_of_their_profiles(tmp_path: Path) -> None:
+    (tmp_path / "w.json").write_text(
+        """{"nb_res": 4, "profiles": {"short": {"type": "delay", "delay": 3}, "n": {"type": "delay",
+        "delay": 4}, "both": {"type": "composed", "seq": ["short", "n"]}}, "jobs": [
+        {"id": 1, "subtime": 0, "res": 1, "walltime": 9, "profile": "both"},
+        {"id": 2, "subtime": 0, "res": 1, "walltime": 9, "profile": "n"},
+        {"id": 3, "subtime": 0, "res": 9, "walltime": 9, "profile": "short"}]}"""
+    )
+    jobs = read_workload(tmp_path / "w.json")
+    result, files = exported(tmp_path, jobs, Cluster.uniform(nodes=4))
+    assert files["jobs"].sort("job_id")["profile"].to_list() == ["both", "n", "short"]
+    assert result.jobs["profile"].to_list() == ["both", "n", "short"]
+    plain = exported(tmp_path / "plain", FOUR, TWO_GROUPS)[0]
+    assert "profile" not in plain.jobs.columns
 
 
 def members(text: object) -> set[int]:

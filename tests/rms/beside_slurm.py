@@ -90,6 +90,8 @@ def running(
             if database is not None:
                 database.begin()
             cluster.begin()
+            if database is not None:
+                database.wait_for_controller()
             yield cluster
         finally:
             cluster.end()

@@ -24,7 +24,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from hpctwin.rms.slurm.site.recognition import LIVE, live_command
+from hpctwin.rms.site_folder import live_command
+from hpctwin.rms.slurm.site.recognition import LIVE
 from tests.rms import slurm_roots
 from tests.rms.beside_slurm import readable_folder, running, states
 from tests.rms.recorded import NOW_S, slurm_path
@@ -69,7 +70,7 @@ ACCOUNTS = (
     "sacctmgr -nP show user root format=AdminLevel",
     "sshare -a -l -P",
 )
-IMPORTED = tuple(shlex.join(live_command(name, SINCE)) for name in LIVE)
+IMPORTED = tuple(shlex.join(live_command(LIVE[name], SINCE)) for name in LIVE)
 """What `hpctwin import slurm live` runs."""
 
 

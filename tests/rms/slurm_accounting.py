@@ -97,6 +97,11 @@ class Accounting:
         self.slurm.wait(lambda: bool(self.slurm.say("sacctmgr", "-n", "show", "qos")), 60)
         self.tell("add", "cluster", "emul")
 
+    def wait_for_controller(self) -> None:
+        """Until slurmctld has registered: slurmdbd sends no change to a controller that it does not know."""
+        port = ("sacctmgr", "-nP", "show", "cluster", "format=ControlPort")
+        self.slurm.wait(lambda: self.slurm.say(*port).strip() not in ("", "0"), 60)
+
     def tell(self, *words: str) -> None:
         """Have sacctmgr change something."""
         self._run("sacctmgr", "-i", *words)

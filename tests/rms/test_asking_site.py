@@ -16,7 +16,7 @@ from hpctwin.policies import parse_policy
 from hpctwin.policies.policy import read_policy
 from hpctwin.rms import commands
 from hpctwin.rms.managers import probe
-from hpctwin.rms.site_import.folder import asked, import_site
+from hpctwin.rms.site_folder import asked, import_site, live_command
 from hpctwin.rms.slurm.site import recognition as slurm_site
 from tests.rms.beside_slurm import readable_folder, running, states
 from tests.rms.record_slurm import SINCE, cluster
@@ -132,6 +132,9 @@ def test_a_running_slurm_with_accounting_is_imported_with_limits_shares_and_jobs
             "add user games Account=physics QOS=normal,high Fairshare=2",
         ):  # fmt: skip
             slurm.run("sacctmgr", "-i", *change.split())
+        # slurmdbd passes changes on after sacctmgr has ended.
+        known = ("scontrol", "show", "assoc_mgr", "users=games", "flags=assoc")
+        slurm.wait(lambda: "UserName=games(" in slurm.say(*known), 60)
         for asked_for in (("-n2",), ("-n1", "--qos=high"), ("-n1", "--array=1-2")):
             slurm.submit_tasks(10, 1, *user, *asked_for)
         slurm.wait(lambda: not states(slurm), 60)
@@ -165,7 +168,9 @@ def test_the_recorded_accounts_of_each_version_of_slurm_are_imported_the_same(
         folder.mkdir()
         said = slurm_said(version, "accounts")
         for name in slurm_site.LIVE:
-            (folder / name).write_bytes(said[shlex.join(slurm_site.live_command(name, SINCE))])
+            (folder / name).write_bytes(
+                said[shlex.join(live_command(slurm_site.LIVE[name], SINCE))]
+            )
         site = import_site("slurm", folder).site
         assert site is not None
         # Newer versions round up when they backfill, as the policy says.

@@ -11,7 +11,7 @@ import pytest
 
 from hpctwin.cli.app import main
 from hpctwin.errors import ConfigError
-from hpctwin.rms.site_import.folder import import_site
+from hpctwin.rms.site_folder import import_site
 
 HEADER = (
     "JobID|Submit|Start|End|ElapsedRaw|Timelimit|NNodes|AllocCPUS|AllocTRES|User|Account|Partition|State|"

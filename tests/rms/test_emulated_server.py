@@ -19,8 +19,7 @@ import hpctwin.rms.emulated.server as server_module
 from hpctwin.errors import CommandError, HpctwinError, UnreachableError
 from hpctwin.model import Cluster
 from hpctwin.rms.emulated.client import EmulatedManager
-from hpctwin.rms.emulated.connections import MAX_REQUEST, Request
-from hpctwin.rms.emulated.server import Server
+from hpctwin.rms.emulated.server import MAX_REQUEST, Request, Server
 from hpctwin.rms.records.events import parse_event
 from hpctwin.rms.records.records import JobSpec
 from hpctwin.twin.core.mirror import Mirror

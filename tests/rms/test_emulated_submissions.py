@@ -8,7 +8,7 @@ import pytest
 
 from hpctwin.errors import ConfigError
 from hpctwin.model import Cluster
-from hpctwin.rms.emulated.submissions import MAX_PENDING, endless_arrivals
+from hpctwin.rms.emulated.agenda import MAX_PENDING, endless_arrivals
 from hpctwin.twin.emulated import emulated_cluster
 
 DAY_S = 86_400.0

@@ -8,7 +8,7 @@ import pytest
 
 from hpctwin import simulate
 from hpctwin.formats import read_workload
-from hpctwin.rms.site_import.folder import import_site
+from hpctwin.rms.site_folder import import_site
 
 SLURM_CONF = """ClusterName=made
 SelectType=select/cons_tres

@@ -9,7 +9,7 @@ import pytest
 
 from hpctwin import simulate
 from hpctwin.formats import read_workload
-from hpctwin.rms.site_import.folder import import_site, pseudonyms
+from hpctwin.rms.site_folder import import_site, pseudonyms
 
 CONF = """ClusterName=made
 SelectType=select/linear

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from hpctwin.rms.site.cluster import IMPORTED, NOT_MODELED
-from hpctwin.rms.site_import.folder import Imported, import_site, pseudonyms
+from hpctwin.rms.site import IMPORTED, NOT_MODELED
+from hpctwin.rms.site_folder import Imported, import_site, pseudonyms
 from hpctwin.rms.slurm.listing.parse import settings
-from hpctwin.rms.slurm.site.recognition import live_command
+from hpctwin.rms.slurm.site.recognition import LIVE
 from tests.rms.record_slurm import TREE
 from tests.rms.recorded import slurm
 from tests.rms.slurm_roots import VERSIONS
 
 NEW = [version for version in VERSIONS if version != "22.05"]
 """Those whose scontrol prints JSON."""
-ASSOCIATIONS = " ".join(live_command("associations.txt", ""))
+ASSOCIATIONS = " ".join(LIVE["associations.txt"])
 TEXT = {
     "config.txt": "scontrol show config", "nodes.txt": "scontrol show node",
     "partitions.txt": "scontrol show partition", "topology.txt": "scontrol show topology",

@@ -10,7 +10,7 @@ import pytest
 from hpctwin import simulate
 from hpctwin.cli import main
 from hpctwin.formats.accounting.workload import workload_of
-from hpctwin.rms.site_import.folder import Imported, import_site, pseudonyms
+from hpctwin.rms.site_folder import Imported, import_site, pseudonyms
 
 NOON = 1_780_000_000
 QUEUES = "create queue workq\nset queue workq queue_type = Execution\n"

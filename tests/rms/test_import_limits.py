@@ -11,7 +11,7 @@ import pytest
 
 from hpctwin import Simulation, Workload
 from hpctwin.model import Category
-from hpctwin.rms.site_import.folder import Imported, import_site
+from hpctwin.rms.site_folder import Imported, import_site
 from hpctwin.simulation import explain
 from tests.engine.test_fair_tree import factors
 

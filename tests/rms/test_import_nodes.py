@@ -9,8 +9,8 @@ import pytest
 
 from hpctwin.cli import main
 from hpctwin.errors import ConfigError
-from hpctwin.rms.site.cluster import IMPORTED, NOT_MODELED
-from hpctwin.rms.site_import.folder import Imported, import_site
+from hpctwin.rms.site import IMPORTED, NOT_MODELED
+from hpctwin.rms.site_folder import Imported, import_site
 from hpctwin.rms.slurm.listing.values import node_flags
 
 HEAD = "ClusterName=c\nSelectType=select/cons_tres\n"

@@ -11,7 +11,7 @@ import yaml
 
 from hpctwin.cli import main
 from hpctwin.policies import parse_policy
-from hpctwin.rms.site_import.folder import Imported, import_site
+from hpctwin.rms.site_folder import Imported, import_site
 
 HERE = Path(__file__).parent
 PBS, SLURM = HERE / "recorded" / "pbs-site", HERE / "recorded" / "slurm-site"

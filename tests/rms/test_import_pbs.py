@@ -13,8 +13,8 @@ from hpctwin import simulate
 from hpctwin.policies import parse_policy
 from hpctwin.policies.formulas import FUNCTIONS, PBS_NAMES
 from hpctwin.rms.pbs.site.ordering import TERMS
-from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED
-from hpctwin.rms.site_import.folder import Imported, import_site, pseudonyms
+from hpctwin.rms.site import IMPORTED, NO_EFFECT, NOT_MODELED
+from hpctwin.rms.site_folder import Imported, import_site, pseudonyms
 from tests.by_hand import jobs, labels
 
 PBS = Path(__file__).parent / "recorded" / "pbs-site"

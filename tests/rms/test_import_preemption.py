@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from hpctwin.model import Cluster
-from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED
-from hpctwin.rms.site_import.folder import Imported, import_site, pseudonyms
+from hpctwin.rms.site import IMPORTED, NO_EFFECT, NOT_MODELED
+from hpctwin.rms.site_folder import Imported, import_site, pseudonyms
 
 WHOLE = ("SelectType=select/linear", "NodeName=n[1-4] CPUs=8")
 TIERS = (

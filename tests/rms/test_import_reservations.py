@@ -11,8 +11,8 @@ import pytest
 from hpctwin import Cluster, Result, read_workload, simulate
 from hpctwin.cli import main
 from hpctwin.model.text import parse_nodes
-from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED, Setting
-from hpctwin.rms.site_import.folder import Imported, import_site, pseudonyms
+from hpctwin.rms.site import IMPORTED, NO_EFFECT, NOT_MODELED, Setting
+from hpctwin.rms.site_folder import Imported, import_site, pseudonyms
 
 RECORDED = Path(__file__).parent / "recorded" / "slurm-reservations"
 CONF = (

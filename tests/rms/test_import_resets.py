@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from hpctwin import Simulation, read_workload
 from hpctwin.cli import main
-from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED
-from hpctwin.rms.site_import.folder import Imported, import_site
+from hpctwin.rms.site import IMPORTED, NO_EFFECT, NOT_MODELED
+from hpctwin.rms.site_folder import Imported, import_site
 from hpctwin.rms.slurm.site.accounts import midnights
 
 CONF = (

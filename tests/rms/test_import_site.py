@@ -14,8 +14,8 @@ from hpctwin.errors import ConfigError
 from hpctwin.formats.accounting.workload import workload_of
 from hpctwin.model.text import parse_nodes
 from hpctwin.policies import parse_policy
-from hpctwin.rms.site.cluster import NOT_MODELED
-from hpctwin.rms.site_import.folder import Imported, import_site, pseudonyms
+from hpctwin.rms.site import NOT_MODELED
+from hpctwin.rms.site_folder import Imported, import_site, pseudonyms
 from hpctwin.rms.slurm.listing.conf import read_conf
 from hpctwin.rms.slurm.site.recognition import LIVE
 

@@ -10,8 +10,8 @@ import pytest
 from hpctwin.errors import ConfigError
 from hpctwin.policies import parse_policy
 from hpctwin.rms.pbs.site.recognition import pbsnodes_text
-from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED
-from hpctwin.rms.site_import.folder import Imported, import_site, pseudonyms
+from hpctwin.rms.site import IMPORTED, NO_EFFECT, NOT_MODELED
+from hpctwin.rms.site_folder import Imported, import_site, pseudonyms
 
 STATUS = (
     "rectime=1401735789,macaddr=00:11:22:33:44:55,varattr=,jobs=123.head,state=free,loadave=16.00,ncpus=32,"

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from hpctwin.errors import ConfigError
-from hpctwin.rms.site.cluster import NOT_MODELED
-from hpctwin.rms.site_import.folder import Imported, import_site
+from hpctwin.rms.site import NOT_MODELED
+from hpctwin.rms.site_folder import Imported, import_site
 
 CONF = (
     "ClusterName=Demo\nSelectType=select/linear\nAccountingStorageEnforce=limits\nNodeName=n[1-4] CPUs=8\n"

@@ -26,7 +26,7 @@ from hpctwin.rms.records.changes import (
     updated,
 )
 from hpctwin.rms.records.records import JobRecord, JobSpec, NodeRecord, Snapshot
-from hpctwin.rms.slurm.news import SlurmNews
+from hpctwin.rms.slurm.manager import SlurmNews
 from hpctwin.twin.core.mirror import Mirror
 from tests.examples import examples
 from tests.rms.recorded import PBS

@@ -14,14 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpctwin.errors import FormatError, HpctwinError
-from hpctwin.rms.pbs.listing.output import (
-    memory_gb,
-    nodes_needed,
-    parse_duration,
-    parse_select,
-    read_output,
-    vnodes,
-)
+from hpctwin.model.requests.pbs_requests import memory_gb, parse_duration, parse_select
+from hpctwin.rms.pbs.listing.output import nodes_needed, read_output, vnodes
 from hpctwin.rms.pbs.listing.parse import Found, cluster_snapshot, own_estimates, server_attributes
 from tests.examples import examples
 from tests.rms.recorded import PBS

@@ -11,11 +11,11 @@ import pytest
 
 from hpctwin import parse_policy
 from hpctwin.model import Cluster
+from hpctwin.model.requests.pbs_requests import parse_select
 from hpctwin.rms.node_capacity import parts_of
+from hpctwin.rms.pbs.listing.jobs import Sharing, how_shared, parts_held, tasks_asked
 from hpctwin.rms.pbs.listing.node_attributes import used_up_of
-from hpctwin.rms.pbs.listing.output import parse_select
 from hpctwin.rms.pbs.listing.parse import Found, cluster_snapshot
-from hpctwin.rms.pbs.listing.sharing import Sharing, how_shared, parts_held, tasks_asked
 from hpctwin.rms.records.changes import Doubts
 from hpctwin.rms.records.records import NodeRecord, Snapshot
 from hpctwin.simulation.lowering.shared_nodes import taken_by

@@ -15,7 +15,7 @@ from hpctwin.cli import main
 from hpctwin.errors import ConfigError
 from hpctwin.rms.records.changes import JobBegan, JobGone
 from hpctwin.rms.slurm.install import events_script, install_events
-from hpctwin.rms.slurm.news import SlurmNews
+from hpctwin.rms.slurm.manager import SlurmNews
 
 ME = pwd.getpwuid(os.getuid()).pw_name
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hpctwin.rms.site.cluster import NO_EFFECT, NOT_MODELED
-from hpctwin.rms.site_import.folder import Imported, import_site
+from hpctwin.rms.site import NO_EFFECT, NOT_MODELED
+from hpctwin.rms.site_folder import Imported, import_site
 from hpctwin.rms.slurm.site.recognition import SlurmFiles
 
 RECORDED = Path(__file__).parent / "recorded" / "slurm-site"

@@ -17,8 +17,7 @@ from hpctwin.rms.managers import probe
 from hpctwin.rms.polling.poller import Poller
 from hpctwin.rms.polling.spool import Spool
 from hpctwin.rms.records.events import Event, JobEnded
-from hpctwin.rms.slurm.manager import SlurmManager
-from hpctwin.rms.slurm.news import SlurmNews
+from hpctwin.rms.slurm.manager import SlurmManager, SlurmNews
 from hpctwin.twin.journal.journal import Journal
 from tests.rms.beside_slurm import Beside, job_ends, running
 from tests.rms.slurm_cluster import SlurmCluster

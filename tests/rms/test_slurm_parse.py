@@ -13,10 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpctwin.errors import FormatError
+from hpctwin.formats.accounting.slurm_values import number, said
 from hpctwin.model.text import compact, expand
 from hpctwin.rms.slurm.listing.jobs import MARK, targets
 from hpctwin.rms.slurm.listing.parse import cluster_snapshot, settings, start_times
-from hpctwin.rms.slurm.listing.values import number, said, words
+from hpctwin.rms.slurm.listing.values import words
 from tests.rms.slurm_said import NODE, NODES, NONE, NOW_S, PARTITIONS, job
 
 

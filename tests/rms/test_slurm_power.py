@@ -10,7 +10,7 @@ import pytest
 from hpctwin.errors import ConfigError
 from hpctwin.rms.records.changes import Changes
 from hpctwin.rms.records.records import NodePower, Snapshot
-from hpctwin.rms.site.cluster import Sleeping
+from hpctwin.rms.site import Sleeping
 from hpctwin.rms.slurm.listing.parse import cluster_snapshot
 from hpctwin.rms.slurm.settings import SlurmSettings
 

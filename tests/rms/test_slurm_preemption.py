@@ -14,7 +14,7 @@ import pytest
 
 from hpctwin import Workload, simulate
 from hpctwin.model import Category
-from hpctwin.rms.site_import.folder import import_site
+from hpctwin.rms.site_folder import import_site
 from tests.rms.beside_slurm import job_ends, running
 from tests.rms.slurm_cluster import SlurmCluster
 from tests.rms.slurm_roots import NEWEST

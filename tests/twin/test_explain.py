@@ -124,6 +124,24 @@ def test_a_job_that_the_twin_has_not_forecast_yet_is_looked_ahead_for(watched: W
     assert (found.state, found.start_s) == ("waiting", pytest.approx(554.0))
 
 
+@pytest.mark.parametrize(("elapsed_s", "known"), [(119.0, True), (121.0, False)])
+def test_forecasts_expire_by_the_clock_of_the_host(
+    watched: Watched, elapsed_s: float, known: bool
+) -> None:
+    """An emulated cluster may run 30 times as fast: an hour has passed there."""
+    forecasts, status = (watched.journal.read_latest(key) for key in ("forecasts", "status"))
+    assert forecasts is not None
+    assert status is not None
+    later = {**status[1], "time_s": status[1]["time_s"] + 30 * elapsed_s}
+    with watched.journal.writing():
+        watched.journal.latest("status", later, forecasts[0] + elapsed_s)
+    reader = Journal(watched.path, read_only=True)
+    assert bool(standing(reader).forecasts) == known
+    reader.close()
+    watched.twin.control.decided_at -= elapsed_s
+    assert bool(watched.twin.status_writer.standing().forecasts) == known
+
+
 def test_events_since_the_last_checkpoint_stay_few(
     watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:

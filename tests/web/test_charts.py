@@ -269,6 +269,13 @@ def test_colors_have_a_meaning_that_is_explained(page_of: Any, by: str) -> None:
     assert known.get(by, "") in one.page.inner_text("#legend")
 
 
+def test_colors_are_waits_where_no_user_is_known(page_of: Any) -> None:
+    one = page_of("years")
+    one.wait(lambda: one.page.inner_text("#legend").startswith("wait:"))
+    one.page.select_option("#colour-by", "user")
+    one.wait(lambda: one.page.inner_text("#legend").startswith("user:"))
+
+
 def test_many_jobs_are_drawn_as_the_share_in_use(page_of: Any) -> None:
     one = page_of("large")
     one.wait(lambda: one.says("#legend", "share in use"))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import itertools
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -185,14 +187,26 @@ def test_rows_stay_under_a_moving_pointer_until_it_leaves(browser: Any, address:
     one = opened(browser, address, "?sort=start")
     page = one.page
     box = page.locator("#queue tbody tr").nth(4).bounding_box()
-    begin = None
-    for i in range(16):
-        page.mouse.move(box["x"] + 60 + i, box["y"] + 10)
-        page.wait_for_timeout(125)
-        seen = column(page, "job")
-        begin = begin or seen
-        assert seen[: len(begin)] == begin
-    assert page.locator("#queue .held").is_visible()
+    # The page's time stands still between the moves, however long a busy machine takes for them.
+    page.clock.install()
+    page.clock.pause_at(time.time() + 60)
+    steps = itertools.count()
+
+    def moved() -> list[str]:
+        page.mouse.move(box["x"] + 60 + next(steps) % 16, box["y"] + 10)
+        page.clock.run_for(125)
+        return column(page, "job")
+
+    begin = moved()
+
+    def held() -> bool:
+        assert moved()[: len(begin)] == begin
+        return page.locator("#queue .held").is_visible()
+
+    one.wait(held)
+    for _ in range(16):
+        assert held()
+    page.clock.resume()
     page.mouse.move(5, 5)
     one.wait(lambda: column(page, "job") != begin)
     assert page.locator("#queue .held").is_hidden()
@@ -430,6 +444,42 @@ def test_a_phone_shows_start_interval_and_reason(browser: Any, address: str) -> 
         fits = "(all) => all.every((one) => one.scrollWidth <= one.clientWidth + 1)"
         assert page.locator(f"#queue tbody tr [data-column={name}]").evaluate_all(fits), name
     closed(one)
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_candidates_scroll_within_their_box(browser: Any, width: int) -> None:
+    """The names of policies stay in view, and leave room for each other column in turn."""
+    crowd = Crowd(20)
+    plain = crowd.decision(1)
+    metrics = {"mean_wait_s": 1234.5, "p95_wait_s": 9999.0, "mean_bounded_slowdown": 3.2,
+               "utilization": 0.93, "node_weighted_wait_s": 12345.0, "max_slowdown": 7.0}  # fmt: skip
+    candidates = tuple(
+        one.model_copy(update={"policy": f"{one.policy}, place contiguous", "metrics": metrics})
+        for one in plain.candidates
+    )
+    new = {"candidates": candidates, "policy": candidates[0].policy}
+    crowd.decision = lambda number: plain.model_copy(update=new)  # type: ignore[method-assign]
+    with crowd.served() as address:
+        one = opened(browser, address, viewport={"width": width, "height": 844})
+        page = one.page
+        page.wait_for_selector("#candidates tbody tr")
+        view = page.locator("#candidates .view")
+        for name in ("score", *metrics, "starts"):
+            cells = page.locator(f"#candidates [data-column={name}]")
+            cells.first.scroll_into_view_if_needed()
+            box, around = cells.first.bounding_box(), view.bounding_box()
+            assert box is not None
+            assert around is not None
+            assert box["x"] + box["width"] <= around["x"] + around["width"] + 1, name
+            policy = page.locator("#candidates thead [data-column=policy]").bounding_box()
+            assert policy is not None
+            assert policy["x"] + policy["width"] <= around["x"] + 0.65 * around["width"]
+            lefts = cells.evaluate_all(
+                "(all) => all.map((one) => one.getBoundingClientRect().left)"
+            )
+            assert max(lefts) - min(lefts) < 1, name
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        closed(one)
 
 
 def test_a_record_is_not_taken_for_a_live_cluster_and_a_watcher_only_would_start(

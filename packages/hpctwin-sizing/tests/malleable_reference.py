@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from copy import deepcopy
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 
@@ -17,10 +18,10 @@ from tests.reference.plan import Plan
 from tests.reference.power import PoweredSimulation
 from tests.reference.share_tree import usage_of
 
-from hpctwin.model import MS_PER_S, Cluster, State, Workload, to_ms
+from hpctwin.model import MS_PER_S, Cluster, NodeGroup, State, Workload, to_ms
 from hpctwin.model.workload.malleable import parse_speedup
 from hpctwin.policies import PowerPolicy
-from hpctwin_sizing import SizedJob, SizeRule, SizeView, Sizing
+from hpctwin_sizing import SizedJob, SizeRule, Sizes, SizeView, Sizing
 
 __all__ = ["FaultError", "Stretch", "simulate_sized"]
 
@@ -46,11 +47,23 @@ class SizedSimulation(Simulation):
         """What is not of all simulations."""
         self.workload = workload
         self.rule = rule
+        self.had_nodes: set[int] = set()
         self.again: int | None = None
         self.past: dict[int, list[Stretch]] = {job.row: [] for job in self.jobs}
         self.in_vain: dict[int, set[int]] = {job.row: set() for job in self.jobs}
         self.asked_for = {job.row: job.width for job in self.jobs}
         self.whole = {job.row: job.expected for job in self.jobs}
+        self.walltime = {job.row: job.walltime for job in self.jobs}
+        self.stuck = {job.row for job in self.jobs if self.limits.never(job)}
+        self.refused = False
+        cluster = self.machine.cluster
+        self.shared = (workload, cluster, *cluster.nodes)
+        self.may_refuse = bool(
+            cluster.limits
+            or cluster.reservations
+            or any(one.max_jobs_per_user for one in cluster.partitions)
+            or any(job.needs for job in self.jobs)
+        )
 
     def next_instant(self) -> int | None:
         times = [self.next_event(), self.again]
@@ -67,11 +80,13 @@ class SizedSimulation(Simulation):
                 return
             if until is not None and instant > until:
                 return
-            if event is None and not self.in_state(State.WAITING):
+            waits = [job for job in self.in_state(State.WAITING) if job.row not in self.stuck]
+            if event is None and not waits:
                 return
             self.now = instant
             if event == instant:
                 self.batch()
+                self.set_timer()
                 self.after_pass()
             self.again = None
             if any(job.ended is None for job in self.jobs):
@@ -106,10 +121,46 @@ class SizedSimulation(Simulation):
         """The stretches of a job that no failure ended."""
         return [one for i, one in enumerate(self.past[row]) if i not in self.in_vain[row]]
 
-    def view(self) -> SizeView:
+    def largest(self, job: Job) -> int:
+        """On how many nodes limits let a job run if nothing else does; at least its smallest size."""
+        nodes = self.asked_for[job.row]
+        least = self.column("min_nodes", job.row, nodes)
+        sizes = range(least, self.column("max_nodes", job.row, nodes) + 1)
+        return max([least, *(size for size in sizes if self.allows(job, size))])
+
+    def allows(self, job: Job, size: int) -> bool:
+        most = self.machine.partitions[job.partition].max_nodes
+        if most is not None and size > most:
+            return False
+        amounts = self.limits.amounts_of(self.workload, self.groups(job), replace(job, width=size))
+        return all(
+            amounts[what] <= self.limits.most(getattr(limit, what), what)
+            for limit, what in self.limits.holding(job)
+            if what in ("nodes", "cores", "gpus", "memory_gb")
+        )
+
+    def groups(self, job: Job) -> list[NodeGroup]:
+        cluster = self.machine.cluster
+        return [cluster.nodes[g] for g in {self.machine.pools[pool].group for pool in job.pools}]
+
+    def set_width(self, job: Job, size: int) -> None:
+        """What a job counts goes with its nodes."""
+        job.width = size
+        self.limits.amounts[job] = self.limits.amounts_of(self.workload, self.groups(job), job)
+
+    def lasting(self, job: Job) -> int:
+        """How much of the walltime is left, ms; overheads are added."""
+        idle = self.column("resize_ms", job.row, 0) if self.counted(job.row) else 0
+        left = Fraction(self.walltime[job.row]) - self.work(job.row)
+        return max(1, idle + max(0, math.ceil(left / self.rate(job.row, job.width))))
+
+    def view(self, refused: set[int]) -> SizeView:
         there = [job for job in self.jobs if job.state in (State.WAITING, State.RUNNING)]
         seen = []
         for job in there:
+            runs = job.state == State.RUNNING
+            if not runs and (job.row in refused or job.row in self.stuck):
+                continue
             row, runs = job.row, job.state == State.RUNNING
             nodes = self.asked_for[row]
             malleable = self.workload.malleable
@@ -119,7 +170,7 @@ class SizedSimulation(Simulation):
                     submit_s=job.came[0] / MS_PER_S,
                     nodes=nodes,
                     min_nodes=self.column("min_nodes", row, nodes),
-                    max_nodes=self.column("max_nodes", row, nodes),
+                    max_nodes=self.largest(job),
                     size=len(job.nodes) if runs else 0,
                     left_s=float(self.whole[row] - self.work(row)) / MS_PER_S,
                     expected_s=self.whole[row] / MS_PER_S,
@@ -131,7 +182,17 @@ class SizedSimulation(Simulation):
                     else malleable.speedup_of(row),
                 )
             )
-        up = [job for job, away in zip(*self.on_nodes(), strict=True) if not away]
+            if row in refused:
+                held = len(job.nodes)
+                seen[-1] = replace(seen[-1], min_nodes=held, max_nodes=held, suspendable=False)
+        in_maintenance = {
+            node for pool in self.machine.pools if pool.away(self.now) for node in pool.nodes
+        }
+        up = [
+            job
+            for node, (job, away) in enumerate(zip(*self.on_nodes(), strict=True))
+            if not away and (job is not None or node not in in_maintenance)
+        ]
         return SizeView(self.now / MS_PER_S, len(up), up.count(None), tuple(seen))
 
     def on_nodes(self) -> tuple[list[Job | None], list[int]]:
@@ -141,31 +202,49 @@ class SizedSimulation(Simulation):
     # -- what it says --
 
     def ask(self) -> None:
-        sizes = self.rule(self.view())
-        if sizes is None:
-            return
+        refused: set[int] = set()
+        while True:
+            sizes = self.rule(self.view(refused)) or Sizes()
+            changes = self.changes(sizes, refused)
+            if not self.may_refuse:
+                break
+            more = deepcopy(self, {id(one): one for one in self.shared}).apply(changes)
+            if not more:
+                break
+            refused |= more
         self.again = None if sizes.next_call_s is None else to_ms(sizes.next_call_s)
+        self.refused = bool(refused)
+        for row in self.apply(changes):
+            if row in self.had_nodes and not self.column("suspendable", row, 0):
+                raise FaultError(f"row {row} may not be suspended")
+
+    def set_timer(self) -> None:
+        """When limits are checked again that only time lifts."""
+        look = self.limits.next_look(self.jobs, self.now)
+        self.timers = [] if look is None else [look]
+
+    def changes(self, sizes: Sizes, refused: set[int]) -> dict[int, int]:
+        """New sizes of those that are to have others."""
         rows = {self.workload.job_id[row].item(): row for row in range(len(self.jobs))}
-        changes: dict[int, int] = {}
-        ran = set()
+        found = {}
         for job_id, size in sizes.nodes.items():
             job = self.jobs[rows[job_id]]
-            runs = job.state == State.RUNNING
-            if size == (len(job.nodes) if runs else 0):
-                continue
-            changes[job.row] = size
-            if runs:
-                ran.add(job.row)
-        for row in ran:
+            now = len(job.nodes) if job.state == State.RUNNING else 0
+            if size != now and job.row not in refused:
+                found[job.row] = size
+        return found
+
+    def apply(self, changes: dict[int, int]) -> set[int]:
+        """Change sizes; those that did not get theirs."""
+        self.had_nodes = {row for row in changes if self.jobs[row].state == State.RUNNING}
+        for row in sorted(self.had_nodes):
             self.stop(self.jobs[row])
         for row, size in changes.items():
             self.resume(self.jobs[row], size)
         if changes:
+            self.set_timer()
             self.after_pass()
-        for row in ran:
-            job = self.jobs[row]
-            if job.state != State.RUNNING and not self.column("suspendable", row, 0):
-                raise FaultError(f"row {row} may not be suspended")
+        return {row for row, size in changes.items() if size and not self.jobs[row].nodes}
 
     def stop(self, job: Job) -> None:
         """A stretch is over; one that took no time was none."""
@@ -181,18 +260,21 @@ class SizedSimulation(Simulation):
         if size == 0:
             return
         row = job.row
-        job.width = size
+        self.set_width(job, size)
+        job.walltime = job.expected = self.lasting(job)
         running = self.in_state(State.RUNNING)
         for other in running:
-            # What they run is not known, but now they have their nodes.
-            other.planned_end = max(other.planned_end, self.now + 1)
-        least = Plan(self.machine, running, self.now, self.placement).least(job, self.now)
+            other.planned_end = self.expected_end(other)
+        least = None
+        if not self.limited(job, running) and job.row not in self.stuck:
+            least = Plan(self.machine, running, self.now, self.placement).least(job, self.now)
         if least is None:
-            job.width = self.asked_for[row]
+            self.set_width(job, self.asked_for[row])
             return
         self.begin(job, self.split_now(job, least))
-        cut = self.terminate and job.runtime > job.walltime
-        left = Fraction(job.walltime if cut else job.runtime) - self.work(row)
+        walltime = self.walltime[row]
+        cut = self.terminate and job.runtime > walltime
+        left = Fraction(walltime if cut else job.runtime) - self.work(row)
         idle = self.column("resize_ms", row, 0) if self.counted(row) else 0
         job.due = job.start + idle + math.ceil(left / self.rate(row, size))
         ends_well = State.FAILED if job.fails else State.COMPLETED
@@ -203,7 +285,7 @@ class SizedSimulation(Simulation):
         if job.start <= self.now:
             self.in_vain[job.row].add(len(self.past[job.row]))
         super().lose(job)
-        job.width = self.asked_for[job.row]
+        self.set_width(job, self.asked_for[job.row])
 
     def vacate(self, job: Job) -> None:
         # Else its nodes were still being switched on.

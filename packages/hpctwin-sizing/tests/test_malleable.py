@@ -213,8 +213,7 @@ def test_a_job_that_may_not_stop_and_does_not_fit_is_an_error_of_the_sizing():
     [
         ({}, {"policy": "fcfs+easy"}, "take backfill 'outside'"),
         ({"nodes": [{"name": "n", "count": 4, "speed": 2}]}, {}, "nodes of speed 1"),
-        ({"reservations": [{"start": 0, "end": 1}]}, {}, "maintenance"),
-        ({"partitions": [{"name": "p", "default": True, "max_jobs_per_user": 1}]}, {}, "limits"),
+        ({"cleanup": 5}, {}, "'cleanup' does not work with .* a sizing"),
     ],
 )
 def test_options_incompatible_with_a_sizing_are_rejected_by_name(machine, options, why):
@@ -337,14 +336,17 @@ def _some(job: SizedJob, dice: random.Random) -> int:
 
 
 @st.composite
-def cases(draw: st.DrawFn, *, outages: bool = False) -> dict[str, Any]:
+def cases(draw: st.DrawFn, *, outages: bool = False, ruled: bool = False) -> dict[str, Any]:
+    """Simulations with a sizing; ``ruled``: with limits, maintenance and resources."""
     cluster = draw(
-        strategies.clusters(max_nodes=9, resources=False, maintenance=False, outages=outages)
+        strategies.clusters(max_nodes=9, resources=ruled, maintenance=ruled, outages=outages)
     )
     nodes = [group.model_copy(update={"speed": 1.0}) for group in cluster.nodes]
-    free = [one.model_copy(update={"max_jobs_per_user": None}) for one in cluster.partitions]
-    cluster = cluster.model_copy(update={"nodes": tuple(nodes), "partitions": tuple(free)})
-    workload = draw(strategies.workloads(cluster, max_jobs=10, resources=False))
+    cluster = cluster.model_copy(update={"nodes": tuple(nodes)})
+    if not ruled:
+        free = [one.model_copy(update={"max_jobs_per_user": None}) for one in cluster.partitions]
+        cluster = cluster.model_copy(update={"partitions": tuple(free)})
+    workload = draw(strategies.workloads(cluster, max_jobs=10, resources=ruled))
     size = len(workload)
     width = workload.nodes
     malleable = {

@@ -16,8 +16,8 @@ from hpctwin.errors import ConfigError
 if TYPE_CHECKING:
     from polars import DataFrame
 
-    from hpctwin.formats.common.record import Tally
-    from hpctwin.formats.tables.mapped import Columns
+    from hpctwin.formats.mapped_table import Columns
+    from hpctwin.formats.record import Tally
     from hpctwin.model import Cluster, Workload
     from hpctwin.model.settings import Settings
     from hpctwin.simulation import Window
@@ -280,7 +280,7 @@ class TraceOptions:
         names = ",".join(self.columns)
         if "=" not in names and not names.lower().endswith((".yaml", ".yml")):
             return names
-        from hpctwin.formats.tables.mapped import columns_of
+        from hpctwin.formats.mapped_table import columns_of
 
         return columns_of(self.columns)
 
@@ -412,7 +412,7 @@ class ClusterOptions:
         )
         if given or workload.recorded_nodes is None or trace.is_dir() or _system_of(trace):
             return workload
-        from hpctwin.rms.site.derived_nodes import as_derived, derived_cluster, derived_nodes
+        from hpctwin.rms.derived_nodes import as_derived, derived_cluster, derived_nodes
 
         derived = derived_nodes(workload.to_frame().lazy())
         if derived is None:

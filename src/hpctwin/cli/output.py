@@ -26,6 +26,7 @@ __all__ = [
     "note_classes",
     "note_doomed",
     "note_facility",
+    "note_no_network",
     "note_of",
     "note_reading",
     "note_rejected",
@@ -229,8 +230,18 @@ def note_without_effect(workload: Workload, cluster: Cluster) -> None:
         print(f"{workload.name}: {sentence}", file=sys.stderr)
 
 
+def note_no_network(workload: Workload) -> None:
+    """Report on standard error that a command ignores what jobs compute and communicate."""
+    if workload.demands:
+        print(
+            f"{workload.name}: columns of computation, communication, reads and writes are ignored, "
+            "because this command does not simulate the network",
+            file=sys.stderr,
+        )
+
+
 def note_facility(workload: Workload, facility: Facility) -> list[str]:
-    """Report as `note_without_effect`, for each cluster of a facility.
+    """Report as `note_without_effect`, for each cluster of a facility, and as `note_no_network`.
 
     Returns:
         The reader's notes, then these sentences.
@@ -240,6 +251,7 @@ def note_facility(workload: Workload, facility: Facility) -> list[str]:
     notes = facility_jobs(facility, workload).notes(facility)
     for sentence in notes[len(workload.notes.sentences()) :]:
         print(f"{workload.name}: {sentence}", file=sys.stderr)
+    note_no_network(workload)
     return notes
 
 

@@ -55,6 +55,7 @@ class RunningJobs:
         spared: Energy that jobs have spared; None if power does not follow the load.
         cleans: Whether nodes are cleaned up after jobs, which end before that.
         suspends: Whether jobs may be suspended for others.
+        checkpoints: Whether jobs write checkpoints, from which they continue.
         sizes: How the sizes of jobs change; None if they do not.
 
     Attributes:
@@ -74,6 +75,7 @@ class RunningJobs:
         spared: SparedEnergy | None = None,
         cleans: bool = False,
         suspends: bool = False,
+        checkpoints: bool = False,
         sizes: Sizes | None = None,
     ) -> None:
         self._know(profiles, names)
@@ -89,13 +91,15 @@ class RunningJobs:
         """How long jobs have been suspended; while they are, minus the time at which it began."""
         self.slowdown = np.full(len(profiles), np.nan)
         self._spared, self._cleans, self._suspends = spared, cleans, suspends
-        self._sizes = sizes
+        self._checkpoints, self._sizes = checkpoints, sizes
         self._nodes: dict[_Start, IntArray] = {}
         """Nodes of jobs on the network, if their energy is counted."""
         self._counted_ms: dict[_Start, int] = {}
         """Times up to which the energy of jobs has been counted, if that is after their start."""
         self._positions: dict[int, Position] = {}
-        """Where jobs that have stopped continue, by their rows."""
+        """Where jobs continue if they start again, by their rows."""
+        self._written_ms = 0
+        """Time up to which checkpoints have been written."""
         self._followed: set[_Start] = set()
         self._suspended: set[_Start] = set()
         self._coming: set[_Start] = set()
@@ -182,6 +186,7 @@ class RunningJobs:
             "origin_ms": np.array(self._origin_ms),
             "first_ms": np.array(NEVER if self._first_ms is None else self._first_ms),
             "last_s": np.array(self._last_s),
+            "written_ms": np.array(self._written_ms),
             "alone_s": np.array([self._alone_s[start] for start in starts["jobs"]], float),
             "stood_ms": np.array([self._stood_ms.get(one, 0) for one in starts["jobs"]], np.int64),
             "slowdown": self.slowdown,
@@ -201,6 +206,7 @@ class RunningJobs:
         self._suspended = set(suspended)
         self._origin_ms, first_ms = int(state["origin_ms"]), int(state["first_ms"])
         self._first_ms = None if first_ms == NEVER else first_ms
+        self._written_ms = int(state["written_ms"])
         self._last_s, self.slowdown = float(state["last_s"]), state["slowdown"].copy()
         self._alone_s = dict(zip(jobs, state["alone_s"].tolist(), strict=True))
         self._stood_ms = dict(zip(jobs, state["stood_ms"].tolist(), strict=True))
@@ -225,6 +231,8 @@ class RunningJobs:
         times = [start_ms for _, start_ms in self._coming]
         if self._cleans:
             times += self._known_ends(sim).values()
+        if self._checkpoints:
+            times += self._next_checkpoints(sim).values()
         if self._network.next_s < math.inf:
             times.append(self._whole_ms(self._network.next_s))
         return min(times, default=int(NEVER))
@@ -250,6 +258,8 @@ class RunningJobs:
         """
         begun = [start for start in self._coming if start[1] <= time_ms]
         self._end_jobs(sim, time_ms)
+        if self._checkpoints:
+            self._write_checkpoints(sim, time_ms)
         if self._cleans:
             for start, end_ms in self._known_ends(sim).items():
                 if end_ms <= time_ms:
@@ -321,6 +331,26 @@ class RunningJobs:
         """Return when the engine ends jobs on the network, in ms, if the network does not before."""
         ends = sim["state"]["end"]
         return {start: int(ends[start[0]]) for start in self._network.running}
+
+    def _next_checkpoints(self, sim: Sim) -> dict[_Start, int]:
+        """Return when jobs on the network write their next checkpoints, in ms."""
+        intervals, found = sim["claim"]["checkpoint"], {}
+        for row, start_ms in self._network.running:
+            every = int(intervals[row])
+            if every and (row, start_ms) not in self._suspended:
+                ran_ms = max(self._written_ms - start_ms, 0)
+                found[row, start_ms] = start_ms + (ran_ms // every + 1) * every
+        return found
+
+    def _write_checkpoints(self, sim: Sim, time_ms: int) -> None:
+        """Keep the positions of jobs that write a checkpoint at a time, up to which all have run."""
+        due = [start for start, at_ms in self._next_checkpoints(sim).items() if at_ms <= time_ms]
+        if due:
+            copy = self._network.fork()
+            for start in due:
+                position = copy.stop(start, self._seconds(time_ms), within=True)
+                self._positions[start[0]] = position
+        self._written_ms = time_ms
 
     def spared(self, now_ms: int) -> SparedEnergy | None:
         """Return the energy that jobs have spared up to now; None if it is not counted."""

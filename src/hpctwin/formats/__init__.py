@@ -40,7 +40,7 @@ from hpctwin.errors import (
     WorkloadError,
     in_brief,
 )
-from hpctwin.formats.common.files import (
+from hpctwin.formats.files import (
     PACKED,
     STANDARD_INPUT,
     check_readable,
@@ -52,10 +52,10 @@ from hpctwin.formats.swf.rules import SwfRules
 from hpctwin.model.arguments import check_arguments
 
 if TYPE_CHECKING:
-    from hpctwin.formats.common.record import Running
     from hpctwin.formats.datasets import DataSet
     from hpctwin.formats.datasets.declared import Use
-    from hpctwin.formats.tables.mapped import Columns
+    from hpctwin.formats.mapped_table import Columns
+    from hpctwin.formats.record import Running
     from hpctwin.model import Workload
 
 __all__ = [
@@ -135,7 +135,7 @@ def read_workload(
             path, skip_invalid=skip_invalid, timezone=timezone, columns=columns, running=running
         )
     if columns is not None:
-        from hpctwin.formats.tables.mapped import as_columns, read_mapped
+        from hpctwin.formats.mapped_table import as_columns, read_mapped
 
         columns = as_columns(columns)
 
@@ -182,7 +182,7 @@ def read_workload(
 
         return read_pbs_accounting(path, skip_invalid=skip_invalid, running=running)
     if kind in ("csv", "parquet"):
-        from hpctwin.formats.tables import own_columns
+        from hpctwin.formats import own_columns
 
         read_table = own_columns.read_csv if kind == "csv" else own_columns.read_parquet
         return read_table(path, skip_invalid=skip_invalid)
@@ -200,13 +200,16 @@ def read_workload(
         kind = "batsim" if is_batsim(document) and not is_spars(document) else "spars"
         kind = "elastisim" if is_elastisim(document) else kind
         kind = "wfcommons" if is_wfcommons(document) else kind
-    if kind == "wfcommons":
-        shared = rules is not None and rules.processors == "cores"
-        return read_wfcommons(path, document, skip_invalid=skip_invalid, shared=shared)
-    if kind in ("batsim", "elastisim"):
-        read = read_batsim if kind == "batsim" else read_elastisim
+    try:
+        if kind == "wfcommons":
+            shared = rules is not None and rules.processors == "cores"
+            return read_wfcommons(path, document, skip_invalid=skip_invalid, shared=shared)
+        read = {"batsim": read_batsim, "elastisim": read_elastisim}.get(kind, read_spars)
         return read(path, document, skip_invalid=skip_invalid)
-    return read_spars(path, document, skip_invalid=skip_invalid)
+    except TraceError:
+        raise
+    except WorkloadError as error:
+        raise TraceError(path, str(error)) from error
 
 
 def dataset_of(path: Path, format: str | None = None) -> DataSet | None:
@@ -266,7 +269,7 @@ def write_workload(
 
         return write_batsim(workload, path)
     if kind in ("csv", "parquet"):
-        from hpctwin.formats.tables import own_columns
+        from hpctwin.formats import own_columns
 
         write_table = own_columns.write_csv if kind == "csv" else own_columns.write_parquet
         return write_table(workload, path)

@@ -24,8 +24,6 @@ from hpctwin._version import __version__
 from hpctwin.errors import ConfigError, DownloadError, UnknownNameError
 from hpctwin.model import write_atomically
 
-__all__ = ["BASE_URL", "LICENSE", "LOGS", "Log", "download"]
-
 BASE_URL = "https://www.cs.huji.ac.il/labs/parallel/workload/"
 """The archive; the environment variable ``HPCTWIN_ARCHIVE_URL`` overrides it."""
 
@@ -174,12 +172,7 @@ def _fetch(
     progress: Callable[[int, int | None], None] | None,
     timeout_s: float,
 ) -> None:
-    """Download what ``part`` lacks.
-
-    Raises:
-        DownloadError: The server cannot be reached or refuses, or the connection broke; the bytes
-            received so far stay in ``part``.
-    """
+    """Download what ``part`` lacks."""
     have = part.stat().st_size if part.exists() else 0
     try:
         with _open(url, have, timeout_s) as response:
@@ -241,11 +234,7 @@ def _extent(response: http.client.HTTPResponse, have: int) -> tuple[int, int | N
 
 
 def _verify(url: str, path: Path, expected: str | None) -> str:
-    """Return the SHA-256 of a gzip file that is complete and has the expected one.
-
-    Raises:
-        DownloadError: The file is damaged, or not the expected one.
-    """
+    """Return the SHA-256 of a gzip file that is complete and has the expected one."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):

@@ -9,13 +9,11 @@ from pathlib import Path
 import polars as pl
 
 from hpctwin.errors import TraceError, near
-from hpctwin.formats.common.fields import moments, zone_of
-from hpctwin.formats.common.files import read_bytes
-from hpctwin.formats.common.record import Tally
+from hpctwin.formats.fields import moments, zone_of
+from hpctwin.formats.files import read_bytes
+from hpctwin.formats.record import Tally
 from hpctwin.model import MS_PER_S, Cluster, Outage, Workload
 from hpctwin.model.cluster.node_group import named_nodes, numbers_of
-
-__all__ = ["AWAY", "read_away", "with_outages"]
 
 AWAY = {"nodes": pl.String(), "start": pl.Float64(), "end": pl.Float64(), "drained": pl.Boolean()}
 """Columns of recorded times away.
@@ -45,7 +43,6 @@ def read_away(path: str | Path, *, timezone: str | None = None) -> tuple[pl.Data
     a node, as Slurm has for the whole cluster, are skipped and counted.
 
     Args:
-        path: File.
         timezone: Time zone of dates that name none; by default UTC.
 
     Raises:
@@ -116,10 +113,6 @@ def with_outages(cluster: Cluster, away: pl.DataFrame, workload: Workload, tally
         cluster: Cluster, with or without outages of its own.
         away: Times away, with the columns `AWAY`.
         workload: Trace, for its time zero and its jobs' nodes.
-        tally: Counts what is skipped.
-
-    Raises:
-        TraceError: The times away are dates, and the trace has no date.
     """
     zero = 0.0
     if (away["start"].fill_null(0) > _EPOCH).any() or (away["end"].fill_null(0) > _EPOCH).any():

@@ -10,14 +10,12 @@ import numpy as np
 import polars as pl
 
 from hpctwin.errors import TraceError
-from hpctwin.formats.common.files import stem
-from hpctwin.formats.tables.own_columns import checked_piece, whole_or_text
+from hpctwin.formats.files import stem
+from hpctwin.formats.own_columns import checked_piece, whole_or_text
 from hpctwin.model import Category
 from hpctwin.model.text import count_text
 from hpctwin.model.workload.frame import NOT_THERE
 from hpctwin.model.workload.joining import LABELS, Batch, edges_of, plain
-
-__all__ = ["Pieces", "open_pieces"]
 
 
 @dataclass(frozen=True)
@@ -49,10 +47,6 @@ def open_pieces(path: Path, size: int) -> Pieces:
 
     Args:
         path: File or folder; the files of a folder are read in order of their names.
-        size: Number of jobs of a piece.
-
-    Raises:
-        TraceError: The file cannot be read, or is of another format.
     """
     if path.is_file() and path.suffix.lower() != ".parquet":
         raise TraceError(

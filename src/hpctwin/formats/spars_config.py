@@ -15,8 +15,6 @@ from hpctwin.formats.json.jobs import JsonRecord, not_read
 from hpctwin.model import Cluster, Workload, read_yaml
 from hpctwin.model.settings import located
 
-__all__ = ["ALGORITHMS", "PUBLISHED", "SparsRun", "read_spars_config"]
-
 ALGORITHMS = {
     "fcfs_psus": ("none", "psus"),
     "easy_psus": ("easy", "psus"),

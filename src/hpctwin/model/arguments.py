@@ -20,8 +20,6 @@ import numpy.typing as npt
 from hpctwin.errors import ArgumentError, in_brief, near
 from hpctwin.guesses import ATTRIBUTES
 
-__all__ = ["check_arguments", "column"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -84,11 +82,7 @@ def column(name: str, values: object) -> FloatArray:
     """Return a column of numbers, one per job; durations become seconds.
 
     Args:
-        name: Name of the argument, for messages.
         values: A list, an array, a column of a table, or any other iterable of numbers.
-
-    Raises:
-        ArgumentError: It is none, or contains something that is no number.
     """
     if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind in "iufb":
         return np.asarray(values, np.float64)

@@ -1,4 +1,4 @@
-"""Building blocks of a workload's columns."""
+"""Building blocks of columns of a workload, and tables as those of pandas."""
 
 from __future__ import annotations
 
@@ -10,23 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.errors import ArgumentError, in_brief
+from hpctwin.errors import ArgumentError, in_brief, need
 from hpctwin.model.text import MS_PER_S
 
 if TYPE_CHECKING:
+    import pandas as pd
     import polars as pl
 
-__all__ = [
-    "PER_NODE",
-    "PREDICTED",
-    "UNKNOWN",
-    "Category",
-    "alike",
-    "every",
-    "joined_labels",
-    "known_seconds",
-    "ms_of",
-]
 
 PER_NODE = ("cores", "gpus", "memory_gb")
 """Resources that a job may request on each of its nodes.
@@ -210,3 +200,14 @@ def known_seconds(ms: npt.NDArray[np.int64], known: npt.NDArray[np.bool_]) -> pl
         return pl.Series(seconds)
     seconds[~known] = np.nan
     return pl.Series(seconds, nan_to_null=True)
+
+
+def as_pandas(frame: pl.DataFrame) -> pd.DataFrame:
+    """Return a table of Polars as one of pandas.
+
+    Raises:
+        ConfigError: pandas or pyarrow is not installed; the message names the extra.
+    """
+    for package in ("pandas", "pyarrow"):
+        need(package, "pandas", "to_pandas()")
+    return frame.to_pandas()

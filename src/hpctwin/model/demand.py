@@ -23,16 +23,6 @@ from hpctwin.model.requests.resources import GPU_TYPE
 from hpctwin.model.text import ReadNotes, count_text
 from hpctwin.model.workload.workload import Workload
 
-__all__ = [
-    "Mismatches",
-    "as_features",
-    "assumptions",
-    "consumables_asked",
-    "in_whole_nodes",
-    "totals_asked",
-    "unused",
-]
-
 FloatArray = npt.NDArray[np.float64]
 
 
@@ -58,7 +48,6 @@ def totals_asked(
     """Return the request of each job in total, over all its tasks or nodes.
 
     Args:
-        workload: Jobs.
         per_node: Requirements on whole nodes; by default the workload's.
 
     Returns:
@@ -119,7 +108,6 @@ def as_features(workload: Workload, cluster: Cluster) -> Workload:
     The jobs request the same number of GPUs, and nodes with the feature.
 
     Args:
-        workload: Jobs.
         cluster: Cluster; a type that it counts, or does not know, stays as it is.
     """
     consumables = consumables_asked(workload)
@@ -173,7 +161,6 @@ def assumptions(workload: Workload, cluster: Cluster) -> list[str]:
 
     Args:
         workload: Jobs; the sentences include what their reader changed or skipped.
-        cluster: Cluster.
     """
     return [*workload.notes.sentences(), *unused(workload, cluster)]
 

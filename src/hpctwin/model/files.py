@@ -26,17 +26,6 @@ from hpctwin.errors import HpctwinError, OutputError
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = [
-    "FileLock",
-    "Parts",
-    "check_file",
-    "check_folder",
-    "other_format",
-    "put_file",
-    "write_atomically",
-    "write_folder",
-]
-
 
 class FileLock:
     """A lock that the system takes back when its holder dies, for any reason.
@@ -147,15 +136,7 @@ def write_atomically(path: str | Path) -> Iterator[BinaryIO]:
 
 
 def put_file(source: Path, path: str | Path) -> None:
-    """Write a copy of a file of any size atomically.
-
-    Args:
-        source: File that hpctwin has written.
-        path: File to write.
-
-    Raises:
-        OutputError: The file cannot be written.
-    """
+    """Write a copy of a file of any size atomically."""
     target = Path(path)
     try:
         temporary = _beside(target)
@@ -175,9 +156,6 @@ def write_folder(folder: str | Path) -> Iterator[Path]:
 
     Files of the same name are replaced, others stay. After an error, no new file and no new folder
     is left.
-
-    Raises:
-        OutputError: A file cannot be written, or the folder not created.
     """
     target = Path(folder)
     made: list[Path] = []
@@ -213,11 +191,7 @@ def write_folder(folder: str | Path) -> Iterator[Path]:
 
 
 def check_file(path: str | Path) -> None:
-    """Check before the work that a file can be written after it; nothing is written.
-
-    Raises:
-        OutputError: It cannot.
-    """
+    """Check before the work that a file can be written after it; nothing is written."""
     target = Path(path)
     try:
         if target.is_dir():
@@ -237,9 +211,6 @@ def check_folder(path: str | Path) -> None:
     """Check before the work that a folder can be written into after it.
 
     Nothing is written.
-
-    Raises:
-        OutputError: It cannot.
     """
     target = Path(path)
     try:
@@ -287,14 +258,7 @@ def _move_files(source: Path, target: Path) -> None:
 
 
 def other_format(path: Path, found: object, reads: int, writer: object = None) -> str:
-    """Return the message about a file in a format that this version does not read.
-
-    Args:
-        path: File or folder.
-        found: Its format.
-        reads: Format of this version.
-        writer: Version of hpctwin that wrote it, if known.
-    """
+    """Return the message about a file in a format that this version does not read."""
     by = "" if writer is None else f", written by hpctwin {writer}"
     return (
         f"{path}: format {found}{by}; this is hpctwin {__version__}, which reads format {reads}: "
@@ -331,11 +295,7 @@ class Parts:
         self._thread.shutdown()
 
     def begin(self) -> None:
-        """Create the folder.
-
-        Raises:
-            OutputError: It cannot be created.
-        """
+        """Create the folder."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -345,19 +305,12 @@ class Parts:
         """Write the next part of some tables.
 
         If a part is being written, this one follows after it.
-
-        Raises:
-            OutputError: This or the previous part could not be written.
         """
         self.finish()
         self._last = self._thread.submit(self._write, tables)
 
     def finish(self) -> None:
-        """Wait until all is written.
-
-        Raises:
-            OutputError: It could not be written.
-        """
+        """Wait until all is written."""
         if self._last is not None:
             last, self._last = self._last, None
             last.result()

@@ -28,21 +28,6 @@ from hpctwin.errors import ConfigError, HpctwinError, in_brief, near
 from hpctwin.model.files import cause
 from hpctwin.model.text import Moment, parse_duration_s, parse_moment
 
-__all__ = [
-    "Described",
-    "Duration",
-    "Fields",
-    "Settings",
-    "Time",
-    "faults_of",
-    "field_help",
-    "first_fault",
-    "located",
-    "parse_yaml",
-    "read_yaml",
-    "yaml_document",
-]
-
 
 class Fields(dict[str, Any]):
     """Plain values of a file, and their lines.
@@ -78,8 +63,6 @@ def located(content: Mapping[str, Any], where: str, place: Iterable[int | str]) 
 
     Args:
         content: Fields; the line is included if they are `Fields`.
-        where: File.
-        place: Keys and indices from the outside in.
     """
     place = tuple(place)
     line = content.line_of(place) if isinstance(content, Fields) else None
@@ -111,11 +94,6 @@ def read_yaml(path: str | Path, example: str) -> Fields:
 def parse_yaml(text: str, where: str, example: str) -> Fields:
     """Read fields from a YAML text; otherwise like `read_yaml`.
 
-    Args:
-        text: YAML.
-        where: Name of the text in messages.
-        example: See `read_yaml`.
-
     Raises:
         ConfigError: See `read_yaml`.
     """
@@ -130,10 +108,6 @@ def yaml_document(text: str, where: str) -> tuple[yaml.Node | None, Any]:
     """Read one YAML document: its nodes and its plain values.
 
     Both are None if it is empty.
-
-    Args:
-        text: YAML.
-        where: Name of the text in messages.
 
     Raises:
         ConfigError: It is not YAML, or has a field twice; the message names the line if there is
@@ -293,10 +267,7 @@ def faults_of(
     """Yield the errors in plain words: a line for each field.
 
     Args:
-        error: Pydantic's error.
-        model: Intended type of the values.
         content: Values; with `Fields`, the lines are included.
-        where: Beginning of each line.
     """
     said: dict[Place, list[str]] = {}
     for fault in error.errors():

@@ -31,31 +31,6 @@ from typing import Any
 from hpctwin.errors import ConfigError, FormatError, in_brief
 from hpctwin.guesses import Guessed
 
-__all__ = [
-    "FIRST_UNIX_S",
-    "MOST",
-    "MS_PER_S",
-    "NEVER_MS",
-    "Moment",
-    "ReadNotes",
-    "Shown",
-    "compact",
-    "count_text",
-    "counted",
-    "epoch_s_of",
-    "exact",
-    "expand",
-    "format_duration",
-    "moment_text",
-    "parse_duration_s",
-    "parse_moment",
-    "parse_nodes",
-    "progress_bar",
-    "since",
-    "split_list",
-    "to_ms",
-]
-
 
 def parse_nodes(text: str, count: int) -> list[int]:
     """Return the node numbers of text such as ``"0-3,7"``, sorted.
@@ -74,6 +49,17 @@ def parse_nodes(text: str, count: int) -> list[int]:
             raise ValueError(f"nodes {text!r}: {part.strip()} is not in 0 to {count - 1}")
         numbers.update(range(first, last + 1))
     return sorted(numbers)
+
+
+def number_ranges(numbers: Iterable[int]) -> str:
+    """Return sorted numbers as text that `parse_nodes` reads, such as ``0-3,7``."""
+    spans: list[list[int]] = []
+    for number in numbers:
+        if spans and number == spans[-1][1] + 1:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number])
+    return ",".join(f"{a}-{b}" if a < b else str(a) for a, b in spans)
 
 
 MOST = 1_000_000
@@ -95,11 +81,7 @@ def expand(text: str) -> list[str]:
 
 
 def split_list(text: str) -> list[str]:
-    """Return the parts of a list, split at commas outside brackets.
-
-    Raises:
-        FormatError: A bracket is missing.
-    """
+    """Return the parts of a list, split at commas outside brackets."""
     parts, depth, begin = [], 0, 0
     for i, letter in enumerate(text):
         depth += (letter == "[") - (letter == "]")
@@ -205,9 +187,6 @@ def progress_bar(title: str) -> Iterator[Callable[[float], None]]:
     """Show a progress bar with the time left, on standard error or in a notebook.
 
     The bar disappears at the end.
-
-    Args:
-        title: Text before the bar.
 
     Yields:
         Function that takes the completed share, 0 to 1; it does nothing without a terminal or a

@@ -23,15 +23,6 @@ from typing import Any
 
 from hpctwin.errors import ConfigError, PolicyError, UnknownNameError
 
-__all__ = [
-    "check_module",
-    "check_trusted",
-    "functions_in",
-    "load_module",
-    "make_private",
-    "named_in",
-]
-
 
 def load_module(name: str) -> ModuleType:
     """Run a file, or import a module.
@@ -75,7 +66,6 @@ def named_in(module: ModuleType, name: str, where: str, also: Iterable[str] = ()
     Args:
         module: Module from `load_module`.
         name: Name of a function, or of what a decorator made of it.
-        where: File or module, for messages.
         also: Further names that could be meant, other than its functions.
 
     Raises:
@@ -142,12 +132,6 @@ def check_module(name: str) -> None:
     """Reject a module that others may write; see `check_trusted`.
 
     A missing module is ignored.
-
-    Args:
-        name: Name as in an import.
-
-    Raises:
-        ConfigError: It, or a package that it is in, is not trusted.
     """
     parts = name.split(".")
     # Looking for a module runs the packages that it is in: the outermost is checked first.

@@ -8,8 +8,6 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from hpctwin.errors import ConfigError
 
-__all__ = ["UNREAD", "has_password", "http_address", "why_unread", "without_password"]
-
 UNREAD = (OSError, http.client.HTTPException)
 """Errors of `urllib.request.urlopen` and of reading its answer.
 
@@ -18,11 +16,7 @@ Codes that give the reason are not included.
 
 
 def http_address(url: str) -> str:
-    """Return an HTTP or HTTPS URL unchanged.
-
-    Raises:
-        ConfigError: It is none.
-    """
+    """Return an HTTP or HTTPS URL unchanged."""
     try:
         parts = urlsplit(url)
         fine = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0

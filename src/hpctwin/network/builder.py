@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import cycle, islice
 from typing import TypeVar
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy as np
 from hpctwin.errors import ConfigError, in_brief, near
 from hpctwin.network.platform import DEFAULT_GAMMA, Devices, Platform, PowerStates, Role
 from hpctwin.network.topologies import Dragonfly, FatTree, Topology, Torus
-from hpctwin.network.zones import Declared, Gateways, Links, Star, Zone
+from hpctwin.network.zones import Declared, FloatArray, Gateways, IntArray, Links, Star, Zone
 
 __all__ = ["MOST_HOSTS", "TOPOLOGIES", "Builder", "HostOptions", "Link", "Watts"]
 
@@ -33,6 +33,8 @@ TOPOLOGIES: Mapping[str, type[Topology]] = {
 }
 TWO_WAYS = ("SPLITDUPLEX", "FULLDUPLEX")
 """Ways of sharing in which a link has two directions."""
+WAYS = {"_UP": " up", "_DOWN": " down"}
+"""Ends of the names and of the levels of the two directions of a link."""
 
 
 @dataclass(frozen=True)
@@ -76,9 +78,17 @@ class Builder:
         self.name, self.gamma, self.loopback = name, gamma, loopback
         self.zones: list[Zone] = []
         self._zone_number: dict[str, int] = {}
-        self._links: list[tuple[str, float, float, bool, str, float, float]] = []
-        self._link_numbers: dict[str, Links] = {}
-        self._opposite: dict[int, int] = {}
+        self._link_names: list[str] = []
+        self._bandwidth: list[float] = []
+        self._latency: list[float] = []
+        self._fatpipe: list[bool] = []
+        self._levels: list[str] = []
+        self._idle_w: list[float] = []
+        self._busy_w: list[float] = []
+        self._to_opposite: list[int] = []
+        self._switches: list[IntArray] = []
+        self._switch_names: list[str] = []
+        self._link_numbers: dict[str, int] = {}
         self._points: list[str] = []
         self._point_number: dict[str, int] = {}
         self._point_zone: list[int] = []
@@ -112,6 +122,7 @@ class Builder:
         *,
         level: str = "links",
         watts: Watts = (0.0, 0.0),
+        switch: int = -1,
     ) -> Links:
         """Add a link, or two for the two directions, and return their numbers.
 
@@ -123,40 +134,54 @@ class Builder:
             level: Place in the network that it shares with others, in words; a direction is
                 appended.
             watts: Power draw of each direction, when idle and at full load.
+            switch: Number of the switch at one of its ends; -1 for none.
         """
+        switches = np.array([[switch, -1]])
+        self._add_links([name], link, policy, [level], np.array([watts]), switches)
+        return self._numbers(name)
+
+    def _add_links(
+        self,
+        names: Sequence[str],
+        link: Link,
+        policy: str,
+        levels: Sequence[str],
+        watts: FloatArray,
+        switches: IntArray,
+    ) -> None:
+        """Add links of the same kind, each or each direction with the next number."""
         bandwidth, latency = link
+        first = len(self._link_names)
         if not (0 < bandwidth < math.inf):
             raise ConfigError(
-                f"link {name!r}: bandwidth is {bandwidth:g}, expected a number above 0"
+                f"link {names[0]!r}: bandwidth is {bandwidth:g}, expected a number above 0"
             )
         if not (0 <= latency < math.inf):
             raise ConfigError(
-                f"link {name!r}: latency is {latency:g}, expected a number, 0 or more"
+                f"link {names[0]!r}: latency is {latency:g}, expected a number, 0 or more"
             )
-        if name in self._link_numbers:
-            raise ConfigError(f"link {name!r} is given twice")
+        for name in names:
+            if name in self._link_numbers:
+                raise ConfigError(f"link {name!r} is given twice")
         if policy not in ("SHARED", "FATPIPE", *TWO_WAYS):
             raise ConfigError(
-                f"link {name!r}: sharing_policy is {in_brief(policy)}; supported are SHARED, "
+                f"link {names[0]!r}: sharing_policy is {in_brief(policy)}; supported are SHARED, "
                 "SPLITDUPLEX (FULLDUPLEX) and FATPIPE"
             )
-        two = policy in TWO_WAYS
-        names = (f"{name}_UP", f"{name}_DOWN") if two else (name,)
-        levels = (f"{level} up", f"{level} down") if two else (level,)
-        first = len(self._links)
+        ways = WAYS if policy in TWO_WAYS else {"": ""}
         if first >= 10 * MOST_HOSTS:
             raise ConfigError(f"more than {10 * MOST_HOSTS:,} links")
-        fatpipe = policy == "FATPIPE"
-        self._links += [
-            (one, bandwidth, latency, fatpipe, its, *watts)
-            for one, its in zip(names, levels, strict=True)
-        ]
-        numbers = tuple(range(first, first + len(names)))
-        self._link_numbers[name] = numbers
-        if two:
-            self._opposite |= {first: first + 1, first + 1: first}
-            self._link_numbers |= {one: (n,) for one, n in zip(names, numbers, strict=True)}
-        return numbers
+        count = len(names) * len(ways)
+        self._link_names += [name + way for name in names for way in ways]
+        self._levels += [level + way for level in levels for way in ways.values()]
+        self._idle_w += watts[:, 0].repeat(len(ways)).tolist()
+        self._busy_w += watts[:, 1].repeat(len(ways)).tolist()
+        self._switches.append(switches.repeat(len(ways), axis=0))
+        self._bandwidth += [bandwidth] * count
+        self._latency += [latency] * count
+        self._fatpipe += [policy == "FATPIPE"] * count
+        self._to_opposite += ([1, -1] if len(ways) == 2 else [0]) * len(names)
+        self._link_numbers |= zip(names, range(first, first + count, len(ways)), strict=True)
 
     def add_host(self, zone: Zone, name: str, host: HostOptions, *, storage: str = "") -> int:
         """Add a host to a zone and return its point.
@@ -260,6 +285,7 @@ class Builder:
                 if backbone
                 else ()
             )
+            ((idle_w, busy_w),) = _share(switch_watts, np.array([1 / len(hosts)]), policy).tolist()
             for number, (host_name, host) in hosts.items():
                 point = self.add_host(star, host_name, host)
                 ways = self.add_link(
@@ -267,13 +293,15 @@ class Builder:
                     link,
                     policy,
                     level="nodes",
-                    watts=_share(switch_watts, 1 / len(hosts), policy),
+                    watts=(idle_w, busy_w),
+                    switch=len(self._switch_names),
                 )
                 limits = limiters.get(number, ())
                 star.up[point] = (*limits, ways[0], *shared)
                 star.down[point] = (*shared, ways[-1], *limits)
                 if loopbacks:
                     star.loopbacks[point] = loopbacks[number][0]
+            self._switch_names.append(f"{name}_switch")
         else:
             more = dict(fields or {})
             if topology is FatTree:
@@ -284,7 +312,7 @@ class Builder:
                 name,
                 parent,
                 hosts=len(hosts),
-                first_link=len(self._links),
+                first_link=len(self._link_names),
                 two_ways=policy in TWO_WAYS,
                 loopback=loopbacks[first][0] if loopbacks else -1,
                 limiter=limiters[first][0] if limiters else -1,
@@ -295,16 +323,29 @@ class Builder:
                     f"zone {name!r}: the {regular.kind} has room for {regular.places:,} hosts, "
                     f"not {len(hosts):,}"
                 )
+            if regular.cable_count > 10 * MOST_HOSTS:
+                raise ConfigError(
+                    f"zone {name!r}: the {regular.kind} has {regular.cable_count:,} links; at most "
+                    f"{10 * MOST_HOSTS:,} are supported"
+                )
             cables = [*regular.cables()]
-            ports = Counter(switch for cable in cables for switch in cable.switches)
-            for cable in cables:
-                share = sum(1 / ports[switch] for switch in cable.switches)
-                self.add_link(
-                    cable.name,
-                    (link[0] * cable.factor, link[1]),
+            switches, ports = np.unique(
+                np.concatenate([one.switches.ravel() for one in cables]), return_counts=True
+            )
+            first_switch = len(self._switch_names)
+            self._switch_names += [f"{name}_switch_{number}" for number in switches.tolist()]
+            for one in cables:
+                place = np.searchsorted(switches, one.switches)
+                shares = (1 / ports[place]).sum(1)
+                ends = np.full((len(place), 2), -1)
+                ends[:, : place.shape[1]] = first_switch + place
+                self._add_links(
+                    one.names,
+                    (link[0] * one.factor, link[1]),
                     policy,
-                    level=cable.level,
-                    watts=_share(switch_watts, share, policy),
+                    [*islice(cycle(one.levels), len(one.names))],
+                    _share(switch_watts, shares, policy),
+                    ends,
                 )
             for host_name, host in hosts.values():
                 self.add_host(made, host_name, host)
@@ -335,9 +376,7 @@ class Builder:
             name: Name of the link.
             direction: ``UP`` or ``DOWN`` of a link with two directions.
         """
-        if name not in self._link_numbers:
-            raise ConfigError(f"unknown link {name!r}.{near(name, self._link_numbers)}")
-        numbers = self._link_numbers[name]
+        numbers = self._numbers(name)
         if len(numbers) == 1:
             return numbers[0]
         if direction not in ("UP", "DOWN"):
@@ -345,6 +384,17 @@ class Builder:
                 f"link {name!r} has two directions; give direction='UP' or direction='DOWN'"
             )
         return numbers[direction == "DOWN"]
+
+    def _numbers(self, name: str) -> Links:
+        """Return the numbers of a link, or of one of its directions."""
+        number = self._link_numbers.get(name)
+        if number is not None:
+            return (number, number + 1) if self._to_opposite[number] else (number,)
+        for place, way in enumerate(WAYS):
+            number = self._link_numbers.get(name.removesuffix(way)) if name.endswith(way) else None
+            if number is not None and self._to_opposite[number]:
+                return (number + place,)
+        raise ConfigError(f"unknown link {name!r}.{near(name, self._link_numbers)}")
 
     def add_route(
         self, zone: Zone, source: int, target: int, links: Links, *, symmetrical: bool = True
@@ -393,7 +443,7 @@ class Builder:
 
     def _reversed(self, links: Links) -> Links:
         """Return the links of the other direction."""
-        return tuple(self._opposite.get(link, link) for link in reversed(links))
+        return tuple(link + self._to_opposite[link] for link in reversed(links))
 
     def build(self) -> Platform:
         """Return the platform."""
@@ -405,13 +455,11 @@ class Builder:
                 zone.routes = zone.implied | zone.routes
                 if zone.number in with_hosts:
                     name = "__loopback__"
-                    known = self._link_numbers.get(name)
-                    (zone.loopback,) = known or self.add_link(name, self.loopback, "FATPIPE")
+                    if name not in self._link_numbers:
+                        self.add_link(name, self.loopback, "FATPIPE")
+                    (zone.loopback,) = self._numbers(name)
             zone.gateways = zone.implied_gateways | zone.gateways
             zone.finish()
-        names, bandwidth, latency, fatpipe, levels, idle_w, busy_w = (
-            zip(*self._links, strict=True) if self._links else ((),) * 7
-        )
         hosts = self._options
         return Platform(
             name=self.name,
@@ -425,13 +473,15 @@ class Builder:
             host_power=tuple(host.power for host in hosts),
             host_devices=tuple(host.devices for host in hosts),
             storages={name: np.array(own, np.int64) for name, own in self._storages.items()},
-            link_names=tuple(names),
-            link_bandwidth=np.array(bandwidth, np.float64),
-            link_latency=np.array(latency, np.float64),
-            link_fatpipe=np.array(fatpipe, np.bool_),
-            link_levels=tuple(levels),
-            link_idle_w=np.array(idle_w, np.float64),
-            link_busy_w=np.array(busy_w, np.float64),
+            link_names=tuple(self._link_names),
+            link_bandwidth=np.array(self._bandwidth, np.float64),
+            link_latency=np.array(self._latency, np.float64),
+            link_fatpipe=np.array(self._fatpipe, np.bool_),
+            link_levels=tuple(self._levels),
+            link_idle_w=np.array(self._idle_w, np.float64),
+            link_busy_w=np.array(self._busy_w, np.float64),
+            link_switches=np.concatenate([np.empty((0, 2)), *self._switches]).astype(np.int32),
+            switch_names=tuple(self._switch_names),
             zones=tuple(self.zones),
             point_names=tuple(self._points),
             point_zone=np.array(self._point_zone, np.int64),
@@ -441,13 +491,12 @@ class Builder:
         )
 
 
-def _share(watts: Watts, switches: float, policy: str) -> Watts:
-    """Return the power draw of each direction of a link that stands for a part of switches.
+def _share(watts: Watts, switches: FloatArray, policy: str) -> FloatArray:
+    """Return the power draw of each direction of links that stand for parts of switches.
 
     Args:
         watts: Power draw of a switch.
-        switches: Number of switches, such as a quarter of one with four links.
-        policy: Sharing of the link.
+        switches: Number of switches, such as a quarter of one with four links [links].
+        policy: Sharing of the links.
     """
-    part = switches / (2 if policy in TWO_WAYS else 1)
-    return watts[0] * part, watts[1] * part
+    return np.outer(switches / (2 if policy in TWO_WAYS else 1), watts)

@@ -120,6 +120,8 @@ class Platform:
         link_levels: Place in the network that each link shares with others, in words.
         link_idle_w, link_busy_w: Power draw of each link, and of its part of switches, when idle and
             at full load, in W; 0 if unknown.
+        link_switches: Numbers of the switches at the ends of each link; -1 for none [links, 2].
+        switch_names: Names of the switches of regular networks.
         zones: Zones of the network, each after the one around it.
         point_names: Names of the points of the network: hosts and routers.
         point_zone: Number of the zone of each point.
@@ -146,6 +148,8 @@ class Platform:
     link_levels: tuple[str, ...]
     link_idle_w: FloatArray
     link_busy_w: FloatArray
+    link_switches: LinkArray
+    switch_names: tuple[str, ...]
     zones: tuple[Zone, ...] = field(repr=False)
     point_names: tuple[str, ...] = field(repr=False)
     point_zone: IntArray = field(repr=False)

@@ -22,19 +22,19 @@ __all__ = ["Dragonfly", "FatTree", "Topology", "Torus"]
 Digits = npt.NDArray[np.int64]
 
 
-class Cable(NamedTuple):
-    """A connection of two switches or hosts.
+class Cables(NamedTuple):
+    """Connections of switches or hosts at one level, or at several in turns.
 
     Args:
-        name: Name of its link; ``_UP`` and ``_DOWN`` are appended if it has two.
-        level: Place in the topology that it shares with others, in words.
-        switches: Numbers of the switches at its ends.
-        factor: Its bandwidth as a multiple of the topology's.
+        names: Name of the link of each; ``_UP`` and ``_DOWN`` are appended if it has two.
+        levels: Places in the topology, in words; cable *i* is at level *i* modulo their number.
+        switches: Numbers of the switches at the ends of each [cables, switches].
+        factor: Their bandwidth as a multiple of the topology's.
     """
 
-    name: str
-    level: str
-    switches: tuple[int, ...]
+    names: list[str]
+    levels: tuple[str, ...]
+    switches: IntArray
     factor: float = 1.0
 
 
@@ -67,7 +67,12 @@ class Topology(Zone):
         """Number of hosts for which there is room."""
         raise NotImplementedError
 
-    def cables(self) -> Iterator[Cable]:
+    @property
+    def cable_count(self) -> int:
+        """Number of its cables."""
+        raise NotImplementedError
+
+    def cables(self) -> Iterator[Cables]:
         """Yield the cables in the order of their numbers."""
         raise NotImplementedError
 
@@ -147,28 +152,30 @@ class FatTree(Topology):
         self._nodes = [math.prod(radix) for radix in self._radix]
         self._slots = [self.parents[i] * self.ports[i] for i in levels]
         cables = [self._nodes[i] * self._slots[i] for i in levels]
-        self._base = [sum(cables[:i]) for i in levels]
+        self._base = [sum(cables[:i]) for i in range(len(cables) + 1)]
 
-    def cables(self) -> Iterator[Cable]:
+    @property
+    def cable_count(self) -> int:
+        """See `Topology`."""
+        return self._base[-1]
+
+    def cables(self) -> Iterator[Cables]:
         """See `Topology`."""
         top = 2 * self.places - 1 + self.offset
         first = [
             self.offset - self.places,
             *(top - sum(self._nodes[1:i]) for i in range(1, len(self._nodes))),
         ]
-        number = 0
-        for level in range(len(self.children)):
-            for node in range(self._nodes[level]):
-                own = self.offset + node if level == 0 else first[level] - node
-                digits = self._digits(np.array([node]), level)
-                for parent in range(self.parents[level]):
-                    above = [*digits[:level], np.array([parent]), *digits[level + 1 :]]
-                    upper = first[level + 1] - int(self._index(above, level + 1)[0])
-                    for _ in range(self.ports[level]):
-                        name = f"link_from_{own}_{upper}_{number}"
-                        switches = (upper,) if level == 0 else (own, upper)
-                        yield Cable(name, f"level {level + 1}", switches)
-                        number += 1
+        for level, slots in enumerate(self._slots):
+            node, slot = np.divmod(np.arange(self._nodes[level] * slots), slots)
+            own = self.offset + node if level == 0 else first[level] - node
+            above = self._digits(node, level)
+            above[level] = slot // self.ports[level]
+            upper = first[level + 1] - self._index(above, level + 1)
+            ends = enumerate(zip(own.tolist(), upper.tolist(), strict=True), self._base[level])
+            names = [f"link_from_{a}_{b}_{number}" for number, (a, b) in ends]
+            switches = np.stack((upper,) if level == 0 else (own, upper), 1)
+            yield Cables(names, (f"level {level + 1}",), switches)
 
     def hops(self, source: IntArray, target: IntArray) -> list[IntArray]:
         """See `Topology`."""
@@ -237,16 +244,24 @@ class Torus(Topology):
         """See `Topology`."""
         return math.prod(self.sizes)
 
-    def cables(self) -> Iterator[Cable]:
+    @property
+    def cable_count(self) -> int:
         """See `Topology`."""
-        for host in range(self.places):
-            stride = 1
-            for dimension, size in enumerate(self.sizes, 1):
-                after = host + stride * (1 - size if host // stride % size == size - 1 else 1)
-                yield Cable(
-                    f"{self.name}_link_from_{host}_to_{after}", f"dimension {dimension}", ()
-                )
-                stride *= size
+        return self.places * len(self.sizes)
+
+    def cables(self) -> Iterator[Cables]:
+        """See `Topology`."""
+        host = np.arange(self.places)
+        after = np.empty((self.places, len(self.sizes)), np.int64)
+        stride = 1
+        for dimension, size in enumerate(self.sizes):
+            at_edge = host // stride % size == size - 1
+            after[:, dimension] = host + stride * np.where(at_edge, 1 - size, 1)
+            stride *= size
+        ends = zip(np.repeat(host, len(self.sizes)).tolist(), after.ravel().tolist(), strict=True)
+        names = [f"{self.name}_link_from_{one}_to_{other}" for one, other in ends]
+        levels = tuple(f"dimension {number + 1}" for number in range(len(self.sizes)))
+        yield Cables(names, levels, np.empty((len(names), 0), np.int64))
 
     def hops(self, source: IntArray, target: IntArray) -> list[IntArray]:
         """See `Topology`."""
@@ -305,38 +320,50 @@ class Dragonfly(Topology):
         self._black = self._green + groups * chassis * self._greens
         self._blue = self._black + groups * self._blacks * blades
 
-    def cables(self) -> Iterator[Cable]:
+    @property
+    def cable_count(self) -> int:
+        """See `Topology`."""
+        return self._blue + self.sizes[0] * (self.sizes[0] - 1) // 2
+
+    def cables(self) -> Iterator[Cables]:
         """See `Topology`."""
         groups, chassis, blades, hosts = self.sizes
         blue, black, green = self.factors
-        for number in range(self.places):
-            yield Cable(
-                f"local_link_from_router_{number // hosts}_to_node_{number % hosts}_{number}",
-                "nodes",
-                (number // hosts,),
+        names = [
+            f"local_link_from_router_{number // hosts}_to_node_{number % hosts}_{number}"
+            for number in range(self.places)
+        ]
+        yield Cables(names, ("nodes",), np.arange(self.places)[:, None] // hosts)
+        between = [(one, a, b) for one in range(groups * chassis) for a, b in _pairs(blades)]
+        names = [
+            f"green_link_in_chassis_{one % chassis}_between_routers_{a}_and_{b}_{number}"
+            for number, (one, a, b) in enumerate(between, self._green)
+        ]
+        routers = [(one * blades + a, one * blades + b) for one, a, b in between]
+        yield Cables(names, ("blades",), _ends(routers), green)
+        chassis_pairs = [
+            (group, a, b, blade)
+            for group in range(groups)
+            for a, b in _pairs(chassis)
+            for blade in range(blades)
+        ]
+        names = [
+            f"black_link_in_group_{group}_between_chassis_{a}_and_{b}_blade_{blade}_{number}"
+            for number, (group, a, b, blade) in enumerate(chassis_pairs, self._black)
+        ]
+        routers = [
+            ((group * chassis + a) * blades + blade, (group * chassis + b) * blades + blade)
+            for group, a, b, blade in chassis_pairs
+        ]
+        yield Cables(names, ("chassis",), _ends(routers), black)
+        routers = [(a * chassis * blades + b, b * chassis * blades + a) for a, b in _pairs(groups)]
+        names = [
+            f"blue_link_between_group_{a}_and_{b}_routers_{one}_and_{other}_{number}"
+            for number, ((a, b), (one, other)) in enumerate(
+                zip(_pairs(groups), routers, strict=True), self._blue
             )
-        number = self.places
-        for one in range(groups * chassis):
-            for a, b in _pairs(blades):
-                name = f"green_link_in_chassis_{one % chassis}_between_routers_{a}_and_{b}_{number}"
-                routers = (one * blades + a, one * blades + b)
-                yield Cable(name, "blades", routers, green)
-                number += 1
-        for group in range(groups):
-            for a, b in _pairs(chassis):
-                ends = f"chassis_{a}_and_{b}"
-                for blade in range(blades):
-                    name = f"black_link_in_group_{group}_between_{ends}_blade_{blade}_{number}"
-                    in_group = group * chassis
-                    routers = ((in_group + a) * blades + blade, (in_group + b) * blades + blade)
-                    yield Cable(name, "chassis", routers, black)
-                    number += 1
-        for a, b in _pairs(groups):
-            routers = (a * chassis * blades + b, b * chassis * blades + a)
-            ends = f"{routers[0]}_and_{routers[1]}"
-            name = f"blue_link_between_group_{a}_and_{b}_routers_{ends}_{number}"
-            yield Cable(name, "groups", routers, blue)
-            number += 1
+        ]
+        yield Cables(names, ("groups",), _ends(routers), blue)
 
     def hops(self, source: IntArray, target: IntArray) -> list[IntArray]:
         """See `Topology`."""
@@ -394,6 +421,10 @@ class Dragonfly(Topology):
 
 def _pairs(count: int) -> Iterator[tuple[int, int]]:
     return ((a, b) for a in range(count) for b in range(a + 1, count))
+
+
+def _ends(routers: list[tuple[int, int]]) -> IntArray:
+    return np.array(routers, np.int64).reshape(-1, 2)
 
 
 def _pair(a: IntArray, b: IntArray, count: int) -> IntArray:

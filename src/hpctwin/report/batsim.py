@@ -38,18 +38,19 @@ _KINDS = ("sleeping", *_SWITCHING, "idle", "computing")
 def jobs(run: ReportedRun) -> pl.DataFrame:
     """Return ``jobs.csv``: all jobs.
 
-    Jobs that did not run have no times. Names of profiles are unknown. Energy is -1 if it is not
-    known, as in Batsim.
+    Jobs that did not run have no times. Names of profiles are empty if the workload has none.
+    Energy is -1 if it is not known, as in Batsim.
 
     Args:
         run: A run; nodes of jobs are empty if they were only counted.
     """
     execution = pl.col("end_s") - pl.col("start_s")
     energy = pl.col("energy_j") if "energy_j" in run.jobs.columns else pl.lit(-1.0)
+    profile = pl.col("profile") if "profile" in run.jobs.columns else pl.lit("").alias("profile")
     table = run.jobs.select(
         pl.col("job_id"),
         pl.lit("w0").alias("workload_name"),
-        pl.lit("").alias("profile"),
+        profile,
         pl.col("submit_s").alias("submission_time"),
         pl.col("nodes").alias("requested_number_of_resources"),
         pl.col("walltime_s").alias("requested_time"),

@@ -13,8 +13,6 @@ from typing import BinaryIO
 
 from hpctwin.errors import CommandError, UnreachableError
 
-__all__ = ["Commands", "not_inherited", "passed_on"]
-
 MAX_OUTPUT = 256 * 1024 * 1024
 MINUTE_S = 60.0
 _SET_FOLDER = "set `manager.folder` or --commands to the folder that contains it"
@@ -80,14 +78,7 @@ class Commands:
         """Run a command that writes into a file, without a limit on its output.
 
         Args:
-            file: File of the operating system.
-            name: Name of the command.
-            arguments: Arguments of the command.
             timeout_s: Time limit of this call, in seconds.
-
-        Raises:
-            CommandError: The command ended with an error.
-            UnreachableError: The command is missing or took too long.
         """
         self._output(name, arguments, file, timeout_s)
 

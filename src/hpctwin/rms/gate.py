@@ -32,17 +32,6 @@ from hpctwin.rms.commands import Commands
 from hpctwin.rms.manager import Outcome
 from hpctwin.rms.records.records import JobId, Label, Record
 
-__all__ = [
-    "CommandGate",
-    "Gate",
-    "JobRequest",
-    "ListedJob",
-    "Mark",
-    "SubmittedJob",
-    "beat",
-    "why_no_beat",
-]
-
 
 def beat(
     path: Path, seq: int, time_s: float | None = None, more: Mapping[str, Any] | None = None
@@ -50,13 +39,8 @@ def beat(
     """Write that the twin is in control.
 
     Args:
-        path: Path of the file.
         seq: Number of the last event that the twin has processed.
         time_s: Current time by the resource manager's clock; by default this computer's clock.
-        more: Further fields for the submit rule.
-
-    Raises:
-        UnreachableError: The file cannot be written.
     """
     body = {"time_s": time_s or time.time(), "seq": seq, "pid": os.getpid(), **(more or {})}
     try:

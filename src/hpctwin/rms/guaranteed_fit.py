@@ -33,8 +33,6 @@ from hpctwin.model.requests.resources import GPU_TYPE
 from hpctwin.rms.node_capacity import SLACK, Room
 from hpctwin.rms.records.records import JobSpec
 
-__all__ = ["fit_together"]
-
 FloatArray = npt.NDArray[np.float64]
 
 

@@ -13,21 +13,6 @@ from hpctwin.errors import UnreachableError
 from hpctwin.rms.records.changes import News
 from hpctwin.rms.records.records import Snapshot
 
-__all__ = [
-    "Hooked",
-    "Identified",
-    "LendsScheduling",
-    "Outcome",
-    "Places",
-    "PlainManager",
-    "Priorities",
-    "Report",
-    "ResourceManager",
-    "Tells",
-    "Way",
-    "Where",
-]
-
 Way = Literal["lease", "start", "priority"]
 """How the twin can act: begin times a little ahead, forced starts, or priorities."""
 

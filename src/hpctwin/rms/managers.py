@@ -17,8 +17,6 @@ from hpctwin.rms.pbs.settings import PbsSettings
 from hpctwin.rms.settings import ManagerSettings, Probe
 from hpctwin.rms.slurm.settings import SlurmSettings
 
-__all__ = ["MANAGERS", "AnyManager", "kind_of", "probe"]
-
 MANAGERS: Mapping[str, type[ManagerSettings]] = {
     "emulated": EmulatedSettings,
     "slurm": SlurmSettings,
@@ -49,11 +47,7 @@ def probe(folder: str = "", conf: Path | None = None) -> list[Probe]:
 
 
 def _own(name: str) -> type[ManagerSettings]:
-    """Return the class of a site's custom settings.
-
-    Raises:
-        HpctwinError: The class cannot be loaded, or is not a settings class.
-    """
+    """Return the class of a site's custom settings."""
     where, _, attribute = name.rpartition(":")
     found = named_in(load_module(where), attribute, where)
     if not (isinstance(found, type) and issubclass(found, ManagerSettings)):

@@ -13,8 +13,6 @@ from hpctwin.model.requests.chunks import spread_over
 from hpctwin.model.requests.features import has_features
 from hpctwin.rms.records.records import JobRecord, JobSpec, NodePart
 
-__all__ = ["Room", "Taken", "amounts_held", "partition_of", "parts_of"]
-
 AMOUNTS = ("cores", "memory_gb", "gpus")
 SLACK = 1e-6
 """Amounts that differ by less are equal."""
@@ -79,8 +77,6 @@ class Room:
         """Return the current capacity.
 
         Args:
-            machine: Cluster of the nodes.
-            states: State of each node.
             jobs: Jobs; running ones hold what they report.
             names: Numbers of the nodes, by name.
         """
@@ -103,10 +99,8 @@ class Room:
         """Allocate nodes to a job, whole or in part.
 
         Args:
-            nodes: Numbers of the nodes.
             parts: Amounts held of each node [nodes, amounts]; None for all.
             sign: -1 to free them.
-            of: Request of the job.
         """
         if self.owned:
             self._choosy += sign * len(nodes) * bool(of.shared_with)
@@ -156,7 +150,6 @@ class Room:
         """Return a placement on the lowest-numbered nodes, kind of tasks by kind.
 
         Args:
-            spec: Request of the job.
             among: Allowed nodes [nodes]; by default all.
             empty: Whether to assume that all nodes are up and empty.
 

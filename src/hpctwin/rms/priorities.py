@@ -17,8 +17,6 @@ from typing import NamedTuple
 
 from hpctwin.rms.records.records import JobRecord, Snapshot
 
-__all__ = ["StillPriorities"]
-
 FAR = 0.05
 """Move of a job's priority against the common drift that is published again.
 

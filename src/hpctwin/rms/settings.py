@@ -25,18 +25,6 @@ from hpctwin.rms.commands import not_inherited
 from hpctwin.rms.gate import Gate, Mark
 from hpctwin.rms.manager import ResourceManager, Way
 
-__all__ = [
-    "Finding",
-    "HookEventSettings",
-    "ManagerSettings",
-    "PolledSettings",
-    "Probe",
-    "RedisUrl",
-    "is_here",
-    "look",
-    "tried",
-]
-
 T = TypeVar("T")
 
 

@@ -17,8 +17,8 @@ from hpctwin.errors import ArgumentError, ConfigError, UnknownKeyError, in_brief
 from hpctwin.guesses import GuessedType
 from hpctwin.model import Cluster, Workload
 from hpctwin.model.arguments import check_arguments
+from hpctwin.model.columns import as_pandas
 from hpctwin.model.demand import in_whole_nodes
-from hpctwin.model.frames import as_pandas
 from hpctwin.model.text import Shown, count_text, counted, progress_bar
 from hpctwin.policies import Policy, parse_policy
 from hpctwin.simulation import Result, Simulation, Window

@@ -20,8 +20,8 @@ from hpctwin.guesses import GuessedType
 from hpctwin.metrics import mean_interval, paired_change
 from hpctwin.metrics.summary import RunningSummary
 from hpctwin.model import State
+from hpctwin.model.columns import as_pandas
 from hpctwin.model.files import FileLock, cause, check_folder, write_atomically
-from hpctwin.model.frames import as_pandas
 from hpctwin.model.text import Shown
 from hpctwin.simulation import Simulation
 from hpctwin.sweep.bench import Row, workload_of

@@ -17,8 +17,6 @@ from hpctwin_papers.results import Finding
 from hpctwin_papers.traces import need_trace
 from hpctwin_sizing import SizeRule, Sizing
 
-__all__ = ["CALIFORNIA", "CAPTURED_S", "MOST", "PROFILE", "Run", "intensity", "run_jobs", "saving"]
-
 PROFILE = "1/1.989/2.904/3.790/4.593/5.374/6.114"
 """Throughput on 1 to 7 servers (CarbonScaler's repository, nbody100k)."""
 
@@ -45,11 +43,7 @@ class Run:
 
 
 def intensity(begin_s: float = 0.0, name: str = CALIFORNIA) -> Series:
-    """Return a year's hourly carbon intensity, from a time of the year on.
-
-    Raises:
-        WorkloadError: The file is missing.
-    """
+    """Return a year's hourly carbon intensity, from a time of the year on."""
     whole = Series.read(need_trace(name))
     return Series.hourly(whole.per_kwh[int(begin_s // 3600) :], whole.unit)
 

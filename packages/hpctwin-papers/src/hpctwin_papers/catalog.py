@@ -19,8 +19,6 @@ from hpctwin_papers.s_raps import entries as s_raps
 from hpctwin_papers.schedtwin import entries as schedtwin
 from hpctwin_papers.spars import entries as spars
 
-__all__ = ["ENTRIES", "find_entry"]
-
 ENTRIES: dict[str, Entry] = {
     one.name: one
     for paper, module in {
@@ -39,11 +37,7 @@ ENTRIES: dict[str, Entry] = {
 
 
 def find_entry(name: str) -> Entry:
-    """Return the entry of a name.
-
-    Raises:
-        UnknownNameError: There is no such entry.
-    """
+    """Return the entry of a name."""
     if name not in ENTRIES:
         raise UnknownNameError("published table or figure", name, ENTRIES)
     return ENTRIES[name]

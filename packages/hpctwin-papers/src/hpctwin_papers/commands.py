@@ -10,8 +10,6 @@ from cyclopts import App
 if TYPE_CHECKING:
     from hpctwin_papers.entry import Entry
 
-__all__ = ["add_commands"]
-
 EXPERIMENTS = {
     "schedtwin": {
         "schedtwin": "SchedTwin (arXiv 2512.18894): the twin against FCFS, SJF and WFP on four phases "

@@ -18,8 +18,6 @@ from hpctwin_papers.experiment import Experiment, run_once
 from hpctwin_papers.results import Results, comparison_table
 from hpctwin_papers.traces import find_trace
 
-__all__ = ["NO_NUMBERS", "Entry", "Outcome", "reproduce", "write_report"]
-
 NO_NUMBERS = "the paper prints no numbers for this figure"
 """Reason why a figure is drawn and not compared."""
 
@@ -123,11 +121,7 @@ def reproduce(entry: Entry) -> Outcome:
 
 
 def write_report(folder: Path, outcomes: Iterable[Outcome]) -> list[Outcome]:
-    """Write ``report.md``, ``results.json`` and figures; return the outcomes.
-
-    Raises:
-        OutputError: They cannot be written.
-    """
+    """Write ``report.md``, ``results.json`` and figures; return the outcomes."""
     from hpctwin.report.figures.style import save_figure
 
     done = list(outcomes)

@@ -11,8 +11,6 @@ from typing import Any, ClassVar, Generic, TypeVar
 from hpctwin_papers.results import Results
 from hpctwin_papers.traces import need_trace
 
-__all__ = ["SEEDS", "Experiment", "Progress", "run", "run_once"]
-
 SEEDS = 10
 """Number of seeds if a paper names none."""
 
@@ -38,11 +36,7 @@ class Experiment(ABC, Generic[P, R]):
 
     @abstractmethod
     def points(self) -> Sequence[P]:
-        """Return the points of the experiment, in the order of the rows.
-
-        Raises:
-            HpctwinError: The configuration is not valid.
-        """
+        """Return the points of the experiment, in the order of the rows."""
 
     @abstractmethod
     def run(self, point: P, progress: Progress) -> R:
@@ -55,10 +49,6 @@ class Experiment(ABC, Generic[P, R]):
 
 def run(experiment: Experiment[Any, Any], progress: Progress | None = None) -> Results:
     """Run an experiment; its points run in threads, as in a sweep, unless it is serial.
-
-    Args:
-        experiment: Experiment to run.
-        progress: Function called with the completed share.
 
     Raises:
         WorkloadError: A required trace is missing.

@@ -8,8 +8,6 @@ from cyclopts import Parameter
 
 from hpctwin.cli.option_values import AT_LEAST_1
 
-__all__ = ["Count", "Methods", "Pool", "given"]
-
 Count = Annotated[int, AT_LEAST_1]
 Methods = Annotated[tuple[str, ...], Parameter(name=["--method", "-m"])]
 Pool = Annotated[tuple[str, ...], Parameter(name=["--policy", "-p"])]

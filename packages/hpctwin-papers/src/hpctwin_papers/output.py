@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     from hpctwin_papers.experiment import Experiment
     from hpctwin_papers.results import Results
 
-__all__ = ["run_and_show", "run_with_progress", "show"]
-
 
 def run_and_show(
     experiment: Experiment[Any, Any],
@@ -22,14 +20,8 @@ def run_and_show(
     """Run an experiment and show its results.
 
     Args:
-        experiment: Experiment to run.
-        plot: File for its first figure.
         out: Folder for its tables and its other figures.
         json: Whether to print its rows as JSON.
-
-    Raises:
-        OutputError: A file cannot be written.
-        HpctwinError: The experiment cannot run.
     """
     from hpctwin.cli.output import check_outputs
 

@@ -14,8 +14,6 @@ from hpctwin.report.columns import Table
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Finding", "Results", "comparison_table", "write_files"]
-
 
 @dataclass(frozen=True)
 class Finding:
@@ -72,11 +70,7 @@ class Results:
     files: Mapping[str, Callable[[Path], Any]] = field(default_factory=dict)
 
     def first_figure(self) -> tuple[Callable[[], Figure], Results]:
-        """Return the function that draws the first figure, and the remaining results.
-
-        Raises:
-            ConfigError: There is no figure.
-        """
+        """Return the function that draws the first figure, and the remaining results."""
         figures = dict(self.figures)
         if not figures:
             raise ConfigError("--plot: this result has no figure; omit --plot")
@@ -102,11 +96,7 @@ def comparison_table(findings: Sequence[Finding]) -> Table:
 
 
 def write_files(results: Results, folder: Path) -> None:
-    """Write all files and figures into a folder.
-
-    Raises:
-        OutputError: They cannot be written.
-    """
+    """Write all files and figures into a folder."""
     from hpctwin.report.figures.style import save_figure
 
     with write_folder(folder) as new:

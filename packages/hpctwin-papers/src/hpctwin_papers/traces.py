@@ -7,8 +7,6 @@ from pathlib import Path
 
 from hpctwin.errors import WorkloadError
 
-__all__ = ["find_trace", "need_trace"]
-
 
 def find_trace(name: str) -> Path | None:
     """Return a trace in the folder of HPCTWIN_TRACES, gzipped or not, or None.
@@ -32,11 +30,7 @@ def find_trace(name: str) -> Path | None:
 
 
 def need_trace(name: str) -> Path:
-    """Return a trace that an experiment requires, as `find_trace`.
-
-    Raises:
-        WorkloadError: The trace is missing.
-    """
+    """Return a trace that an experiment requires, as `find_trace`."""
     path = find_trace(name)
     if path is None:
         raise WorkloadError(

@@ -95,7 +95,7 @@ def served(view: SizeView, wanted: dict[SizedJob, int]) -> dict[object, int]:
         # The smallest sizes of jobs that must run are set aside in ``free``; ``kept`` adds a job's
         # own back.
         kept = job.min_nodes if job.must_run else 0
-        size = min(max(wanted[job], kept), free + kept)
+        size = min(max(wanted[job], kept), job.max_nodes, free + kept)
         size = 0 if size < job.min_nodes else size
         free -= size - kept
         sizes[job.job_id] = size

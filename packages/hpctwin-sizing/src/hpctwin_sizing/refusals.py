@@ -7,7 +7,6 @@ from hpctwin.errors import ConfigError
 from hpctwin.model import Cluster, Workload
 from hpctwin.policies import Policy
 from hpctwin.policies.backfills import OUTSIDE
-from hpctwin.simulation.lowering.preemption import is_interrupted
 from hpctwin.simulation.refusals.together import Refusal, refuse
 
 __all__ = ["check_sized"]
@@ -45,33 +44,17 @@ SIZED = (
         ),
     ),
     Refusal(
-        lambda c, p: c.cleanup > 0,
-        lambda c, p: (
-            f"cluster {c.name!r}: a sizing is incompatible with cleanup after jobs; remove 'cleanup'"
-        ),
-    ),
-    Refusal(
-        lambda c, p: c.cap is not None,
-        lambda c, p: f"cluster {c.name!r}: a sizing is incompatible with a power cap; remove 'cap'",
-    ),
-    Refusal(
-        lambda c, p: bool(c.limits) or any(one.max_jobs_per_user for one in c.partitions),
-        lambda c, p: (
-            f"cluster {c.name!r}: limits count the nodes that jobs ask for, and a sizing changes them; "
-            "remove the limits"
-        ),
-    ),
-    Refusal(
-        lambda c, p: bool(c.reservations),
-        lambda c, p: (
-            f"cluster {c.name!r}: a sizing is incompatible with maintenance; remove 'reservations'"
-        ),
-    ),
-    Refusal(
         lambda c, p: bool(_odd_speeds(c)),
         lambda c, p: (
             f"cluster {c.name!r}: a sizing counts work on nodes of speed 1, and node group "
             f"{_odd_speeds(c)[0]!r} has another speed; remove 'speed'"
+        ),
+    ),
+    Refusal(
+        lambda c, p: c.cap is not None and c.cap.lower_modes,
+        lambda c, p: (
+            f"cluster {c.name!r}: a sizing counts work at one speed, and a power cap with "
+            "'lower_modes' changes it; remove 'lower_modes'"
         ),
     ),
 )
@@ -84,12 +67,6 @@ def check_sized(cluster: Cluster, policy: Policy, workload: Workload) -> None:
     Raises:
         ConfigError: They cannot.
     """
-    if is_interrupted(workload, cluster):
-        raise ConfigError(
-            f"cluster {cluster.name!r}: a sizing suspends jobs by itself, so the sizes of jobs cannot be "
-            "decided if jobs preempt others or restart from checkpoints; remove preemption and "
-            "checkpoints"
-        )
     if workload.shares_nodes:
         raise ConfigError(
             f"workload {workload.name!r}: its jobs request tasks, but a sizing needs jobs on "
@@ -99,10 +76,5 @@ def check_sized(cluster: Cluster, policy: Policy, workload: Workload) -> None:
         raise ConfigError(
             f"workload {workload.name!r}: a sizing is incompatible with recorded use of nodes "
             f"({', '.join(workload.usage)}); remove these columns"
-        )
-    if any(amounts.any() for amounts in workload.resources.values()):
-        raise ConfigError(
-            f"workload {workload.name!r}: its jobs request cluster-wide resources, and a sizing does not "
-            "know how they change with the nodes; remove them"
         )
     refuse(SIZED, cluster, policy)

@@ -21,6 +21,7 @@ from hpctwin.model.workload.malleable import LINEAR, Malleable, Speedup, parse_s
 from hpctwin.simulation.lowering.profiles import UNKNOWN_MS
 from hpctwin.simulation.running.advance import Outcome
 from hpctwin.simulation.state.base import SimulationBase
+from hpctwin_sizing.site_rules import SiteRules
 
 __all__ = [
     "JobRules",
@@ -41,6 +42,8 @@ class SizeState:
 
     Args:
         expected_ms: Expected runtime of each job on the nodes it asks for, in ms [jobs].
+        rules: Rules of the cluster on jobs of any size.
+        refused: Whether the cluster refused orders of the last call.
         done: Work done by each job that ran and was stopped, by row: ms of its runtime on the nodes
             it asks for.
         next_call_s: Time at which the sizing wants to be called again, in seconds.
@@ -48,6 +51,8 @@ class SizeState:
     """
 
     expected_ms: npt.NDArray[np.int64]
+    rules: SiteRules
+    refused: bool = False
     done: Mapping[int, Fraction] = field(default_factory=dict)
     next_call_s: float | None = None
     last_s: float = 0.0
@@ -64,7 +69,8 @@ class JobRules:
 
     Args:
         nodes: Number of nodes the job asks for.
-        least, most: Smallest and largest number of nodes the job runs on.
+        least, most: Smallest and largest number of nodes the job runs on; no more than the cluster
+            allows one job.
         speedup: Speed as a function of the number of nodes.
         suspendable: Whether the job may be suspended.
         resize_ms: Time without work whenever the job resumes, in ms.
@@ -88,10 +94,12 @@ def rules_of(simulation: SimulationBase, row: int) -> JobRules:
     nodes = int(simulation.workload.nodes[row])
     if malleable is None:
         return JobRules(nodes, nodes, nodes, parse_speedup(LINEAR), False, 0)
+    least = int(malleable.min_nodes[row])
+    largest = int(simulation.sized.rules.largest[row])
     return JobRules(
         nodes,
-        int(malleable.min_nodes[row]),
-        int(malleable.max_nodes[row]),
+        least,
+        max(least, min(int(malleable.max_nodes[row]), largest)),
         malleable.speedup_of(row),
         bool(malleable.suspendable[row]),
         int(malleable.resize_ms[row]),
@@ -115,7 +123,7 @@ def work_done(simulation: SimulationBase, row: int, rules: JobRules) -> Fraction
 
 def resize(
     simulation: SimulationBase, sizes: Mapping[Any, int], advance: Callable[..., Outcome]
-) -> None:
+) -> list[int]:
     """Change the sizes of jobs from now on, in this order; 0 suspends a job.
 
     Jobs that change stop first. Jobs that want nodes then get them, one after the other. A job that
@@ -125,6 +133,9 @@ def resize(
         simulation: Simulation that holds the jobs.
         sizes: Number of nodes by job id.
         advance: Function that advances the simulation.
+
+    Returns:
+        Rows of jobs that did not get the nodes they were to have.
 
     Raises:
         SimulationError: A job does not exist, is neither pending nor running, may not have this
@@ -138,7 +149,7 @@ def resize(
         _check(simulation, row, size, rules[row], has[row])
     changes = {row: int(size) for row, size in wanted.items() if int(size) != has[row]}
     if not changes:
-        return
+        return []
     simulation.compiled_policy()
     # The engine does not check the space for node records before a pass without an event time.
     simulation.make_room()
@@ -152,22 +163,21 @@ def resize(
     stop_jobs(sim, np.array(stopped, np.int64))
     replace_state(simulation, done=done)
     for row, size in changes.items():
-        put_lengths(sim, row, _lengths(simulation, row, rules[row], size or rules[row].nodes))
+        _put(simulation, row, _lengths(simulation, row, rules[row], size or rules[row].nodes))
     begun = [row for row, size in changes.items() if size]
     if begun:
         name_jobs(sim, np.array(begun, np.int64))
     advance(instants=0)
-    waits = np.array(begun, np.int64)[simulation.column("phase")[begun] == layout.WAITING]
-    for row in waits.tolist():
+    waits = [row for row in begun if simulation.column("phase")[row] == layout.WAITING]
+    for row in waits:
         if has[row] and not rules[row].suspendable:
-            why = (
+            simulation.broken = (
                 f"job {simulation.workload.job_id[row]} may not be suspended, but does not fit: it "
                 f"needs {count_text(int(changes[row]), 'more free node')}"
             )
-            simulation.broken = why
-            raise SimulationError(why)
         reset_size(simulation, row)
     replace_state(simulation, last_s=simulation.now_s)
+    return waits
 
 
 def _size(simulation: SimulationBase, row: int) -> int:
@@ -206,7 +216,13 @@ def _check(simulation: SimulationBase, row: int, size: Any, rules: JobRules, has
 def reset_size(simulation: SimulationBase, row: int) -> None:
     """Give a pending job the nodes it asks for again, until a sizing decides."""
     rules = rules_of(simulation, row)
-    put_lengths(simulation.state, row, _lengths(simulation, row, rules, rules.nodes))
+    _put(simulation, row, _lengths(simulation, row, rules, rules.nodes))
+
+
+def _put(simulation: SimulationBase, row: int, lengths: Lengths) -> None:
+    """Set size and length of a pending job, and what it counts on this size."""
+    put_lengths(simulation.state, row, lengths)
+    simulation.sized.rules.put(simulation.state, row, lengths.nodes)
 
 
 def _lengths(simulation: SimulationBase, row: int, rules: JobRules, size: int) -> Lengths:
@@ -243,6 +259,7 @@ def saved_sizes(simulation: SimulationBase) -> dict[str, Any]:
     return {
         "done": [[row, one.numerator, one.denominator] for row, one in sized.done.items()],
         "next_call_s": sized.next_call_s,
+        "refused": sized.refused,
         "last_s": sized.last_s,
         "lengths": np.stack([rows, *(one[rows] for one in asks)], axis=1).tolist(),
     }
@@ -251,10 +268,11 @@ def saved_sizes(simulation: SimulationBase) -> dict[str, Any]:
 def resume_sizes(simulation: SimulationBase, plain: Mapping[str, Any]) -> None:
     """Continue from the values that `saved_sizes` returned."""
     for row, *lengths in plain["lengths"]:
-        put_lengths(simulation.state, row, Lengths(*lengths))
+        _put(simulation, row, Lengths(*lengths))
     replace_state(
         simulation,
         done={row: Fraction(over, under) for row, over, under in plain["done"]},
         next_call_s=plain["next_call_s"],
+        refused=plain["refused"],
         last_s=plain["last_s"],
     )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,7 @@ from hpctwin.errors import PolicyError, SimulationError
 from hpctwin.model import MS_PER_S, Cluster, Workload, to_ms
 from hpctwin.model.text import count_text
 from hpctwin.policies import Policy
-from hpctwin.simulation.running.advance import Outcome, asked_again_s
+from hpctwin.simulation.running.advance import Outcome, advance_engine, asked_again_s
 from hpctwin.simulation.state.base import SimulationBase
 from hpctwin_sizing.refusals import check_sized
 from hpctwin_sizing.resizing import (
@@ -28,6 +30,7 @@ from hpctwin_sizing.resizing import (
     saved_sizes,
     work_done,
 )
+from hpctwin_sizing.site_rules import site_rules_of
 from hpctwin_sizing.view import SizedJob, SizeRule, Sizes, SizeView
 
 __all__ = ["Sizing"]
@@ -62,8 +65,9 @@ class Sizing:
 
     def begin(self, simulation: SimulationBase) -> SizeState:
         """Return the state of a simulation in which nothing has happened."""
+        rules = site_rules_of(simulation.state, simulation.workload, simulation.cluster)
         own_jobs(simulation.state)
-        return SizeState(expected_ms=simulation.expected_ms())
+        return SizeState(simulation.expected_ms(), rules)
 
     def expected_ms(self, simulation: SimulationBase) -> npt.NDArray[np.int64]:
         """Return the expected runtime of each job on the nodes it asks for, in ms [jobs]."""
@@ -123,6 +127,8 @@ class Sizing:
             ):
                 return "done"
             if simulation.now_s - simulation.sized.last_s > QUIET_S:
+                if simulation.sized.refused:
+                    return "done"
                 _give_up(simulation)
             _call(self, simulation, advance)
             if left is not None:
@@ -142,7 +148,7 @@ def _moves_to_call(
     simulation: SimulationBase, next_call_s: float | None, until_s: float | None
 ) -> bool:
     """Set the clock to the next call if no event is left; return whether it was set."""
-    if not int(simulation.state.clock.queued):
+    if not len(_pending(simulation)) or (next_call_s is None and simulation.sized.refused):
         return False
     if next_call_s is None:
         _give_up(simulation)
@@ -153,42 +159,91 @@ def _moves_to_call(
     return True
 
 
+def _pending(simulation: SimulationBase) -> npt.NDArray[np.int64]:
+    """Return the rows of pending jobs that no limit holds back forever."""
+    sim = simulation.state
+    rows: npt.NDArray[np.int64] = sim["queue"][: sim.clock.queued]
+    stuck: npt.NDArray[np.bool_] = simulation.sized.rules.stuck
+    return rows[~stuck[rows]]
+
+
 def _give_up(simulation: SimulationBase) -> None:
     raise SimulationError(
-        f"{count_text(int(simulation.state.clock.queued), 'pending job')} at {simulation.now_s:g} s with "
+        f"{count_text(len(_pending(simulation)), 'pending job')} at {simulation.now_s:g} s with "
         "no event to come, and the sizing function starts none; start a job, or give next_call_s"
     )
 
 
 def _call(sizing: Sizing, simulation: SimulationBase, advance: Callable[..., Outcome]) -> None:
-    """Call the rule once and apply what it wants."""
+    """Call the rule and apply what it wants.
+
+    If the cluster refuses some of it, the rule is called again without these jobs.
+    """
+    where = f"sizing {sizing.name!r} at {simulation.now_s:g} s"
+    refused: set[Any] = set()
+    try:
+        while True:
+            wanted = _wanted(sizing, simulation, refused)
+            next_call_s = asked_again_s(simulation, wanted.next_call_s, where)
+            sizes = {job: size for job, size in wanted.nodes.items() if job not in refused}
+            more = _refused(simulation, sizes) if simulation.sized.rules.refuse else set()
+            if not more:
+                break
+            refused |= more
+        resize(simulation, sizes, advance)
+        if simulation.broken:
+            raise SimulationError(simulation.broken)
+    except SimulationError as error:
+        raise PolicyError(f"{where}: {error}") from error
+    replace_state(simulation, next_call_s=next_call_s, refused=bool(refused))
+
+
+def _wanted(sizing: Sizing, simulation: SimulationBase, refused: Set[Any]) -> Sizes:
+    """Call the rule once, without the jobs that the cluster refused what it wanted for them."""
     what = f"sizing {sizing.name!r}"
     try:
-        wanted = sizing.rule(_view(simulation))
+        wanted = sizing.rule(_view(simulation, refused))
     except (Exception, SystemExit) as error:
         raise PolicyError(f"{what} failed at {simulation.now_s:g} s: {error!r}") from error
     if wanted is None:
-        wanted = Sizes()
-    where = f"{what} at {simulation.now_s:g} s"
+        return Sizes()
     if not isinstance(wanted, Sizes):
-        raise PolicyError(f"{where} returned {wanted!r}; it must return Sizes or None")
-    next_call_s = asked_again_s(simulation, wanted.next_call_s, where)
-    try:
-        resize(simulation, wanted.nodes, advance)
-    except SimulationError as error:
-        raise PolicyError(f"{where}: {error}") from error
-    replace_state(simulation, next_call_s=next_call_s)
+        raise PolicyError(
+            f"{what} at {simulation.now_s:g} s returned {wanted!r}; it must return Sizes or None"
+        )
+    return wanted
 
 
-def _view(simulation: SimulationBase) -> SizeView:
-    sim, workload = simulation.state, simulation.workload
-    rows = np.concatenate([sim["queue"][: sim.clock.queued], sim.running["job"]])
+def _refused(simulation: SimulationBase, sizes: Mapping[Any, int]) -> set[Any]:
+    """Return the jobs that would not get these sizes, by a trial on a copy."""
+    trial = simulation.fork()
+    if trial.network is not None:
+        trial.network = trial.network.fork()  # forks of the simulation share it
+    rows = resize(trial, sizes, partial(advance_engine, trial))
+    return {job for job in sizes if simulation.row_of(job) in rows}
+
+
+def _view(simulation: SimulationBase, refused: Set[Any]) -> SizeView:
+    """Return what the rule sees: refused jobs keep their nodes, or are not there."""
+    sim, job_id = simulation.state, simulation.workload.job_id
+    running, free = sim.running["job"], simulation.free_nodes()
+    rows = np.sort(np.concatenate([_pending(simulation), running]))
+    jobs = [_seen(simulation, row, job_id[row]) for row in rows.tolist()]
     return SizeView(
         now_s=simulation.now_s,
-        nodes=simulation.cluster.node_count - int(sim["stock"]["down"][: sim.pools].sum()),
-        free_nodes=simulation.free_nodes(),
-        jobs=tuple(_seen(simulation, row, workload.job_id[row]) for row in np.sort(rows).tolist()),
+        nodes=free + int(sim["job"]["nodes"][running].sum()),
+        free_nodes=free,
+        jobs=tuple(
+            job if job.job_id not in refused else _fixed(job)
+            for job in jobs
+            if job.size or job.job_id not in refused
+        ),
     )
+
+
+def _fixed(job: SizedJob) -> SizedJob:
+    """Return a running job that keeps its nodes."""
+    return replace(job, min_nodes=job.size, max_nodes=job.size, suspendable=False)
 
 
 def _seen(simulation: SimulationBase, row: int, job_id: Any) -> SizedJob:

@@ -25,7 +25,8 @@ class SizedJob:
         job_id: Id of the job.
         submit_s: Submit time, in seconds.
         nodes: Number of nodes the job asks for.
-        min_nodes, max_nodes: Smallest and largest number of nodes the job runs on.
+        min_nodes, max_nodes: Smallest and largest number of nodes the job runs on, as its request
+            and the cluster's limits and power cap allow.
         size: Number of nodes it has now, on or being switched on for it; 0 for none.
         left_s: Expected remaining runtime on the nodes it asks for, in seconds; 0 or less if it has
             run longer than expected.
@@ -74,9 +75,10 @@ class SizeView:
 
     Args:
         now_s: Present event time, in seconds.
-        nodes: Number of nodes of the cluster that have not failed.
+        nodes: Number of nodes of the cluster that have not failed and are not in maintenance.
         free_nodes: Number of nodes without jobs.
-        jobs: Pending, running and suspended jobs, by submit time, then id.
+        jobs: Pending, running and suspended jobs, by submit time, then id. Jobs that a limit holds
+            back forever are omitted.
     """
 
     now_s: float

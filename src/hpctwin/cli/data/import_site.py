@@ -11,7 +11,7 @@ from cyclopts import App, Parameter
 
 if TYPE_CHECKING:
     from hpctwin.metrics import By
-    from hpctwin.rms.site_import.folder import Imported
+    from hpctwin.rms.site_folder import Imported
     from hpctwin.sweep.assumptions import Checked
 
 __all__ = ["fidelity_figures", "fidelity_tables", "import_app", "print_fidelity"]
@@ -113,7 +113,7 @@ def _import(
 
     from hpctwin.cli.output import check_outputs, print_json
     from hpctwin.errors import ConfigError
-    from hpctwin.rms.site_import.folder import asked, import_site, pseudonyms
+    from hpctwin.rms.site_folder import asked, import_site, pseudonyms
 
     if not live and source is None:
         raise ConfigError(f"give --from FOLDER, or `live` to query the running {manager}")
@@ -230,7 +230,7 @@ def _write(made: Imported, checked: Checked | None, out: Path) -> None:
 
     from hpctwin.cli.output import as_json
     from hpctwin.formats.accounting.workload import workloads_of
-    from hpctwin.formats.tables.own_columns import write_parquet_parts
+    from hpctwin.formats.own_columns import write_parquet_parts
     from hpctwin.model import write_atomically, write_folder
 
     site = made.site
@@ -277,7 +277,7 @@ def _without_nodes(content: dict[str, Any]) -> dict[str, Any]:
 def _write_report(made: Imported, checked: Checked | None, path: Path) -> None:
     from hpctwin.formats.accounting.workload import workload_of
     from hpctwin.report.pages.html import write_site_report
-    from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED
+    from hpctwin.rms.site import IMPORTED, NO_EFFECT, NOT_MODELED
 
     def rows(became: str) -> list[tuple[str, str, str, str]]:
         return [(s.name, s.value, s.why, s.where) for s in made.site.settings if s.became == became]
@@ -324,7 +324,7 @@ def _counts(made: Imported) -> tuple[dict[str, int], dict[str, int]]:
 def _told(made: Imported, checked: Checked | None, out: Path) -> dict[str, Any]:
     from dataclasses import asdict
 
-    from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED
+    from hpctwin.rms.site import IMPORTED, NO_EFFECT, NOT_MODELED
 
     omitted, other = _counts(made)
     settings = made.site.settings

@@ -287,7 +287,7 @@ def _episodes(
     last: int | None,
 ) -> tuple[Episodes, list[str]]:
     """Return the episodes, and the assumptions about their jobs, which are also printed."""
-    from hpctwin.cli.output import note_facility
+    from hpctwin.cli.output import note_facility, note_no_network
     from hpctwin.errors import ConfigError
     from hpctwin.learn import Episodes
     from hpctwin.learn.environments.placement import largest_of
@@ -296,6 +296,7 @@ def _episodes(
     workload = reading.jobs(trace, machine)
     if facility is None:
         cluster = machine.make(workload, trace, reading.timezone)
+        note_no_network(workload)
         notes = assumptions(workload, cluster)
     elif machine != ClusterOptions():
         raise ConfigError(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App
 from cyclopts import Parameter as Option
@@ -149,6 +150,7 @@ def search(
     objective: Annotated[tuple[str, ...], Option(group="Search")] = (),
     baseline: Annotated[str | None, Option(group="Search")] = None,
     trials: Annotated[int | None, Option(group="Search"), AT_LEAST_1] = None,
+    sharing: Annotated[Literal["simgrid", "fair"] | None, Option(group="Search")] = None,
     init: Init = False,
     out: Path | None = None,
     workers: Annotated[int, AT_LEAST_1] = 1,
@@ -169,6 +171,7 @@ def search(
         objective: Metric to optimize, default mean_bounded_slowdown. Repeatable: the Pareto front.
         baseline: Policy that the winners are compared with; default fcfs+easy.
         trials: Number of policies to try; default 100.
+        sharing: Let jobs that communicate share hosts and links, as SimGrid does or fairly.
         init: Write the options to search.yaml and stop; the file offers more settings.
         out: Folder for trials and resulting policies; default out/NAME of the search file or trace.
         workers: Number of policies tried in parallel.
@@ -184,7 +187,7 @@ def search(
 
     if is_settings_file(
         source, nodes=machine.nodes, cluster=machine.cluster,
-        objective=objective, baseline=baseline, trials=trials, init=init,
+        objective=objective, baseline=baseline, trials=trials, sharing=sharing, init=init,
     ):  # fmt: skip
         settings = read_search(source)
     else:
@@ -197,6 +200,7 @@ def search(
             **_parts(trace),
             "baseline": baseline,
             "trials": trials,
+            "run": {"sharing": sharing} if sharing else None,
         }
         content = {key: value for key, value in content.items() if value}
         settings = SearchSettings.checked(content, "options")
@@ -209,6 +213,8 @@ def search(
         found = look(
             settings, out=folder, workers=workers, progress=lambda done, total: bar(done / total)
         )
+    for note in found.held_out.notes:
+        print(note, file=sys.stderr)
     paths = found.write(folder)
     if plot is not None:
         save_figure(plot_search(found.trials, settings.objectives), plot)

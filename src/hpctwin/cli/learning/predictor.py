@@ -272,7 +272,7 @@ def forecast(
     """
     from dataclasses import asdict
 
-    from hpctwin.cli.output import note_reading, print_json, screen, with_notes
+    from hpctwin.cli.output import note_no_network, note_reading, print_json, screen, with_notes
     from hpctwin.model import parse_duration_s
     from hpctwin.model.demand import assumptions
     from hpctwin.model.text import progress_bar
@@ -292,6 +292,7 @@ def forecast(
     coming_s = parse_duration_s(arrivals)
     workload = reading.read(trace)
     note_reading(workload)
+    note_no_network(workload)
     cluster = machine.make(workload, trace, reading.timezone)
     cut = window.cut(workload)
     if predictor is not None:

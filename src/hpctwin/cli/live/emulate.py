@@ -151,11 +151,12 @@ def _jobs(
 ) -> Workload | Iterator[Arrival] | None:
     import sys
 
+    from hpctwin.cli.output import note_no_network
     from hpctwin.errors import ConfigError
     from hpctwin.formats import read_workload
     from hpctwin.generate import generate
     from hpctwin.model.demand import assumptions
-    from hpctwin.rms.emulated.submissions import endless_arrivals
+    from hpctwin.rms.emulated.agenda import endless_arrivals
 
     if trace is not None and workload is not None:
         raise ConfigError("--trace does not work with --workload; remove one of them")
@@ -167,6 +168,12 @@ def _jobs(
         raise ConfigError("--load is only for endless jobs; remove it, or --trace and --workload")
     if trace is not None:
         jobs = read_workload(trace)
+        note_no_network(jobs)
+        if any(one is not None and one.length_s is None for one in jobs.profiles or ()):
+            raise ConfigError(
+                f"--trace {trace}: the length of its jobs depends on the network, which an emulated "
+                "cluster does not have; give jobs of fixed length"
+            )
         for one in assumptions(jobs, machine):
             print(f"{jobs.name}: {one}", file=sys.stderr)
         return jobs

@@ -20,7 +20,7 @@ from hpctwin.engine.placement.job_nodes import forget_segments
 from hpctwin.engine.state.layout import Arrays
 from hpctwin.engine.state.sim import Sim
 
-__all__ = ["STOP", "Lengths", "own_jobs", "put_lengths", "stop_jobs"]
+__all__ = ["STOP", "Lengths", "own_jobs", "put_amounts", "put_lengths", "stop_jobs"]
 
 IntArray = npt.NDArray[np.int64]
 
@@ -75,7 +75,7 @@ class Lengths:
 
 def own_jobs(sim: Sim) -> None:
     """Give this simulation its own copy of the jobs, so that they may change."""
-    sim.own("job")
+    sim.own("job", "asks", "charge")
 
 
 def put_lengths(sim: Sim, row: int, lengths: Lengths) -> None:
@@ -89,6 +89,20 @@ def put_lengths(sim: Sim, row: int, lengths: Lengths) -> None:
     job = sim["job"][row : row + 1]
     job["nodes"], job["runtime"] = lengths.nodes, lengths.runtime_ms
     job["limit"], job["expected"] = lengths.walltime_ms, lengths.expected_ms
+
+
+def put_amounts(sim: Sim, row: int, asks: IntArray, charge: IntArray | None) -> None:
+    """Set what a pending job asks for and counts on its present number of nodes.
+
+    Args:
+        sim: Simulation that owns its jobs.
+        row: Row of the job.
+        asks: Cluster-wide resources [resources].
+        charge: Amounts that count under limits [measures]; None if the cluster has none.
+    """
+    sim["asks"][row] = asks
+    if charge is not None:
+        sim["charge"][row] = charge
 
 
 def stop_jobs(sim: Sim, rows: IntArray) -> None:

@@ -16,8 +16,6 @@ import polars as pl
 
 from hpctwin.model.requests.pbs_requests import Chunk, parse_nodes
 
-__all__ = ["with_exec_vnode"]
-
 _INDEX = r"^(?<first>\d{1,9})(?:-(?<last>\d{1,9})|\*(?<cores>\d{1,9}))?$"
 
 

@@ -13,13 +13,11 @@ from dataclasses import replace
 import polars as pl
 
 from hpctwin.errors import WorkloadError
-from hpctwin.formats.common.record import LABELS, Machine, Tally, count_of
+from hpctwin.formats.record import LABELS, Machine, Tally, count_of
 from hpctwin.model.requests.chunks import PER_TASK, more_tasks_text, read_more_tasks
 from hpctwin.model.requests.pbs_requests import is_consumable
 from hpctwin.model.requests.requests import parse_request
 from hpctwin.model.requests.resources import COLUMN, GPU_TYPE, amount_of
-
-__all__ = ["as_asked", "had_of", "held_of", "in_our_columns"]
 
 
 def had_of(frame: pl.DataFrame, names: Collection[str]) -> tuple[list[pl.Expr], dict[str, int]]:
@@ -50,7 +48,6 @@ def held_of(frame: pl.DataFrame, names: Collection[str]) -> tuple[list[pl.Expr],
 
     Args:
         frame: Column ``licenses``, as in `RECORD`.
-        names: Licenses that the cluster has.
 
     Returns:
         The columns, and the number of jobs that held other licenses, by the remark to report.

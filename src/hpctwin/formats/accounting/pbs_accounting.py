@@ -28,20 +28,15 @@ import polars as pl
 from hpctwin.errors import TraceError, WorkloadError
 from hpctwin.formats.accounting.exec_host import with_exec_vnode
 from hpctwin.formats.accounting.workload import job_table, workload_of
-from hpctwin.formats.common.delimited import lines_in
-from hpctwin.formats.common.fields import duration_s, gigabytes
-from hpctwin.formats.common.files import stem
-from hpctwin.formats.common.job_table import JobTable, Key, ranges
-from hpctwin.formats.common.record import Machine, Running, Tally, empty_records
+from hpctwin.formats.delimited import lines_in
+from hpctwin.formats.fields import duration_s, gigabytes
+from hpctwin.formats.files import stem
+from hpctwin.formats.job_table import JobTable, Key, ranges
+from hpctwin.formats.record import Machine, Running, Tally, empty_records
 from hpctwin.model import Workload
 from hpctwin.model.requests.chunks import GROUP, Tasks, more_tasks_text
 from hpctwin.model.requests.pbs_requests import DEFAULT_PROJECT
 from hpctwin.model.requests.requests import parse_request
-
-__all__ = [
-    "Accounts", "Meant", "is_pbs_accounting", "pbs_jobs", "pbs_records", "pbs_table",
-    "read_pbs_accounting",
-]  # fmt: skip
 
 Accounts = Literal["account", "group", "project"]
 """Meaning of a job's account.
@@ -97,38 +92,12 @@ def read_pbs_accounting(
     Its times are in seconds since the epoch, so no time zone is needed.
 
     Args:
-        path: Log.
-        skip_invalid: Skip lines that cannot be read, and count them.
         running: How to read jobs without a record of their end.
-
-    Raises:
-        TraceError: The file or a line of it cannot be read.
     """
     path = Path(path)
     tally = Tally()
-    jobs = pbs_jobs([path], tally, Machine(running=running), skip_invalid=skip_invalid)
-    return workload_of(jobs, stem(path), tally)
-
-
-def pbs_jobs(
-    paths: Sequence[Path],
-    tally: Tally,
-    machine: Machine | None = None,
-    *,
-    skip_invalid: bool = True,
-) -> pl.DataFrame:
-    """Return the jobs of logs, given in any order, in hpctwin's columns.
-
-    Args:
-        paths: Logs.
-        tally: Counts all that is changed or skipped.
-        machine: Cluster on which the jobs ran, if known.
-        skip_invalid: See `read_pbs_accounting`.
-
-    Raises:
-        TraceError: See `read_pbs_accounting`.
-    """
-    return pbs_table(paths, tally, machine, skip_invalid=skip_invalid).frame()
+    jobs = pbs_table([path], tally, Machine(running=running), skip_invalid=skip_invalid)
+    return workload_of(jobs.frame(), stem(path), tally)
 
 
 def pbs_table(
@@ -140,15 +109,11 @@ def pbs_table(
     meant: Meant = _NOTHING_SAID,
     at_once: int = _AT_ONCE,
 ) -> JobTable:
-    """Return the same as `pbs_jobs`, for more jobs than fit in memory.
+    """Return the jobs of logs, given in any order, in hpctwin's columns.
 
     Records of one job stand in the logs of several days. They are joined by the job's number.
 
     Args:
-        paths: See `pbs_jobs`.
-        tally: See `pbs_jobs`.
-        machine: See `pbs_jobs`.
-        skip_invalid: See `pbs_jobs`.
         meant: Facts about the jobs from the site's settings.
         at_once: Number of log records, and of jobs, that are processed together.
     """
@@ -167,12 +132,7 @@ def pbs_table(
 
 
 def pbs_records(lines: pl.Series, tally: Tally) -> pl.DataFrame:
-    """Return a record (`RECORD`) for each run of a job; other lines are counted.
-
-    Args:
-        lines: Lines of accounting, as text.
-        tally: Counts all that is skipped.
-    """
+    """Return a record (`RECORD`) for each run of a job; other lines are counted."""
     events = _events(Path("log"), lines.alias("line"), 0, tally, _NOTHING_SAID, strict=False)
     return _runs(events, tally) if len(events) else empty_records()
 

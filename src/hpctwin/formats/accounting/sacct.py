@@ -37,23 +37,12 @@ from hpctwin.formats.accounting.sacct_layout import (
 )
 from hpctwin.formats.accounting.sacct_records import records_of
 from hpctwin.formats.accounting.workload import job_table, workload_of
-from hpctwin.formats.common.delimited import Table, lines_in, tables_in
-from hpctwin.formats.common.fields import zone_of
-from hpctwin.formats.common.files import first_bytes, read_json, stem
-from hpctwin.formats.common.job_table import JobTable
-from hpctwin.formats.common.record import Machine, Running, Tally
+from hpctwin.formats.delimited import Table, lines_in, tables_in
+from hpctwin.formats.fields import zone_of
+from hpctwin.formats.files import first_bytes, read_json, stem
+from hpctwin.formats.job_table import JobTable
+from hpctwin.formats.record import Machine, Running, Tally
 from hpctwin.model import Workload
-
-__all__ = [
-    "COLUMNS",
-    "MAGIC",
-    "is_sacct",
-    "is_slurm2sql",
-    "read_sacct",
-    "sacct_jobs",
-    "sacct_table",
-    "slurm2sql_rows",
-]
 
 MAGIC = b"SQLite format 3\0"
 _ROWS = 100_000
@@ -153,7 +142,6 @@ def read_sacct(
     Args:
         path: File of ``sacct -P``, ``-p`` (any separator), ``--json`` or columns of fixed width,
             compressed or not; or an SQLite file of slurm2sql.
-        skip_invalid: Skip lines that cannot be read, and count them.
         timezone: Time zone of its times, such as ``Europe/Berlin``; by default UTC.
         columns: The ``--format`` of the ``sacct`` call, for a dump without a header (``-n``).
         running: How to read jobs that still ran when the dump was made.
@@ -172,29 +160,6 @@ def read_sacct(
     return workload_of(jobs.frame(), stem(path), tally)
 
 
-def sacct_jobs(
-    paths: Sequence[Path],
-    tally: Tally,
-    machine: Machine | None = None,
-    *,
-    skip_invalid: bool = True,
-    timezone: str | None = None,
-) -> pl.DataFrame:
-    """Return the jobs of dumps, which may overlap, in hpctwin's columns.
-
-    Args:
-        paths: Dumps.
-        tally: Counts all that is changed or skipped.
-        machine: Cluster on which the jobs ran, if known.
-        skip_invalid: See `read_sacct`.
-        timezone: See `read_sacct`.
-
-    Raises:
-        TraceError, ConfigError: See `read_sacct`.
-    """
-    return sacct_table(paths, tally, machine, skip_invalid=skip_invalid, timezone=timezone).frame()
-
-
 def sacct_table(
     paths: Sequence[Path],
     tally: Tally,
@@ -204,10 +169,7 @@ def sacct_table(
     timezone: str | None = None,
     columns: str | None = None,
 ) -> JobTable:
-    """Return the same as `sacct_jobs`, for more jobs than fit in memory.
-
-    ``columns`` is as in `read_sacct`.
-    """
+    """Return the jobs of dumps, which may overlap, in hpctwin's columns; see `read_sacct`."""
     zone = zone_of(timezone)
 
     def records() -> Iterator[pl.DataFrame]:

@@ -14,15 +14,8 @@ import polars as pl
 
 from hpctwin.errors import TraceError
 from hpctwin.formats.accounting.slurm_values import number
-from hpctwin.formats.common.fields import gigabytes
-from hpctwin.formats.common.record import Tally
-
-__all__ = [
-    "STEP_COLUMNS",
-    "is_sacct_document",
-    "jobs_with_steps",
-    "json_rows",
-]
+from hpctwin.formats.fields import gigabytes
+from hpctwin.formats.record import Tally
 
 STEP_COLUMNS = ("MaxRSS", "NTasks", "NNodes")
 """Columns read of a step.
@@ -124,11 +117,7 @@ def is_sacct_document(document: Any) -> bool:
 
 
 def json_rows(path: Path, document: Any, tally: Tally) -> Iterator[pl.DataFrame]:
-    """Return rows of text with the columns of ``sacct -P``.
-
-    Raises:
-        TraceError: The document has no list of jobs.
-    """
+    """Return rows of text with the columns of ``sacct -P``."""
     jobs = document.get("jobs") if isinstance(document, dict) else None
     if not isinstance(jobs, list):
         raise TraceError(path, "found no list 'jobs', expected what sacct --json writes")

@@ -14,12 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from hpctwin.errors import ConfigError, TraceError, near
-from hpctwin.formats.common.record import Tally
-
-__all__ = [
-    "COLUMNS", "FIELDS", "FREE", "NOT_MODELED", "Layout", "check_columns", "fits", "is_text_dump",
-    "layout_of", "named_columns",
-]  # fmt: skip
+from hpctwin.formats.record import Tally
 
 COLUMNS = (
     "JobID", "JobIDRaw", "Submit", "Start", "End", "ElapsedRaw", "Elapsed", "Suspended", "TimelimitRaw",
@@ -203,7 +198,6 @@ def layout_of(path: Path, head: bytes, columns: str | None = None) -> Layout:
 
     Args:
         path: File, for messages.
-        head: First lines.
         columns: Columns as in the ``--format`` of ``sacct``, for a dump without a header.
 
     Raises:
@@ -228,11 +222,7 @@ def layout_of(path: Path, head: bytes, columns: str | None = None) -> Layout:
 
 
 def named_columns(text: str) -> tuple[str, ...]:
-    """Return the columns in a ``--format``: any case, shortened, with widths.
-
-    Raises:
-        ConfigError: There is no such column.
-    """
+    """Return the columns in a ``--format``: any case, shortened, with widths."""
     asked = [name.partition("%")[0].strip() for name in text.split(",") if name.strip()]
     names = []
     for name in asked:

@@ -7,12 +7,10 @@ from collections.abc import Callable
 
 import polars as pl
 
-from hpctwin.formats.common.fields import NOTHING, amount, duration_s, gigabytes, moments
-from hpctwin.formats.common.record import RECORD, Tally, empty_records
+from hpctwin.formats.fields import NOTHING, amount, duration_s, gigabytes, moments
+from hpctwin.formats.record import RECORD, Tally, empty_records
 from hpctwin.model.requests.features import read_constraint
 from hpctwin.model.requests.resources import GPU_TYPE, NOT_CONSUMED, parse_gres
-
-__all__ = ["STATES", "records_of"]
 
 STATES = {
     **dict.fromkeys(("COMPLETED", "TIMEOUT", "DEADLINE"), "completed"),
@@ -39,7 +37,6 @@ def records_of(text: pl.DataFrame, zone: str | None, tally: Tally) -> pl.DataFra
     Args:
         text: Columns of `sacct` as text, each job's lines folded into one.
         zone: Time zone of its times; None for UTC.
-        tally: Counts all that is changed or skipped.
     """
     if not len(text):
         return empty_records()

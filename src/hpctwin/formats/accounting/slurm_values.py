@@ -6,8 +6,6 @@ import math
 import re
 from typing import Any
 
-__all__ = ["number", "said"]
-
 _NOTHING = {"", "(null)", "n/a", "na", "not_set", "notset", "*"}
 """What Slurm prints for a text that is not set, in lower case."""
 
@@ -27,7 +25,6 @@ def number(value: Any, bits: int = 32) -> float | None:
     flag (``thread_spec``: 32766).
 
     Args:
-        value: Value as Slurm writes it.
         bits: Width of the field: 16, 31 or 32. 32 stands for all wider fields; their two values are
             never numbers in any field.
     """

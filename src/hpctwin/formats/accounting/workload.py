@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import polars as pl
 
 from hpctwin.formats.accounting.our_columns import in_our_columns
-from hpctwin.formats.common.job_table import AT_ONCE, Collected, JobTable, ranges
-from hpctwin.formats.common.record import (
+from hpctwin.formats.job_table import AT_ONCE, Collected, JobTable, ranges
+from hpctwin.formats.record import (
     LABELS,
     RECORD,
     Machine,
@@ -26,25 +26,8 @@ from hpctwin.formats.common.record import (
 from hpctwin.model import Workload
 from hpctwin.model.requests.features import has_features
 
-__all__ = ["job_table", "jobs_of", "workload_of", "workloads_of"]
-
 _LONGEST_S = 1e12
 _GRACE_S = 3600.0
-
-
-def jobs_of(
-    records: Iterable[pl.DataFrame], tally: Tally, machine: Machine | None = None
-) -> pl.DataFrame:
-    """Return jobs in hpctwin's columns, times in seconds since the epoch.
-
-    The columns are those of `hpctwin.model.workload.frame`.
-
-    Args:
-        records: Frames with the fields of `RECORD`; missing fields are unknown.
-        tally: Counts all that is changed or skipped.
-        machine: Cluster on which the jobs ran, if known.
-    """
-    return job_table(records, tally, machine).frame()
 
 
 def job_table(
@@ -54,12 +37,12 @@ def job_table(
     *,
     at_once: int = AT_ONCE,
 ) -> JobTable:
-    """Return the same as `jobs_of`, for more jobs than fit in memory.
+    """Return jobs in hpctwin's columns, times in seconds since the epoch.
+
+    The columns are those of `hpctwin.model.workload.frame`. The jobs may be more than fit in memory.
 
     Args:
-        records: See `jobs_of`.
-        tally: See `jobs_of`.
-        machine: See `jobs_of`.
+        records: Frames with the fields of `RECORD`; missing fields are unknown.
         at_once: Number of records that are processed together.
     """
     machine = machine or Machine()
@@ -134,7 +117,7 @@ def _with_submission(
 def workload_of(
     jobs: pl.DataFrame, name: str, tally: Tally, *, zero_s: float | None = None
 ) -> Workload:
-    """Return a workload of `jobs_of`.
+    """Return a workload of jobs from `job_table`.
 
     By default, its time zero is the first submission.
     """
@@ -234,9 +217,6 @@ def _running(frame: pl.DataFrame, tally: Tally, treated: Running, at_s: float) -
     """Give a run time to jobs that still ran when they were recorded, or skip them.
 
     Args:
-        frame: Records.
-        tally: Counts the assumptions made.
-        treated: How to read these jobs.
         at_s: Time of recording, in seconds since the epoch.
     """
     running = (pl.col("state").cast(pl.String) == "running").fill_null(False)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from hpctwin.errors import UnknownNameError
-from hpctwin.formats.datasets.alcf import ALCF
 from hpctwin.formats.datasets.cineca import ADASTRA, MARCONI100
 from hpctwin.formats.datasets.clouds import ALIBABA_GPU, GOOGLE
 from hpctwin.formats.datasets.declared import Column, DataSet, File
@@ -16,7 +15,7 @@ from hpctwin.formats.datasets.making import write_sample
 from hpctwin.formats.datasets.philly import PHILLY
 from hpctwin.formats.datasets.reading import columns_in, files_of, fits, nodes_away, read_dataset
 from hpctwin.formats.datasets.supercloud import SUPERCLOUD
-from hpctwin.formats.datasets.tables import BLUE_WATERS, EAGLE, KESTREL, LISA, LUMOS
+from hpctwin.formats.datasets.tables import ALCF, BLUE_WATERS, EAGLE, KESTREL, LISA, LUMOS
 
 __all__ = [
     "DATASETS", "Column", "DataSet", "File", "columns_in", "dataset", "files_of", "nodes_away",
@@ -36,11 +35,7 @@ _MOST = 0.7
 
 
 def dataset(name: str) -> DataSet:
-    """Return a data set by its name.
-
-    Raises:
-        UnknownNameError: There is no such data set.
-    """
+    """Return a data set by its name."""
     if name not in DATASETS:
         raise UnknownNameError("data set", name, DATASETS)
     return DATASETS[name]

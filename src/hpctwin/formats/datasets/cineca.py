@@ -7,15 +7,20 @@ from __future__ import annotations
 
 import polars as pl
 
-from hpctwin.formats.accounting.sacct_records import STATES
-from hpctwin.formats.datasets.declared import Column, DataSet, File, Given, share_used, size
-
-__all__ = ["ADASTRA", "MARCONI100"]
+from hpctwin.formats.datasets.declared import (
+    NODES_MADE,
+    Column,
+    DataSet,
+    File,
+    Given,
+    share_used,
+    size,
+    slurm_state,
+)
 
 STEP_S = 20.0
 _NUMBERS = pl.List(pl.Int64)
 _STATE = pl.when("failed").then(pl.lit("FAILED")).otherwise(pl.lit("COMPLETED"))
-_NODES = pl.int_ranges("first_node", pl.col("first_node") + pl.col("nodes"))
 _LONGEST_LIMIT_MIN = 1e6
 
 
@@ -58,7 +63,7 @@ def _columns(zone: str | None, *, adastra: bool) -> tuple[Column, ...]:
         Column("job_state", "Slurm's", "text", needed=True, made=_STATE),
         Column("mem_alloc", "no unit is given", made=pl.lit(59)),
         Column("mem_req", "no unit is given", made=pl.lit(59)),
-        Column("nodes", "numbers from 0", "text", made=_NODES, dtype=_NUMBERS),
+        Column("nodes", "numbers from 0", "text", made=NODES_MADE, dtype=_NUMBERS),
         Column("num_cores_alloc", made=pl.col("nodes") * 128),
         Column("num_cores_req", made=pl.col("nodes") * 128),
         Column("num_gpus_alloc", made=pl.col("nodes") * gpus),
@@ -98,7 +103,6 @@ def _columns(zone: str | None, *, adastra: bool) -> tuple[Column, ...]:
 def _records(
     given: Given, limit_s: pl.Expr, divisor: pl.Expr, step_s: float | None
 ) -> pl.LazyFrame:
-    state = pl.col("job_state").str.extract(r"^(\w+)", 1)
     optional = [name for name in ("partition",) if name in given.main.collect_schema()]
     fields = {
         "job_id": pl.col("job_id").cast(pl.Int64),
@@ -109,7 +113,7 @@ def _records(
         "walltime": limit_s,
         "nodes": pl.col("num_nodes_alloc"),
         "priority": pl.col("priority"),
-        "state": state.replace_strict(STATES, default=None, return_dtype=pl.String),
+        "state": slurm_state(pl.col("job_state")),
         "user": pl.col("user_id").cast(pl.Int64).cast(pl.String),
         "qos": pl.col("qos"),
         "recorded_nodes": pl.col("nodes").str.replace_all(r"[\[\] ]", ""),

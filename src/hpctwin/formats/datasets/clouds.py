@@ -6,8 +6,6 @@ import polars as pl
 
 from hpctwin.formats.datasets.declared import Column, DataSet, File, Given
 
-__all__ = ["ALIBABA_GPU", "GOOGLE"]
-
 _EVENT = pl.col("event").cast(pl.Int64)
 _SUBMIT, _SCHEDULE, _UPDATES = 0, 1, (7, 8)
 _TASKS = (

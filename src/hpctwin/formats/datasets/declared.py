@@ -12,23 +12,10 @@ from typing import Literal
 
 import polars as pl
 
-from hpctwin.formats.common.record import Tally
+from hpctwin.formats.accounting.sacct_records import STATES
+from hpctwin.formats.record import Tally
 from hpctwin.model import NodeGroup
 from hpctwin.model.workload.frame import USE_STEP
-
-__all__ = [
-    "MADE",
-    "USES",
-    "Column",
-    "DataSet",
-    "File",
-    "Given",
-    "Use",
-    "at_steps",
-    "listed",
-    "share_used",
-    "size",
-]
 
 
 def at_steps(
@@ -45,8 +32,6 @@ def at_steps(
     sample.
 
     Args:
-        rows: One row for each measurement.
-        key: Column that identifies the job.
         since_s: Seconds since the job began; earlier measurements are ignored.
         step_s: Step of the lists, in seconds.
         values: Measured values, by the name in the result.
@@ -116,6 +101,8 @@ MADE = {
     "node_w": "mean power of one of its nodes, W",
 }
 """Columns of the synthetic jobs from which samples are written."""
+NODES_MADE = pl.int_ranges("first_node", pl.col("first_node") + pl.col("nodes"))
+"""The node numbers of a synthetic job."""
 
 
 @dataclass(frozen=True)
@@ -179,7 +166,7 @@ class DataSet:
         license: License of the data, as published.
         citation: Reference that its authors request.
         files: Its files; the first has the jobs.
-        records: Returns the fields of `formats.common.record.RECORD`, and of use (``use_cpu``,
+        records: Returns the fields of `formats.record.RECORD`, and of use (``use_cpu``,
             ``node_w``, … as in `hpctwin.model.workload.frame`).
         system: Cluster that comes with the package.
         zone: Time zone of dates that name none.
@@ -216,6 +203,12 @@ class DataSet:
 def size(name: str = "nodes") -> pl.Expr:
     """Return a number of nodes to divide by; null if it is not above 0."""
     return pl.when(pl.col(name) > 0).then(pl.col(name))
+
+
+def slurm_state(words: pl.Expr) -> pl.Expr:
+    """Return the state as in records from what Slurm says, such as ``CANCELLED by 0``."""
+    word = words.str.extract(r"^(\w+)", 1)
+    return word.replace_strict(STATES, default=None, return_dtype=pl.String)
 
 
 def share_used(group: NodeGroup, part: str, watts: pl.Expr) -> pl.Expr:

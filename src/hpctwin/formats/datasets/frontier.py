@@ -8,6 +8,7 @@ from __future__ import annotations
 import polars as pl
 
 from hpctwin.formats.datasets.declared import (
+    NODES_MADE,
     Column,
     DataSet,
     File,
@@ -16,8 +17,6 @@ from hpctwin.formats.datasets.declared import (
     share_used,
     size,
 )
-
-__all__ = ["FRONTIER", "FRONTIER_SWF"]
 
 STEP_S = 15
 _TIME = pl.Datetime("us", "UTC")
@@ -44,7 +43,7 @@ def _xname() -> pl.Expr:
         pl.lit(0),
         rest % 2,
     )
-    return pl.int_ranges("first_node", pl.col("first_node") + pl.col("nodes")).list.eval(name)
+    return NODES_MADE.list.eval(name)
 
 
 _JOBS = (

@@ -6,8 +6,6 @@ import polars as pl
 
 from hpctwin.formats.datasets.declared import Column, DataSet, File, Given
 
-__all__ = ["FUGAKU"]
-
 _TIME = pl.Datetime("us", "UTC")
 _BUSY = 1_000_000
 

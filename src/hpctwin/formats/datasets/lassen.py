@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import polars as pl
 
-from hpctwin.formats.datasets.declared import Column, DataSet, File, Given, share_used, size
-
-__all__ = ["LASSEN"]
+from hpctwin.formats.datasets.declared import (
+    NODES_MADE,
+    Column,
+    DataSet,
+    File,
+    Given,
+    share_used,
+    size,
+)
 
 _CORES = 44
 _DATE = pl.String()
@@ -77,8 +83,7 @@ _NODES = (
 
 def _per_node(made: pl.DataFrame) -> pl.DataFrame:
     """Return a row for each node of each job."""
-    nodes = pl.int_ranges("first_node", pl.col("first_node") + pl.col("nodes"))
-    return made.with_columns(node=nodes).explode("node")
+    return made.with_columns(node=NODES_MADE).explode("node")
 
 
 def _records(given: Given) -> pl.LazyFrame:

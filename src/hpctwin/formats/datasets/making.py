@@ -10,12 +10,10 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin.errors import ConfigError
-from hpctwin.formats.common.files import write_bytes
 from hpctwin.formats.datasets.declared import MADE, Column, DataSet, File
+from hpctwin.formats.files import write_bytes
 from hpctwin.formats.systems import read_system
 from hpctwin.model import NodeGroup, write_atomically
-
-__all__ = ["made_jobs", "node_of", "write_sample"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -53,7 +51,6 @@ def made_jobs(node: NodeGroup, jobs: int, seed: int) -> pl.DataFrame:
     Args:
         node: Node group on which they run, for their power.
         jobs: Number of jobs, 1 or more.
-        seed: Seed of all random values.
     """
     rng = np.random.default_rng(seed)
     submit = np.sort(rng.integers(0, max(_DAY, 60 * jobs), jobs)).astype(np.float64)
@@ -123,10 +120,7 @@ def write_sample(
     """Write files as in the data set, with synthetic jobs only.
 
     Args:
-        dataset: Data set.
         folder: Target folder; created if missing.
-        jobs: Number of jobs.
-        seed: Seed of all random values.
 
     Returns:
         The files, the main one first.

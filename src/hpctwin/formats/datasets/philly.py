@@ -12,11 +12,9 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin.errors import TraceError
-from hpctwin.formats.common.files import read_json
-from hpctwin.formats.datasets.declared import Column, DataSet, File, Given
+from hpctwin.formats.datasets.declared import NODES_MADE, Column, DataSet, File, Given
+from hpctwin.formats.files import read_json
 from hpctwin.model import NodeGroup
-
-__all__ = ["PHILLY"]
 
 _SMALL, _GPUS = 2, 8
 _GROUPS = ("2-gpu", "8-gpu")
@@ -46,9 +44,7 @@ _ATTEMPTS = (
         "ips",
         "nodes of the last attempt",
         "text",
-        made=pl.int_ranges("first_node", pl.col("first_node") + pl.col("nodes"))
-        .list.eval(pl.format("m{}", pl.element()))
-        .list.join(","),
+        made=NODES_MADE.list.eval(pl.format("m{}", pl.element())).list.join(","),
     ),
     Column(
         "held",
@@ -160,9 +156,8 @@ def _written(rows: pl.DataFrame) -> bytes:
 
 def _minutes(made: pl.DataFrame) -> pl.DataFrame:
     """Return what each node of each synthetic job reports each minute."""
-    ips = pl.int_ranges("first_node", pl.col("first_node") + pl.col("nodes"))
     at = pl.int_ranges(pl.col("start").cast(pl.Int64), pl.col("end").cast(pl.Int64), 60)
-    nodes = made.with_columns(ip=ips).explode("ip").with_columns(at=at).explode("at")
+    nodes = made.with_columns(ip=NODES_MADE).explode("ip").with_columns(at=at).explode("at")
     return nodes.with_columns(pl.format("m{}", "ip").alias("ip"))
 
 
@@ -243,7 +238,6 @@ def _use(main: pl.DataFrame, placed: pl.DataFrame, use: pl.LazyFrame) -> pl.Seri
     Args:
         main: Jobs, with ``row``, ``last_start`` and ``end``.
         placed: Machines of each job, and the numbers of its GPUs on them.
-        use: GPU use of machines by time.
     """
     names = placed["name"].unique().sort()
     code = dict(zip(names.to_list(), range(len(names)), strict=True))

@@ -15,9 +15,10 @@ from typing import Any
 import polars as pl
 
 from hpctwin.errors import ConfigError, TraceError, UnknownNameError, near
-from hpctwin.formats.accounting.workload import jobs_of, workload_of
-from hpctwin.formats.common.fields import moments, zone_of
-from hpctwin.formats.common.files import (
+from hpctwin.formats.accounting.workload import job_table, workload_of
+from hpctwin.formats.datasets.declared import USES, Column, DataSet, File, Given, Use
+from hpctwin.formats.fields import moments, zone_of
+from hpctwin.formats.files import (
     READING,
     first_bytes,
     open_binary,
@@ -25,16 +26,13 @@ from hpctwin.formats.common.files import (
     stem,
     unreadable,
 )
-from hpctwin.formats.common.record import Machine, Tally
-from hpctwin.formats.datasets.declared import USES, Column, DataSet, File, Given, Use
+from hpctwin.formats.record import Machine, Tally
 from hpctwin.formats.systems import read_system
 from hpctwin.model import NodeGroup, Workload
 from hpctwin.model.cluster.power import node_w
 from hpctwin.model.files import cause
 from hpctwin.model.workload.frame import USE_STEP, is_usage
 from hpctwin.model.workload.jobs import NODE_W
-
-__all__ = ["columns_in", "files_of", "fits", "nodes_away", "read_dataset"]
 
 _UNIX = (1e8, 1e10)
 """Range of valid seconds since the epoch, from 1973 to 2286."""
@@ -45,7 +43,6 @@ def files_of(dataset: DataSet, path: Path) -> dict[str, list[Path]]:
     """Return the existing files of a data set, by name.
 
     Args:
-        dataset: Data set.
         path: Its folder, or its first file; the other files are searched next to it.
     """
     folder = path if path.is_dir() else path.parent
@@ -62,9 +59,6 @@ def columns_in(path: Path, file: File) -> dict[str, pl.DataType]:
     """Return the columns of a file and their types, which are text in CSV.
 
     A file without a header has the declared columns.
-
-    Raises:
-        TraceError: The file cannot be read as declared.
     """
     try:
         if file.form in ("headless", "swf", "other"):
@@ -168,13 +162,6 @@ def nodes_away(path: str | Path, dataset: DataSet) -> tuple[pl.DataFrame, Tally]
     """Return outages of nodes in a data set, with columns `clusters.outages.AWAY`.
 
     None if the data set has no outages.
-
-    Args:
-        path: Its folder, or its first file.
-        dataset: Data set.
-
-    Raises:
-        TraceError: The file of outages cannot be read.
     """
     if dataset.away is None:
         return None
@@ -275,9 +262,6 @@ def _names_without_head(path: Path, file: File) -> list[str]:
     """Return the names of all columns of a file without a header.
 
     Columns after the published ones have no published name.
-
-    Raises:
-        TraceError: The file has too few columns.
     """
     names = [column.name for column in file.columns]
     with open_binary(path) as source:
@@ -346,12 +330,7 @@ def listed_text(value: pl.Expr, dtype: pl.DataType) -> pl.Expr:
 def _rows(
     path: Path, frame: pl.LazyFrame, dataset: DataSet, only: Sequence[str], tally: Tally
 ) -> pl.DataFrame:
-    """Return the requested rows of the first file.
-
-    Raises:
-        ConfigError: A request is no ``column=value`` or there is no such column.
-        TraceError: The file cannot be read, or no row matches.
-    """
+    """Return the requested rows of the first file."""
     wanted = []
     for text in only:
         name, equal, values = text.partition("=")
@@ -384,12 +363,7 @@ def _rows(
 def _sound(
     path: Path, frame: pl.DataFrame, dataset: DataSet, tally: Tally, *, skip_invalid: bool
 ) -> pl.DataFrame:
-    """Return the rows that have all needed values, in the expected units.
-
-    Raises:
-        TraceError: A needed cell is empty or cannot be read and ``skip_invalid`` is false; or the
-            numbers of a column are in another unit.
-    """
+    """Return the rows that have all needed values, in the expected units."""
     if not len(frame):
         raise TraceError(path, "it has no jobs")
     good = pl.repeat(True, len(frame), eager=True)
@@ -432,12 +406,7 @@ def _check_unit(
 
 
 def _check_lengths(path: Path, records: pl.DataFrame) -> None:
-    """Check that run times and limits are in the same unit as starts and ends.
-
-    Raises:
-        TraceError: They do not agree, or more than half of the jobs with a limit ran much longer
-            than it.
-    """
+    """Check that run times and limits are in the same unit as starts and ends."""
     if not {"walltime", "start", "end"} <= set(records.columns):
         return
     limit, ran = records["walltime"], records["end"] - records["start"]
@@ -467,7 +436,7 @@ def _workload(
 ) -> Workload:
     used = [name for name in records.columns if is_usage(name.removesuffix(USE_STEP))]
     records = records.with_row_index("row")
-    jobs = jobs_of([records], tally, Machine(shared=dataset.shared))
+    jobs = job_table([records], tally, Machine(shared=dataset.shared)).frame()
     if not len(jobs):
         why = ", ".join(f"{count:,} × {what}" for what, count in tally.notes().counts.items())
         raise TraceError(path, f"it has no usable job: {why or 'it has none'}")
@@ -494,11 +463,7 @@ def _tell_of_use(name: str, jobs: pl.DataFrame, tally: Tally) -> None:
 
 
 def _check_power(path: Path, power: pl.Series, parts: Mapping[str, NodeGroup]) -> None:
-    """Check that the power of nodes is possible on this cluster.
-
-    Raises:
-        TraceError: The median is far from the nodes' range of power.
-    """
+    """Check that the power of nodes is possible on this cluster."""
     mean: Any = (power.list.mean() if isinstance(power.dtype, pl.List) else power).median()
     idle = min((node_w(group.components, 0) for group in parts.values()), default=0)
     full = max((node_w(group.components, 1) for group in parts.values()), default=0)

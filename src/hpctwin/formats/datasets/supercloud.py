@@ -7,10 +7,15 @@ from pathlib import Path
 
 import polars as pl
 
-from hpctwin.formats.accounting.sacct_records import STATES
-from hpctwin.formats.datasets.declared import Column, DataSet, File, Given, at_steps, size
-
-__all__ = ["SUPERCLOUD"]
+from hpctwin.formats.datasets.declared import (
+    Column,
+    DataSet,
+    File,
+    Given,
+    at_steps,
+    size,
+    slurm_state,
+)
 
 _CODES = (
     "PENDING", "RUNNING", "SUSPENDED", "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL",
@@ -125,7 +130,7 @@ def _records(given: Given) -> pl.LazyFrame:
     number = pl.col("state").str.extract(r"^(\d+)$", 1).cast(pl.Int64)
     word = pl.coalesce(
         number.replace_strict(dict(enumerate(_CODES)), default=None, return_dtype=pl.String),
-        pl.col("state").str.extract(r"^(\w+)", 1),
+        pl.col("state"),
     )
     gpus = pl.sum_horizontal(_share("1001"), _share("1002"))
     fields = {
@@ -139,7 +144,7 @@ def _records(given: Given) -> pl.LazyFrame:
         "cores": pl.coalesce(_share("1"), pl.col("cpus_req")),
         "gpus": gpus,
         "priority": pl.col("priority"),
-        "state": word.replace_strict(STATES, default=None, return_dtype=pl.String),
+        "state": slurm_state(word),
         "user": pl.col("id_user"),
         "partition": pl.when(gpus > 0).then(pl.lit("part-gpu")).otherwise(pl.lit("part-cpu")),
     }

@@ -1,7 +1,7 @@
 """Data sets that are little more than a table of jobs.
 
-These are Kestrel, Eagle, Lisa, DIR-LAB's tables, and Blue Waters. The last has Torque's logs by
-day, which are accounting in the form that PBS writes.
+These are Kestrel, Eagle, Lisa, DIR-LAB's tables, ALCF's job logs, and Blue Waters. The last has
+Torque's logs by day, which are accounting in the form that PBS writes.
 """
 
 from __future__ import annotations
@@ -11,16 +11,12 @@ from pathlib import Path
 import polars as pl
 
 from hpctwin.formats.accounting.pbs_accounting import pbs_records
-from hpctwin.formats.accounting.sacct_records import STATES
-from hpctwin.formats.datasets.declared import Column, DataSet, File, Given
-
-__all__ = ["BLUE_WATERS", "EAGLE", "KESTREL", "LISA", "LUMOS"]
+from hpctwin.formats.datasets.declared import NODES_MADE, Column, DataSet, File, Given, slurm_state
 
 
 def _line() -> pl.Expr:
     made = pl.col
-    hosts = pl.int_ranges("first_node", made("first_node") + made("nodes"))
-    where = hosts.list.eval(pl.format("{}/0-31", pl.element())).list.join("+")
+    where = NODES_MADE.list.eval(pl.format("{}/0-31", pl.element())).list.join("+")
     whole = [made(name).cast(pl.Int64) for name in ("submit", "submit", "submit", "start", "end")]
     moment = pl.from_epoch(made("end").cast(pl.Int64)).dt.strftime("%m/%d/%Y %H:%M:%S")
     limit = made("walltime").cast(pl.Int64)
@@ -104,11 +100,6 @@ _TIME, _DATE = pl.Datetime("us"), pl.String()
 _STATE = pl.when("failed").then(pl.lit("FAILED")).otherwise(pl.lit("COMPLETED"))
 
 
-def _slurm(column: str) -> pl.Expr:
-    word = pl.col(column).str.extract(r"^(\w+)", 1)
-    return word.replace_strict(STATES, default=None, return_dtype=pl.String)
-
-
 def _times(*names: str, dtype: pl.DataType) -> list[Column]:
     made = ("submit", "start", "end")
     return [
@@ -126,7 +117,7 @@ def _kestrel(given: Given) -> pl.LazyFrame:
         "walltime": pl.col("wall_time"),
         "nodes": pl.col("nodes_required"),
         "account": pl.col("account"),
-        "state": _slurm("job_state"),
+        "state": slurm_state(pl.col("job_state")),
     }
     if given.use == "measured":
         fields["node_w"] = pl.when(pl.col("power_per_node") > 0).then("power_per_node")
@@ -173,7 +164,7 @@ def _eagle(given: Given) -> pl.LazyFrame:
         "runtime": pl.col("run_time"),
         "walltime": pl.col("wallclock_req"),
         "nodes": pl.col("nodes_req"),
-        "state": _slurm("state"),
+        "state": slurm_state(pl.col("state")),
         **{name: pl.col(name) for name in ("user", "account", "partition", "qos")},
     }
     return given.main.select(**fields)
@@ -347,3 +338,83 @@ LUMOS = DataSet(
     records=_lumos,
     rules=("no power data; --cluster must name the cluster",),
 )  # fmt: skip
+
+
+_DATE = pl.String()
+
+
+def _time(name: str, made: str, *, needed: bool = True) -> Column:
+    return Column(name, "", "time", needed=needed, made=pl.col(made), dtype=_DATE)
+
+
+_OF_ALCF = (
+    Column(
+        "JOB_NAME",
+        "such as 12345.host or 12345[7].host",
+        "text",
+        needed=True,
+        made=pl.col("number").cast(pl.String) + ".polaris-pbs-01",
+    ),
+    Column("COBALT_JOBID", "", "text"),
+    Column("MACHINE_NAME", "", "text", made=pl.lit("polaris")),
+    _time("QUEUED_TIMESTAMP", "submit"),
+    Column("QUEUED_DATE_ID", made=pl.lit(20230901)),
+    _time("START_TIMESTAMP", "start"),
+    Column("START_DATE_ID", made=pl.lit(20230901)),
+    _time("END_TIMESTAMP", "end"),
+    Column("END_DATE_ID", made=pl.lit(20230901)),
+    Column("USERNAME_GENID", "", "text", made=pl.col("user")),
+    Column("PROJECT_NAME_GENID", "", "text", made=pl.col("user")),
+    Column("QUEUE_NAME", "", "text", made=pl.lit("prod")),
+    Column("WALLTIME_SECONDS", "requested, s", median=(60, 1e6), made=pl.col("walltime")),
+    Column("RUNTIME_SECONDS", "s", median=(1, 1e6), made=pl.col("runtime")),
+    Column("NODES_USED", made=pl.col("nodes").cast(pl.Float64)),
+    Column("NODES_REQUESTED", "", needed=True, made=pl.col("nodes").cast(pl.Float64)),
+    Column("CORES_USED", made=pl.col("nodes") * 64.0),
+    Column("CORES_REQUESTED", made=pl.col("nodes") * 64.0),
+    Column("LOCATION", "", "text"),
+    Column("EXIT_STATUS", made=pl.col("failed").cast(pl.Int64)),
+    Column("EXIT_CODE"),
+    Column("ELIGIBLE_WAIT_SECONDS", made=pl.lit(0.0)),
+    Column("ELIGIBLE_WAIT_FACTOR", made=pl.lit(1)),
+    Column("QUEUED_WAIT_SECONDS", made=pl.lit(0.0)),
+    Column("QUEUED_WAIT_FACTOR", made=pl.lit(1)),
+    Column("REQUESTED_CORE_HOURS", made=pl.lit(0.0)),
+    Column("USED_CORE_HOURS", made=pl.lit(0.0)),
+)
+
+
+def _alcf(given: Given) -> pl.LazyFrame:
+    exit_code = pl.coalesce("EXIT_STATUS", "EXIT_CODE")
+    fields = {
+        "job_id": pl.col("JOB_NAME").str.replace(r"\..*$", ""),
+        "submit": pl.col("QUEUED_TIMESTAMP"),
+        "start": pl.col("START_TIMESTAMP"),
+        "end": pl.col("END_TIMESTAMP"),
+        "runtime": pl.col("RUNTIME_SECONDS"),
+        "walltime": pl.col("WALLTIME_SECONDS"),
+        "nodes": pl.when(pl.col("NODES_USED") >= 1).then("NODES_USED").otherwise("NODES_REQUESTED"),
+        "state": pl.when(exit_code.is_between(1, 255)).then(pl.lit("failed")),
+        "user": pl.col("USERNAME_GENID"),
+        "account": pl.col("PROJECT_NAME_GENID"),
+        "partition": pl.col("QUEUE_NAME"),
+        "recorded_nodes": pl.col("LOCATION"),
+    }
+    return given.main.select(**fields)
+
+
+ALCF = DataSet(
+    name="alcf",
+    title="Job logs of Polaris, Aurora, Theta and Mira (Argonne), one file per cluster and year",
+    source="https://reports.alcf.anl.gov/data (ANL-ALCF-DJC-MACHINE_FROM_TO.csv.gz)",
+    license="published by ALCF for research; acknowledge Argonne",
+    citation="Data were generated from resources of the Argonne Leadership Computing Facility "
+    "(DE-AC02-06CH11357)",
+    files=(File("ANL-ALCF-DJC.csv", ("ANL-ALCF-DJC-*.csv", "ANL-ALCF-DJC-*.csv.gz"), _OF_ALCF),),
+    records=_alcf,
+    rules=(
+        "nodes used; if missing, nodes requested",
+        "times are UTC unless --timezone is given",
+        "no power data: components count as fully used; --cluster must name the cluster",
+    ),
+)

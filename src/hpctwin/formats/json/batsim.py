@@ -9,9 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hpctwin.errors import TraceError, WorkloadError
-from hpctwin.formats.common.files import stem
-from hpctwin.formats.common.record import lost_by
+from hpctwin.errors import TraceError
+from hpctwin.formats.files import stem
 from hpctwin.formats.json.batsim_profiles import ProfileReader, ProfileWriter, unfit
 from hpctwin.formats.json.jobs import (
     SHORTEST_S,
@@ -24,11 +23,10 @@ from hpctwin.formats.json.jobs import (
     read_jobs,
     write_json,
 )
+from hpctwin.formats.record import lost_by
 from hpctwin.model import ReadNotes, Workload
 from hpctwin.model.workload.demands import phases_of
 from hpctwin.network.profiles import Delay, Profile, SmpiTrace, per_rank
-
-__all__ = ["FINAL_STATES", "is_batsim", "read_batsim", "write_batsim"]
 
 FINAL_STATES = {
     "completed": "COMPLETED_SUCCESSFULLY",
@@ -81,8 +79,6 @@ def read_batsim(path: Path, document: Any, *, skip_invalid: bool) -> Workload:
 
     Args:
         path: File; traces that profiles name are relative to it.
-        document: Content of the file.
-        skip_invalid: Skip faulty jobs and list them in the read notes.
 
     Raises:
         TraceError: The document is no such workload, a job is faulty, or its profile is not
@@ -112,21 +108,19 @@ def read_batsim(path: Path, document: Any, *, skip_invalid: bool) -> Workload:
     counts |= not_read("a job", [job.record for job in jobs], _OF_JOBS)
     counts |= not_read("a job's profile", reader.records.values(), _OF_PROFILES)
     counts |= not_read("the workload", [document_record], ("nb_res", "jobs", "profiles"))
-    try:
-        return Workload.build(
-            job_id=job_ids(ids),
-            submit_s=[min(job.submit_s, _LATEST_S) for job in jobs],
-            nodes=[job.nodes for job in jobs],
-            runtime_s=runtimes,
-            walltime_s=walltimes,
-            name=stem(path),
-            nodes_hint=machine_size(path, document),
-            fails=[bool(job.profile.end_code) for job in jobs],
-            profiles=[job.profile for job in jobs],
-            notes=ReadNotes(counts, skipped, size_from="nb_res"),
-        )
-    except WorkloadError as error:
-        raise error if isinstance(error, TraceError) else TraceError(path, str(error)) from error
+    return Workload.build(
+        job_id=job_ids(ids),
+        submit_s=[min(job.submit_s, _LATEST_S) for job in jobs],
+        nodes=[job.nodes for job in jobs],
+        runtime_s=runtimes,
+        walltime_s=walltimes,
+        name=stem(path),
+        nodes_hint=machine_size(path, document),
+        profile=[job.record.values["profile"] for job in jobs],
+        fails=[bool(job.profile.end_code) for job in jobs],
+        profiles=[job.profile for job in jobs],
+        notes=ReadNotes(counts, skipped, size_from="nb_res"),
+    )
 
 
 def _as_job_says(job: JsonRecord, profile: Profile) -> Profile:
@@ -155,9 +149,6 @@ def write_batsim(workload: Workload, path: str | Path) -> tuple[str, ...]:
 
     Returns:
         One sentence for each thing that the format cannot hold.
-
-    Raises:
-        OutputError: The file cannot be written.
     """
     writer = ProfileWriter()
     delays: dict[tuple[int, bool], Profile] = {}

@@ -13,15 +13,12 @@ from math import isclose
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hpctwin.errors import TraceError, WorkloadError
-from hpctwin.formats.common.files import stem
+from hpctwin.formats.files import stem
 from hpctwin.formats.json.elastisim_models import MOST_NODES, Launch, ModelReader
 from hpctwin.formats.json.jobs import JsonRecord, job_ids, job_times, not_read, read_jobs
 from hpctwin.model import ReadNotes, Workload
 from hpctwin.model.workload.malleable import LINEAR
 from hpctwin.network.profiles import Profile
-
-__all__ = ["is_elastisim", "read_elastisim"]
 
 _MOST_SIZES = 64
 """Limit of the numbers of nodes on which the length of a job is computed."""
@@ -71,8 +68,6 @@ def read_elastisim(path: Path, document: Any, *, skip_invalid: bool) -> Workload
 
     Args:
         path: File; models are in its folder or below.
-        document: Content of the file.
-        skip_invalid: Skip faulty jobs and list them in the read notes.
 
     Raises:
         TraceError: The document has no list of jobs, or a job or its model is faulty.
@@ -108,22 +103,19 @@ def read_elastisim(path: Path, document: Any, *, skip_invalid: bool) -> Workload
     counts |= models.not_read()
     gpus = [job.launch.gpus for job in jobs]
     priorities = [job.priority for job in jobs]
-    try:
-        return Workload.build(
-            job_id=job_ids(ids),
-            submit_s=[job.submit_s for job in jobs],
-            nodes=[job.launch.nodes for job in jobs],
-            runtime_s=runtimes,
-            walltime_s=walltimes,
-            priority=priorities if any(priorities) else None,
-            per_node={"gpus": gpus} if any(gpus) else None,
-            malleable=_malleable(jobs),
-            name=stem(path),
-            profiles=[job.profile for job in jobs],
-            notes=ReadNotes(counts, skipped),
-        )
-    except WorkloadError as error:
-        raise error if isinstance(error, TraceError) else TraceError(path, str(error)) from error
+    return Workload.build(
+        job_id=job_ids(ids),
+        submit_s=[job.submit_s for job in jobs],
+        nodes=[job.launch.nodes for job in jobs],
+        runtime_s=runtimes,
+        walltime_s=walltimes,
+        priority=priorities if any(priorities) else None,
+        per_node={"gpus": gpus} if any(gpus) else None,
+        malleable=_malleable(jobs),
+        name=stem(path),
+        profiles=[job.profile for job in jobs],
+        notes=ReadNotes(counts, skipped),
+    )
 
 
 def _numbered(document: Any) -> Any:

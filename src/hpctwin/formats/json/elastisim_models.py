@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.errors import ConfigError, near
-from hpctwin.formats.common.files import read_json
+from hpctwin.formats.files import read_json
 from hpctwin.formats.json.expressions import evaluate
 from hpctwin.formats.json.jobs import JsonRecord, not_read
 from hpctwin.model.workload.demands import MAX_AMOUNT
@@ -34,8 +34,6 @@ from hpctwin.network.rank_tasks import (
     Repeated,
     bytes_between,
 )
-
-__all__ = ["MOST_NODES", "Launch", "ModelReader"]
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -190,11 +188,7 @@ class ModelReader:
         """Profiles with evolving requests."""
 
     def profile(self, job: JsonRecord, launch: Launch) -> Profile:
-        """Return what a job does.
-
-        Raises:
-            TraceError: The model is missing, malformed or not supported.
-        """
+        """Return what a job does."""
         name = job.text("application_model", "the name of a file")
         key = (name, launch.key)
         if key not in self._found:

@@ -12,8 +12,6 @@ from collections.abc import Callable, Mapping
 
 from hpctwin.errors import ConfigError
 
-__all__ = ["evaluate"]
-
 _TOKEN = re.compile(
     r"\s*(?:(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)|(?P<name>[A-Za-z_]\w*)"
     r"|(?P<sign><=|>=|==|!=|<>|:=|&&|\|\||[-+*/%^<>=()?:,!&|]))",
@@ -83,10 +81,6 @@ _FUNCTIONS: dict[str, tuple[int, int, Callable[..., float]]] = {
 
 def evaluate(text: str, variables: Mapping[str, float]) -> float:
     """Return the value of an expression.
-
-    Args:
-        text: The expression.
-        variables: Values by name.
 
     Raises:
         ConfigError: It is no expression, names something else, or has no finite value.

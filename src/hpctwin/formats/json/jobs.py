@@ -14,20 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.errors import TraceError
-from hpctwin.formats.common.files import write_bytes
+from hpctwin.formats.files import write_bytes
 from hpctwin.model import MS_PER_S
-
-__all__ = [
-    "SHORTEST_S",
-    "JsonRecord",
-    "job_ids",
-    "job_times",
-    "machine_size",
-    "not_read",
-    "plain_seconds",
-    "read_jobs",
-    "write_json",
-]
 
 T = TypeVar("T")
 FloatArray = npt.NDArray[np.float64]
@@ -59,11 +47,7 @@ class JsonRecord:
     def number(
         self, key: str, *, least: float = 0, most: float = _LIMIT, whole: bool = False
     ) -> float:
-        """Return a number from ``least`` to ``most``.
-
-        Raises:
-            TraceError: It is missing, no number, or out of bounds.
-        """
+        """Return a number from ``least`` to ``most``."""
         expected = f"{'a whole number' if whole else 'a number'}, {least:g} or more"
         value = self.values.get(key)
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -73,11 +57,7 @@ class JsonRecord:
         return float(value)
 
     def numbers(self, key: str, most: float) -> FloatArray:
-        """Return a list of numbers from 0 to ``most``.
-
-        Raises:
-            TraceError: It is not a list, or a number is out of bounds.
-        """
+        """Return a list of numbers from 0 to ``most``."""
         values = self.values.get(key)
         if not isinstance(values, list):
             raise self.wrong(key, "a list of numbers")
@@ -88,22 +68,14 @@ class JsonRecord:
         return np.array(values, np.float64)
 
     def flag(self, key: str, *, default: bool = False) -> bool:
-        """Return true or false.
-
-        Raises:
-            TraceError: It is neither.
-        """
+        """Return true or false."""
         value = self.values.get(key, default)
         if not isinstance(value, bool):
             raise self.wrong(key, "true or false")
         return value
 
     def text(self, key: str, expected: str = "a name") -> str:
-        """Return a text that is not empty; ``expected`` names it in messages.
-
-        Raises:
-            TraceError: It is missing or empty, or not a text.
-        """
+        """Return a text that is not empty; ``expected`` names it in messages."""
         value = self.values.get(key)
         if not isinstance(value, str) or not value:
             raise self.wrong(key, expected)
@@ -133,13 +105,6 @@ def read_jobs(
     skip_invalid: bool,
 ) -> tuple[list[int | str], list[T], tuple[str, ...]]:
     """Read the list ``jobs`` of a document.
-
-    Args:
-        path: File, for messages.
-        document: Content of the JSON file.
-        id_key: Key of a job's id.
-        read_one: Returns what the format needs from one job.
-        skip_invalid: Skip faulty jobs, with a message for each.
 
     Returns:
         Ids, results of ``read_one``, and the messages.
@@ -174,13 +139,7 @@ def read_jobs(
 def not_read(
     what: str, records: Iterable[JsonRecord], known: Iterable[str]
 ) -> Iterator[tuple[str, int]]:
-    """Yield a sentence on each field that is not read, and its number of records.
-
-    Args:
-        what: Name of such a record in messages.
-        records: Records.
-        known: Keys that are read.
-    """
+    """Yield a sentence on each field that is not read, and its number of records."""
     counts = Counter(key for record in records for key in record.unread(known))
     for key, count in counts.items():
         yield f"field {key[:40]!r} of {what}, ignored", count
@@ -220,11 +179,7 @@ def job_ids(ids: list[int | str]) -> npt.NDArray[Any]:
 
 
 def machine_size(path: Path, document: Mapping[str, Any]) -> int | None:
-    """Return the number of nodes that the document states as ``nb_res``.
-
-    Raises:
-        TraceError: It is no whole number above 0.
-    """
+    """Return the number of nodes that the document states as ``nb_res``."""
     if document.get("nb_res") is None:
         return None
     return int(JsonRecord(path, "the workload", document).number("nb_res", least=1, whole=True))
@@ -236,11 +191,7 @@ def plain_seconds(ms: int) -> int | float:
 
 
 def write_json(path: Path, document: Any) -> None:
-    """Write a document, one job per line.
-
-    Raises:
-        OutputError: The file cannot be written.
-    """
+    """Write a document, one job per line."""
     jobs = ",\n    ".join(json.dumps(job, ensure_ascii=False) for job in document["jobs"])
     rest = {key: value for key, value in document.items() if key != "jobs"}
     head = "".join(f"  {json.dumps(k)}: {json.dumps(v)},\n" for k, v in rest.items())

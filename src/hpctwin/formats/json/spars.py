@@ -10,9 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hpctwin.errors import TraceError, WorkloadError
-from hpctwin.formats.common.files import stem
-from hpctwin.formats.common.record import lost_by
+from hpctwin.formats.files import stem
 from hpctwin.formats.json.jobs import (
     SHORTEST_S,
     JsonRecord,
@@ -23,9 +21,8 @@ from hpctwin.formats.json.jobs import (
     read_jobs,
     write_json,
 )
+from hpctwin.formats.record import lost_by
 from hpctwin.model import Category, ReadNotes, Workload
-
-__all__ = ["is_spars", "read_spars", "write_spars"]
 
 _CARRIED = frozenset({"user", "nodes_hint"})
 _OF_JOBS = (
@@ -63,11 +60,6 @@ def is_spars(document: Any) -> bool:
 def read_spars(path: Path, document: Any, *, skip_invalid: bool) -> Workload:
     """Read a SPARS workload.
 
-    Args:
-        path: File.
-        document: Content of the file.
-        skip_invalid: Skip faulty jobs and list them in the read notes.
-
     Raises:
         TraceError: The document is no such workload, or a job is faulty.
     """
@@ -86,20 +78,17 @@ def read_spars(path: Path, document: Any, *, skip_invalid: bool) -> Workload:
     counts |= not_read("a job", records, _OF_JOBS)
     counts |= not_read("the workload", [JsonRecord(path, "the workload", document)], _OF_ALL)
     users = [job.user for job in jobs]
-    try:
-        return Workload.build(
-            job_id=job_ids(ids),
-            submit_s=[job.submit_s for job in jobs],
-            runtime_s=[job.runtime_s for job in jobs],
-            walltime_s=[job.walltime_s for job in jobs],
-            nodes=[job.nodes for job in jobs],
-            user=Category.of(users) if any(user is not None for user in users) else None,
-            name=stem(path),
-            nodes_hint=machine_size(path, document),
-            notes=ReadNotes(counts, skipped, size_from="nb_res"),
-        )
-    except WorkloadError as error:
-        raise error if isinstance(error, TraceError) else TraceError(path, str(error)) from error
+    return Workload.build(
+        job_id=job_ids(ids),
+        submit_s=[job.submit_s for job in jobs],
+        runtime_s=[job.runtime_s for job in jobs],
+        walltime_s=[job.walltime_s for job in jobs],
+        nodes=[job.nodes for job in jobs],
+        user=Category.of(users) if any(user is not None for user in users) else None,
+        name=stem(path),
+        nodes_hint=machine_size(path, document),
+        notes=ReadNotes(counts, skipped, size_from="nb_res"),
+    )
 
 
 def write_spars(workload: Workload, path: str | Path) -> tuple[str, ...]:
@@ -109,9 +98,6 @@ def write_spars(workload: Workload, path: str | Path) -> tuple[str, ...]:
 
     Returns:
         One sentence for each thing that the format cannot hold.
-
-    Raises:
-        OutputError: The file cannot be written.
     """
     lost = list(lost_by("SPARS", workload, _CARRIED))
     ids = workload.job_id.tolist()

@@ -16,14 +16,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hpctwin.errors import TraceError, WorkloadError
-from hpctwin.formats.common.files import stem
+from hpctwin.errors import TraceError
+from hpctwin.formats.files import stem
 from hpctwin.formats.json.jobs import SHORTEST_S, JsonRecord
 from hpctwin.model import Dependencies, DependencyKind, ReadNotes, Workload
 from hpctwin.model.text import epoch_s_of
 from hpctwin.model.workload.dependencies import chain_text, waiting_chain
-
-__all__ = ["is_wfcommons", "read_wfcommons"]
 
 _BYTES_PER_GB = 2**30
 _BYTES_PER_OLD_UNIT = 1000
@@ -55,8 +53,6 @@ def read_wfcommons(
     and depends (``afterok``) on its parents. The format has no walltimes: jobs get their run time.
 
     Args:
-        path: File.
-        document: Content of the file.
         skip_invalid: Skip faulty tasks and dependencies on them, and report this in the read notes.
         shared: Whether jobs share nodes. Each is then a task with its cores (1 if none are given)
             and memory.
@@ -110,28 +106,21 @@ def read_wfcommons(
     }
     machines = execution.get("machines") or workflow.get("machines")
     runtime = np.array([task.runtime_s for task in read.values()])
-    try:
-        return Workload.build(
-            job_id=np.array(list(read), np.str_),
-            submit_s=np.zeros(size),
-            runtime_s=runtime,
-            walltime_s=np.maximum(runtime, SHORTEST_S),
-            nodes=np.ones(size),
-            priority=[task.priority for task in read.values()],
-            per_node={
-                name: column for name, column in asked.items() if column.any() and not shared
-            },
-            chunks=chunks if shared else None,
-            dependencies=edges,
-            name=stem(path),
-            start_epoch_s=_epoch_s(execution.get("executedAt") or workflow.get("executedAt")),
-            nodes_hint=len(machines) if isinstance(machines, list) and machines else None,
-            notes=ReadNotes(
-                counts if size else {}, tuple(skipped), remarks, "the list of machines"
-            ),
-        )
-    except WorkloadError as error:
-        raise error if isinstance(error, TraceError) else TraceError(path, str(error)) from error
+    return Workload.build(
+        job_id=np.array(list(read), np.str_),
+        submit_s=np.zeros(size),
+        runtime_s=runtime,
+        walltime_s=np.maximum(runtime, SHORTEST_S),
+        nodes=np.ones(size),
+        priority=[task.priority for task in read.values()],
+        per_node={name: column for name, column in asked.items() if column.any() and not shared},
+        chunks=chunks if shared else None,
+        dependencies=edges,
+        name=stem(path),
+        start_epoch_s=_epoch_s(execution.get("executedAt") or workflow.get("executedAt")),
+        nodes_hint=len(machines) if isinstance(machines, list) and machines else None,
+        notes=ReadNotes(counts if size else {}, tuple(skipped), remarks, "the list of machines"),
+    )
 
 
 def _object(path: Path, where: Mapping[str, Any], key: str) -> Mapping[str, Any]:

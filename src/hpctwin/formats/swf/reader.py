@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.errors import TraceError, WorkloadError
-from hpctwin.formats.common.files import read_bytes, stem
-from hpctwin.formats.common.record import SWF_ONLY
+from hpctwin.formats.files import read_bytes, stem
+from hpctwin.formats.record import SWF_ONLY
 from hpctwin.formats.swf.records import (
     Records,
     parse_fast,
@@ -34,8 +34,6 @@ from hpctwin.formats.swf.rules import SwfRules
 from hpctwin.model import MS_PER_S, Category, Dependencies, DependencyKind, ReadNotes, Workload
 from hpctwin.model.columns import ms_of
 from hpctwin.model.workload.dependencies import check_acyclic
-
-__all__ = ["SwfRules", "read_swf"]
 
 BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]
@@ -68,11 +66,6 @@ def read_swf(
 ) -> Workload:
     """Read an SWF log, compressed or not.
 
-    Args:
-        path: File.
-        rules: How to read what the log leaves open.
-        skip_invalid: Skip malformed lines and list them in the read notes.
-
     Raises:
         TraceError: The file cannot be read, a line is malformed, or dependencies form a cycle.
     """
@@ -82,7 +75,7 @@ def read_swf(
     header, body = split_comments(content)
     records = None
     if len(body) >= LARGE:
-        from hpctwin.formats.swf.large import parse_large
+        from hpctwin.formats.swf.records import parse_large
 
         records = parse_large(body)
     if records is None:
@@ -164,7 +157,6 @@ def _put_together(column: dict[str, npt.NDArray[Any]], alone: BoolArray) -> Bool
 
     Args:
         column: Fields of all lines; run time and status of first parts are replaced.
-        alone: Lines of such jobs.
 
     Returns:
         Which lines are of later parts.
@@ -228,11 +220,7 @@ def _repeated(jobs: npt.NDArray[np.int64], kept: BoolArray) -> list[int]:
 def _without_faults(
     path: Path, records: Records, kept: BoolArray, *, skip_invalid: bool
 ) -> tuple[Records, BoolArray]:
-    """Return the records and rows to keep, without those that cannot become jobs.
-
-    Raises:
-        TraceError: There is one, and ``skip_invalid`` is false.
-    """
+    """Return the records and rows to keep, without those that cannot become jobs."""
     assert records.line is not None
     rows = _faults(records, kept)
     faults = [

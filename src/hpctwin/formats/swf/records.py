@@ -1,6 +1,7 @@
 """SWF lines as columns of numbers.
 
-If every line is well-formed, all are read at once, else line by line.
+If every line is well-formed, all are read at once, else line by line. Large logs are read in one
+pass by a compiled function, which is worth loading only for them.
 """
 
 from __future__ import annotations
@@ -19,17 +20,6 @@ import polars as pl
 
 from hpctwin.errors import TraceError
 from hpctwin.model.text import count_text
-
-__all__ = [
-    "FIELDS",
-    "WHOLE",
-    "Records",
-    "parse_fast",
-    "parse_lines",
-    "plain_lines",
-    "split_comments",
-    "unify_line_ends",
-]
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -104,9 +94,6 @@ def plain_lines(content: bytes) -> tuple[bytes, tuple[str, ...]]:
       11th (status) or a later one. If SWF comments identify the log, it may be the 5th
       (processors).
 
-    Args:
-        content: Log, with line feeds.
-
     Returns:
         The log, and what was assumed.
     """
@@ -150,9 +137,6 @@ _STATUS = 11
 
 def split_comments(content: bytes) -> tuple[tuple[str, ...], bytes | memoryview]:
     """Separate comment lines from a log, wherever they are.
-
-    Args:
-        content: Log, with line feeds.
 
     Returns:
         The comment lines, from their semicolon on, and all other lines. If the latter are
@@ -233,11 +217,6 @@ def _frame(body: bytes, whole: tuple[str, ...]) -> pl.DataFrame | None:
 
 def parse_lines(path: Path, content: bytes, *, skip_invalid: bool) -> Records:
     """Parse a log line by line.
-
-    Args:
-        path: File, for messages.
-        content: Whole log with its comments, with line feeds.
-        skip_invalid: Skip malformed lines, with a message for each.
 
     Raises:
         TraceError: A line is malformed and ``skip_invalid`` is false.
@@ -371,3 +350,67 @@ def _empty() -> Records:
     return Records(
         {field: np.empty(0, np.int64 if field in WHOLE else np.float64) for field in FIELDS}, 0
     )
+
+
+_LINES = 1 << 12  # at a time, so that they fit into a core's cache
+_SHORTEST = 2 * len(FIELDS)  # a line has a digit and a blank for each field
+
+
+class _Column:
+    """A field of all lines so far; if it is -1 throughout, it uses no memory.
+
+    Args:
+        most: Largest number of lines.
+        dtype: Type of the numbers.
+    """
+
+    def __init__(self, most: int, dtype: type[np.generic]) -> None:
+        self._most = most
+        self._dtype = dtype
+        self._values: npt.NDArray[Any] | None = None
+
+    def put(self, first: int, values: npt.NDArray[Any]) -> None:
+        """Add the next lines, from number ``first`` on."""
+        if self._values is None:
+            if (values == -1).all():
+                return
+            self._values = np.empty(self._most, self._dtype)
+            self._values[:first] = -1
+        self._values[first : first + len(values)] = values
+
+    def of(self, lines: int) -> npt.NDArray[Any]:
+        """Return all values."""
+        if self._values is None:
+            return np.broadcast_to(np.array(-1, self._dtype), lines)
+        return self._values[:lines]
+
+
+def parse_large(body: bytes | memoryview) -> Records | None:
+    """Return the records of lines, as `hpctwin.formats.swf.records.parse_fast` does.
+
+    Line ends and blanks need not be normalized.
+
+    Returns:
+        The records; None if any line is malformed, or has a number in an unusual form.
+    """
+    # Numba is imported here so that reading a small log does not load it.
+    from hpctwin.engine.containers.number_table import NOT_IN_ORDER, READ_LINES
+    from hpctwin.engine.operations.creation import prepare
+
+    prepare([READ_LINES])
+    text = np.frombuffer(body, np.uint8)
+    most = len(text) // _SHORTEST + 1
+    columns = {f: _Column(most, np.int64 if f in WHOLE else np.float64) for f in FIELDS}
+    numbers = np.empty((len(FIELDS), _LINES))
+    exact = np.empty((len(WHOLE), _LINES), np.int64)
+    whole = np.array([field in WHOLE for field in FIELDS], np.int8)
+    found = np.zeros(2, np.int64)
+    first = 0
+    while lines := READ_LINES(text, int(found[0]), whole, numbers, exact, found):
+        if lines == NOT_IN_ORDER:
+            return None
+        tables = {**dict(zip(FIELDS, numbers, strict=True)), **dict(zip(WHOLE, exact, strict=True))}
+        for field, column in columns.items():
+            column.put(first, tables[field][:lines])
+        first += lines
+    return Records({field: column.of(first) for field, column in columns.items()}, int(found[1]))

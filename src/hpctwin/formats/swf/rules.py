@@ -8,8 +8,6 @@ from typing import Literal
 
 from hpctwin.errors import ConfigError
 
-__all__ = ["SwfRules"]
-
 _CHOICES = {
     "no_nodes": ("allocated", "drop"),
     "no_runtime": ("drop", "zero"),

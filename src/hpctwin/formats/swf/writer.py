@@ -11,13 +11,11 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin.errors import WorkloadError
-from hpctwin.formats.common.files import write_bytes
-from hpctwin.formats.common.record import lost_by
+from hpctwin.formats.files import write_bytes
+from hpctwin.formats.record import lost_by
 from hpctwin.model import MS_PER_S, Category, DependencyKind, Workload
 from hpctwin.model.demand import totals_asked
 from hpctwin.model.text import count_text
-
-__all__ = ["with_own_count", "write_swf"]
 
 IntArray = npt.NDArray[np.int64]
 

@@ -23,18 +23,6 @@ from hpctwin.model.text import Moment, ReadNotes, Shown, moment_text, parse_node
 from hpctwin.network.blocks import Blocks, blocks_of_platform
 from hpctwin.network.platform import Platform
 
-__all__ = [
-    "Cluster",
-    "Failures",
-    "FairShare",
-    "NodeGroup",
-    "Outage",
-    "Partition",
-    "Reservation",
-    "Switch",
-    "parse_nodes",
-]
-
 Cap = Annotated[
     PowerCap,
     BeforeValidator(

@@ -10,17 +10,6 @@ from pydantic import Field, model_validator
 from hpctwin.errors import near
 from hpctwin.model.settings import Duration, Settings
 
-__all__ = [
-    "ROOT",
-    "WALL",
-    "Account",
-    "Limit",
-    "check_accounts",
-    "check_limits",
-    "idle_limits",
-    "line_of",
-]
-
 ROOT = "root"
 """The account above all others."""
 
@@ -176,7 +165,6 @@ def line_of(account: str | None, parents: Mapping[str, str]) -> list[str]:
 
     Args:
         account: Account; None if unknown, which gives the root only.
-        parents: Parent of each account that has one.
     """
     line = [] if account in (None, ROOT) else [str(account)]
     while line and parents.get(line[-1], ROOT) != ROOT:
@@ -185,11 +173,7 @@ def line_of(account: str | None, parents: Mapping[str, str]) -> list[str]:
 
 
 def check_accounts(accounts: Iterable[Account]) -> None:
-    """Check that accounts are a tree.
-
-    Raises:
-        ValueError: They are not.
-    """
+    """Check that accounts are a tree."""
     accounts = list(accounts)
     parents = {account.name: account.parent for account in accounts}
     if any(a.name == ROOT and (a.parent != ROOT or a.share != 1) for a in accounts):
@@ -214,11 +198,7 @@ def check_accounts(accounts: Iterable[Account]) -> None:
 def check_limits(
     limits: Iterable[Limit], accounts: Iterable[Account], partitions: Collection[str]
 ) -> None:
-    """Check that partitions of limits exist, and accounts if any are defined.
-
-    Raises:
-        ValueError: One does not.
-    """
+    """Check that partitions of limits exist, and accounts if any are defined."""
     names = {account.name for account in accounts}
     for limit in limits:
         if limit.account not in (None, ROOT, *names) and names:
@@ -239,8 +219,6 @@ def idle_limits(
     """Yield sentences on limits and use factors that apply to no job.
 
     Args:
-        limits: Limits of a cluster.
-        factors: QOS with a factor for use.
         labels: Labels of the jobs, by ``qos``, ``account`` and ``user``.
         listed_qos: QOS of the cluster and of its partitions.
     """

@@ -17,10 +17,6 @@ from hpctwin.network.builder import Builder, HostOptions, Watts
 from hpctwin.network.platform import DEFAULT_GAMMA, Devices, Platform
 from hpctwin.network.zones import Attached, Declared, Gateways, Star, Zone
 
-__all__ = [
-    "Network", "Part", "Storage", "SwitchPower", "Wan", "blocks_of", "check_network", "platform_of",
-]  # fmt: skip
-
 Topology = Literal["star", "fat-tree", "torus", "dragonfly"]
 
 
@@ -78,6 +74,10 @@ class Part(Settings):
         latency: Latency of each link: seconds, or text such as ``1 us``.
         backbone: For a star, bandwidth of a link that all routes share; by default none.
         backbone_latency: Latency of the backbone.
+        loopback: Bandwidth of a link from each node to itself, for jobs with several ranks on a
+            node; each flow gets all of it. By default, such flows pass the node's own links, or in
+            a torus no link.
+        loopback_latency: Latency of the loopback.
         children: For a fat tree, number of nodes or switches below each switch, by level from the
             nodes up.
         parents: For a fat tree, number of switches above each node or switch, by level.
@@ -94,6 +94,8 @@ class Part(Settings):
     latency: Latency = 0.0
     backbone: Bandwidth | None = None
     backbone_latency: Latency = 0.0
+    loopback: Bandwidth | None = None
+    loopback_latency: Latency = 0.0
     children: Sizes = ()
     parents: Sizes = ()
     cables: Sizes = ()
@@ -117,6 +119,8 @@ class Part(Settings):
         for name in ("backbone", "backbone_latency", "children", "parents", "cables", "sizes"):
             if getattr(self, name) and name not in allowed.get(self.topology, ("cables",)) + needed:
                 raise ValueError(f"topology {self.topology} takes no {name!r}")
+        if self.loopback_latency and self.loopback is None:
+            raise ValueError("'loopback_latency' needs 'loopback', its bandwidth")
         if self.topology == "torus" and self.switch_power is not None:
             raise ValueError("a torus has no switches; remove 'switch_power'")
         if self.topology == "fat-tree":
@@ -284,16 +288,7 @@ Nodes = Sequence[tuple[str, int, int, int, float]]
 def check_network(
     network: Network | None, storage: Sequence[Storage], groups: Sequence[tuple[str, int]]
 ) -> None:
-    """Check that a network has room for all nodes, and that storages can be reached.
-
-    Args:
-        network: The network.
-        storage: Storages.
-        groups: Name and number of nodes of each node group.
-
-    Raises:
-        ValueError: They do not fit.
-    """
+    """Check that a network has room for all nodes, and that storages can be reached."""
     names = [one.name for one in storage]
     if len(set(names)) < len(names):
         raise ValueError("two storages have the same name")
@@ -318,12 +313,7 @@ def check_network(
 
 
 def blocks_of(network: Network, groups: Sequence[tuple[str, int]]) -> list[Blocks]:
-    """Return the blocks of a network.
-
-    Args:
-        network: The network.
-        groups: Name and number of nodes of each node group.
-    """
+    """Return the blocks of a network."""
     counts = [count for _, count in groups]
     group = np.repeat(np.arange(len(groups)), counts)
     names = [name for name, _ in groups]
@@ -335,14 +325,7 @@ def blocks_of(network: Network, groups: Sequence[tuple[str, int]]) -> list[Block
 
 
 def platform_of(name: str, network: Network, storage: Sequence[Storage], groups: Nodes) -> Platform:
-    """Return the platform of a network; node 0 is its host ``n0``, and so on.
-
-    Args:
-        name: Name of the cluster.
-        network: The network.
-        storage: Storages.
-        groups: The node groups.
-    """
+    """Return the platform of a network; node 0 is its host ``n0``, and so on."""
     builder = Builder(name, gamma=network.window)
     outside = builder.add_zone(Declared, "")
     members: dict[str, dict[int, tuple[str, HostOptions]]] = {}
@@ -401,6 +384,7 @@ def _add_part(
         kind=kinds[part.topology],
         fields=fields,
         backbone=(part.backbone, part.backbone_latency) if part.backbone else None,
+        loopback=(part.loopback, part.loopback_latency) if part.loopback else None,
         switch_watts=(0.0, 0.0) if part.switch_power is None else part.switch_power.watts,
     )
 
@@ -432,11 +416,7 @@ def _add_node_storage(builder: Builder, storage: Storage, outside: Zone, nodes: 
 
 
 def _paths(network: Network) -> dict[tuple[str, str], list[int]]:
-    """Return the links between each two parts, over as few links as possible.
-
-    Raises:
-        ValueError: Two parts are not connected.
-    """
+    """Return the links between each two parts, over as few links as possible."""
     found: dict[tuple[str, str], list[int]] = {}
     for start in (part.name for part in network.parts):
         reached: dict[str, list[int]] = {start: []}

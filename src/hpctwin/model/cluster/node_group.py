@@ -20,17 +20,6 @@ from hpctwin.model.requests.resources import GPU_TYPE, Amount, check_names
 from hpctwin.model.settings import Duration, Settings
 from hpctwin.model.text import MOST, expand
 
-__all__ = [
-    "LYING",
-    "MOST_NODES",
-    "Mode",
-    "NodeGroup",
-    "Sleep",
-    "Transition",
-    "named_nodes",
-    "numbers_of",
-]
-
 IntArray = npt.NDArray[np.int64]
 
 _RANGE = re.compile(r"(\d{1,9})-(\d{1,9})")
@@ -46,7 +35,6 @@ def numbers_of(recorded: Sequence[str | None] | None, count: int) -> list[IntArr
 
     Args:
         recorded: Texts such as ``3,4,5``, ``3-5``, ``n17+n18`` or Slurm's ``n[17-18]`` [jobs].
-        count: Number of nodes of the cluster.
     """
     if recorded is None:
         return []
@@ -95,7 +83,6 @@ def named_nodes(
     Args:
         texts: Texts as in `numbers_of` [texts].
         recorded: Nodes of jobs; None if unknown.
-        count: Number of nodes of the cluster.
     """
     names = [_names(text or "") for text in texts]
     known = {name for text in set(recorded or ()) for name in _names(text or "")}

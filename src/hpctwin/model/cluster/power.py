@@ -15,18 +15,6 @@ from pydantic import Field, model_validator
 from hpctwin.errors import ConfigError
 from hpctwin.model.settings import Described, Settings
 
-__all__ = [
-    "DAY_S",
-    "CapWindow",
-    "Component",
-    "Converter",
-    "Cooling",
-    "PowerCap",
-    "Racks",
-    "Watts",
-    "node_w",
-]
-
 DAY_S = 86_400.0
 
 _POWER = re.compile(r"([0-9.]+)\s*([kM]?)W", re.IGNORECASE)

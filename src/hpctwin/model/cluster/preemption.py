@@ -10,8 +10,6 @@ from pydantic import BeforeValidator, Field, model_validator
 from hpctwin.errors import near
 from hpctwin.model.settings import Duration, Settings
 
-__all__ = ["PreemptedPartition", "PreemptedQos", "Preemption", "check_preemption"]
-
 
 def _known_mode(value: object) -> object:
     if value is False:
@@ -115,16 +113,7 @@ class Preemption(Settings):
 def check_preemption(
     preemption: Preemption, partitions: Collection[str], qos: Mapping[str, float]
 ) -> None:
-    """Check that the partitions or QOS of preemption settings exist.
-
-    Args:
-        preemption: Settings.
-        partitions: Names of the cluster's partitions.
-        qos: Weights of the cluster's QOS.
-
-    Raises:
-        ValueError: One does not exist.
-    """
+    """Check that the partitions or QOS of preemption settings exist."""
     for name in preemption.partitions:
         if name not in partitions:
             raise ValueError(

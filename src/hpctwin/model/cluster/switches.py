@@ -12,8 +12,6 @@ from pydantic import model_validator
 from hpctwin.model.settings import Settings
 from hpctwin.model.text import parse_nodes
 
-__all__ = ["Switch", "check_switches", "switch_tree"]
-
 IntArray = npt.NDArray[np.int64]
 
 
@@ -43,12 +41,7 @@ def check_switches(
     """Check that switches are one or several trees, with each node at one switch.
 
     Args:
-        switches: Switches.
-        count: Number of nodes.
         nodes: Names of the nodes, for messages; by default their numbers.
-
-    Raises:
-        ValueError: They are not.
     """
     if not switches:
         return
@@ -90,10 +83,6 @@ def check_switches(
 
 def switch_tree(switches: Sequence[Switch], count: int) -> tuple[IntArray, IntArray, IntArray]:
     """Return switches as numbers, each after all below it.
-
-    Args:
-        switches: One or several trees of switches.
-        count: Number of nodes.
 
     Returns:
         For each switch, the one above it, -1 for none, and its height, 0 for a switch with nodes

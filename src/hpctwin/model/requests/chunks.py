@@ -17,11 +17,6 @@ from hpctwin.model.requests.resources import GPU_TYPE, NAME, check_names
 if TYPE_CHECKING:
     from hpctwin.model.columns import Category
 
-__all__ = [
-    "CHUNKS", "GROUP", "PER_TASK", "WHOLE_CHUNKS", "Tasks", "check_group_by", "check_more_tasks",
-    "checked_chunks", "gpus_of_types", "more_tasks_text", "read_more_tasks", "spread_over", "together",
-]  # fmt: skip
-
 FloatArray = npt.NDArray[np.float64]
 
 CHUNKS = {
@@ -104,15 +99,23 @@ def together(kinds: Sequence[Tasks]) -> Tasks:
     return Tasks(1, cores, memory, gpus, tuple(zip(consumables, others, strict=True)))
 
 
+def neighbors_merged(kinds: Iterable[Tasks]) -> list[Tasks]:
+    """Return kinds of tasks with equal neighbors merged."""
+    found: list[Tasks] = []
+    for kind in kinds:
+        if found and replace(found[-1], tasks=kind.tasks) == kind:
+            found[-1] = replace(kind, tasks=found[-1].tasks + kind.tasks)
+        else:
+            found.append(kind)
+    return found
+
+
 @lru_cache(maxsize=4096)
 def read_more_tasks(text: str) -> tuple[Tasks, ...]:
     """Return a job's further kinds of tasks from text.
 
     ``1:cores=32:gpus=4+2:memory_gb=16`` gives the number of tasks of each kind, and the request of
     a task. By default, a task requests one core, and no memory or GPUs.
-
-    Raises:
-        WorkloadError: The text has another form.
     """
     found = []
     for part in text.split("+"):
@@ -158,12 +161,6 @@ def check_more_tasks(
 
     Args:
         more: Text of each job [jobs].
-        chunks: Other requests of jobs; see `checked_chunks`.
-        nodes: Minimum number of nodes of each job [jobs].
-        ids: Ids of the jobs, for messages.
-
-    Raises:
-        WorkloadError: They are invalid, or do not fit.
     """
     for text in more.labels:
         read_more_tasks(text)
@@ -199,7 +196,6 @@ def gpus_of_types(gpus: float, types: Mapping[str, float]) -> float:
 
     Args:
         gpus: Requested total; with 0, the types give it.
-        types: Number of GPUs of each type.
 
     Raises:
         WorkloadError: The total differs from the sum of the types, or the task requests parts of
@@ -266,11 +262,6 @@ def check_group_by(
 
     Args:
         group_by: Name for each job [jobs].
-        chunks: Other requests of jobs; see `checked_chunks`.
-        ids: Ids of the jobs, for messages.
-
-    Raises:
-        WorkloadError: A job has no tasks, or its text is no name.
     """
     no_name = [re.fullmatch(GROUP, label) is None for label in group_by.labels]
     _refuse(
@@ -302,8 +293,6 @@ def checked_chunks(
 
     Args:
         given: Columns by their names in `CHUNKS` [jobs]; NaN for the default.
-        ids: Ids of the jobs, for messages.
-        nodes: Minimum number of nodes of each job [jobs].
         consumables: Requests of jobs by consumable [jobs].
 
     Raises:

@@ -18,15 +18,6 @@ from typing import NamedTuple
 from hpctwin.errors import WorkloadError, near
 from hpctwin.model.text import count_text
 
-__all__ = [
-    "Constraint",
-    "alternatives",
-    "check_features",
-    "has_features",
-    "read_constraint",
-    "without_groups",
-]
-
 _NAME = r"[^\s&|,*()\[\]!~^'\"]+"
 _OPERATORS = {"&": "&", ",": "&", "|": "|"}
 _MOST_CLAUSES = 64
@@ -63,11 +54,7 @@ def alternatives(text: str) -> list[list[str]]:
 
 
 def check_features(texts: Iterable[str]) -> None:
-    """Check that texts such as ``avx512&ib`` (all) or ``a100|v100`` (any) can be read.
-
-    Raises:
-        WorkloadError: One cannot.
-    """
+    """Check that texts such as ``avx512&ib`` (all) or ``a100|v100`` (any) can be read."""
     for text in texts:
         if re.search(r"\|[^()&]*&|&[^()&]*\|", text):
             raise WorkloadError(
@@ -252,12 +239,7 @@ def _written(clauses: Clauses) -> str:
 
 
 def without_groups(asked: Mapping[str, int], features: Collection[str]) -> Iterator[str]:
-    """Yield sentences on jobs that request a group that no node has.
-
-    Args:
-        asked: Number of jobs by name of the groups.
-        features: Features of any nodes.
-    """
+    """Yield sentences on jobs that request a group that no node has."""
     known = {name for name, equals, _ in (one.partition("=") for one in features) if equals}
     for name, jobs in asked.items():
         if name not in known:

@@ -13,11 +13,6 @@ from dataclasses import dataclass
 
 from hpctwin.model.requests.resources import check_names
 
-__all__ = [
-    "DEFAULT_PROJECT", "Chunk", "amount_said", "is_consumable", "memory_gb", "parse_duration", "parse_nodes",
-    "parse_select", "resources_in",
-]  # fmt: skip
-
 _UNITS = {"": 1, "b": 1, "kb": 2**10, "mb": 2**20, "gb": 2**30, "tb": 2**40, "pb": 2**50}
 _WORD = 8
 """Bytes of a word, in which PBS sizes may be given (``kw``, ``mw`` …)."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hpctwin.errors import FormatError, WorkloadError
-from hpctwin.model.requests.chunks import GROUP, Tasks, together
+from hpctwin.model.requests.chunks import GROUP, Tasks, neighbors_merged, together
 from hpctwin.model.requests.features import read_constraint
 from hpctwin.model.requests.pbs_requests import (
     Chunk,
@@ -20,7 +20,6 @@ from hpctwin.model.requests.pbs_requests import (
     parse_select,
     resources_in,
 )
-from hpctwin.model.requests.pods import is_pods, parse_pods
 from hpctwin.model.requests.resources import (
     GPU_TYPE,
     amount_of,
@@ -28,10 +27,14 @@ from hpctwin.model.requests.resources import (
     gres_count,
     parse_gres,
 )
-from hpctwin.model.requests.submit_options import Options, read_qsub, read_slurm
+from hpctwin.model.requests.submit_options import (
+    Options,
+    is_pods,
+    parse_pods,
+    read_qsub,
+    read_slurm,
+)
 from hpctwin.model.text import expand
-
-__all__ = ["Request", "parse_request"]
 
 _COMMANDS = ("sbatch", "salloc", "srun", "qsub")
 _SIZES = (
@@ -261,8 +264,8 @@ def _part(asked: dict[str, str], ignored: list[str]) -> Request:
     if "cpus-per-gpu" in asked and "cpus-per-task" not in asked and (gpus_task or on_node):
         each = _whole(asked, "cpus-per-gpu", 1)
         cores = each * (gpus_task or on_node * nodes / tasks)
-    memory = cores * _memory(asked.get("mem-per-cpu", "0"), _UNITS)
-    memory += gpus_task * _memory(asked.get("mem-per-gpu", "0"), _UNITS)
+    memory = cores * _memory(asked.get("mem-per-cpu", "0"))
+    memory += gpus_task * _memory(asked.get("mem-per-gpu", "0"))
     features = _features(asked.get("constraint", ""), nodes, generic.types, ignored)
     if asked.get("mem") in ("0", "0K", "0M", "0G"):
         ignored.append("--mem=0")
@@ -282,8 +285,8 @@ def _part(asked: dict[str, str], ignored: list[str]) -> Request:
         gpus = {model: each * tasks_here for model, each in of_task.items()}
         for model, each in of_node.items():
             gpus[model] = gpus.get(model, 0.0) + each
-        there = _memory(asked["mem"], _UNITS) if "mem" in asked else tasks_here * memory
-        there += on_node * _memory(asked.get("mem-per-gpu", "0"), _UNITS)
+        there = _memory(asked["mem"]) if "mem" in asked else tasks_here * memory
+        there += on_node * _memory(asked.get("mem-per-gpu", "0"))
         consumables = (*generic.others.items(), *_of_types(gpus))
         return Tasks(count, tasks_here * cores, there, sum(gpus.values()), consumables)
 
@@ -499,22 +502,11 @@ def _placed(chunks: Iterable[Chunk], place: set[str], ignored: list[str]) -> Req
     most = int("scatter" in place)
     if place & {"pack", "group=host", "group=vnode"}:
         kinds, most = [together(kinds)], 0
-    first, *more = _alike_together(kinds)
+    first, *more = neighbors_merged(kinds)
     return Request(
         1, first.tasks, *first.each, most, int(bool(place & {"excl", "exclhost"})), more=tuple(more),
         group_by=groups[0][1] if groups else None, consumables=first.consumables,
     )  # fmt: skip
-
-
-def _alike_together(kinds: Iterable[Tasks]) -> list[Tasks]:
-    """Return kinds of tasks with equal neighbors merged."""
-    found: list[Tasks] = []
-    for kind in kinds:
-        if found and replace(found[-1], tasks=kind.tasks) == kind:
-            found[-1] = replace(kind, tasks=found[-1].tasks + kind.tasks)
-        else:
-            found.append(kind)
-    return found
 
 
 def _whole(asked: Mapping[str, str], name: str, default: int) -> int:
@@ -536,21 +528,17 @@ def _gpus(text: str) -> dict[str, float]:
 
 
 def _of_types(gpus: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
-    """Return GPUs by type as consumables.
-
-    Raises:
-        ValueError: Some GPUs have a type, and others have none.
-    """
+    """Return GPUs by type as consumables."""
     types = {model: count for model, count in gpus.items() if count}
     if "" in types and len(types) > 1:
         raise ValueError("some of its GPUs have a type and others do not: give all of them a type")
     return tuple((f"{GPU_TYPE}{model}", count) for model, count in types.items() if model)
 
 
-def _memory(text: str, units: Mapping[str, float]) -> float:
+def _memory(text: str) -> float:
     """Return an amount of memory in GB."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([A-Za-z]*)", text)
     unit = match[2].lower() if match else "?"
-    if match is None or unit not in units:
+    if match is None or unit not in _UNITS:
         raise ValueError(f"{text!r} is not an amount of memory, such as 4000, 16G or 16gb")
-    return float(match[1]) * units[unit]
+    return float(match[1]) * _UNITS[unit]

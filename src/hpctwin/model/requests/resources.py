@@ -21,21 +21,6 @@ from pydantic import BeforeValidator, Field
 
 from hpctwin.errors import WorkloadError
 
-__all__ = [
-    "COLUMN",
-    "GPU_TYPE",
-    "MOST",
-    "NAME",
-    "NOT_CONSUMED",
-    "Amount",
-    "Gres",
-    "amount_of",
-    "check_names",
-    "checked_consumables",
-    "gres_count",
-    "parse_gres",
-]
-
 FloatArray = npt.NDArray[np.float64]
 
 COLUMN = "consumable_"
@@ -82,11 +67,7 @@ def amount_of(text: str) -> float:
 
 
 def check_names(names: Iterable[str]) -> None:
-    """Check that consumables may have these names.
-
-    Raises:
-        ValueError: One may not.
-    """
+    """Check that consumables may have these names."""
     for name in names:
         if name in _TAKEN or not re.fullmatch(NAME, name):
             why = "the name is reserved" if name in _TAKEN else "the name is not valid"
@@ -114,10 +95,6 @@ def checked_consumables(
 
     Args:
         given: Columns by the names of consumables; NaN if a job requests none.
-        ids: Ids of the jobs, for messages.
-
-    Raises:
-        WorkloadError: A name or an amount is invalid.
     """
     found = {}
     for name, values in (given or {}).items():

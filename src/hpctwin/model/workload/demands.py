@@ -18,17 +18,6 @@ from hpctwin.model.text import MS_PER_S
 from hpctwin.network.patterns import Pattern
 from hpctwin.network.profiles import Delay, Profile, Sequence, SpreadTask, StorageTransfer
 
-__all__ = [
-    "AMOUNTS",
-    "DEMANDS",
-    "MAX_AMOUNT",
-    "MAX_ITERATIONS",
-    "Demands",
-    "checked_demands",
-    "joined_demands",
-    "phases_of",
-]
-
 Demands = Mapping[str, "npt.NDArray[np.float64] | Category"]
 """Columns of demands by name [jobs]; empty if no job has any."""
 
@@ -50,7 +39,6 @@ def checked_demands(given: Mapping[str, Any] | None, ids: npt.NDArray[Any]) -> D
     Args:
         given: Columns by the names of `DEMANDS` [jobs]. NaN, and a negative code of a label, stand
             for an empty cell.
-        ids: Ids of the jobs, for messages.
 
     Raises:
         WorkloadError: A column is unknown or has another length, or a value is impossible.
@@ -84,12 +72,7 @@ def checked_demands(given: Mapping[str, Any] | None, ids: npt.NDArray[Any]) -> D
 def joined_demands(
     parts: tuple[tuple[Demands, int], tuple[Demands, int]], order: npt.NDArray[np.int64]
 ) -> Demands:
-    """Return the columns of two workloads as one.
-
-    Args:
-        parts: Columns of each, and its number of jobs.
-        order: Order of the resulting rows.
-    """
+    """Return the columns of two workloads as one."""
     if not any(found for found, _ in parts):
         return {}
     first, second = (found or _no_demands(size) for found, size in parts)
@@ -107,7 +90,6 @@ def phases_of(demands: Demands, runtime_ms: npt.NDArray[np.int64]) -> list[Profi
     """Return what each job does; None for a job without amounts.
 
     Args:
-        demands: Columns.
         runtime_ms: Run times, in ms; a job without ``flops`` computes for this time.
     """
     names, values = list(demands), [_cells(column) for column in demands.values()]
@@ -175,11 +157,7 @@ def _check_amounts(name: str, column: npt.NDArray[np.float64], ids: npt.NDArray[
 
 
 def _pattern(text: str) -> str:
-    """Return the name of a pattern, which is written in any case.
-
-    Raises:
-        WorkloadError: There is no such pattern.
-    """
+    """Return the name of a pattern, which is written in any case."""
     try:
         return str(Pattern(text.strip().lower()))
     except ValueError as error:

@@ -14,21 +14,6 @@ import numpy.typing as npt
 
 from hpctwin.errors import WorkloadError
 
-__all__ = [
-    "Columns",
-    "Dependencies",
-    "DependencyKind",
-    "NamedEdges",
-    "Said",
-    "chain_text",
-    "check_acyclic",
-    "doomed_by",
-    "finder",
-    "parse_dependencies",
-    "singletons",
-    "waiting_chain",
-]
-
 _SHOWN = 12
 
 
@@ -290,7 +275,6 @@ def doomed_by(dependencies: Dependencies, fails: npt.NDArray[np.bool_]) -> dict[
     Each waits by ``afterok`` for the failing job, or for another such job.
 
     Args:
-        dependencies: Edges.
         fails: Whether each job will not complete [jobs].
 
     Returns:
@@ -363,10 +347,6 @@ def waiting_chain(waits: Mapping[str, str], job: str) -> list[str]:
     """Return a chain of jobs down to a job; each waits for the next.
 
     It begins with a job that no other waits for, as far as known.
-
-    Args:
-        waits: For a job, one that waits for it.
-        job: End of the chain.
     """
     chain = {job: None}
     last = job

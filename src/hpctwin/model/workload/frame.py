@@ -25,6 +25,7 @@ column                  meaning
                         (`chunks.read_more_tasks`)
 ``group_by``            name whose value is the same on all its nodes: ``rack``, for features
                         such as ``rack=r1``
+``profile``             name of its profile in a file of Batsim, for results
 ``features``            features its nodes must have: ``a100``, ``a100|v100`` (any),
                         ``avx512&ib`` (all)
 ``priority``            larger is sooner
@@ -98,22 +99,12 @@ from hpctwin.model.workload.malleable import MALLEABLE
 if TYPE_CHECKING:
     from hpctwin.model.requests.requests import Request
 
-__all__ = [
-    "LABEL_COLUMNS",
-    "NOT_THERE",
-    "USE_STEP",
-    "as_frame",
-    "columns_of",
-    "is_usage",
-    "named_edges",
-    "to_frame",
-    "with_least_nodes",
-]
-
 USE_STEP = "_step_s"
 """Suffix of a column of steps, after the name of the column of usage."""
 
-LABEL_COLUMNS = ("user", "account", "partition", "qos", "features", "more_tasks", "group_by")
+LABEL_COLUMNS = (
+    "user", "account", "partition", "qos", "features", "more_tasks", "group_by", "profile",
+)  # fmt: skip
 _EDGE = re.compile(r"(after(?:any|ok)?|think):([^+;]+)(?:\+(\d+(?:\.\d+)?))?")
 _MINUTE_S = 60.0
 
@@ -180,9 +171,6 @@ def as_frame(given: Any) -> pl.DataFrame:
 
     Args:
         given: A Polars frame, a dict of columns, or a table of pandas or Arrow.
-
-    Raises:
-        ArgumentError: It is none of these.
     """
     if isinstance(given, pl.DataFrame):
         return given
@@ -205,10 +193,6 @@ def as_frame(given: Any) -> pl.DataFrame:
 
 def columns_of(frame: pl.DataFrame, counts: Counts | None = None) -> dict[str, Any]:
     """Return the arguments of `Workload.build` from a frame with the columns above.
-
-    Args:
-        frame: Table.
-        counts: Gets what is ignored or changed.
 
     Raises:
         WorkloadError: A required column is missing, or a value is impossible.
@@ -337,13 +321,6 @@ def with_least_nodes(frame: pl.DataFrame, counts: Counts | None = None) -> pl.Da
     """Fill in values from requests, missing node counts, and 0 and 1 for truth values.
 
     A job with tasks and no ``nodes`` gets one node.
-
-    Args:
-        frame: Table.
-        counts: Gets the ignored parts of requests.
-
-    Raises:
-        WorkloadError: A request cannot be understood.
     """
     if "request" in frame.columns:
         frame = _with_requests(frame, {} if counts is None else counts)
@@ -512,13 +489,6 @@ def named_edges(
     """Read a column ``depends``.
 
     An edge is the row of the waiting job, the id of the other, the kind, and the delay in ms.
-
-    Args:
-        depends: Column.
-        ids: Ids of the jobs, for messages.
-
-    Raises:
-        WorkloadError: A cell cannot be read, or has further parts.
     """
     edges = []
     for row, said in _said(depends, ids):

@@ -13,28 +13,13 @@ import numpy.typing as npt
 from hpctwin.errors import ConfigError, WorkloadError
 from hpctwin.model.text import MS_PER_S, parse_moment, since, to_ms
 
-__all__ = [
-    "NODE_W",
-    "State",
-    "Usage",
-    "check_distinct",
-    "check_values",
-    "rows_drawn",
-    "rows_within",
-    "submit_for_load",
-]
-
 IntArray = npt.NDArray[np.int64]
 
 _ABOVE_ZERO, _LARGEST = np.nextafter(0.0, 1.0), np.finfo(np.float64).max
 
 
 def check_distinct(ids: npt.NDArray[Any]) -> None:
-    """Check that job ids are distinct.
-
-    Raises:
-        WorkloadError: Two are equal.
-    """
+    """Check that job ids are distinct."""
     if ids.dtype.kind == "i" and (ids[1:] > ids[:-1]).all():
         return
     distinct, counts = np.unique(ids, return_counts=True)
@@ -46,7 +31,6 @@ def check_values(ids: npt.NDArray[Any], columns: Mapping[str, npt.NDArray[Any]])
     """Check that the columns of jobs have valid values.
 
     Args:
-        ids: Ids of the jobs, for the message [jobs].
         columns: Columns by their names in `Workload.build`, each [jobs].
 
     Raises:
@@ -207,14 +191,6 @@ def submit_for_load(
 
     Args:
         submit_ms: Submit times, ascending, in ms [jobs].
-        runtime_ms: Run times, in ms [jobs].
-        nodes: Requested nodes [jobs].
-        load: Target load, as a share of the cluster's capacity.
-        machine: Number of nodes of the cluster.
-
-    Raises:
-        ConfigError: The load is not above 0.
-        WorkloadError: All jobs are submitted at once.
     """
     if not 0 < load < np.inf:
         raise ConfigError(f"load is {load!r}; it must be above 0, such as 0.9")
@@ -245,11 +221,7 @@ def rows_within(
 
 
 def rows_drawn(size: int, jobs: int | float, seed: int) -> npt.NDArray[Any]:
-    """Return random rows; see `Workload.sample`.
-
-    Raises:
-        ConfigError: There are fewer jobs.
-    """
+    """Return random rows; see `Workload.sample`."""
     if seed < 0:
         raise ConfigError(f"seed is {seed}; it must be 0 or more")
     share = isinstance(jobs, float)

@@ -20,8 +20,6 @@ from hpctwin.model.workload.jobs import check_distinct
 from hpctwin.model.workload.malleable import joined_malleable
 from hpctwin.model.workload.workload import Workload
 
-__all__ = ["LABELS", "Batch", "joined", "joined_labels", "plain"]
-
 LABELS = ("user", "account", "partition", "qos")
 """Columns of labels."""
 
@@ -72,7 +70,7 @@ def joined(first: Workload, second: Workload) -> tuple[Workload, IntArray, IntAr
         order = np.lexsort((columns["job_id"], columns["submit_ms"]))
         columns = {name: column[order] for name, column in columns.items()}
     check_distinct(columns["job_id"])
-    for name in (*LABELS, "features", "more_tasks", "group_by"):
+    for name in (*LABELS, "features", "more_tasks", "group_by", "profile"):
         columns[name] = joined_labels(getattr(first, name), getattr(second, name)).take(order)
     for name, dtype, unsaid in (
         ("per_node", np.float64, 0.0),
@@ -144,11 +142,7 @@ class Batch:
         The columns are those of `hpctwin.model.workload.frame`.
 
         Args:
-            frame: Table.
             first: Number of rows before it; ids are row numbers if there are none.
-
-        Raises:
-            WorkloadError: It is not valid.
         """
         if "job_id" not in frame.columns:
             frame = frame.with_columns(job_id=pl.int_range(first + 1, first + len(frame) + 1))
@@ -197,15 +191,7 @@ class Batch:
 
 
 def edges_of(depends: pl.Series, ids: npt.NDArray[Any]) -> NamedEdges:
-    """Return the dependencies in a column ``depends``.
-
-    Args:
-        depends: Column.
-        ids: Ids of the jobs, of the type in the table.
-
-    Raises:
-        WorkloadError: A cell cannot be read, or names an impossible job.
-    """
+    """Return the dependencies in a column ``depends``."""
     edges = named_edges(depends, ids)
     names = [name for _, name, _, _ in edges]
     kind = np.array([kind for _, _, kind, _ in edges], np.int8)

@@ -19,17 +19,6 @@ from hpctwin.errors import WorkloadError
 from hpctwin.model.columns import Category, joined_labels, ms_of
 from hpctwin.model.text import MS_PER_S
 
-__all__ = [
-    "LINEAR",
-    "MALLEABLE",
-    "Malleable",
-    "Speedup",
-    "checked_malleable",
-    "joined_malleable",
-    "parse_speedup",
-    "rigid",
-]
-
 LINEAR = "linear"
 _AMDAHL = "amdahl"
 
@@ -177,8 +166,6 @@ def checked_malleable(
     Args:
         given: Columns by the names of `MALLEABLE` [jobs]. NaN, and a negative code in ``speedup``,
             stand for the defaults: its nodes, `LINEAR`, not suspended.
-        ids: Ids of the jobs, for messages.
-        nodes: Requested nodes [jobs].
 
     Raises:
         WorkloadError: A column is unknown or has another length, or a value is impossible.
@@ -262,7 +249,6 @@ def joined_malleable(
 
     Args:
         parts: Columns of each, if it has any, and the requested nodes of its jobs.
-        order: Order of the resulting rows.
     """
     if all(found is None for found, _ in parts):
         return None

@@ -14,8 +14,16 @@ import numpy.typing as npt
 from hpctwin.errors import ArgumentError, ConfigError, UnknownNameError, WorkloadError, in_brief
 from hpctwin.guesses import GuessedType
 from hpctwin.model.arguments import check_arguments, column
-from hpctwin.model.columns import PER_NODE, PREDICTED, UNKNOWN, Category, alike, every, ms_of
-from hpctwin.model.frames import as_pandas
+from hpctwin.model.columns import (
+    PER_NODE,
+    PREDICTED,
+    UNKNOWN,
+    Category,
+    alike,
+    as_pandas,
+    every,
+    ms_of,
+)
 from hpctwin.model.requests.chunks import check_group_by, check_more_tasks, checked_chunks
 from hpctwin.model.requests.features import check_features
 from hpctwin.model.requests.resources import checked_consumables
@@ -37,8 +45,6 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
 
-__all__ = ["Workload"]
-
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
@@ -47,7 +53,7 @@ Labels = Category | Sequence[Any] | npt.NDArray[Any]
 
 _OF_ROWS = (
     "submit_s", "runtime_s", "nodes", "walltime_s", "job_id", "user", "account", "partition", "qos",
-    "features", "more_tasks", "group_by", "priority", "recorded_start_s", "cancel_s", "fails",
+    "features", "more_tasks", "group_by", "profile", "priority", "recorded_start_s", "cancel_s", "fails",
     "checkpoint_s", "used_memory_gb", "start_epoch_s",
 )  # fmt: skip
 """Arguments of `Workload.build` that it checks itself."""
@@ -75,6 +81,7 @@ class Workload(Shown, metaclass=GuessedType):
             see `hpctwin.model.requests.chunks.read_more_tasks`.
         group_by: For jobs with tasks, name whose value is the same on all their nodes, such as
             ``rack`` for features of node groups such as ``rack=r1``.
+        profile: Name of its profile in the file of the workload, for results.
         priority: The trace's own priority, larger is sooner; 0 if unknown.
         per_node: Minimum of each node, by name (`PER_NODE`); 0 if none is requested.
         chunks: Requests of jobs that share nodes, by the names of `CHUNKS` [jobs]; a job with 0
@@ -124,6 +131,7 @@ class Workload(Shown, metaclass=GuessedType):
     features: Category
     more_tasks: Category
     group_by: Category
+    profile: Category
     priority: FloatArray
     per_node: Mapping[str, FloatArray]
     resources: Mapping[str, IntArray]
@@ -165,6 +173,7 @@ class Workload(Shown, metaclass=GuessedType):
         features: Labels | None = None,
         more_tasks: Labels | None = None,
         group_by: Labels | None = None,
+        profile: Labels | None = None,
         priority: npt.ArrayLike | None = None,
         per_node: Mapping[str, npt.ArrayLike] | None = None,
         resources: Mapping[str, npt.ArrayLike] | None = None,
@@ -246,6 +255,7 @@ class Workload(Shown, metaclass=GuessedType):
             "features": features,
             "more_tasks": more_tasks,
             "group_by": group_by,
+            "profile": profile,
         }
         labels = {k: Category.given(k, v, size) for k, v in categories.items()}
         columns: dict[str, npt.NDArray[Any]] = {

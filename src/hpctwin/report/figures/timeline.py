@@ -369,6 +369,7 @@ class LinkTables(NamedTuple):
     totals: pl.DataFrame
     loads: pl.DataFrame
     levels: pl.DataFrame
+    switches: pl.DataFrame
 
 
 @styled

@@ -218,7 +218,12 @@ def _link_tables(result: Result) -> dict[str, pl.DataFrame]:
     use = result.link_use
     if use is None:
         return {}
-    return {"totals": use.table, "loads": use.over_time, "levels": use.by_level}
+    return {
+        "totals": use.table,
+        "loads": use.over_time,
+        "levels": use.by_level,
+        "switches": use.by_switch,
+    }
 
 
 def _with_energy(jobs: pl.DataFrame, energy: Energy) -> pl.DataFrame:

@@ -21,8 +21,6 @@ from hpctwin.rms.manager import Outcome, PlainManager, ResourceManager, Way
 from hpctwin.rms.records.records import JobSpec, Snapshot
 from hpctwin.rms.settings import ManagerSettings
 
-__all__ = ["EmulatedGate", "EmulatedManager", "EmulatedSettings"]
-
 logger = logging.getLogger(__name__)
 
 MAX_REPLY = 1 << 30
@@ -59,13 +57,7 @@ class EmulatedManager(PlainManager):
         self.clock_speed = float(said["speed"])
 
     def ask(self, op: str, **body: Any) -> dict[str, Any]:
-        """Send a request and return its answer.
-
-        Raises:
-            LostAnswerError: It was sent, and no answer came in time.
-            UnreachableError: It could not be sent.
-            CommandError: It was not understood.
-        """
+        """Send a request and return its answer."""
         try:
             reply = json.loads(self._exchange({"op": op, **body}))
         except ValueError as error:
@@ -80,11 +72,7 @@ class EmulatedManager(PlainManager):
         return frozenset({"lease", "start", "priority"})
 
     def snapshot(self) -> Snapshot:
-        """Return everything that the cluster knows now.
-
-        Raises:
-            UnreachableError: No answer.
-        """
+        """Return everything that the cluster knows now."""
         line = self._exchange({"op": "snapshot"})
         try:
             return _SnapshotReply.model_validate_json(line).snapshot
@@ -107,11 +95,7 @@ class EmulatedManager(PlainManager):
         return self._act("cancel", job_id=job_id)
 
     def leases(self) -> Mapping[str, float]:
-        """See `ResourceManager`.
-
-        Raises:
-            UnreachableError: No answer.
-        """
+        """See `ResourceManager`."""
         found: dict[str, float] = self.ask("leases")["leases"]
         return found
 
@@ -148,11 +132,7 @@ class EmulatedManager(PlainManager):
         return self._act("give_scheduling")
 
     def heartbeat(self, seq: int, *, starts_at_once: bool = False) -> None:
-        """Show that the twin is alive.
-
-        Raises:
-            UnreachableError: No answer.
-        """
+        """Show that the twin is alive."""
         self.ask("heartbeat", seq=seq)
 
     def subscribe(self, take: Callable[[bytes], None]) -> None:
@@ -160,9 +140,6 @@ class EmulatedManager(PlainManager):
 
         A lost connection is restored until `close`. The last events are then sent once more, and
         further missed events show as a gap in their numbers.
-
-        Raises:
-            UnreachableError: No cluster answers.
         """
         feed = self._open_feed(recent=0)
         reading = threading.Thread(

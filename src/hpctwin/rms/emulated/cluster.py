@@ -19,6 +19,7 @@ from hpctwin.model.settings import first_fault
 from hpctwin.rms.emulated.agenda import (
     CANCEL,
     ENDED,
+    MAX_PENDING,
     NODE,
     OTHER,
     SUBMIT,
@@ -31,7 +32,6 @@ from hpctwin.rms.emulated.agenda import (
 from hpctwin.rms.emulated.faults import Faults, NodeFailures, with_failures
 from hpctwin.rms.emulated.life import NodeLife
 from hpctwin.rms.emulated.nodes import planned_reservations
-from hpctwin.rms.emulated.submissions import MAX_PENDING
 from hpctwin.rms.manager import Outcome
 from hpctwin.rms.node_capacity import Taken
 from hpctwin.rms.records import events as ev
@@ -43,8 +43,6 @@ from hpctwin.rms.records.records import (
     NodeReservation,
     Snapshot,
 )
-
-__all__ = ["EmulatedCluster", "Plan", "Planner"]
 
 
 class Plan(NamedTuple):
@@ -90,8 +88,6 @@ class Planner(Protocol):
         Args:
             machine: Node groups, partitions and resources.
             jobs: Running jobs, and jobs that may start now if they fit.
-            nodes: Nodes in the order of their numbers.
-            reservations: Reservations that have not ended.
             now_s: Current time by the cluster's clock, in seconds.
         """
 
@@ -240,7 +236,6 @@ class EmulatedCluster(NodeLife):
         """Submit a job.
 
         Args:
-            spec: Request of the job.
             runtime_s: Runtime on nodes of speed 1, in seconds; by default a share of its walltime,
                 drawn as the faults say.
             fails: Whether it ends with an error after its runtime.

@@ -19,8 +19,6 @@ from hpctwin.rms.emulated.agenda import NODE, Agenda
 from hpctwin.rms.emulated.nodes import Nodes
 from hpctwin.rms.records.events import Event
 
-__all__ = ["Channel", "Failing", "Faults", "NodeFailures", "with_failures"]
-
 LONGEST_KEPT_S = 1.0
 Share = Field(default=0.0, ge=0, le=1)
 

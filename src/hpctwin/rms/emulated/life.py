@@ -31,8 +31,6 @@ from hpctwin.rms.node_capacity import Taken, partition_of, parts_of
 from hpctwin.rms.records import events as ev
 from hpctwin.rms.records.records import JobDependency, JobRecord, JobSpec, NodeReservation
 
-__all__ = ["JobLife", "NodeLife"]
-
 
 class JobLife:
     """Starts, ends and requeues jobs, and publishes an event for each.
@@ -240,8 +238,6 @@ class JobLife:
         """Remove the dependencies on a job that have become true.
 
         Args:
-            job_id: Job that has started or is gone.
-            kinds: Kinds of dependency that are true now.
             tell: Whether events must report it, since no event has reported the job itself.
 
         Returns:

@@ -11,15 +11,12 @@ import numpy as np
 
 from hpctwin.errors import HpctwinError
 from hpctwin.model import Cluster, Reservation
-from hpctwin.model.cluster.cluster import parse_nodes
 from hpctwin.model.cluster.node_group import Sleep
-from hpctwin.model.text import since
+from hpctwin.model.text import parse_nodes, since
 from hpctwin.rms.emulated.agenda import NODE, Agenda
 from hpctwin.rms.node_capacity import Room, Taken
 from hpctwin.rms.records import events as ev
 from hpctwin.rms.records.records import JobRecord, JobSpec, NodePower, NodeRecord, NodeReservation
-
-__all__ = ["NodePowers", "NodeState", "Nodes", "planned_reservations"]
 
 NodeState = Literal["up", "down", "drained"]
 
@@ -54,8 +51,6 @@ class Nodes:
         """Return nodes that a job may have from now to its walltime; None if too few.
 
         Args:
-            spec: Request of the job.
-            now_s: Current time, in seconds.
             soonest: Whether to prefer, in each pool, the nodes that can be on first.
         """
         until_s = now_s + spec.walltime_s
@@ -78,7 +73,6 @@ class Nodes:
         """Return the lowest-numbered free nodes of each pool; None if a pool has too few.
 
         Args:
-            counts: Number of nodes from each pool.
             pool: Pool of each node in the plan, which may divide reserved nodes otherwise.
         """
         left = list(counts)
@@ -102,11 +96,7 @@ class Nodes:
         return now_s if power is None else power.ready_s(self.sleep_of(node), now_s)
 
     def hold(self, job: JobRecord, taken: Taken) -> None:
-        """Allocate nodes to a starting job.
-
-        Raises:
-            HpctwinError: The job does not fit.
-        """
+        """Allocate nodes to a starting job."""
         job_id = job.spec.id
         if not self.room.has(job.spec, taken):
             raise HpctwinError(f"emulated cluster: job {job_id} does not fit on its nodes")
@@ -182,13 +172,7 @@ class Nodes:
 def planned_reservations(
     machine: Cluster, names: Sequence[str], zero_s: float
 ) -> list[NodeReservation]:
-    """Return a cluster description's reservations as a resource manager reports them.
-
-    Args:
-        machine: Description of the cluster.
-        names: Names of the nodes.
-        zero_s: Time zero of the description.
-    """
+    """Return a cluster description's reservations as a resource manager reports them."""
     found: dict[str, NodeReservation] = {}
     for number, window in enumerate(machine.reservations):
         name = f"{window.name}-{number + 1}" if window.name in found else window.name

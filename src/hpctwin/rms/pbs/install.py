@@ -17,11 +17,6 @@ from hpctwin.rms.commands import Commands
 from hpctwin.rms.pbs.listing.jobs import MARK, WAIT
 from hpctwin.rms.polling.spool import checked_path
 
-__all__ = [
-    "EVENTS", "HookSettings", "hook_text", "install", "install_commands", "preempting_priority",
-    "uninstall", "uninstall_commands",
-]  # fmt: skip
-
 HOOK = "hpctwin"
 LIFTING_HOOK = "hpctwin_lift"
 """The same source at a periodic event, which PBS allows only in a separate hook."""
@@ -157,10 +152,7 @@ def install(
     """Create the spool's folder, write the hook and install it; undo on errors.
 
     Args:
-        commands: Runner of qmgr.
-        settings: Settings written into the hook.
         hook_file: Path of the hook's source for the import; deleted afterwards.
-        said: Function called with each step.
         user: User of the twin; its group may read and write the folders of both files.
 
     Raises:
@@ -184,12 +176,7 @@ def install(
 
 
 def uninstall(commands: Commands, said: Callable[[str], None]) -> None:
-    """Remove the hook, its limit, and its resources if no job has them.
-
-    Raises:
-        CommandError: qmgr refused to delete the hook.
-        UnreachableError: No answer.
-    """
+    """Remove the hook, its limit, and its resources if no job has them."""
     hook, *others = uninstall_commands()
     commands.run(hook[0], hook[1:])
     said(" ".join(hook))

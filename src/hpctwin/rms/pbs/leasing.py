@@ -36,15 +36,6 @@ from hpctwin.rms.manager import Outcome, Where
 from hpctwin.rms.pbs.listing.jobs import WAIT, LeaseMark, array_of
 from hpctwin.rms.pbs.listing.output import resources
 
-__all__ = [
-    "Leasing",
-    "WaitLimit",
-    "leases_file",
-    "lifting_file",
-    "rooms_watched",
-    "vnodes_text",
-]
-
 logger = logging.getLogger(__name__)
 
 LIFTS_WITHIN_S = 35.0
@@ -81,7 +72,6 @@ class WaitLimit:
         """Record the result of a poll.
 
         Args:
-            server: Attributes of the server.
             counts_runners: Whether running jobs have some of the resource: the limit would count
                 them, and hold back every job next to them.
         """
@@ -89,12 +79,8 @@ class WaitLimit:
         self._counts_runners = counts_runners
 
     def keep(self) -> None:
-        """Set or remove the limit as needed while the twin is in control.
-
-        Raises:
-            UnreachableError: No answer.
-        """
-        wanted = not self._counts_runners and self._can_be_lifted()
+        """Set or remove the limit as needed while the twin is in control."""
+        wanted = not self._counts_runners and _shown(self.path, self.clock()) is not None
         if wanted == self.stands or (wanted and self._refused):
             return
         limit = f"max_run_res.{WAIT}"
@@ -129,13 +115,6 @@ class WaitLimit:
             except UnreachableError as error:
                 missed |= dict.fromkeys(some, Outcome("unknown", str(error)))
         return missed
-
-    def _can_be_lifted(self) -> bool:
-        try:
-            shown_s = json.loads(self.path.read_bytes())["time_s"]
-            return bool(abs(self.clock() - shown_s) < LIFTS_WITHIN_S)
-        except (OSError, ValueError, KeyError, TypeError):
-            return False
 
 
 OVERLAP_S = 1.0
@@ -207,8 +186,6 @@ class Leasing:
         """Record the result of a poll; later reports still count.
 
         Args:
-            marks: Pending jobs that are the twin's.
-            began_s: Start of the poll.
             left: Pending jobs with the hook's mark that are left to PBS.
             kept: Those of them that PBS's scheduler skips; arrays as one.
         """
@@ -415,7 +392,6 @@ def vnodes_text(select: str, place: str, where: Where, consumables: Collection[s
 
     Args:
         select: Chunks of the job, as the server completes them.
-        place: Placement of the chunks.
         where: Vnodes of the job, each with the number of its tasks of each kind. Equal chunks that
             follow each other are of one kind; with ``pack`` all are one task.
         consumables: Custom resources of the site that vnodes have and jobs use up.
@@ -448,15 +424,15 @@ def _chunks(part: str, consumables: Collection[str]) -> list[str]:
 
 
 def rooms_watched(heartbeat: Path | None) -> bool:
-    """Return whether the hook refuses jobs that do not fit; its periodic part says so.
+    """Return whether the hook refuses jobs that do not fit; its periodic part says so."""
+    shown = None if heartbeat is None else _shown(lifting_file(heartbeat), time.time())
+    return shown is not None and shown.get("rooms") is True
 
-    Args:
-        heartbeat: Heartbeat of the twin; the hook's own file is next to it.
-    """
-    if heartbeat is None:
-        return False
+
+def _shown(path: Path, now_s: float) -> dict[str, Any] | None:
+    """Return what the hook's periodic part wrote; None if it is not alive."""
     try:
-        shown = json.loads(lifting_file(heartbeat).read_bytes())
-        return shown["rooms"] is True and abs(time.time() - shown["time_s"]) < LIFTS_WITHIN_S
+        shown: dict[str, Any] = json.loads(path.read_bytes())
+        return shown if abs(now_s - shown["time_s"]) < LIFTS_WITHIN_S else None
     except (OSError, ValueError, KeyError, TypeError):
-        return False
+        return None

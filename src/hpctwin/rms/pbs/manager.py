@@ -34,8 +34,6 @@ from hpctwin.rms.pbs.news import PbsNews
 from hpctwin.rms.records.changes import Doubts
 from hpctwin.rms.records.records import Snapshot
 
-__all__ = ["PbsManager"]
-
 logger = logging.getLogger(__name__)
 
 _ID = re.compile(r"\d{1,12}(\[\d{1,7}\])?(\.[A-Za-z0-9][A-Za-z0-9._-]{0,126})?")
@@ -151,9 +149,6 @@ class PbsManager(PlainManager):
         """Return starts that PBS estimates, in seconds since the epoch.
 
         The site must enable them (``est_start_time_freq``).
-
-        Raises:
-            UnreachableError: The server does not answer, or refuses.
         """
         try:
             return own_estimates(self.commands.run("qstat", ["-f", "-t", "-F", "json"]))
@@ -164,10 +159,6 @@ class PbsManager(PlainManager):
         """Query jobs, nodes and whether PBS schedules, once each; queues less often.
 
         Reservations, too, are queried less often.
-
-        Raises:
-            UnreachableError: The server does not answer, or not in time.
-            FormatError: The form of the answer is unknown.
         """
         run = self.commands.run
         try:

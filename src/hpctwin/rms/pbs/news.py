@@ -20,8 +20,6 @@ from hpctwin.rms.records.changes import (
     read_line,
 )
 
-__all__ = ["PbsNews"]
-
 logger = logging.getLogger(__name__)
 
 RUNJOB, JOBOBIT, POSTQUEUEJOB = 16, 0x800000, 0x8000000

@@ -26,8 +26,6 @@ from hpctwin.rms.pbs.listing.parse import server_attributes
 from hpctwin.rms.pbs.manager import PbsManager
 from hpctwin.rms.settings import PolledSettings, Probe, is_here, look, tried
 
-__all__ = ["PbsGate", "PbsSettings", "probe_pbs"]
-
 MOST_ITERATION_S = 60
 """Longest interval at which PBS's scheduler should look at its jobs by itself."""
 
@@ -237,8 +235,6 @@ class PbsSettings(PolledSettings):
 
     def open(self, *, longest_lease_s: float = 600.0) -> ResourceManager:
         """See `ManagerSettings`."""
-        from hpctwin.rms.pbs.manager import PbsManager
-
         return PbsManager(
             self.cluster,
             folder=self.folder,
@@ -256,8 +252,6 @@ class PbsSettings(PolledSettings):
         changed: Callable[[], None],
     ) -> Gate:
         """See `ManagerSettings`."""
-        from hpctwin.rms.pbs.manager import PbsManager
-
         assert isinstance(manager, PbsManager)
         # Separate commands: the mirror's poller runs them in another thread.
         return PbsGate(manager.commands.again(), mark, options, changed)

@@ -39,8 +39,6 @@ from hpctwin.rms.records.changes import (
 from hpctwin.rms.records.events import Event
 from hpctwin.rms.records.records import Snapshot
 
-__all__ = ["PolledManager", "Poller", "cluster_identity", "polled"]
-
 logger = logging.getLogger(__name__)
 
 LONGEST_PAUSE_S = 60.0
@@ -134,9 +132,6 @@ class Poller:
         """Return the last known state, with the last published event number.
 
         Without a known state, poll first.
-
-        Raises:
-            UnreachableError: The manager does not answer.
         """
         if self._changes is None:
             self._poll()
@@ -390,11 +385,7 @@ def polled(poller: Poller) -> PolledManager:
 
 
 def cluster_identity(manager: ResourceManager) -> str:
-    """Return a text that is equal for managers of the same cluster on one host only.
-
-    Raises:
-        UnreachableError: The manager does not answer.
-    """
+    """Return a text that is equal for managers of the same cluster on one host only."""
     if isinstance(manager, PolledManager):
         return cluster_identity(manager.manager)
     if isinstance(manager, Identified):

@@ -22,8 +22,6 @@ from hpctwin.rms.records.events import Event, event_json
 if TYPE_CHECKING:
     from redis import Redis
 
-__all__ = ["FIELD", "RedisLines", "RedisPublisher", "connect_redis", "redis_url", "ship"]
-
 logger = logging.getLogger(__name__)
 
 FIELD = "event"
@@ -215,11 +213,7 @@ def ship(
     A line is done once Redis has accepted it. While Redis is away, lines wait in the spool.
 
     Args:
-        lines: Source of the lines.
         url: URL of Redis, see `connect_redis`.
-        stream: Name of the stream.
-        stop: Event that ends it.
-        password_env: See `connect_redis`.
 
     Returns:
         Number of lines sent.

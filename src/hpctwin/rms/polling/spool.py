@@ -13,8 +13,6 @@ from typing import Protocol
 from hpctwin.errors import ConfigError
 from hpctwin.model import write_atomically
 
-__all__ = ["Lines", "Spool", "Tail", "checked_path"]
-
 logger = logging.getLogger(__name__)
 
 STEP_S = 0.01
@@ -27,11 +25,7 @@ _PATH = re.compile(r"/[A-Za-z0-9._/-]{1,200}")
 
 
 def checked_path(path: Path) -> Path:
-    """Return a path that is safe to write into a script as it is.
-
-    Raises:
-        ConfigError: The path is not an absolute one of plain characters.
-    """
+    """Return a path that is safe to write into a script as it is."""
     if not _PATH.fullmatch(str(path)) or ".." in path.parts:
         raise ConfigError(
             f"spool {path}: expected an absolute path of letters, digits, and . _ - /"

@@ -14,20 +14,6 @@ from typing import Any, Literal, NamedTuple
 from hpctwin.rms.records import events as ev
 from hpctwin.rms.records.records import JobRecord, NodePart, NodePower, Snapshot
 
-__all__ = [
-    "Changes",
-    "Doubts",
-    "End",
-    "JobBack",
-    "JobBegan",
-    "JobGone",
-    "JobSeen",
-    "Look",
-    "News",
-    "read_line",
-    "updated",
-]
-
 LASTING_S = 10.0
 """Time after which a doubtful node is not known well enough to act on.
 
@@ -52,7 +38,6 @@ class Doubts:
 
         Args:
             differs: Difference of each such node, by name.
-            now_s: Current time, in seconds.
         """
         same = {name for name, how in differs.items() if self._differs.get(name) == how}
         self._since = {name: self._since[name] if name in same else now_s for name in differs}
@@ -103,12 +88,7 @@ class Changes:
         self.last = first.model_copy(update={"run": run})
 
     def to(self, snapshot: Snapshot, ends: Mapping[str, End] | None = None) -> list[ev.Event]:
-        """Return the events from the last snapshot to this one, which becomes `last`.
-
-        Args:
-            snapshot: Next snapshot.
-            ends: How jobs ended, by job id, as far as known.
-        """
+        """Return the events from the last snapshot to this one, which becomes `last`."""
         events: list[ev.Event] = []
         snapshot = _as_told(snapshot, self.last)
         seq = self.last.seq
@@ -272,72 +252,46 @@ MOST_CHARACTERS = 200_000
 
 
 @dataclass(frozen=True)
-class JobSeen:
-    """A job was submitted.
-
-    Args:
-        time_s: Time of the event, in seconds since the epoch.
-        record: The job.
-    """
+class _AtTime:
+    """An event; ``time_s`` is its time, in seconds since the epoch."""
 
     time_s: float
+
+
+@dataclass(frozen=True)
+class Look(_AtTime):
+    """An event whose result only a poll can show."""
+
+
+@dataclass(frozen=True)
+class JobSeen(_AtTime):
+    """A job was submitted."""
+
     record: JobRecord
 
 
 @dataclass(frozen=True)
-class JobBegan:
-    """A job has its nodes.
+class JobBegan(_AtTime):
+    """A job has its nodes."""
 
-    Args:
-        time_s: Time of the event, in seconds since the epoch.
-        job_id: Id of the job.
-        node_names: Its nodes.
-    """
-
-    time_s: float
     job_id: str
     node_names: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class JobGone:
-    """A job has ended, or is gone from the queue.
+class JobGone(_AtTime):
+    """A job has ended, or is gone from the queue; ``end`` is how it ended, if it ran."""
 
-    Args:
-        time_s: Time of the event, in seconds since the epoch.
-        job_id: Id of the job.
-        end: How it ended, if it ran.
-    """
-
-    time_s: float
     job_id: str
     end: End
 
 
 @dataclass(frozen=True)
-class JobBack:
-    """A running job was stopped and is pending again.
+class JobBack(_AtTime):
+    """A running job was stopped and is pending again; ``requeues`` counts this."""
 
-    Args:
-        time_s: Time of the event, in seconds since the epoch.
-        job_id: Id of the job.
-        requeues: Number of its requeues so far.
-    """
-
-    time_s: float
     job_id: str
     requeues: int
-
-
-@dataclass(frozen=True)
-class Look:
-    """An event whose result only a poll can show.
-
-    Args:
-        time_s: Time of the event, in seconds since the epoch.
-    """
-
-    time_s: float
 
 
 News = JobSeen | JobBegan | JobBack | JobGone | Look
@@ -381,12 +335,7 @@ def _held(names: Sequence[str], jobs: Mapping[str, JobRecord], shared: Sequence[
 
 
 def updated(snapshot: Snapshot, news: Sequence[News]) -> Updated:
-    """Apply events to a snapshot; events that it contains already change nothing.
-
-    Args:
-        snapshot: Last known state.
-        news: News in the order of the events.
-    """
+    """Apply events to a snapshot; events that it contains already change nothing."""
     jobs = {job.spec.id: job for job in snapshot.jobs}
     nodes = {node.name for node in snapshot.nodes}
     ends: dict[str, End] = {}

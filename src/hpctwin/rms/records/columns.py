@@ -16,8 +16,6 @@ from hpctwin.model import PER_NODE
 from hpctwin.model.requests.chunks import CHUNKS
 from hpctwin.rms.records.records import JobRecord, JobSpec, NodeRecord
 
-__all__ = ["LABELS", "JobRows", "Jobs", "NodeRows", "jobs_to_come"]
-
 LABELS = ("user", "account", "partition", "qos", "features", "more_tasks")
 _LABELS_OF = attrgetter(*LABELS)
 LONGEST = 16
@@ -87,10 +85,6 @@ class Jobs:
         - ``held``: numbers of its nodes
         - ``amounts``: amounts that it holds of them, None if it has them whole
         - ``uses_up``: its record if it holds consumables, else None
-
-        Args:
-            name: Name of the value.
-            rows: Rows of the jobs.
         """
         found: list[Any] = self.objects[:, _OBJECTS[name]][rows].tolist()
         return found

@@ -25,30 +25,6 @@ from hpctwin.rms.records.records import (
     Seconds,
 )
 
-__all__ = [
-    "MAX_EVENT_BYTES",
-    "SCHEMA_VERSION",
-    "Event",
-    "JobDeleted",
-    "JobEnded",
-    "JobHeld",
-    "JobModified",
-    "JobReleased",
-    "JobRequeued",
-    "JobStarted",
-    "JobSubmitted",
-    "NodeDown",
-    "NodeDrained",
-    "NodePowered",
-    "NodeUp",
-    "ReservationRemoved",
-    "ReservationSet",
-    "SchedulerRestarted",
-    "event_json",
-    "event_schema",
-    "parse_event",
-]
-
 SCHEMA_VERSION = 1
 MAX_EVENT_BYTES = 1_000_000
 """Longer events are refused; a job on 10,000 nodes takes about a tenth of it."""

@@ -5,7 +5,8 @@ Times are seconds since the epoch by the resource manager's own clock.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Literal, Self
 
 import numpy as np
@@ -16,20 +17,7 @@ from hpctwin.model import Cluster
 from hpctwin.model.cluster.node_group import Sleep
 from hpctwin.model.requests.chunks import Tasks, read_more_tasks
 from hpctwin.model.settings import Described
-
-__all__ = [
-    "REASONS",
-    "JobDependency",
-    "JobId",
-    "JobRecord",
-    "JobSpec",
-    "NodeName",
-    "NodePart",
-    "NodePower",
-    "NodeRecord",
-    "NodeReservation",
-    "Snapshot",
-]
+from hpctwin.model.workload.dependencies import Said, parse_dependencies
 
 # Ids and names reach command lines of resource managers: nothing may look like an option there.
 JobId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@:+\[\]-]{0,127}$")]
@@ -68,6 +56,41 @@ class JobDependency(Record):
     on: JobId
     kind: Literal["after", "afterany", "afterok"] = "afterany"
     delay_s: Seconds = 0.0
+
+
+def listed_dependencies(
+    text: object,
+    job_id: str,
+    notes: list[str],
+    on: Callable[[str], str | None],
+    *,
+    mirrored: bool = False,
+) -> tuple[JobDependency, ...]:
+    """Return the dependencies that a resource manager lists, as `parse_dependencies` reads them.
+
+    A job with a dependency that is not modeled stays pending, and a note says so.
+
+    Args:
+        on: Function that returns the id of the other job from its name there; None to omit it.
+        mirrored: Whether kinds such as ``before`` are also listed on the waiting job.
+    """
+    try:
+        said = parse_dependencies(text) if isinstance(text, str) else []
+    except ValueError:
+        said = [Said(str(text), "", 0.0, None, False, "")]
+    result: list[JobDependency] = []
+    for one in said:
+        if one.waits and mirrored:
+            continue
+        if one.kind is None or one.waits or one.lost:
+            notes.append(
+                f"job {job_id} stays pending: its dependency {str(text)[:50]!r} is not modeled"
+            )
+            return (*result, JobDependency(on="0", kind="afterany"))
+        if (other := on(one.on)) is not None:
+            about = {"on": other, "kind": one.kind.name.lower(), "delay_s": 60.0 * one.delay}
+            result.append(JobDependency.model_validate(about))
+    return tuple(result)
 
 
 class JobSpec(Record):
@@ -254,6 +277,22 @@ class JobRecord(Record):
         return held or any(kind.consumables for kind in self.spec.kinds)
 
 
+def held_by_jobs(
+    jobs: Iterable[JobRecord], consumables: Sequence[str] = ()
+) -> tuple[defaultdict[str, list[float]], set[str]]:
+    """Return what jobs hold of each node in total, as `JobRecord.holds`, and nodes held whole."""
+    held = defaultdict[str, list[float]](lambda: [0.0] * (3 + len(consumables)))
+    alone: set[str] = set()
+    for job in jobs:
+        parts = job.holds(consumables)
+        if parts is None:
+            alone.update(job.node_names)
+            continue
+        for name, amounts in zip(job.node_names, parts.tolist(), strict=True):
+            held[name] = [a + b for a, b in zip(held[name], amounts, strict=True)]
+    return held, alone
+
+
 class NodePower(Record):
     """Power state of a node.
 
@@ -281,12 +320,7 @@ class NodePower(Record):
         return self
 
     def ready_s(self, sleep: Sequence[Sleep], now_s: float) -> float:
-        """Return the earliest time at which the node can be on.
-
-        Args:
-            sleep: Sleep states of its group.
-            now_s: Current time, in seconds.
-        """
+        """Return the earliest time at which the node can be on."""
         over_s = max(now_s, self.until_s or now_s)
         if self.state in ("on", "switching_on"):
             return over_s

@@ -10,8 +10,6 @@ from typing import Any
 
 from hpctwin.rms.slurm.listing.jobs import Mine
 
-__all__ = ["Begins"]
-
 SLACK_S = 2.0
 """Slurm keeps whole seconds."""
 REMEMBERED = 4
@@ -54,7 +52,6 @@ class Begins:
         """Process a snapshot; return the begin times that users requested, None without.
 
         Args:
-            mine: Pending jobs that the twin may act on.
             now_s: Current time by the manager's clock, in seconds.
             left: Pending jobs left to Slurm, which may still have a lease.
         """

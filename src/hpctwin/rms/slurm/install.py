@@ -14,8 +14,6 @@ from hpctwin.model import write_atomically
 from hpctwin.model.trusted import check_trusted
 from hpctwin.rms.polling.spool import checked_path
 
-__all__ = ["Rule", "events_script", "install_events", "rule_text"]
-
 
 @dataclass(frozen=True)
 class Rule:
@@ -37,11 +35,7 @@ class Rule:
 
 
 def rule_text(rule: Rule) -> str:
-    """Return the ``job_submit.lua``.
-
-    Raises:
-        ConfigError: A name, path or number cannot be written into it.
-    """
+    """Return the ``job_submit.lua``."""
     for name in rule.partitions:
         if not name.replace("-", "").replace("_", "").isalnum():
             raise ConfigError(
@@ -66,11 +60,7 @@ def rule_text(rule: Rule) -> str:
 
 
 def events_script(spool: Path) -> str:
-    """Return the script's text for one spool.
-
-    Raises:
-        ConfigError: The path is not an absolute one of plain characters.
-    """
+    """Return the script's text for one spool."""
     text = (files("hpctwin.rms.slurm") / "events.sh").read_text()
     line = "SPOOL=/var/spool/hpctwin/slurm-events.jsonl"
     assert line in text
@@ -81,8 +71,6 @@ def install_events(script: Path, spool: Path, owner: str) -> None:
     """Create the spool's folder, mode 2750, and write the script.
 
     Args:
-        script: Path of the script.
-        spool: File that the script will write.
         owner: Owner of the folder, ``USER`` or ``USER:GROUP``.
 
     Raises:

@@ -1,11 +1,11 @@
-"""Slurm as a resource manager of the twin."""
+"""Slurm as a resource manager of the twin, and news in the lines of its event script."""
 
 from __future__ import annotations
 
 import logging
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,17 +15,14 @@ from hpctwin.model.text import count_text, expand
 from hpctwin.rms.commands import Commands
 from hpctwin.rms.gate import beat
 from hpctwin.rms.manager import Outcome, PlainManager, Priorities, Report, Way
-from hpctwin.rms.records.changes import Doubts
+from hpctwin.rms.records.changes import Doubts, End, JobBegan, JobGone, Look, News, read_line
 from hpctwin.rms.records.records import Snapshot
-from hpctwin.rms.site.cluster import Sleeping
+from hpctwin.rms.site import Sleeping
 from hpctwin.rms.slurm.begins import Begins
 from hpctwin.rms.slurm.listing.jobs import MARK, Mine, targets, tasks_of
 from hpctwin.rms.slurm.listing.listing import Listing, rows_of
 from hpctwin.rms.slurm.listing.parse import Found, cluster_snapshot, settings, start_times
 from hpctwin.rms.slurm.listing.values import moment
-from hpctwin.rms.slurm.news import SlurmNews
-
-__all__ = ["SlurmManager"]
 
 logger = logging.getLogger(__name__)
 
@@ -127,9 +124,6 @@ class SlurmManager(PlainManager):
         """Return the backfill scheduler's plan from ``squeue --start``, by job id.
 
         Times are in seconds since the epoch.
-
-        Raises:
-            UnreachableError: The controller does not answer, or refuses.
         """
         try:
             said = self.commands.run("squeue", ["--start", "-h", "-o", "%i %S"])
@@ -138,12 +132,7 @@ class SlurmManager(PlainManager):
         return start_times(said)
 
     def snapshot(self) -> Snapshot:
-        """Query jobs and nodes; partitions and reservations at most every 10 s.
-
-        Raises:
-            UnreachableError: The controller does not answer, or not in time.
-            FormatError: The form of the answer is unknown.
-        """
+        """Query jobs and nodes; partitions and reservations at most every 10 s."""
         try:
             about = self._settings()
             now_s = self.now_s()
@@ -286,9 +275,6 @@ class SlurmManager(PlainManager):
         """Renew the file that the submit rule reads, with the twin's partitions.
 
         It also ends leases of jobs left to Slurm, and saves the begin times that users requested.
-
-        Raises:
-            UnreachableError: The file cannot be written.
         """
         found = self.found
         if self.heartbeat_file is not None:
@@ -335,8 +321,6 @@ class SlurmManager(PlainManager):
 
         Args:
             job_ids: Jobs, all in ``mine``, which a concurrent poll does not change.
-            mine: The twin's jobs.
-            when: Time in scontrol's syntax.
             rest: Whether to include the tasks of arrays that the snapshot does not list.
         """
         outcomes = {}
@@ -451,3 +435,60 @@ def _numbers(text: str) -> list[int]:
         return tasks_of(text)
     except ValueError:
         return []
+
+
+_ENDS = {
+    "COMPLETED": End(),
+    "FAILED": End("exit", 1),
+    "OUT_OF_MEMORY": End("exit", 1),
+    "CANCELLED": End("cancelled"),
+    "TIMEOUT": End("walltime"),
+    "DEADLINE": End("cancelled"),
+}
+"""Job states after which a job is gone for good; after others it may be requeued."""
+
+
+class SlurmNews:
+    """Translates lines of event script and submit rule; counts unreadable ones.
+
+    Args:
+        wished: Function called with job and time, in seconds since the epoch, when a user requests
+            another begin time.
+        names: Function that returns the ids of jobs by Slurm's own number, if the two differ.
+    """
+
+    def __init__(
+        self,
+        wished: Callable[[str, float], None] = lambda job_id, begin_s: None,
+        names: Callable[[], Mapping[str, str]] = dict,
+    ) -> None:
+        self.wished = wished
+        self.names = names
+        self.unreadable = 0
+
+    def __call__(self, line: str) -> list[News]:
+        """Return the events in a line; none if it cannot be read."""
+        try:
+            time_s, about = read_line(line)
+            kind, job_id = str(about["kind"]), str(about.get("job", ""))
+            if kind == "submit" or not re.fullmatch(r"[1-9]\d{0,11}(_\d{1,7})?", job_id):
+                return [Look(time_s)]
+            if kind == "begin_time":
+                self.wished(job_id, float(about["at"]))
+                return [Look(time_s)]
+            if job_id in (names := self.names()):
+                if "_" not in names[job_id]:
+                    # A part of a heterogeneous job.
+                    return [Look(time_s)]
+                job_id = names[job_id]
+            if kind == "begin":
+                return [JobBegan(time_s, job_id, tuple(expand(str(about.get("nodes", "")))))]
+            end = _ENDS.get(str(about.get("state", "")))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            self.unreadable += 1
+            if self.unreadable == 1:
+                logger.warning("a line of Slurm's event script is unreadable: %s", error)
+            return []
+        if kind == "end" and end is not None:
+            return [JobGone(time_s, job_id, end)]
+        return [Look(time_s)]

@@ -19,6 +19,7 @@ from typing import ClassVar, Literal
 from pydantic import Field, field_validator
 
 from hpctwin.errors import CommandError, ConfigError, FormatError, UnreachableError
+from hpctwin.formats.accounting.slurm_values import number, said
 from hpctwin.model.cluster.node_group import Sleep
 from hpctwin.model.cluster.power import Watts
 from hpctwin.model.settings import Duration, Settings
@@ -27,13 +28,11 @@ from hpctwin.rms.commands import Commands, not_inherited
 from hpctwin.rms.gate import CommandGate, Gate, JobRequest, ListedJob, Mark
 from hpctwin.rms.manager import ResourceManager, Way
 from hpctwin.rms.settings import PolledSettings, Probe, is_here, look, tried
-from hpctwin.rms.site.cluster import Sleeping
+from hpctwin.rms.site import Sleeping
 from hpctwin.rms.slurm.listing.listing import rows_of
 from hpctwin.rms.slurm.listing.parse import settings
-from hpctwin.rms.slurm.listing.values import number, said, whole, words
+from hpctwin.rms.slurm.listing.values import whole, words
 from hpctwin.rms.slurm.manager import SlurmManager
-
-__all__ = ["SleepingNodes", "SlurmGate", "SlurmSettings", "probe_slurm"]
 
 OLDEST_SLURM = (22, 5)
 
@@ -181,11 +180,7 @@ class SlurmGate(CommandGate):
 
 
 def _owner(options: Sequence[str]) -> int:
-    """Return the owner of jobs that ``sbatch`` submits: this user, or ``--uid``'s.
-
-    Raises:
-        ConfigError: The user does not exist.
-    """
+    """Return the owner of jobs that ``sbatch`` submits: this user, or ``--uid``'s."""
     said = [*options, ""]
     for option, following in pairwise(said):
         name, equals, value = option.partition("=")
@@ -253,8 +248,6 @@ class SlurmSettings(PolledSettings):
 
     def open(self, *, longest_lease_s: float = 600.0) -> ResourceManager:
         """See `ManagerSettings`."""
-        from hpctwin.rms.slurm.manager import SlurmManager
-
         return SlurmManager(
             self.cluster,
             folder=self.folder,
@@ -276,8 +269,6 @@ class SlurmSettings(PolledSettings):
         changed: Callable[[], None],
     ) -> Gate:
         """See `ManagerSettings`."""
-        from hpctwin.rms.slurm.manager import SlurmManager
-
         assert isinstance(manager, SlurmManager)
         # Separate commands: the mirror's poller runs them in another thread.
         return SlurmGate(manager.commands.again(), mark, options, changed)

@@ -15,8 +15,8 @@ from hpctwin.engine.state.array_allocation import speed_columns
 from hpctwin.engine.state.layout import AMOUNTS, LAYOUT, NEVER
 from hpctwin.engine.state.sim import records
 from hpctwin.model import PER_NODE, Cluster, Partition, to_ms
-from hpctwin.model.cluster.cluster import parse_nodes
 from hpctwin.model.cluster.switches import switch_tree
+from hpctwin.model.text import parse_nodes
 from hpctwin.network.blocks import tree_of_blocks
 
 __all__ = ["Kinds", "Machine", "changes_of", "machine_of", "pool_of_nodes"]

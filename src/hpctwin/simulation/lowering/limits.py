@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.engine.queue.limits import SECOND_MS
-from hpctwin.engine.state.layout import LAYOUT
+from hpctwin.engine.state.layout import LAYOUT, NEVER
 from hpctwin.engine.state.sim import records
 from hpctwin.model import Cluster, Limit, Workload, to_ms
 from hpctwin.model.columns import Category
@@ -48,12 +48,14 @@ class Limits:
         rejected: Jobs rejected at submission because they could never start [jobs].
         why: Reason, for rejected jobs and jobs that wait forever; otherwise empty [jobs].
         names: Reason that ``squeue`` prints for jobs waiting under each ceiling.
+        largest: Largest number of nodes on which each job alone is within limits on amounts [jobs].
     """
 
     arrays: dict[str, npt.NDArray[Any]]
     rejected: BoolArray
     why: npt.NDArray[np.object_]
     names: tuple[str, ...]
+    largest: IntArray
 
     def submitted(self, row: int) -> str:
         """Return the name of the first limit on submitted jobs; empty if there is none."""
@@ -99,6 +101,7 @@ def limits_of(workload: Workload, cluster: Cluster, partition: IntArray, smalles
     rejected = np.zeros(len(workload), bool)
     why = np.full(len(workload), "", object)
     stuck = np.zeros(len(workload), bool)
+    largest = np.full(len(workload), NEVER)
     jobs_of = np.split(np.argsort(of_job, kind="stable"), np.cumsum(np.bincount(of_job))[:-1])
     for number, row in enumerate(found.tolist()):
         names = [_label(one, code) for one, code in zip(labels, row[1:], strict=True)]
@@ -112,6 +115,10 @@ def limits_of(workload: Workload, cluster: Cluster, partition: IntArray, smalles
             broken = rows[_breaks(limit, measure, charge[rows], walltime)]
             why[broken[why[broken] == ""]] = name
             stuck[broken] = True
+            if measure in limit.amounts:
+                most = most_of(limit.amounts[measure], measure)
+                nodes = _nodes(most, charge[rows], MEASURES.index(measure))
+                largest[rows] = np.minimum(largest[rows], nodes)
         first = len(bound)
         # Slurm checks the number of running jobs before their resources; this decides the reason it
         # reports.
@@ -123,6 +130,9 @@ def limits_of(workload: Workload, cluster: Cluster, partition: IntArray, smalles
             seen = rule.terms is None or factor > 0 or (rule.terms.used and rule.measure == JOBS)
             row_of = ceilings.setdefault(rule, len(ceilings))
             bound.append((row_of, rule.measure, holds, *weights, seen))
+            if holds and rule.terms is None and rule.measure != JOBS:
+                nodes = _nodes(rule.most, charge[rows], rule.measure)
+                largest[rows] = np.minimum(largest[rows], nodes)
             if one.deny and holds and rule.measure != JOBS:
                 own = np.rint(charge[rows, rule.measure] * weights[1])
                 if rule.terms:
@@ -156,7 +166,15 @@ def limits_of(workload: Workload, cluster: Cluster, partition: IntArray, smalles
         rejected,
         why,
         (*(rule.name for rule in rules), ""),
+        largest,
     )
+
+
+def _nodes(most: int, charge: IntArray, measure: int) -> IntArray:
+    """Return on how many nodes jobs count at most an amount; on a node each counts the same."""
+    nodes, counted = charge[:, MEASURES.index("nodes")], charge[:, measure]
+    found: IntArray = np.where(counted > 0, most * nodes // np.maximum(counted, 1), NEVER)
+    return found
 
 
 def _ceilings(rules: Sequence[Rule], cluster: Cluster) -> npt.NDArray[Any]:

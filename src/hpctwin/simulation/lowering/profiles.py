@@ -193,5 +193,5 @@ def _alone_s(profile: Profile, speed: float, job: str) -> float:
         return float(0.0 if profile.cpu is None else profile.cpu.max(initial=0.0)) / speed
     raise ConfigError(
         f"{job} uses the network, a storage or a recorded trace, so its length depends on other jobs; "
-        "add --sharing fair (in Python sharing='fair')"
+        "add --sharing fair (simulate, compare, sweep, policy search; in Python sharing='fair')"
     )

@@ -119,7 +119,7 @@ REFUSALS = (
     Refusal(
         lambda c, p: c.cleanup > 0 and p.backfill == OUTSIDE,
         lambda c, p: (
-            f"cluster {c.name!r}: 'cleanup' does not work with an external scheduler, "
+            f"cluster {c.name!r}: 'cleanup' does not work with an external scheduler or a sizing, "
             "which gets no cleanup events; remove 'cleanup'"
         ),
     ),
@@ -294,15 +294,10 @@ def check_contended(
     Raises:
         ConfigError: Something else does; or a job's amounts are those of each of its ranks.
     """
-    others = {
-        "checkpoints": writes_checkpoints(workload, cluster),
-        "suspension on nodes with sleep states": suspends(cluster) and cluster.depths > 0,
-    }
-    found = [name for name, given in others.items() if given]
-    if found:
+    if suspends(cluster) and cluster.depths > 0:
         raise ConfigError(
-            f"cluster {cluster.name!r}: jobs that share the network do not work with {found[0]}; remove "
-            "it, or 'sharing'"
+            f"cluster {cluster.name!r}: jobs that share the network cannot be suspended on nodes with "
+            "sleep states; use mode requeue or cancel, or remove 'sharing'"
         )
     malleable = workload.malleable
     if not sized or malleable is None:

@@ -182,6 +182,7 @@ class Course:
             "account": _labels(workload.account),
             "partition": _labels(workload.partition),
             "requeues": pl.lit(0, pl.Int64) if self.requeues is None else self.requeues,
+            **({"profile": workload.profile.to_series("")} if workload.profile.labels else {}),
             **self.more,
         }
         # A value that is the same for all jobs takes no memory as a literal.

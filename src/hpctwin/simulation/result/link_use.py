@@ -108,6 +108,31 @@ class LinkUse:
         return pl.concat(parts) if parts else pl.DataFrame(schema=_LEVELS)
 
     @kept
+    def by_switch(self) -> pl.DataFrame:
+        """One row for each switch of a regular network.
+
+        ``switch``, ``links`` (their number), ``bytes`` (over all its links), ``mean_utilization``
+        (of its links together), ``max_utilization`` (of the busiest link), and ``full_s``, the
+        longest time at full bandwidth.
+        """
+        ends = self.platform.link_switches[self.links]
+        link, end = np.nonzero(ends >= 0)
+        switch = pl.Series(self.platform.switch_names, dtype=pl.String).gather(ends[link, end])
+        used, bandwidth = pl.col("mean_utilization"), pl.col("bandwidth")
+        return (
+            self.table[link]
+            .with_columns(switch.alias("switch"))
+            .group_by("switch", maintain_order=True)
+            .agg(
+                pl.len().cast(pl.Int64).alias("links"),
+                pl.col("bytes").sum(),
+                ((used * bandwidth).sum() / bandwidth.sum()).alias("mean_utilization"),
+                used.max().alias("max_utilization"),
+                pl.col("full_s").max(),
+            )
+        )
+
+    @kept
     def links(self) -> npt.NDArray[np.int64]:
         """Numbers of the links in the tables."""
         return np.flatnonzero(~self.platform.link_fatpipe)

@@ -22,8 +22,8 @@ from hpctwin.metrics.sources import JobTable
 from hpctwin.metrics.summary import NamedMetrics
 from hpctwin.model import MS_PER_S, Cluster, Workload, format_duration
 from hpctwin.model.arguments import check_arguments
+from hpctwin.model.columns import as_pandas
 from hpctwin.model.demand import assumptions
-from hpctwin.model.frames import as_pandas
 from hpctwin.model.text import Shown
 from hpctwin.simulation.result.counts import CoreCount, NodeCount, PreemptionSums, held_s
 from hpctwin.simulation.result.history import (

@@ -44,7 +44,7 @@ from hpctwin.simulation.lowering import power_states
 from hpctwin.simulation.lowering.capacity import facts_of, known_of
 from hpctwin.simulation.lowering.outages import BLOCK_MS, Outages, recorded_outages
 from hpctwin.simulation.lowering.policy import circumstances
-from hpctwin.simulation.lowering.preemption import is_interrupted, suspends
+from hpctwin.simulation.lowering.preemption import is_interrupted, suspends, writes_checkpoints
 from hpctwin.simulation.lowering.profiles import (
     UNKNOWN_MS,
     network_profiles,
@@ -275,6 +275,7 @@ class SimulationBase(EngineFeed):
                 spared=spared,
                 cleans=cluster.cleanup > 0,
                 suspends=suspends(cluster),
+                checkpoints=writes_checkpoints(self.workload, cluster),
                 sizes=None if self.sizing is None else sizes,
             )
 

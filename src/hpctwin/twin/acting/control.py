@@ -40,6 +40,8 @@ class Control:
         self.executor = Executor(act, guard, follower, leases=leases)
         self.is_active = False
         self.decision: Decision | None = None
+        self.decided_at = 0.0
+        """When it was made, in Unix time."""
         self.decision_id = 0
         self.decisions = 0
         self.decision_ms = self.forecast_ms = 0.0
@@ -94,8 +96,13 @@ class Control:
 
     def _note(self, decision: Decision, call: dict[str, Any]) -> None:
         follower, journal, at_s = self.follower, self.follower.journal, time.time()
-        asks = self.guard.mode == "approve" and not self._asked_already(decision)
+        asks = self.guard.mode == "approve" and bool(decision.starts)
         with journal.writing():
+            for row, pending, _ in self.executor.requests():
+                if asks and set(decision.starts) <= set(pending):
+                    asks = False
+                else:
+                    journal.approve(row, "superseded")
             self.decision_id = journal.decision(
                 decision,
                 input_id=journal.input("decide", json.dumps(call), at_s),
@@ -104,18 +111,10 @@ class Control:
                 approval="pending" if asks else None,
             )
         follower.history.decided(decision, self.decision_ms)
-        self.decision = decision
+        self.decision, self.decided_at = decision, at_s
         self.decisions += 1
         follower.decisions += 1
         follower.checkpoint_due |= follower.decisions >= follower.config.journal.checkpoint_interval
-
-    def _asked_already(self, decision: Decision) -> bool:
-        """Whether each start of a decision waits for a person's approval already."""
-        asked: set[str] = set()
-        for row, _ in self.follower.journal.approvals("pending"):
-            found = self.follower.journal.read_decision(row)
-            asked.update(found["starts"] if found else ())
-        return asked.issuperset(decision.starts)
 
     def act(self) -> bool:
         """Act on the last decision if it is new; send what was approved, and renew leases.
@@ -127,13 +126,15 @@ class Control:
         new = decision is not None and row != self._acted_on
         self._acted_on = row
         reorders = self.reorders()
+        if self.guard.mode == "approve" and self.follower.core.mirror.needs_snapshot is None:
+            self.executor.withdraw_requests()
         if reorders and new and decision is not None:
             self.executor.reorder(row, decision)
         is_active = self.is_active and not self.faults
         if is_active:
             chosen: list[Chosen] = []
             if self.guard.mode == "approve":
-                chosen = self.executor.approved()
+                chosen = self.executor.requests("approved")
             elif self.guard.mode == "act" and new and decision is not None:
                 chosen = [self.executor.chosen_by(row, decision)]
             self.executor.act(decision, chosen, new=new)

@@ -105,19 +105,20 @@ class Executor:
             self._deferred_for = frozenset()
         return more
 
-    def approved(self) -> list[Chosen]:
-        """Return what a person has approved; requests that were not answered in time lapse."""
-        journal, at_s = self.follower.journal, time.time()
-        late = [
-            row
-            for row, since_s in journal.approvals("pending")
-            if at_s - since_s > self.settings.approval_timeout or not self._still_pending(row)
-        ]
-        if late:
+    def requests(self, state: str = "pending") -> list[Chosen]:
+        """Return the decisions with a given approval, with their jobs that are still pending."""
+        journal = self.follower.journal
+        return [Chosen(row, self._still_pending(row)) for row, _ in journal.approvals(state)]
+
+    def withdraw_requests(self) -> None:
+        """Withdraw requests for approval that are too late, or whose jobs are no longer pending."""
+        journal, since_s = self.follower.journal, time.time() - self.settings.approval_timeout
+        withdrawn = {row: "lapsed" for row, at_s in journal.approvals("pending") if at_s < since_s}
+        withdrawn |= {row: "superseded" for row, pending, _ in self.requests() if not pending}
+        if withdrawn:
             with journal.writing():
-                for row in late:
-                    journal.approve(row, "lapsed")
-        return [Chosen(row, self._still_pending(row)) for row, _ in journal.approvals("approved")]
+                for row, approval in withdrawn.items():
+                    journal.approve(row, approval)
 
     def act(
         self, decision: Decision | None, chosen: Sequence[Chosen] = (), *, new: bool = False

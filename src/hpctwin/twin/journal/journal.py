@@ -290,7 +290,7 @@ class Journal:
 
         Args:
             decision: Id of the decision.
-            approval: ``approved``, ``rejected``, ``lapsed`` or ``done``.
+            approval: ``approved``, ``rejected``, ``lapsed``, ``superseded`` or ``done``.
             before: Expected approval; if another process has changed it, nothing changes.
         """
         changed = self._db.execute(

@@ -215,7 +215,10 @@ def _restore(core: Core, state: dict[str, Any] | None, journal: Journal) -> None
 
 MOST_TASKS = 5
 OLDEST_S = 120.0
-"""Maximum age of a forecast that is still used, in seconds."""
+"""Maximum age of a forecast that is still used, in seconds by the clock of the twin's host.
+
+A twin decides at intervals of this clock, however fast that of an emulated cluster is.
+"""
 
 
 @dataclass(frozen=True)
@@ -252,7 +255,7 @@ def standing(journal: Journal) -> Standing:
 def standing_of(core: Core, journal: Journal) -> Standing:
     """Return the state of the cluster for a core that stands at the journal's end."""
     found = journal.read_latest("status")
-    status: dict[str, Any] = {} if found is None else found[1]
+    at_s, status = found or (0.0, {})
     now_s = max(core.mirror.time_s, status.get("time_s", 0.0))
     acts = bool(status.get("is_active") or status.get("orders"))
     policy, assumed = starts_by(core, status.get("policy") if acts else None)
@@ -261,7 +264,7 @@ def standing_of(core: Core, journal: Journal) -> Standing:
         policy = status.get("policy", policy)
     said = journal.read_latest("forecasts")
     forecasts: dict[str, Forecast] = {}
-    if said is not None and said[1]["policy"] == policy and now_s - said[1]["time_s"] <= OLDEST_S:
+    if said is not None and said[1]["policy"] == policy and at_s - said[0] <= OLDEST_S:
         forecasts = {one.job_id: one for one in (Forecast(*row) for row in said[1]["jobs"])}
     return Standing(core, now_s, policy, assumed, status, forecasts)
 

@@ -108,8 +108,10 @@ class StatusWriter:
         policy, assumed = starts_by(core, core.policy if acts else None)
         notes = self._follower.manager.report().notes[:MAX_NOTES]
         made = control.decision
-        fresh = made is not None and made.forecast_by == policy and now_s - made.time_s <= OLDEST_S
-        forecasts = {f.job_id: f for f in made.forecasts} if made is not None and fresh else {}
+        forecasts = {}
+        if made is not None and made.forecast_by == policy:
+            fresh = time.time() - control.decided_at <= OLDEST_S
+            forecasts = {f.job_id: f for f in made.forecasts} if fresh else {}
         return Standing(core, now_s, policy, assumed, {"not_read": notes}, forecasts)
 
     def counts(self) -> dict[str, int]:
@@ -139,7 +141,7 @@ class StatusWriter:
                 "policy": decision.forecast_by,
                 "jobs": [list(one) for one in decision.forecasts],
             }
-            journal.latest("forecasts", body, at_s)
+            journal.latest("forecasts", body, self._control.decided_at)
 
 
 class Inactivity:

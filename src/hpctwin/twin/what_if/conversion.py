@@ -210,6 +210,7 @@ def workload_of(
         features=labels["features"],
         more_tasks=labels["more_tasks"],
         group_by=nobody,
+        profile=nobody,
         priority=jobs.of("priority"),
         per_node={n: jobs.of(n) for n in PER_NODE} if "needs" in known else {},
         resources={name: np.array(column, np.int64) for name, column in amounts.items()},

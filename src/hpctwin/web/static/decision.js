@@ -43,13 +43,13 @@ export class Decisions {
     this.chosen = this.last.candidates.length > 1 ? this.last : last.find((one) => one.candidates.length > 1) ?? this.last;
     const told = await api.get(`decisions/${this.chosen.id}/explain`);
     replace(this.at("explained"), [...told.why.map((line) => element("p", zoned(line))), link("decision", this.chosen.id, `Page of decision ${this.chosen.id}`)]);
-    const names = Object.keys(this.chosen.candidates[0].metrics);
-    if (this.names !== names.join()) {
-      this.names = names.join();
+    const names = Object.keys(this.chosen.candidates[0].metrics), longest = Math.max(...this.chosen.candidates.map((one) => one.policy.length));
+    if (this.names !== [longest, ...names].join()) {
+      this.names = [longest, ...names].join();
       this.table.setColumns([
-        { id: "policy", title: "Policy", value: (one) => one.policy, text: (one) => (one.policy === this.chosen.policy ? "✓ " : "") + one.policy, width: "minmax(20ch, 2fr)" },
+        { id: "policy", title: "Policy", value: (one) => one.policy, text: (one) => (one.policy === this.chosen.policy ? "✓ " : "") + one.policy, width: `min(${longest + 4}ch, 55vw)` },
         { id: "score", title: "Score", value: (one) => one.score, text: (one) => number(one.score), number: true, width: "9ch" },
-        ...names.map((name) => ({ id: name, title: named(name), value: (one) => one.metrics[name], text: (one) => value(name, one.metrics[name]), number: true, width: "minmax(15ch, 1fr)" })),
+        ...names.map((name) => ({ id: name, title: named(name), value: (one) => one.metrics[name], text: (one) => value(name, one.metrics[name]), number: true, width: `${Math.max(named(name).length, 7) + 4}ch` })),
         { id: "starts", title: "Starts now", value: (one) => one.starts, number: true, width: "13ch" },
         { id: "never", title: "Never start", value: (one) => one.never, number: true, width: "13ch", extra: true },
       ]);

@@ -327,6 +327,13 @@ export class Gantt {
       if (window) {
         const by = this.by?.value ?? "user", found = await this.source.picture({ ...window, by });
         Object.assign(found, { version, width: window.width, height: window.height });
+        if (!this.picture && by === "user" && this.by && found.start?.length && !found.legend?.length) {
+          // No user is known: all boxes would be gray.
+          this.by.value = "wait";
+          this.version += 1;
+          this.asking = false;
+          return await this.ask();
+        }
         if (found.boxes) found.colours ??= coloursOf(by, found.legend, found.ordered);
         if (this.key) legend(this.key, found, found.colours ?? [], this.by?.selectedOptions[0].textContent);
         if (!found.boxes || found.start.length > DIRECT) found.bitmap = bitmap(found, theme());

@@ -11,8 +11,7 @@ import polars as pl
 
 from hpctwin.metrics import binned
 from hpctwin.model import Cluster, format_duration
-from hpctwin.model.cluster.cluster import parse_nodes
-from hpctwin.model.text import compact
+from hpctwin.model.text import compact, parse_nodes
 from hpctwin.rms.node_capacity import Room
 from hpctwin.rms.records.records import JobRecord, JobSpec
 from hpctwin.twin.forecast.forecaster import Forecast

@@ -304,7 +304,9 @@ class DecisionView(View):
     waiting: int = Field(description="Number of pending jobs at that time.")
     free_nodes: int = Field(description="Number of free nodes at that time.")
     approval: str | None = Field(
-        description="pending, approved or rejected; null if the decision needs no approval."
+        description="pending, approved, rejected, lapsed (not answered in time), superseded (its "
+        "jobs are no longer pending, or a later decision starts others) or done; null if the decision "
+        "needs no approval."
     )
     starts: tuple[str, ...] = Field(description="Ids of the jobs to start.")
     candidates: tuple[CandidateView, ...] = Field(description="Compared policies.")

@@ -21,8 +21,7 @@ from hpctwin.errors import (
     UnknownNameError,
 )
 from hpctwin.model import MS_PER_S, Cluster
-from hpctwin.model.cluster.cluster import parse_nodes
-from hpctwin.model.text import MOST, compact, expand, split_list
+from hpctwin.model.text import MOST, compact, expand, parse_nodes, split_list
 from hpctwin.policies import Policy, parse_policy
 from hpctwin.rms.records.records import JobRecord, JobSpec, NodeRecord, NodeReservation
 from hpctwin.simulation import Simulation

@@ -36,8 +36,6 @@ from hpctwin_sizing import (
     oracle_plan,
 )
 
-__all__ = ["JOBS", "Shared", "shared", "trace_jobs"]
-
 JOBS = "gaia_alibaba_pai_100k.csv"
 WEEK_S = 7 * 86_400
 
@@ -46,13 +44,7 @@ def trace_jobs(week: int, weeks: int = 1, *, seed: int, most: int = 1000) -> Wor
     """Return the jobs of 1 to 24 h in some weeks of the trace, each requesting one node.
 
     Args:
-        week: Index of the first week.
-        weeks: Number of weeks.
         seed: Seed of the sample, if a week has more than `most` jobs.
-        most: Maximum number of jobs per week.
-
-    Raises:
-        WorkloadError: The trace is missing.
     """
     table, begin = pl.read_csv(need_trace(JOBS)), week * WEEK_S
     submit = 3600 * pl.col("arrival_time")
@@ -78,17 +70,12 @@ def shared(
     """Simulate a week of the trace on a cluster that its jobs use by half.
 
     Args:
-        week: Index of the week.
         before: Number of preceding weeks that CarbonFlex learns from.
         slack_s: Time from a job's end, if it ran at once on its node, to its deadline, in seconds.
-        name: File of the intensity.
 
     Returns:
         ``fcfs+easy``, ``carbonscaler`` and ``carbonflex`` with forecasts of 5 % error, and
         ``oracle``.
-
-    Raises:
-        WorkloadError: The trace or the intensity is missing.
     """
     jobs, past = trace_jobs(week, seed=2), trace_jobs(week - before, before, seed=1)
     nodes = round(2 * float(jobs.runtime_ms.sum()) / 1000 / WEEK_S)

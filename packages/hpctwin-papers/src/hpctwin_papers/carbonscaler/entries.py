@@ -8,8 +8,6 @@ from functools import partial
 from hpctwin_papers.carbonscaler.experiment import Alone
 from hpctwin_papers.entry import Entry
 
-__all__ = ["entries"]
-
 
 def entries(entry: partial[Entry]) -> Iterator[Entry]:
     """Yield the paper's entries; `entry` creates one."""

@@ -27,8 +27,6 @@ from hpctwin_papers.experiment import Experiment, Progress
 from hpctwin_papers.results import Results
 from hpctwin_sizing import CarbonScaler, Slots
 
-__all__ = ["Alone", "alone"]
-
 
 def alone(
     series: Series, *, jobs: int = 180, hours: float = 24, slack_s: float = CAPTURED_S

@@ -15,18 +15,6 @@ from hpctwin.model import Workload
 from hpctwin_papers.theta_year import experiment as theta_year
 from hpctwin_papers.traces import need_trace
 
-__all__ = [
-    "CASES",
-    "EXCHANGED",
-    "MORE",
-    "PUBLISHED_WAYS",
-    "SIZE_EDGES",
-    "WALLTIME_EDGES_S",
-    "Case",
-    "Published",
-    "oracle",
-]
-
 SIZE_EDGES = (128.0, 256.0, 512.0, 1024.0, 2180.0)
 WALLTIME_EDGES_S = tuple(60.0 * m for m in (10, 30, 60, 120, 250, 500, 1000, 1500))
 TRIMMED = 1000

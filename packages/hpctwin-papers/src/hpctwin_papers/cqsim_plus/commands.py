@@ -10,8 +10,6 @@ from cyclopts import Parameter
 from hpctwin_papers.options import Count, given
 from hpctwin_papers.output import run_and_show
 
-__all__ = ["cqsim_plus"]
-
 
 def cqsim_plus(
     *,

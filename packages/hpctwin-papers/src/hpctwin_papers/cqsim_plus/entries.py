@@ -9,8 +9,6 @@ from hpctwin_papers.cqsim_plus.cases import EXCHANGED
 from hpctwin_papers.cqsim_plus.experiment import CqsimPlus
 from hpctwin_papers.entry import NO_NUMBERS, Entry
 
-__all__ = ["entries"]
-
 _THETA = "Theta's year 2022"
 _BOTH = "Polaris and Theta, September to December 2023"
 _CHANCE = (

@@ -22,8 +22,6 @@ from hpctwin_papers.results import Finding, Results
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["CqsimPlus"]
-
 GUIDED = ("sgs-t", "oracle")
 """The paper's strategy, and its knowledge."""
 TABLES = {

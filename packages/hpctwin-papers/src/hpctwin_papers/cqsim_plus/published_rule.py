@@ -33,8 +33,6 @@ from hpctwin.facility import Facility
 from hpctwin.facility.jobs import FacilityJobs, facility_jobs
 from hpctwin.model import MS_PER_S, Workload
 
-__all__ = ["RULE_STRATEGIES", "RuleCluster", "RuleJob", "simulate_rule"]
-
 RULE_STRATEGIES = ("sgs-t", "siloed", "random", "user(0.6)")
 
 

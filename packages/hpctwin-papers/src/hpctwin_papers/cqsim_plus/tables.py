@@ -28,8 +28,6 @@ from hpctwin_papers.cqsim_plus.cases import (
 from hpctwin_papers.cqsim_plus.published_rule import simulate_rule
 from hpctwin_papers.experiment import Progress
 
-__all__ = ["Row", "Way", "bins", "make_row", "run_by_our_rule", "run_by_their_rule", "ways"]
-
 
 @dataclass(frozen=True)
 class Way:
@@ -101,9 +99,6 @@ def run_by_our_rule(
 
     Args:
         name: One of `CASES`.
-        workload: Jobs of the case.
-        strategy: Placement strategy.
-        seed: Seed of the draws.
         progress: Function called with the completed share.
     """
     begin = time.perf_counter()
@@ -191,10 +186,8 @@ def bins(
 
     Args:
         jobs: Jobs with ``wait_s`` and the column.
-        column: Column that defines the bins.
         edges: Inclusive upper bounds of the bins, increasing; one more bin is above the last.
         published: Published mean waits by upper edge, in minutes.
-        unit: Divisor of the edges in labels.
 
     Returns:
         ``bin``, ``jobs``, ``mean_wait_min``, ``published_wait_min`` of each bin with jobs or a

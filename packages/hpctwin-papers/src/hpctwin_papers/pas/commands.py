@@ -7,8 +7,6 @@ from pathlib import Path
 from hpctwin_papers.options import Count, Methods, given
 from hpctwin_papers.output import run_and_show
 
-__all__ = ["pas"]
-
 
 def pas(
     *,

@@ -9,8 +9,6 @@ from hpctwin_papers.entry import Entry
 from hpctwin_papers.experiment import SEEDS
 from hpctwin_papers.pas import experiment as pas
 
-__all__ = ["entries"]
-
 _OPEN = (
     "the paper gives no distributions, runtimes or seed; they are chosen here so that FCFS agrees. PAS as "
     "published takes longer, and every method here respects dependencies"

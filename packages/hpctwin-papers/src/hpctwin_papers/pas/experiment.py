@@ -125,14 +125,8 @@ def run_seed(
     """Simulate one workload under each method.
 
     Args:
-        seed: Seed of the workload.
         methods: Some of `METHODS`.
-        jobs: Number of jobs.
         failures: Share of the jobs that fail, drawn by `hpctwin.generate.pas`.
-
-    Raises:
-        UnknownNameError: There is no such method.
-        ConfigError: A number is out of range.
     """
     workload = pas(jobs=jobs, seed=seed)
     risk = failure_risk(workload, within("failures", failures, 0, 0.99) or PREDICTED)

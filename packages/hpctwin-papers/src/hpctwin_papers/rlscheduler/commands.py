@@ -9,8 +9,6 @@ from hpctwin.cli.option_values import AT_LEAST_0
 from hpctwin_papers.options import Count
 from hpctwin_papers.output import run_and_show
 
-__all__ = ["rlscheduler"]
-
 
 def rlscheduler(
     *traces: str,

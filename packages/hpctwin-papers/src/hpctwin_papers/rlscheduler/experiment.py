@@ -15,8 +15,6 @@ from hpctwin_papers.experiment import Experiment, Progress
 from hpctwin_papers.results import Finding, Results
 from hpctwin_papers.rlscheduler import table
 
-__all__ = ["RLScheduler"]
-
 NOTE = (
     "mean bounded slowdown of ten sequences of 1,024 jobs; below each what was published. Agents: mean of "
     "seeds, and of each, and by how much that is above the best heuristic of its table, with the 95 % "

@@ -30,11 +30,6 @@ if TYPE_CHECKING:
     from hpctwin.learn.training.trial import Plan
     from hpctwin.policies.agents import Network
 
-__all__ = [
-    "HEURISTICS", "OTHERS", "ROWS", "Case", "Row", "agent", "case", "heuristic", "row", "sequences",
-    "served",
-]  # fmt: skip
-
 FloatArray = npt.NDArray[np.float64]
 
 JOBS, SEQUENCES, DRAWN_FROM = 1024, 10, 10_000
@@ -121,11 +116,7 @@ _FILES = {
 
 @cache
 def case(trace: str) -> Case:
-    """Return one of the traces.
-
-    Raises:
-        WorkloadError: The file is missing.
-    """
+    """Return one of the traces."""
     name, nodes, processors, first_s = _FILES[trace]
     read = read_workload(need_trace(name))
     return Case(replace(read, nodes=-(-read.nodes // processors)), nodes, first_s)
@@ -158,11 +149,9 @@ def served(
     """Return the mean bounded slowdown of each sequence.
 
     Args:
-        trace: Name of the trace.
         passing: Whether jobs may be backfilled before the selected job.
         choose: Function of the environment, the observation of pending jobs, and the sequence's
             begin; returns the selected place.
-        observation: Kind of observation.
     """
     from hpctwin.learn import Episodes, JobSelectionEnv
 
@@ -200,9 +189,7 @@ def agent(trace: str, passing: bool, plan: Plan) -> Network:
     """Return an agent trained on episodes of a sequence's length; see `trained_on`.
 
     Args:
-        trace: Name of the trace.
         passing: Whether jobs may be backfilled before the selected job.
-        plan: Settings of the training.
     """
     from hpctwin.learn import Episodes
     from hpctwin.learn.training.training import train
@@ -299,9 +286,7 @@ def row(trace: str, passing: bool, agents: Sequence[Path] = ()) -> Row:
     """Return a row of the table.
 
     Args:
-        trace: Name of the trace.
         passing: Whether jobs may be backfilled before the selected job.
-        agents: Files of agents.
     """
     from hpctwin.policies.agents import Network
 

@@ -12,8 +12,6 @@ from hpctwin.cli.options import ClusterOptions, Trace, TraceOptions, WindowOptio
 from hpctwin_papers.options import Count, Methods, Pool, given
 from hpctwin_papers.output import run_and_show
 
-__all__ = ["s_raps", "s_raps_incentives", "s_raps_ml", "s_raps_schedulers"]
-
 
 def s_raps(
     trace: Trace,

@@ -8,8 +8,6 @@ from functools import partial
 from hpctwin_papers.entry import NO_NUMBERS, Entry
 from hpctwin_papers.s_raps import stand_ins
 
-__all__ = ["entries"]
-
 _OURS = "hpctwin experiment s-raps"
 _DRAWN = "The utilization of nodes is drawn for each user, seed 0"
 _NO_PRIORITIES = "The log has no priorities, so priority-ffbf orders jobs by submit time"

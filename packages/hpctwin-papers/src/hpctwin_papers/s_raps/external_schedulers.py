@@ -60,12 +60,7 @@ class Coupling:
 
 
 def workload(jobs: int = JOBS, seed: int = 0) -> Workload:
-    """Return jobs submitted in 15 days, or at the same rate if there are fewer.
-
-    Args:
-        jobs: Number of jobs.
-        seed: Seed of the draws.
-    """
+    """Return jobs submitted in 15 days, or at the same rate if there are fewer."""
     made = generate("poisson", jobs=jobs, nodes=NODES, mean_runtime_s=2000.0, seed=seed)
     factor = DAYS * 86_400.0 * jobs / JOBS / made.span_s
     return made.replace(submit_ms=(made.submit_ms * factor).astype("int64"))

@@ -31,8 +31,6 @@ from hpctwin_papers.results import Results
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["POLICIES", "REPLAY", "Run", "SRaps", "schedule_results"]
-
 FloatArray = npt.NDArray[np.float64]
 
 REPLAY = "replay"
@@ -83,11 +81,7 @@ class SRaps(Experiment[str, Run]):
     title = "a part of a trace under each policy"
 
     def points(self) -> Sequence[str]:
-        """See `Experiment`; policies.
-
-        Raises:
-            ConfigError: The components of the cluster's nodes are unknown.
-        """
+        """See `Experiment`; policies."""
         if not all(group.components for group in self.cluster.nodes):
             raise ConfigError(
                 f"cluster {self.cluster.name!r}: the components of its nodes are unknown; choose a "
@@ -113,12 +107,7 @@ class SRaps(Experiment[str, Run]):
 
 
 def schedule_results(runs: Sequence[Run], figure: str) -> Results:
-    """Return the results of a part under each policy.
-
-    Args:
-        runs: Run of each policy.
-        figure: Name of the figure.
-    """
+    """Return the results of a part under each policy."""
     return Results(
         figures={figure: partial(_drawn, runs)},
         tables=[Table.turned({run.name: run.figures for run in runs}, _LINES)],

@@ -17,8 +17,6 @@ from hpctwin.errors import ConfigError, UnknownNameError
 from hpctwin.metrics import Accounts, read_accounts
 from hpctwin.model import Workload
 
-__all__ = ["INCENTIVES", "Incentive", "reward_option", "rewarded"]
-
 FloatArray = npt.NDArray[np.float64]
 Figures = Mapping[str, float | None]
 
@@ -94,8 +92,6 @@ def rewarded(
     mean account: it has earned nothing and is not punished.
 
     Args:
-        workload: The jobs.
-        accounts: Accounts of an earlier run.
         incentive: Name of the incentive, see `INCENTIVES`.
         budgets: For ``budget``: node-hours by account, or for each account.
 
@@ -135,7 +131,6 @@ def reward_option(workload: Workload, text: str) -> Workload:
     """Return the jobs as ``--priorities-from`` says; an entry point calls it.
 
     Args:
-        workload: The jobs.
         text: Value of the option, of the form ``INCENTIVE[=BUDGET]:FILE``.
 
     Raises:

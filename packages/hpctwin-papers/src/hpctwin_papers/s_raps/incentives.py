@@ -34,17 +34,6 @@ from hpctwin_papers.traces import find_trace
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = [
-    "DAYS",
-    "NAMES",
-    "NODES",
-    "Incentives",
-    "drawn_use",
-    "incentive_results",
-    "machine",
-    "workload",
-]
-
 NODES = 4392
 DAYS = 28.0
 NAMES = tuple(name for name in INCENTIVES if name != "budget")
@@ -52,11 +41,7 @@ _DAY_MS = 86_400_000
 
 
 def workload(seed: int = 0) -> tuple[Workload, str]:
-    """Return four weeks of Theta's jobs with drawn use of nodes, and their origin.
-
-    Args:
-        seed: Seed of the draws.
-    """
+    """Return four weeks of Theta's jobs with drawn use of nodes, and their origin."""
     path = find_trace("Theta-2023-lumos.swf")
     rng = np.random.default_rng(seed)
     if path is not None:
@@ -76,12 +61,7 @@ def workload(seed: int = 0) -> tuple[Workload, str]:
 
 
 def drawn_use(jobs: Workload, rng: np.random.Generator) -> Workload:
-    """Return jobs with their use of nodes, drawn per account, varied a little per job.
-
-    Args:
-        jobs: Jobs with accounts.
-        rng: Random number generator.
-    """
+    """Return jobs with their use of nodes, drawn per account, varied a little per job."""
     used = rng.beta(2.0, 2.0, len(jobs.account.labels) + 1)
     jitter = rng.normal(0.0, 0.05, len(jobs))
     use = Usage.averages(np.clip(used[jobs.account.codes] + jitter, 0.0, 1.0))
@@ -97,11 +77,7 @@ def machine() -> Cluster:
 
 
 def incentive_results(found: Redeemed) -> Results:
-    """Return the results of accounts that were collected and redeemed.
-
-    Args:
-        found: Results under each incentive.
-    """
+    """Return the results of accounts that were collected and redeemed."""
     gains = found.gains()
     rows = [{"incentive": name, **_told(found, name, gains)} for name in found.results]
     lines = []

@@ -12,8 +12,6 @@ from hpctwin.cli.options import ClusterOptions, Trace, TraceOptions
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["incentives_command"]
-
 Json = Annotated[bool, Parameter(group="Output")]
 Plot = Annotated[Path | None, Parameter(group="Output")]
 Names = Annotated[tuple[str, ...], Parameter(name=["--incentive", "-i"])]

@@ -25,8 +25,6 @@ from hpctwin_papers.results import Results
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["METHODS", "SRapsMl", "Schedule", "run"]
-
 METHODS = ("recent", "like", "boosting", "clusters", "ensemble", "hedge")
 """Methods of the predictions for schedules; walltime and truth are always added."""
 _OFTEN = Training(every=1000)
@@ -69,9 +67,7 @@ def run(
 
     Args:
         workload: The jobs; a runtime counts as known once the job ended in reality.
-        cluster: The cluster.
         methods: Some of `hpctwin.learn.prediction.METHODS`.
-        training: Training of the models.
         progress: Function called with the completed share.
     """
     known = Known.of(workload)

@@ -19,8 +19,6 @@ from hpctwin.simulation.running.simulation import RunOptions, spelled_out
 from hpctwin.simulation.running.window import from_its_first_job
 from hpctwin_papers.s_raps.incentive_rules import rewarded
 
-__all__ = ["TRICKS", "Redeemed", "Trick", "redeem", "trick", "try_tricks"]
-
 REPLAY = "replay"
 PLAIN = "plain"
 
@@ -73,8 +71,6 @@ def redeem(
     """Collect accounts in the first half of the jobs, and redeem them in the second half.
 
     Args:
-        workload: The jobs.
-        cluster: The cluster.
         incentives: Names, see `INCENTIVES`.
         by: Whether accounts are those of accounts or of users.
         collect: Policy of the collecting phase; ``replay`` starts jobs at their recorded times.
@@ -106,11 +102,7 @@ def redeem(
 
 
 def phases(workload: Workload, *, same: bool) -> tuple[Workload, Workload]:
-    """Return the jobs of the collecting phase, and those of the redeeming phase.
-
-    Raises:
-        ConfigError: There are too few jobs.
-    """
+    """Return the jobs of the collecting phase, and those of the redeeming phase."""
     if len(workload) < 2:
         raise ConfigError(
             f"{workload.name} has {count_text(len(workload), 'job')}; the two phases need two or more"
@@ -164,13 +156,8 @@ def trick(workload: Workload, name: str, who: str, by: AccountsBy = "account") -
     """Return the jobs as if one account used a trick.
 
     Args:
-        workload: The actual jobs.
         name: Name of the trick, see `TRICKS`.
-        who: Name of the account or user.
         by: Whether `who` is an account or a user.
-
-    Raises:
-        UnknownNameError: There is no such trick, or no such account.
     """
     if name not in TRICKS:
         raise UnknownNameError("trick", name, list(TRICKS))
@@ -211,11 +198,8 @@ def try_tricks(
 
     Args:
         workload: The jobs; the first half collects, the second redeems.
-        cluster: The cluster.
         incentives: Names, without ``budget``.
-        who: Name of the account or user.
         by: Whether `who` is an account or a user.
-        backfill: Backfill of both phases.
         options: Further arguments of `simulate`.
 
     Returns:

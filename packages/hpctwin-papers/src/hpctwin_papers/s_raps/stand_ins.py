@@ -30,8 +30,6 @@ from hpctwin_papers.s_raps.prediction import Schedule, SRapsMl
 from hpctwin_papers.s_raps.redeeming import Redeemed
 from hpctwin_papers.traces import need_trace
 
-__all__ = ["Busy", "Foretold", "Full", "Outside", "Quiet", "Redeeming"]
-
 THETA, THETA_NODES = "Theta-2023-lumos.swf", 4392
 THETA_GPU, THETA_GPU_NODES = "ThetaGPU-2023-lumos.swf", 24
 WEATHER = "sustain_lc_frontier_cdu_power_2024-04-07.csv"

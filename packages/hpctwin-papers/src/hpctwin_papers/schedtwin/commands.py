@@ -10,8 +10,6 @@ from hpctwin.cli.options import ClusterOptions, Trace
 from hpctwin_papers.options import Count, Pool, given
 from hpctwin_papers.output import run_and_show
 
-__all__ = ["schedtwin"]
-
 
 def schedtwin(
     *,

@@ -9,8 +9,6 @@ from hpctwin_papers.entry import NO_NUMBERS, Entry
 from hpctwin_papers.experiment import SEEDS
 from hpctwin_papers.schedtwin import experiment
 
-__all__ = ["entries"]
-
 
 def entries(entry: partial[Entry]) -> Iterator[Entry]:
     """Yield the paper's entries; `entry` creates one."""

@@ -38,16 +38,6 @@ from hpctwin_papers.traces import need_trace
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = [
-    "NODES",
-    "PUBLISHED_AREA",
-    "PUBLISHED_SHARE",
-    "Polaris",
-    "SchedTwin",
-    "run_seed",
-    "run_seeds",
-]
-
 NODES = 32
 PUBLISHED_AREA = {"fcfs+easy": 0.00, "sjf+easy": 0.31, "wfp+easy": 1.67, TWIN: 1.86}
 """Areas in figure 3."""
@@ -62,14 +52,7 @@ def run_seeds(seeds: Sequence[int]) -> Iterator[list[Row]]:
 
 
 def run_seed(jobs: Workload, nodes: int, settings: CoreSettings, seed: int = 0) -> list[Row]:
-    """Return the rows of a workload under the static policies and the twin.
-
-    Args:
-        jobs: The workload.
-        nodes: Number of nodes of the cluster.
-        settings: Settings of the twin.
-        seed: Seed, for the rows.
-    """
+    """Return the rows of a workload under the static policies and the twin."""
     rows = [static_row(jobs, nodes, text, seed) for text in STATIC]
     rows.append(twin_row(jobs, nodes, settings, seed))
     judge(rows, settings)

@@ -29,8 +29,6 @@ from hpctwin.twin.settings.config import CoreSettings
 from hpctwin_papers.schedtwin.experiment import NODES
 from hpctwin_papers.schedtwin.users import ClusterUser, Times
 
-__all__ = ["LiveRun", "TwinsPart", "clock_speed", "collected", "run_live", "stored", "twins_part"]
-
 LOOK_EVERY_S = 60.0
 """Query interval in the experiment's time; managers soon forget ended jobs."""
 STALLED = 20.0
@@ -117,11 +115,7 @@ class LiveRun:
         }
 
     def store(self, folder: Path) -> Path:
-        """Write ``ON-UNDER-SEED.parquet`` and ``.json``; return the path of the latter.
-
-        Raises:
-            OutputError: They cannot be written.
-        """
+        """Write ``ON-UNDER-SEED.parquet`` and ``.json``; return the path of the latter."""
         name = f"{self.on}-{self.under}-{self.seed}"
         about = {key: value for key, value in self.__dict__.items() if key != "jobs"}
         about["twin"] = None if self.twin is None else asdict(self.twin)
@@ -135,11 +129,7 @@ class LiveRun:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read a run that `store` wrote.
-
-        Raises:
-            ConfigError: A file is missing, or is something else.
-        """
+        """Read a run that `store` wrote."""
         try:
             about = json.loads(path.read_text(encoding="utf-8"))
             twin = about.pop("twin")
@@ -308,12 +298,7 @@ def twins_part(journal: Path, jobs: Iterable[str], *, clock: float = 1.0) -> Twi
     """Return a twin's actions on these jobs, from its journal.
 
     Args:
-        journal: Path of the journal.
-        jobs: Ids of the jobs.
         clock: Speed of the clock; the twin's durations are divided by it.
-
-    Raises:
-        JournalError: The journal cannot be read.
     """
     book = Journal(journal, read_only=True)
     try:
@@ -345,11 +330,7 @@ def twins_part(journal: Path, jobs: Iterable[str], *, clock: float = 1.0) -> Twi
 
 
 def stored(folder: Path) -> list[LiveRun]:
-    """Return the runs in a folder.
-
-    Raises:
-        ConfigError: The folder has no run, or one that cannot be read.
-    """
+    """Return the runs in a folder."""
     runs = [LiveRun.read(path) for path in sorted(folder.glob("*-*-*.json"))]
     if not runs:
         raise ConfigError(f"{folder}: the folder has no runs; write them with --out {folder}")

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from hpctwin.twin.service.comparison import Row
     from hpctwin_papers.schedtwin.live import LiveRun
 
-__all__ = ["on_cluster"]
-
 
 def on_cluster(
     on: Literal["slurm", "pbs"],

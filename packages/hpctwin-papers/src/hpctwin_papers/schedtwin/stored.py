@@ -17,8 +17,6 @@ from hpctwin_papers.schedtwin.live import Collected, LiveRun, collected, costs, 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Stored"]
-
 
 @dataclass(frozen=True)
 class Stored(Experiment[list[LiveRun], list[LiveRun]]):

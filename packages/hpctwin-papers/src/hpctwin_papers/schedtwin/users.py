@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from hpctwin.errors import CommandError, ExperimentError
+from hpctwin.formats.accounting.slurm_values import number
 from hpctwin.rms.commands import Commands
 from hpctwin.rms.pbs.listing.output import read_output
-from hpctwin.rms.slurm.listing.values import number, words
-
-__all__ = ["ClusterUser", "PbsUser", "SlurmUser", "Times"]
+from hpctwin.rms.slurm.listing.values import words
 
 TIMEOUT_S = 60.0
 """Timeout of a command, in seconds of an unmodified clock."""

@@ -11,8 +11,6 @@ from hpctwin.cli.option_values import AT_LEAST_0
 from hpctwin_papers.options import Count, Methods, given
 from hpctwin_papers.output import run_and_show
 
-__all__ = ["nasa_agents", "spars"]
-
 
 def spars(
     *,

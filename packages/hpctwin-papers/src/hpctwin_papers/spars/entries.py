@@ -21,8 +21,6 @@ from hpctwin_papers.spars.schedulers import TRACE, simulate_cell, workload
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["entries"]
-
 
 def _gantt(result: Result, title: str) -> Figure:
     from hpctwin.report import plot_gantt

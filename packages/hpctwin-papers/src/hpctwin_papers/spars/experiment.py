@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 
     from hpctwin.energy import Energy
 
-__all__ = ["Effect", "Spars", "SparsFaults", "SparsKnowledge"]
-
 OURS = (*SCHEDULERS, BEST)
 
 

@@ -32,8 +32,6 @@ from hpctwin.engine.state.layout import (
     Arrays,
 )
 
-__all__ = ["FAULTY_BACKFILLS", "FAULTY_POWERS"]
-
 
 @jit
 def start_in_order(sim: Arrays) -> bool:

@@ -33,10 +33,6 @@ if TYPE_CHECKING:
     from hpctwin.learn.training.trial import Plan
     from hpctwin.policies.agents import Network
 
-__all__ = [
-    "TIMEOUTS", "NasaAgents", "Served", "agent", "lead", "served", "training", "validation", "windows",
-]  # fmt: skip
-
 FloatArray = npt.NDArray[np.float64]
 
 WINDOWS = 10
@@ -111,11 +107,7 @@ class Served:
 
 
 def served(power: str) -> Served:
-    """Return the results of a power policy on each window, under FCFS with EASY.
-
-    Args:
-        power: Name of the policy, or an agent's file.
-    """
+    """Return the results of a power policy on each window, under FCFS with EASY."""
     return served_under(parse_policy(f"fcfs+easy~{power}"), power, windows())
 
 
@@ -154,9 +146,6 @@ def agent(plan: Plan) -> Network:
     """Return the agent, of those for each of `WEIGHTS`, with the largest smaller lead.
 
     The lead is over the best timeouts, in energy and in wait; the smaller of both counts.
-
-    Args:
-        plan: Settings of the training.
     """
     from hpctwin.learn import Episodes
     from hpctwin.learn.training.training import train

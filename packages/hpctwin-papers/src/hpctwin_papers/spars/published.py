@@ -9,16 +9,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = [
-    "COMPUTE_ALONE_J",
-    "NO_MANAGEMENT_J",
-    "PUBLISHED",
-    "RUN_S",
-    "TIMEOUTS_S",
-    "Cell",
-    "published",
-]
-
 TIMEOUTS_S = tuple(300 * step for step in range(1, 13))
 RUN_S = (16.21, 15.22, 14.56, 14.27, 13.90, 13.54, 14.02, 14.36, 12.66, 13.18, 12.67, 12.52)
 """Table 5: run time of EASY with PSUS by timeout, in seconds."""

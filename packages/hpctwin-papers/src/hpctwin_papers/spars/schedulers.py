@@ -21,20 +21,6 @@ from hpctwin.simulation import simulate
 from hpctwin_papers.spars.published import Cell, published
 from hpctwin_papers.traces import need_trace
 
-__all__ = [
-    "BEST",
-    "FAULTS",
-    "MACHINE",
-    "SCHEDULERS",
-    "TRACE",
-    "Row",
-    "Rule",
-    "make_row",
-    "overestimated",
-    "simulate_cell",
-    "workload",
-]
-
 Rule = Literal["sound", "as-published"]
 
 MACHINE = Cluster.uniform(
@@ -81,9 +67,6 @@ def workload() -> Workload:
 
     Jobs of length zero are excluded. Walltimes are the runtimes, because the log has none. The
     first job arrives at time zero.
-
-    Raises:
-        WorkloadError: The log is not in the trace folder.
     """
     log = read_workload(need_trace(TRACE))
     log = log.take(np.flatnonzero(log.runtime_ms > 0))
@@ -140,15 +123,11 @@ def simulate_cell(
     """Simulate the workload under one scheduler.
 
     Args:
-        jobs: The workload.
         scheduler: One of `SCHEDULERS`, or `BEST`.
         timeout_s: Idle time before switch-off, in seconds; None for never.
         rule: ``sound`` or ``as-published``.
         fault: One of `hpctwin_papers.spars.faults` in addition to the sound rule; None for none.
         options: Further options of `Simulation`.
-
-    Raises:
-        UnknownNameError: There is no such scheduler, or fault.
     """
     if scheduler not in _KNOWN:
         raise UnknownNameError("scheduler", scheduler, _KNOWN)
@@ -192,9 +171,7 @@ def overestimated(jobs: Workload, *, factor: float = 5.0, seed: int = 0) -> Work
     because users request few different ones (Tsafrir, Etsion, Feitelson, JSSPP 2005).
 
     Args:
-        jobs: The workload.
         factor: Maximum overestimation factor, at least 1.
-        seed: Seed of the draw.
     """
     draw = np.random.default_rng(seed)
     asked_s = jobs.runtime_ms / 1000 * draw.uniform(1, factor, len(jobs))

@@ -6,8 +6,6 @@ from pathlib import Path
 
 from hpctwin_papers.output import run_and_show
 
-__all__ = ["surf"]
-
 
 def surf(
     *,

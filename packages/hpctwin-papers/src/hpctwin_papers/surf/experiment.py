@@ -24,8 +24,6 @@ from hpctwin.report.columns import Table
 from hpctwin_papers.experiment import Experiment, Progress
 from hpctwin_papers.results import Results
 
-__all__ = ["Surf", "Week", "read_week"]
-
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 

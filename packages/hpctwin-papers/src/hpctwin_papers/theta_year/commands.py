@@ -6,8 +6,6 @@ from pathlib import Path
 
 from hpctwin_papers.output import run_with_progress, show
 
-__all__ = ["theta_year"]
-
 
 def theta_year(
     *,

@@ -16,8 +16,6 @@ from hpctwin_papers.experiment import Experiment, Progress
 from hpctwin_papers.results import Results
 from hpctwin_papers.traces import find_trace
 
-__all__ = ["NODES", "POLICIES", "REPORT", "ThetaYear", "workload"]
-
 NODES = 4360
 POLICIES = ("fcfs+none", "fcfs+easy", "fcfs+conservative", "sjf+easy", "wfp+easy")
 REPORT = "theta-year.html"

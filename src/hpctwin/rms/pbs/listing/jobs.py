@@ -1,4 +1,4 @@
-"""Jobs as PBS's commands and hooks list them.
+"""Jobs as PBS's commands and hooks list them, and their parts of vnodes.
 
 The reason why PBS does not start a job comes from its comment, in the words of
 `hpctwin.rms.records.records.REASONS`.
@@ -7,42 +7,29 @@ The reason why PBS does not start a job comes from its comment, in the words of
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from hpctwin.model.requests.pbs_requests import DEFAULT_PROJECT
-from hpctwin.model.workload.dependencies import Said, parse_dependencies
-from hpctwin.rms.pbs.listing.output import (
+from hpctwin.model.requests.chunks import Tasks, more_tasks_text, neighbors_merged, together
+from hpctwin.model.requests.pbs_requests import (
+    DEFAULT_PROJECT,
     Chunk,
-    integer,
-    nodes_needed,
+    amount_said,
+    is_consumable,
+    memory_gb,
     parse_duration,
     parse_select,
-    resources,
-    time_s,
-    vnodes,
 )
-from hpctwin.rms.pbs.listing.sharing import Sharing, parts_held, tasks_asked
-from hpctwin.rms.records.records import JobDependency, JobRecord, JobSpec, NodeRecord
-
-__all__ = [
-    "MARK",
-    "STATES",
-    "WAIT",
-    "LargestNode",
-    "LeaseMark",
-    "array_of",
-    "as_subjob",
-    "counts",
-    "how_it_lies",
-    "job_mark",
-    "job_record",
-    "reason_of",
-    "roughly",
-    "selected",
-    "state_of",
-]
+from hpctwin.rms.pbs.listing.output import integer, nodes_needed, resources, time_s, vnodes
+from hpctwin.rms.records.records import (
+    JobRecord,
+    JobSpec,
+    NodePart,
+    NodeRecord,
+    held_by_jobs,
+    listed_dependencies,
+)
 
 _SAID = re.compile(r"(?:Not Running|Can Never Run): (.*)", re.DOTALL)
 
@@ -192,10 +179,7 @@ def job_record(
     """Return one job from its attributes in qstat or a hook; None if it has ended.
 
     Args:
-        job_id: Id of the job.
         row: Its attributes. Resources may be an object or text, times text or seconds.
-        known: Nodes by name.
-        largest: See `LargestNode`.
         notes: List to which assumptions are added.
 
     Raises:
@@ -243,7 +227,9 @@ def _spec(
     submit_s = time_s(row.get("qtime")) or time_s(row.get("ctime"))
     if submit_s is None:
         raise ValueError("its submit time is missing")
-    dependencies = _dependencies(row.get("depend"), job_id, notes)
+    dependencies = listed_dependencies(
+        row.get("depend"), job_id, notes, lambda name: name.partition("@")[0], mirrored=True
+    )
     not_before_s = time_s(row.get("Execution_Time")) if state in ("W", "H") else None
     modelled = frozenset[str]() if largest.sharing is None else largest.sharing.consumables
     constraints = _constraints(asks, chunks, modelled)
@@ -303,26 +289,6 @@ def how_it_lies(row: Mapping[str, Any]) -> tuple[str, str]:
     return str(selected(row)), str(resources(row.get("Resource_List")).get("place", "free"))
 
 
-def _dependencies(text: Any, job_id: str, notes: list[str]) -> tuple[JobDependency, ...]:
-    """Read text such as ``afterok:12.vm@vm:13.vm@vm,beforeany:20.vm@vm``."""
-    try:
-        said = parse_dependencies(text) if isinstance(text, str) else []
-    except ValueError:
-        said = [Said(str(text), "", 0.0, None, False, "")]
-    result: list[JobDependency] = []
-    for one in said:
-        if one.waits:
-            continue  # the waiting job lists it with after…, too
-        if one.kind is None or one.lost:
-            notes.append(
-                f"job {job_id} stays pending: its dependency {str(text)[:50]!r} is not modeled"
-            )
-            return (*result, JobDependency(on="0", kind="afterany"))
-        on, kind = one.on.partition("@")[0], one.kind.name.lower()
-        result.append(JobDependency.model_validate({"on": on, "kind": kind}))
-    return tuple(result)
-
-
 def _is_held(row: Mapping[str, Any]) -> bool:
     """Return whether a user or operator holds it.
 
@@ -352,3 +318,145 @@ def _constraints(
     pairs = (pair for chunk in chunks for pair in chunk.others)
     others += [pair for pair in pairs if pair.partition("=")[0] not in modelled]
     return ",".join(dict.fromkeys(others))[:128]
+
+
+_KB_PER_GB = 2**20
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """How PBS allocates parts of vnodes.
+
+    Args:
+        several: Whether hosts have several vnodes, over which PBS may spread a chunk.
+        consumables: Custom resources of the site that vnodes have and jobs use up.
+    """
+
+    several: bool = False
+    consumables: frozenset[str] = frozenset()
+
+
+def how_shared(rows: Mapping[str, dict[str, Any]]) -> tuple[Sharing | None, str]:
+    """Return how vnodes are shared, None for whole ones, and why it is not modeled.
+
+    The reason is empty if it is modeled.
+    """
+    large = [row for row in rows.values() if integer(_has(row).get("ncpus")) > 1]
+    alone = [
+        row for row in large if "excl" in str(row.get("sharing", "")).replace("ignore_excl", "")
+    ]
+    if len(alone) == len(large):
+        return None, ""
+    ways = {str(row.get("sharing", "default_shared")) for row in large}
+    why = "" if ways == {"default_shared"} else f"vnodes with sharing={', '.join(sorted(ways))}"
+    several = any(integer(row.get("in_multivnode_host")) for row in large)
+    return Sharing(several), why
+
+
+def tasks_asked(
+    chunks: tuple[Chunk, ...], place: str, sharing: Sharing, notes: list[str]
+) -> dict[str, Any]:
+    """Return a job's request as fields of `JobSpec`.
+
+    Args:
+        notes: List to which approximations of the request are added.
+    """
+    words = {word for word in re.split(r"[:\s]+", place) if word}
+    if sharing.several and "vscatter" not in words:
+        notes.append(f"place={place} on hosts of several vnodes")
+    if words & {"exclhost"} or any(word.startswith("group=") for word in words):
+        notes.append(f"place={place}")
+    kinds = [
+        Tasks(
+            one.count,
+            one.cores,
+            one.memory_gb,
+            one.gpus,
+            tuple(pair for pair in one.consumables if pair[0] in sharing.consumables),
+        )
+        for one in chunks
+    ]
+    if "pack" in words:
+        kinds = [together(kinds)]
+    for number, kind in enumerate(kinds):
+        if not any((*kind.each, *(amount for _, amount in kind.consumables))):
+            notes.append("chunks without a request")
+            kinds[number] = replace(kind, cores=1.0)
+    first, *more = neighbors_merged(kinds)
+    count = sum(kind.tasks for kind in (first, *more))
+    scattered = bool(words & {"scatter", "vscatter"})
+    return {
+        "tasks": first.tasks,
+        "nodes": count if scattered and not more else 1,
+        "tasks_per_node": 1 if scattered and count > 1 else 0,
+        "cores_per_task": first.cores,
+        "memory_gb_per_task": first.memory_gb,
+        "gpus_per_task": first.gpus,
+        "consumables": dict(first.consumables),
+        "more_tasks": more_tasks_text(more),
+        "exclusive": bool(words & {"excl", "exclhost"}),
+    }
+
+
+def parts_held(exec_vnode: str) -> dict[str, NodePart]:
+    """Return the parts of vnodes that a running job holds.
+
+    The text is, for example, ``(a:ncpus=2:mem=4kb)+(b:ncpus=1)``.
+    """
+    found: dict[str, NodePart] = {}
+    for piece in re.split(r"[()+]+", exec_vnode):
+        name, *pairs = piece.strip().split(":")
+        if not name:
+            continue
+        asked = dict(pair.split("=", 1) for pair in pairs if "=" in pair)
+        known = found.get(name, NodePart())
+        found[name] = NodePart(
+            cores=known.cores + integer(asked.get("ncpus")),
+            memory_gb=known.memory_gb + (memory_gb(asked.get("mem", "0")) or 0.0),
+            gpus=known.gpus + integer(asked.get("ngpus")),
+            consumables=_more(known.consumables, asked),
+        )
+    return found
+
+
+def _more(known: Mapping[str, float], asked: Mapping[str, str]) -> dict[str, float]:
+    """Return the consumables held plus those of one more chunk."""
+    found = dict(known)
+    for name, said in asked.items():
+        if is_consumable(name, said):
+            found[name] = found.get(name, 0.0) + (amount_said(said) or 0.0)
+    return found
+
+
+def unequal(
+    rows: Mapping[str, dict[str, Any]], jobs: Iterable[JobRecord], consumables: Sequence[str] = ()
+) -> dict[str, str]:
+    """Return vnodes where the amounts of jobs differ from PBS's totals, and how.
+
+    Args:
+        jobs: Jobs; running ones hold parts of vnodes.
+    """
+    held, alone = held_by_jobs(jobs, consumables)
+    found = {}
+    for name, row in rows.items():
+        if name in alone:
+            continue
+        cores, memory, gpus, *others = held[name]
+        assigned = resources(row.get("resources_assigned"))
+        for unit, ours, theirs in (
+            ("ncpus", cores, float(integer(assigned.get("ncpus")))),
+            ("kb", memory * _KB_PER_GB, (memory_gb(assigned.get("mem", "0")) or 0.0) * _KB_PER_GB),
+            ("ngpus", gpus, float(integer(assigned.get("ngpus")))),
+            *(
+                (one, ours, amount_said(assigned.get(one, "0")) or 0.0)
+                for one, ours in zip(consumables, others, strict=True)
+            ),
+        ):
+            if abs(ours - theirs) > 0.5:
+                found[name] = f"jobs hold {ours:g} {unit}, PBS reports {theirs:g}"
+                break
+    return found
+
+
+def _has(row: Mapping[str, Any]) -> dict[str, Any]:
+    return resources(row.get("resources_available"))

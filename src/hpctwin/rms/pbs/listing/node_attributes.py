@@ -16,24 +16,11 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from hpctwin.errors import CommandError, FormatError
+from hpctwin.model.requests.pbs_requests import is_consumable
 from hpctwin.model.text import expand
 from hpctwin.rms.commands import Commands
-from hpctwin.rms.pbs.listing.output import integer, is_consumable, resources
-from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED, ListedNode, Setting
-
-__all__ = [
-    "SiteResources",
-    "as_pbs",
-    "is_nodes_file",
-    "is_parent",
-    "is_passing",
-    "is_torque",
-    "node_settings",
-    "nodes_file",
-    "nodes_xml",
-    "properties_of",
-    "used_up_of",
-]
+from hpctwin.rms.pbs.listing.output import integer, resources
+from hpctwin.rms.site import IMPORTED, NO_EFFECT, NOT_MODELED, ListedNode, Setting
 
 _ATTRIBUTE = r"[A-Za-z_][\w]*=\S+"
 _NODE_LINE = re.compile(rf"[A-Za-z0-9][\w.\[\],:-]*(?:\s+(?:{_ATTRIBUTE}|[\w.+-]+))*\s*")
@@ -71,8 +58,6 @@ def nodes_xml(text: str, name: str, notes: list[str]) -> dict[str, dict[str, Any
     """Return the nodes of ``pbsnodes -x``.
 
     Args:
-        text: Content of the file.
-        name: Name of the file, for messages.
         notes: List to which a sentence is added if a node is cut off.
     """
     found = {}
@@ -105,8 +90,6 @@ def nodes_file(text: str, name: str, notes: list[str]) -> dict[str, dict[str, An
     """Return nodes of ``server_priv/nodes``, as in ``node[1-4] np=16 gpus=2 bigmem``.
 
     Args:
-        text: Content of the file.
-        name: Name of the file, for messages.
         notes: List to which a sentence is added for a line that cannot be read.
     """
     found: dict[str, dict[str, Any]] = {}
@@ -176,9 +159,6 @@ class SiteResources:
         """Return the resources on which another query would show nothing new.
 
         The server does not list PBS's own resources.
-
-        Args:
-            asked: Resources that chunks request.
         """
         return frozenset(self.used_up if self.notes else {*asked, *self.used_up})
 
@@ -265,9 +245,7 @@ def node_settings(
     An attribute is shown with the value of the first node.
 
     Args:
-        rows: Attributes of each node.
         where: File of each, under ``node NAME``.
-        listed: Nodes that were imported.
         needed: Resources by which queues have some nodes alone.
     """
     known = {one.record.name: one for one in listed if one.record.name in rows}

@@ -16,33 +16,7 @@ from typing import Any
 from hpctwin.errors import CommandError, FormatError
 from hpctwin.model.requests.pbs_requests import (
     Chunk,
-    amount_said,
-    is_consumable,
-    memory_gb,
-    parse_duration,
-    parse_select,
 )
-
-__all__ = [
-    "Chunk",
-    "amount_said",
-    "begin_time",
-    "integer",
-    "is_consumable",
-    "is_false",
-    "is_true",
-    "memory_gb",
-    "nodes_needed",
-    "objects",
-    "parse_duration",
-    "parse_select",
-    "read_output",
-    "resources",
-    "time_s",
-    "too_old",
-    "vnodes",
-    "words_of",
-]
 
 
 def nodes_needed(chunks: tuple[Chunk, ...], place: str, cores: float, gpus: float) -> int:
@@ -51,7 +25,6 @@ def nodes_needed(chunks: tuple[Chunk, ...], place: str, cores: float, gpus: floa
     Chunks that may share a node are combined within the cores and GPUs of a node.
 
     Args:
-        chunks: Requested chunks.
         place: Place statement, such as ``vscatter:excl``.
         cores: Cores of a node; 0 if unknown.
         gpus: GPUs of a node; 0 if unknown.
@@ -146,7 +119,6 @@ def read_output(text: bytes, what: str, notes: list[str]) -> dict[str, Any]:
     writes it, and a note says so.
 
     Args:
-        text: Standard output.
         what: Command, for messages.
         notes: List to which a sentence is added if the output had to be repaired.
 

@@ -12,6 +12,12 @@ from pydantic import ValidationError
 
 from hpctwin.errors import FormatError
 from hpctwin.model import Cluster, Partition
+from hpctwin.model.requests.pbs_requests import (
+    amount_said,
+    is_consumable,
+    memory_gb,
+    parse_duration,
+)
 from hpctwin.model.settings import first_fault
 from hpctwin.model.text import count_text
 from hpctwin.rms.pbs.listing.jobs import (
@@ -22,34 +28,26 @@ from hpctwin.rms.pbs.listing.jobs import (
     as_subjob,
     counts,
     how_it_lies,
+    how_shared,
     job_mark,
     job_record,
     roughly,
     selected,
     state_of,
+    unequal,
 )  # fmt: skip
 from hpctwin.rms.pbs.listing.node_attributes import is_parent, properties_of
 from hpctwin.rms.pbs.listing.output import (
-    amount_said,
     integer,
-    is_consumable,
     is_false,
-    memory_gb,
     objects,
-    parse_duration,
     read_output,
     resources,
     time_s,
     vnodes,
 )
-from hpctwin.rms.pbs.listing.sharing import how_shared, unequal
 from hpctwin.rms.records.records import JobRecord, NodeRecord, NodeReservation, Snapshot
-from hpctwin.rms.site.cluster import ListedNode, group_nodes
-
-__all__ = [
-    "Found", "asked_by_name", "cluster_snapshot", "listed_nodes", "needed_of", "own_estimates",
-    "partitions_of", "routed", "server_attributes",
-]  # fmt: skip
+from hpctwin.rms.site import ListedNode, group_nodes
 
 _AMOUNTS = {"ncpus", "mem", "ngpus", "vmem", "mpiprocs", "ompthreads"}
 _DOWN = {
@@ -132,9 +130,6 @@ def cluster_snapshot(
         default_queue: Queue of jobs that name none.
         blind: Names of vnodes that have been `Found.unequal` for some time.
         used_up: Custom resources of the site that jobs use up on vnodes; see `SiteResources`.
-
-    Raises:
-        FormatError: An output is not from that command.
     """
     notes: list[str] = []
     jobs_about = read_output(qstat, "qstat -f -t -F json", notes)
@@ -264,11 +259,7 @@ def cluster_snapshot(
 
 
 def server_attributes(text: bytes) -> dict[str, Any]:
-    """Return the server's attributes from ``qstat -B -f -F json``.
-
-    Raises:
-        FormatError: It is not the output of that command.
-    """
+    """Return the server's attributes from ``qstat -B -f -F json``."""
     about = read_output(text, "qstat -B -f -F json", [])
     servers = list(objects(about, "Server").values())
     if not servers:
@@ -277,11 +268,7 @@ def server_attributes(text: bytes) -> dict[str, Any]:
 
 
 def own_estimates(text: bytes) -> dict[str, float]:
-    """Return the start times that PBS estimates, by job id, from ``qstat -f -F json``.
-
-    Raises:
-        FormatError: It is not the output of that command.
-    """
+    """Return the start times that PBS estimates, by job id, from ``qstat -f -F json``."""
     rows = objects(read_output(text, "qstat -f -F json", []), "Jobs")
     times = {
         job_id: time_s(resources(row.get("estimated")).get("start_time"))
@@ -303,8 +290,6 @@ def listed_nodes(
     """Return nodes of ``pbsnodes`` that have cores, with the queues that use them.
 
     Args:
-        rows: Nodes by name.
-        queues: Queues by name.
         notes: List to which omissions are added.
         consumables: Custom resources of the site that jobs use up.
         sets: Resources whose values make placement sets; they become features.

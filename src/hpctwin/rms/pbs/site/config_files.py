@@ -17,19 +17,7 @@ from typing import NamedTuple
 
 from hpctwin.errors import near
 from hpctwin.model.text import count_text
-from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED, Setting
-
-__all__ = [
-    "PARAMETERS",
-    "Line",
-    "Parameter",
-    "SchedConfig",
-    "has_sched_config",
-    "is_maui",
-    "maui_meaning",
-    "read_maui",
-    "read_sched_config",
-]
+from hpctwin.rms.site import IMPORTED, NO_EFFECT, NOT_MODELED, Setting
 
 PARAMETERS = (
     "allow_aoe_calendar", "backfill", "backfill_prime", "by_queue", "dedicated_prefix", "fair_share",
@@ -76,7 +64,6 @@ def read_sched_config(text: str, name: str) -> list[Line]:
     """Return all lines except comments.
 
     Args:
-        text: Content of the file.
         name: Name of the file, for `Line.where`.
     """
     lines = []
@@ -212,7 +199,6 @@ def read_maui(text: str, name: str) -> list[Parameter]:
     """Return all lines except comments.
 
     Args:
-        text: Content of the file.
         name: Name of the file, for `Parameter.where`.
     """
     found = []

@@ -18,10 +18,8 @@ from typing import Any, NamedTuple
 
 from hpctwin.formats.accounting.pbs_accounting import Accounts
 from hpctwin.model.requests.chunks import GROUP
-from hpctwin.rms.pbs.listing.output import memory_gb
-from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED, Setting
-
-__all__ = ["PlacementSets", "SiteLimits", "placement_sets", "site_limits"]
+from hpctwin.model.requests.pbs_requests import memory_gb
+from hpctwin.rms.site import IMPORTED, NO_EFFECT, NOT_MODELED, Setting
 
 _KEY, _ENABLE = "node_group_key", "node_group_enable"
 _OF_SCHED = ("do_not_span_psets", "only_explicit_psets")
@@ -51,10 +49,7 @@ def placement_sets(
     """Return the placement sets of a site.
 
     Args:
-        server: Attributes of the server, and of its scheduler.
-        queues: Attributes of each queue.
         where: File of each attribute; a queue's under ``queue: attribute``.
-        shared: Whether jobs share nodes.
     """
     made = PlacementSets()
     on = server.get(_ENABLE, "").lower() in _ON
@@ -148,8 +143,6 @@ def site_limits(
     """Return the limits in the attributes of a server and of its queues.
 
     Args:
-        server: Name and value of each attribute.
-        queues: Attributes of each queue.
         where: File of each attribute; a queue's under ``queue: attribute``.
     """
     made = SiteLimits(accounts=_accounts(server, queues))

@@ -18,10 +18,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from hpctwin.model import Partition
-from hpctwin.rms.pbs.listing.output import memory_gb, resources
+from hpctwin.model.requests.pbs_requests import memory_gb
+from hpctwin.rms.pbs.listing.output import resources
 from hpctwin.rms.pbs.site.config_files import Line, SchedConfig
-
-__all__ = ["TERMS", "Meaning", "NodeOrder", "node_order", "ordering_of"]
 
 _NEAREST = {
     "high unused": "@spread",
@@ -66,7 +65,6 @@ def node_order(sched: SchedConfig, rows: Mapping[str, Mapping[str, Any]]) -> Nod
     """Return the order in which PBS tries vnodes if jobs share them.
 
     Args:
-        sched: sched_config.
         rows: Vnodes of ``pbsnodes`` by name.
     """
     made = NodeOrder()

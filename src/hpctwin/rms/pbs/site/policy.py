@@ -14,20 +14,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from hpctwin.model import Partition
-from hpctwin.rms.pbs.listing.output import parse_duration
+from hpctwin.model.requests.pbs_requests import parse_duration
 from hpctwin.rms.pbs.site.config_files import Line, SchedConfig
 from hpctwin.rms.pbs.site.ordering import Meaning, NodeOrder, ordering_of
-from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED, Setting
-
-__all__ = [
-    "Shares",
-    "explained",
-    "fair_share",
-    "is_resource_group",
-    "meaning_of",
-    "read_resource_group",
-    "told_of",
-]
+from hpctwin.rms.site import IMPORTED, NO_EFFECT, NOT_MODELED, Setting
 
 _LINE = re.compile(r"^\s*(\S+)\s+\d+\s+(\S+)\s+(\d{1,9})\s*$")
 _ROOT = "root"
@@ -82,7 +72,6 @@ def fair_share(
     """Return the cluster's fair share if jobs are ordered by it.
 
     Args:
-        sched: sched_config.
         shares: Shares of a file ``resource_group``, if there is one.
         taken: Counterparts of settings, by name; entries are added.
         left: Reasons why other settings have no counterpart, by name; entries are added.
@@ -129,12 +118,7 @@ def _of_leaves(found: Shares) -> dict[str, float]:
 
 
 def told_of(found: Shares, fairshare: Mapping[str, Any]) -> Setting:
-    """Return the treatment of a file of shares.
-
-    Args:
-        found: The file's shares.
-        fairshare: Fair share of the cluster.
-    """
+    """Return the treatment of a file of shares."""
     without = sum(not share for share in found.shares.values())
     if not fairshare:
         told = NO_EFFECT, "jobs are not ordered by fair share"
@@ -233,10 +217,6 @@ def meaning_of(
     """Return the policy that the settings describe.
 
     Args:
-        sched: sched_config.
-        server: Attributes of the server and of its scheduler.
-        shares: Shares of a file ``resource_group``.
-        queues: Queues with their priorities.
         nodes: Order in which nodes are tried, if jobs share them.
     """
     made = ordering_of(sched, server, queues)
@@ -314,10 +294,6 @@ def explained(
     """Return the treatment of each setting.
 
     Args:
-        meaning: The policy.
-        sched: sched_config.
-        server: Attributes of the server and of its scheduler.
-        queues: Attributes of each queue.
         where: File of each attribute; a queue's under ``queue: attribute``.
         told: Known treatments, by the same keys.
     """

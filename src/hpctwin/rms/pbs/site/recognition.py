@@ -17,9 +17,11 @@ import polars as pl
 
 from hpctwin.errors import ConfigError, FormatError
 from hpctwin.formats.accounting.pbs_accounting import Accounts, Meant, is_pbs_accounting, pbs_table
-from hpctwin.formats.common.job_table import JobTable
-from hpctwin.formats.common.record import Machine, Tally
+from hpctwin.formats.job_table import JobTable
+from hpctwin.formats.record import Machine, Tally
+from hpctwin.model.requests.pbs_requests import is_consumable
 from hpctwin.model.text import count_text
+from hpctwin.rms.derived_nodes import in_partitions
 from hpctwin.rms.pbs.listing.node_attributes import (
     as_pbs,
     is_nodes_file,
@@ -29,14 +31,7 @@ from hpctwin.rms.pbs.listing.node_attributes import (
     nodes_file,
     nodes_xml,
 )
-from hpctwin.rms.pbs.listing.output import (
-    integer,
-    is_consumable,
-    is_true,
-    objects,
-    read_output,
-    resources,
-)
+from hpctwin.rms.pbs.listing.output import integer, is_true, objects, read_output, resources
 from hpctwin.rms.pbs.listing.parse import listed_nodes, needed_of, partitions_of, routed
 from hpctwin.rms.pbs.site.config_files import (
     PARAMETERS,
@@ -59,10 +54,7 @@ from hpctwin.rms.pbs.site.policy import (
     read_resource_group,
     told_of,
 )
-from hpctwin.rms.site.cluster import ListedNode, Setting, Site, group_nodes, named_cluster
-from hpctwin.rms.site.derived_nodes import in_partitions
-
-__all__ = ["LIVE", "PbsFiles", "live_command"]
+from hpctwin.rms.site import ListedNode, Setting, Site, group_nodes, named_cluster
 
 _SHOWN = 50
 _QMGR = "queue|server|sched|resource|node"
@@ -283,11 +275,7 @@ class PbsFiles:
         self._configured = {}
 
     def _available(self, listed: list[ListedNode]) -> list[ListedNode]:
-        """Return nodes that can run jobs; a note names all others.
-
-        Raises:
-            ConfigError: There are nodes, and none can run jobs.
-        """
+        """Return nodes that can run jobs; a note names all others."""
         out = {
             one.record.name: str(self._nodes[one.record.name].get("state", ""))
             for one in listed
@@ -425,12 +413,3 @@ def _cores(row: Mapping[str, Any]) -> int:
     has = row.get("resources_available")
     said = str(has.get("ncpus", "")) if isinstance(has, dict) else ""
     return int(said) if said.isdigit() else 0
-
-
-def live_command(name: str, since: str) -> Sequence[str]:
-    """Return a command of `LIVE`.
-
-    PBS's accounting logs are files of the server, and no command prints them.
-    """
-    del since
-    return LIVE[name]

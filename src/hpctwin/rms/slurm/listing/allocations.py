@@ -11,16 +11,15 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from hpctwin.rms.records.records import JobRecord, NodePart
+from hpctwin.formats.accounting.slurm_values import number, said
+from hpctwin.rms.records.records import JobRecord, NodePart, held_by_jobs
 from hpctwin.rms.slurm.listing.resources import gpus_in_parts, gpus_of, tres_of
 from hpctwin.rms.slurm.listing.sharing import MB_PER_GB, Sharing, used_of
-from hpctwin.rms.slurm.listing.values import number, said, whole, words
+from hpctwin.rms.slurm.listing.values import whole, words
 
 _ALLOCATED = {"ALLOCATED", "ALLOCATED_AND_IN_USE"}
 _UP = {"IDLE", "MIXED", "CLOUD", "DYNAMIC_NORM"}
 """States of a node on which jobs can start at once."""
-
-__all__ = ["Idle", "held_in_parts", "idle_of", "parts_held", "unequal"]
 
 
 def parts_held(
@@ -32,7 +31,6 @@ def parts_held(
 
     Args:
         row: Row of ``squeue --json``; its ``job_resources`` are read.
-        sharing: How parts of nodes are allocated.
         in_parts: Result of `held_in_parts` for this job.
     """
     nodes = list(_allocated(row.get("job_resources")))
@@ -68,9 +66,6 @@ def add_types(amounts: dict[str, float], name: str, gpus: Iterable[int], sharing
 
     Args:
         amounts: Amounts by names of consumables; counts are added here.
-        name: Name of their node.
-        gpus: Indices of the GPUs on the node.
-        sharing: How parts of nodes are allocated.
     """
     types = sharing.gpu_types.get(name, ())
     for gpu in gpus:
@@ -83,9 +78,6 @@ def held_in_parts(rows: Iterable[Mapping[str, Any]]) -> dict[int, dict[str, list
 
     No other job gets one of them whole. They are reported by index. Each counts for the one of
     these jobs that may run longest.
-
-    Args:
-        rows: Rows of ``squeue --json``.
     """
     last: dict[tuple[str, int], tuple[float, int]] = {}
     for row in rows:
@@ -144,24 +136,15 @@ def unequal(
     """Return nodes where the amounts of jobs differ from Slurm's totals, and how.
 
     Args:
-        rows: Rows of the nodes.
         jobs: Jobs; running ones hold parts of nodes.
-        sharing: How parts of nodes are allocated.
     """
-    held: dict[str, list[float]] = {}
+    jobs = list(jobs)
     owners: dict[str, set[str]] = {}
-    alone = set()
     names = sorted({name for sizes in sharing.partitions.values() for name in sizes.consumables})
+    held, alone = held_by_jobs(jobs, names)
     for job in jobs:
-        amounts = job.holds(names)
-        for i, name in enumerate(job.node_names):
-            if job.spec.shared_with:
-                owners.setdefault(name, set()).add(job.spec.user)
-            if amounts is None:
-                alone.add(name)
-            else:
-                known = held.setdefault(name, [0.0] * (3 + len(names)))
-                held[name] = [a + b for a, b in zip(known, amounts[i].tolist(), strict=True)]
+        for name in job.node_names if job.spec.shared_with else ():
+            owners.setdefault(name, set()).add(job.spec.user)
     found = {}
     for row in rows:
         name = str(row.get("name"))
@@ -175,7 +158,7 @@ def unequal(
                 f"Slurm reserves the node for jobs of {owner}, but no running job explains it"
             )
             continue
-        cores, memory, gpus, *others = held.get(name, [0.0] * (3 + len(names)))
+        cores, memory, gpus, *others = held[name]
         threads = 1 if sharing.by_cpu else max(1, whole(row.get("threads")))
         pairs = [("CPUs", cores * threads, cpus)]
         if sharing.memory:
@@ -219,9 +202,6 @@ def idle_of(
     """Return each partition's idle capacity; none if a job is pending for its nodes.
 
     Args:
-        rows: Rows of the nodes.
-        members: Names of the nodes of each partition.
-        jobs: All jobs that have not ended.
         sharing: How parts of nodes are allocated; None if jobs have whole nodes.
         leased: Jobs whose begin time is that of a lease and not of their user: these are pending.
     """

@@ -16,12 +16,7 @@ from pathlib import Path
 
 from hpctwin.errors import ConfigError
 from hpctwin.model.files import cause
-from hpctwin.rms.site.cluster import IMPORTED, Setting
-
-__all__ = [
-    "Conf", "Row", "blocks", "column_of", "conf_rows", "dumped_associations", "read_conf", "row_of", "said",
-    "shown_shares", "shown_weights", "table", "take",
-]  # fmt: skip
+from hpctwin.rms.site import IMPORTED, Setting
 
 _PAIR = re.compile(r'([\w/]+)\s*\+?=\s*("[^"]*"|\'[^\']*\'|\S*)')
 _DEEPEST = 10
@@ -70,11 +65,7 @@ class Row:
         """Return the treatment of one of its values.
 
         Args:
-            key: Key of the value.
-            became: Treatment, see `Setting`.
-            why: Reason, see there.
             of: Owner of the setting, such as a partition.
-            value: Text to show instead of its value.
         """
         name = self.names.get(key, key)
         text = self.get(key) if value is None else value
@@ -120,10 +111,6 @@ def read_conf(path: Path, folder: Path | None = None, known: Sequence[Path] = ()
     Args:
         path: The file. ``%c`` in names of included files is the cluster's name.
         folder: Folder to which the site's files were copied; by default that of the file.
-        known: All files in the folder.
-
-    Raises:
-        ConfigError: The file cannot be read.
     """
     folder = folder or path.parent
     conf = Conf()
@@ -248,7 +235,6 @@ def blocks(text: str, key: str, where: str) -> list[Row]:
     Args:
         text: The output; other objects in it are ignored.
         key: First key of each object, as ``NodeName``.
-        where: Name of the output.
     """
     parts = re.split(rf"^(?=(?:{'|'.join(_SHOWN)})=)", text, flags=re.MULTILINE)
     return [_shown(part, where) for part in parts if part.startswith(f"{key}=")]
@@ -269,8 +255,6 @@ def table(text: str, where: str, notes: list[str]) -> list[Row]:
     The first line is the header; each line as long as it makes a row.
 
     Args:
-        text: The output.
-        where: Name of the output.
         notes: List to which truncated lines are added.
     """
     lines = [(n, line) for n, line in enumerate(text.splitlines(), start=1) if line.strip()]

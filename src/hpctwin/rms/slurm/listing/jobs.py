@@ -12,16 +12,21 @@ from typing import Any
 from pydantic import ValidationError
 
 from hpctwin.errors import FormatError
+from hpctwin.formats.accounting.slurm_values import number
 from hpctwin.model.settings import first_fault
-from hpctwin.model.text import expand
-from hpctwin.model.workload.dependencies import Said, parse_dependencies
-from hpctwin.rms.records.records import JobDependency, JobRecord, JobSpec, NodePart, NodeRecord
+from hpctwin.model.text import expand, number_ranges
+from hpctwin.rms.records.records import (
+    JobDependency,
+    JobRecord,
+    JobSpec,
+    NodePart,
+    NodeRecord,
+    listed_dependencies,
+)
 from hpctwin.rms.slurm.listing.allocations import held_in_parts, parts_held
 from hpctwin.rms.slurm.listing.resources import Preempting, features_asked
 from hpctwin.rms.slurm.listing.sharing import Sharing, tasks_asked
-from hpctwin.rms.slurm.listing.values import number, whole, words
-
-__all__ = ["MARK", "Jobs", "Mine", "read_jobs", "targets", "tasks_of"]
+from hpctwin.rms.slurm.listing.values import whole, words
 
 MARK = "hpctwin"
 """Start of the admin comment of the twin's jobs; the requested begin time follows."""
@@ -132,8 +137,6 @@ def read_jobs(
     """Return the jobs that have not ended.
 
     Args:
-        rows: Rows of ``squeue --json``.
-        known: The nodes.
         closed: States of the partitions that start no jobs.
         preempting: Partitions and QOS whose jobs are left to Slurm.
         sharing: How parts of nodes are allocated; None if jobs have whole nodes.
@@ -175,8 +178,6 @@ def targets(ids: Iterable[str], mine: Mapping[str, Mine], *, rest: bool) -> list
     """Return ``scontrol update JobId=`` values; tasks of one array are joined.
 
     Args:
-        ids: Ids of the jobs.
-        mine: The twin's jobs.
         rest: Whether to include the tasks that are not modeled.
     """
     found: list[str] = []
@@ -190,17 +191,7 @@ def targets(ids: Iterable[str], mine: Mapping[str, Mine], *, rest: bool) -> list
                 tasks[base].update(one.rest if rest else ())
             else:
                 found.append(part)
-    return found + [f"{base}_[{_ranges(sorted(numbers))}]" for base, numbers in tasks.items()]
-
-
-def _ranges(numbers: Sequence[int]) -> str:
-    spans: list[list[int]] = []
-    for one in numbers:
-        if spans and one == spans[-1][1] + 1:
-            spans[-1][1] = one
-        else:
-            spans.append([one, one])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in spans)
+    return found + [f"{base}_[{number_ranges(sorted(numbers))}]" for base, numbers in tasks.items()]
 
 
 def tasks_of(text: str) -> list[int]:
@@ -384,7 +375,7 @@ def _spec(
         partition=partition,
         qos=str(row.get("qos") or ""),
         priority=float(number(row.get("priority")) or 0.0),
-        dependencies=_dependencies(row.get("dependency"), name, jobs.notes),
+        dependencies=listed_dependencies(row.get("dependency"), name, jobs.notes, _other_job),
         held=held and not runs,
         reason="" if runs else _reason(row, closed.get(partition)),
         features=features or "",
@@ -421,28 +412,10 @@ def _constraints(rows: list[dict[str, Any]], modelled: Collection[str]) -> str:
     return " ".join(said)[:128]
 
 
-def _dependencies(text: Any, name: str, notes: list[str]) -> tuple[JobDependency, ...]:
-    """Read text such as ``afterok:12_*(unfulfilled),afterany:13+5(unfulfilled)``."""
-    try:
-        said = parse_dependencies(text) if isinstance(text, str) else []
-    except ValueError:
-        said = [Said(str(text), "", 0.0, None, False, "")]
-    result: list[JobDependency] = []
-    for one in said:
-        if one.kind is None or one.waits or one.lost:
-            notes.append(
-                f"job {name} stays pending: its dependency {str(text)[:50]!r} is not modeled"
-            )
-            return (*result, JobDependency(on="0", kind="afterany"))
-        match = re.fullmatch(r"(\d{1,12}(?:_\d+)?)(?:_\*)?", one.on)
-        if match:
-            kind = one.kind.name.lower()
-            result.append(
-                JobDependency.model_validate(
-                    {"on": match[1], "kind": kind, "delay_s": 60.0 * one.delay}
-                )
-            )
-    return tuple(result)
+def _other_job(text: str) -> str | None:
+    """Return the id of a job or task in ``12_*`` or ``12_3``; None for a part of a job."""
+    match = re.fullmatch(r"(\d{1,12}(?:_\d+)?)(?:_\*)?", text)
+    return match and match[1]
 
 
 def _on_tasks(

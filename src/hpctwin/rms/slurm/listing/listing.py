@@ -21,10 +21,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hpctwin.errors import CommandError, FormatError
+from hpctwin.formats.accounting.slurm_values import number, said
 from hpctwin.rms.slurm.listing.resources import MB
-from hpctwin.rms.slurm.listing.values import fields_of, limit_s, moment, number, said, whole
-
-__all__ = ["FIELDS", "Listing", "rows_of"]
+from hpctwin.rms.slurm.listing.values import fields_of, limit_s, moment, whole
 
 MOST_PENDING = 1000
 """Maximum number of pending jobs queried in JSON at a time.
@@ -128,16 +127,7 @@ _EXCLUSIVE, _TASKS = (list(FIELDS).index(name) for name in ("Exclusive", "ArrayT
 
 
 def rows_of(text: bytes, what: str = "squeue --json", key: str = "jobs") -> list[dict[str, Any]]:
-    """Return a list that a command of Slurm writes as JSON.
-
-    Args:
-        text: Output of the command.
-        what: Command, for messages.
-        key: Name of the list.
-
-    Raises:
-        FormatError: There is no such list.
-    """
+    """Return a list that a command of Slurm writes as JSON."""
     try:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -167,10 +157,6 @@ class Listing:
 
         Returns:
             The rows, and the number of pending jobs that are known from the text alone.
-
-        Raises:
-            CommandError, UnreachableError: Slurm does not answer.
-            FormatError: An output is not from that command.
         """
         listed = self._listed()
         stale = [job for job, cells in listed.items() if self._of(job)[0] != _fixed(cells)]

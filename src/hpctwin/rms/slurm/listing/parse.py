@@ -15,11 +15,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from hpctwin.errors import FormatError
+from hpctwin.formats.accounting.slurm_values import number, said
 from hpctwin.model import Cluster, Partition
 from hpctwin.model.cluster.node_group import LYING, Sleep
 from hpctwin.model.text import count_text
 from hpctwin.rms.records.records import JobRecord, NodePower, NodeRecord, NodeReservation, Snapshot
-from hpctwin.rms.site.cluster import ListedNode, Sleeping, group_nodes
+from hpctwin.rms.site import ListedNode, Sleeping, group_nodes
 from hpctwin.rms.slurm.listing.allocations import Idle, idle_of, unequal
 from hpctwin.rms.slurm.listing.conf import Row
 from hpctwin.rms.slurm.listing.jobs import Mine, read_jobs
@@ -41,16 +42,7 @@ from hpctwin.rms.slurm.listing.sharing import (
     how_shared,
     used_of,
 )
-from hpctwin.rms.slurm.listing.values import (
-    EXCLUSIVE,
-    limit_s,
-    moment,
-    number,
-    said,
-    words,
-)
-
-__all__ = ["Found", "cluster_snapshot", "gpus_of", "settings", "start_times"]
+from hpctwin.rms.slurm.listing.values import EXCLUSIVE, limit_s, moment, words
 
 
 @dataclass
@@ -106,17 +98,11 @@ def cluster_snapshot(
         reservations: Output of ``scontrol show reservation -o``.
         partitions: Output of ``scontrol show partition -o``.
         now_s: The controller's time, in seconds since the epoch.
-        select: Its ``SelectType``.
-        preempt: Its ``PreemptType``.
         qos: Output of ``sacctmgr -nP show qos format=Name,Preempt`` if QOS preempt; None if it
             failed.
-        parameters: Its ``SelectTypeParameters``.
         blind: Names of nodes that have been `Found.unequal` for some time.
         sleeping: Function that returns how a node is switched off and on, by its name.
         features: Features that jobs have requested before, by name; see `Found.features`.
-
-    Raises:
-        FormatError: An output is not from that command.
     """
     notes: list[str] = []
     rows = rows_of(squeue) if isinstance(squeue, bytes) else squeue
@@ -216,12 +202,7 @@ def cluster_snapshot(
 
 
 def _with_start(job: JobRecord, woken: Mapping[str, float]) -> JobRecord:
-    """Return a job that starts when its nodes are on, not when it was given them.
-
-    Args:
-        job: Job as read.
-        woken: Time that each node that is not on needs to switch on, in seconds.
-    """
+    """Return a job that starts when its nodes are on, not when it was given them."""
     wakes_s = max((woken.get(name, 0.0) for name in job.node_names), default=0.0)
     if job.start_s is None or not wakes_s:
         return job

@@ -19,17 +19,6 @@ from hpctwin.model.text import expand
 from hpctwin.rms.slurm.listing.conf import Row, blocks
 from hpctwin.rms.slurm.listing.values import limit_s
 
-__all__ = [
-    "MOST_TIMES",
-    "Shown",
-    "lacking",
-    "members",
-    "reservation_rows",
-    "said",
-    "shown",
-    "times",
-]
-
 DAY_S = 86_400.0
 YEAR_S = 365 * DAY_S
 """Length of a reservation without an end, as in Slurm."""
@@ -72,12 +61,7 @@ class Shown:
 
 
 def reservation_rows(text: str, where: str) -> list[Row]:
-    """Return a row for each reservation, printed in one line (``-o``) or in several.
-
-    Args:
-        text: The output.
-        where: Name of the output.
-    """
+    """Return a row for each reservation, printed in one line (``-o``) or in several."""
     return blocks(text, "ReservationName", where)
 
 
@@ -138,9 +122,7 @@ def times(
     reservation from 8 to 9 each day stays so when the clock changes.
 
     Args:
-        one: The reservation.
         first_s: Start of the span, in seconds since the epoch.
-        last_s: End of the span.
         zone: Time zone of the site; by default UTC.
 
     Returns:

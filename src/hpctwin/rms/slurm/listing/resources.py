@@ -22,27 +22,6 @@ from hpctwin.model.requests.features import alternatives, read_constraint
 from hpctwin.model.requests.resources import GPU_TYPE, NOT_CONSUMED, check_names, parse_gres
 from hpctwin.rms.slurm.listing.values import whole
 
-__all__ = [
-    "MB",
-    "Preempting",
-    "consumables_of",
-    "features_asked",
-    "features_of",
-    "gpu_types",
-    "gpus_by_type",
-    "gpus_in_parts",
-    "gpus_of",
-    "gres_asked",
-    "kinds_of_consumables",
-    "lying_of",
-    "names_asked",
-    "not_used_up",
-    "preempting_partitions",
-    "preempting_qos",
-    "tres_of",
-    "types_by_index",
-]
-
 _MOST_GPUS = 4096
 """Maximum number of GPUs with separate indices on a node."""
 MB = {"": 1.0, "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
@@ -180,7 +159,6 @@ def gres_asked(
     counted are counted under that type, too.
 
     Args:
-        text: Text as Slurm writes it.
         kinds: Existing types of each resource, by name.
         notes: List to which approximations of the request are added.
     """
@@ -285,12 +263,7 @@ class Preempting:
 def preempting_partitions(
     members: Mapping[str, Sequence[str]], tiers: Mapping[str, float]
 ) -> frozenset[str]:
-    """Return partitions with a higher ``PriorityTier`` than another on the same nodes.
-
-    Args:
-        members: Groups of nodes of each partition.
-        tiers: ``PriorityTier`` of each partition.
-    """
+    """Return partitions with a higher ``PriorityTier`` than another on the same nodes."""
     return frozenset(
         name
         for name, groups in members.items()

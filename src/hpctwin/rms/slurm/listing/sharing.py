@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from hpctwin.formats.accounting.slurm_values import number, said
 from hpctwin.model.requests.resources import GPU_TYPE
 from hpctwin.rms.slurm.listing.resources import (
     consumables_of,
@@ -24,16 +25,7 @@ from hpctwin.rms.slurm.listing.resources import (
     tres_of,
     types_by_index,
 )
-from hpctwin.rms.slurm.listing.values import number, said, whole, words
-
-__all__ = [
-    "Sharing",
-    "Sizes",
-    "cores_of",
-    "how_shared",
-    "tasks_asked",
-    "used_of",
-]
+from hpctwin.rms.slurm.listing.values import whole, words
 
 MB_PER_GB = 1024
 _SMALL = 1e-6
@@ -108,11 +100,6 @@ def how_shared(
     """Return how Slurm allocates parts of nodes, and why partitions are not modeled.
 
     Args:
-        rows: Rows of the nodes.
-        members: Names of the nodes of each partition.
-        partitions: Settings of each partition.
-        select: ``SelectType``.
-        parameters: ``SelectTypeParameters``.
         unused: Generic resources that jobs do not use up.
 
     Returns:
@@ -173,8 +160,6 @@ def used_of(gres: Any, name: str, sharing: Sharing | None) -> dict[str, float]:
 
     Args:
         gres: Text of what a node has or has in use, or of what a job holds.
-        name: Name of the node.
-        sharing: How parts of nodes are allocated.
     """
     typed = sharing is not None and sharing.gpu_types.get(name)
     return {**consumables_of(gres), **(gpus_by_type(gres) if typed else {})}
@@ -202,8 +187,6 @@ def tasks_asked(
 
     Args:
         rows: Rows of ``squeue --json``, one for each part of a heterogeneous job.
-        sharing: How parts of nodes are allocated.
-        sizes: Sizes of the nodes of its partition.
         notes: List to which approximations of the request are added.
     """
     first, *others = (_asked(row, sharing, sizes, notes) for row in rows)

@@ -10,18 +10,6 @@ from typing import Any
 
 from hpctwin.formats.accounting.slurm_values import number, said
 
-__all__ = [
-    "EXCLUSIVE",
-    "fields_of",
-    "limit_s",
-    "moment",
-    "node_flags",
-    "number",
-    "said",
-    "whole",
-    "words",
-]
-
 EXCLUSIVE = {
     "NODE": ("OverSubscribe", "EXCLUSIVE"),
     "USER": ("ExclusiveUser", "YES"),

@@ -22,17 +22,15 @@ from typing import Any
 import polars as pl
 
 from hpctwin.errors import ConfigError
-from hpctwin.formats.common.fields import zone_of
-from hpctwin.formats.common.job_table import JobTable
+from hpctwin.formats.fields import zone_of
+from hpctwin.formats.job_table import JobTable
 from hpctwin.model import Cluster
 from hpctwin.model.cluster.limits import ROOT
 from hpctwin.model.text import count_text
-from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED, Setting, Site
+from hpctwin.rms.site import IMPORTED, NO_EFFECT, NOT_MODELED, Setting, Site
 from hpctwin.rms.slurm.listing.conf import Row, said, take
 from hpctwin.rms.slurm.listing.values import limit_s
 from hpctwin.rms.slurm.site.policy import version_of
-
-__all__ = ["RESETS", "midnights", "of_cluster", "shares_of", "take_resets"]
 
 RESETS = "priorityusageresetperiod"
 _ONCE = {
@@ -50,16 +48,12 @@ def take_resets(
     Args:
         site: Site that gets the times and the setting's treatment.
         jobs: Jobs in hpctwin's own columns, times in seconds since the epoch.
-        values: Settings of slurm.conf by key.
         timezone: Local time zone; by default UTC.
-
-    Raises:
-        ConfigError: The time zone does not exist.
     """
     period = said(values, RESETS).lower()
     if not period:
         return
-    first, last = _span(jobs)
+    first, last = span_of(jobs)
     shares = said(values, "priorityweightfairshare").strip("0.") != ""
     found: list[float] = []
     if period in _ONCE:
@@ -86,17 +80,17 @@ def take_resets(
         site.cluster = Cluster.checked(fields, site.manager)
 
 
-def _span(jobs: JobTable) -> tuple[float | None, float | None]:
+def span_of(jobs: JobTable) -> tuple[float | None, float | None]:
     """Return the first submission and the last end; None without jobs."""
     if not len(jobs):
         return None, None
     begin = pl.col("submit_s")
     if "recorded_start_s" in jobs.columns:
         begin = pl.max_horizontal("submit_s", "recorded_start_s")
-    span = jobs.scan().select(
+    both = jobs.scan().select(
         first=pl.col("submit_s").min(), last=(begin + pl.col("runtime_s")).max()
     )
-    first, last = span.collect(engine="streaming").row(0)
+    first, last = both.collect(engine="streaming").row(0)
     return first, last
 
 
@@ -178,7 +172,6 @@ def shares_of(
     """Return ``fairshare`` and ``accounts`` of a cluster.
 
     Args:
-        values: Settings of slurm.conf by key.
         rows: Rows of ``sacctmgr show assoc`` or ``dump``.
         settings: List to which the treatment of settings is added.
         notes: List to which assumptions about accounts are added.

@@ -13,11 +13,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from hpctwin.errors import FormatError
+from hpctwin.formats.accounting.slurm_values import number
 from hpctwin.model.text import expand
 from hpctwin.rms.slurm.listing.conf import Row
-from hpctwin.rms.slurm.listing.values import number, words
-
-__all__ = ["KINDS", "document_rows", "version_of_document"]
+from hpctwin.rms.slurm.listing.values import words
 
 KINDS = {
     "nodes": "nodes", "partitions": "partitions", "reservations": "reservations", "sinfo": "sinfo",
@@ -70,8 +69,6 @@ def document_rows(
     Nodes and partitions of ``sinfo --json`` are under ``sinfo``.
 
     Args:
-        document: Output of a command.
-        where: Name of the output.
         notes: List to which unreadable parts are added.
     """
     lists = {key.lower(): one for key, one in document.items() if isinstance(one, list)}

@@ -14,14 +14,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from hpctwin.model.cluster.limits import ROOT, WALL
-from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED, Setting
+from hpctwin.rms.site import IMPORTED, NO_EFFECT, NOT_MODELED, Setting
 from hpctwin.rms.slurm.listing.conf import Row, said
 from hpctwin.rms.slurm.listing.resources import MB
 from hpctwin.rms.slurm.listing.values import limit_s
-
-__all__ = [
-    "LIMITS", "Enforced", "enforced", "factors_of_qos", "limits_of_associations", "limits_of_qos", "tres",
-]  # fmt: skip
 
 _MEASURES = {"cpu": "cores", "node": "nodes", "mem": "memory_gb", "gres/gpu": "gpus"}
 

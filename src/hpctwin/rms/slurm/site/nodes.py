@@ -18,7 +18,7 @@ from hpctwin.model.requests.resources import (
 )
 from hpctwin.model.text import count_text, expand
 from hpctwin.rms.records.records import NodeRecord
-from hpctwin.rms.site.cluster import NOT_MODELED, ListedNode, Setting
+from hpctwin.rms.site import NOT_MODELED, ListedNode, Setting
 from hpctwin.rms.slurm.listing.conf import Conf, Row
 from hpctwin.rms.slurm.listing.resources import (
     consumables_of,
@@ -28,8 +28,6 @@ from hpctwin.rms.slurm.listing.resources import (
 )
 from hpctwin.rms.slurm.listing.values import node_flags
 from hpctwin.rms.slurm.site.partitions import weights_of
-
-__all__ = ["completed", "listed_nodes", "named_by_nodes", "node_settings", "with_defaults"]
 
 _NAMED = 10
 """Number of nodes that a note names."""
@@ -79,11 +77,7 @@ def listed_nodes(
 
     Args:
         shown: Rows of scontrol show node as text, as JSON, and of sinfo; see `completed`.
-        conf: Lines of slurm.conf.
-        gres_conf: Lines of gres.conf.
-        described: Partitions by name.
         notes: List to which remarks are added.
-        shared: Whether jobs share nodes.
     """
     rows = completed([_named(some, "nodename", notes) for some in shown], _from_conf(conf, notes))
     in_partitions = _members(conf, described, rows, notes)

@@ -1,25 +1,21 @@
-"""Partitions of a Slurm site as those of a cluster, and the nearest placement.
+"""Partitions, placement and preemption of a Slurm site as those of a cluster.
 
 The placement is for jobs that share nodes.
+
+Source:
+    Slurm's documentation, "Preemption", slurm.conf(5) and sacctmgr(1), 20.11 to 24.05.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from hpctwin.rms.site.cluster import IMPORTED, NOT_MODELED, Setting
+from hpctwin.rms.site import IMPORTED, NO_EFFECT, NOT_MODELED, Setting
 from hpctwin.rms.slurm.listing.conf import Row, said
 from hpctwin.rms.slurm.listing.values import limit_s
-
-__all__ = [
-    "described_partitions",
-    "gives_whole_nodes",
-    "is_least_loaded",
-    "partition_fields",
-    "shared_placement",
-    "weights_of",
-]
 
 _NO_SWITCHES = ("", "topology/none", "topology/default", "topology/flat")
 _WHERE = "nodes and partitions"
@@ -40,8 +36,6 @@ def shared_placement(
     functions next to it in ``job_test.c``). Settings select the way, and so do some jobs.
 
     Args:
-        values: Settings by key.
-        partitions: Partitions of the site.
         weighted: Whether nodes have different weights.
         settings: List to which the treatment of these settings is added.
     """
@@ -128,9 +122,6 @@ def described_partitions(
     """Return the rows by name; ``settings`` gets the settings that are not modeled.
 
     Args:
-        named: The rows.
-        settings: Settings reported so far.
-        told_apart: Keys that are reported elsewhere.
         whole: Whether all jobs have whole nodes.
         topology: Name of the cluster's default topology.
     """
@@ -163,10 +154,6 @@ def partition_fields(
     """Return a partition as fields of `Cluster`.
 
     Args:
-        name: Name of the partition.
-        row: Its row.
-        groups: Names of its groups of nodes.
-        priority: Priorities of partitions by name.
         held: Whether limits are enforced.
     """
     made: dict[str, Any] = {"name": name, "groups": groups}
@@ -183,3 +170,210 @@ def partition_fields(
     if held and row.get("qos").upper() not in ("", "N/A", "(NULL)"):
         made["qos"] = row.get("qos")
     return made
+
+
+PREEMPTION_KEYS = frozenset(
+    {"preempttype", "preemptmode", "preemptexempttime", "preemptparameters", "jobrequeue"}
+)
+"""Keys of slurm.conf that are reported here."""
+
+_KEEPS_MEMORY = "suspended jobs keep their memory in Slurm, but not in the simulation"
+_SLICES = (
+    "; suspended jobs do not run; Slurm gives time slices to both jobs of one partition, and runs both jobs "
+    "of two partitions with equal tiers"
+)
+_NOTHING = ("", "(null)", "none", "n/a", "cluster", "-1", "00:00:00", "0")
+CREDENTIAL_S = 120.0
+"""Lifetime of a job's credential; a requeued job waits for its end.
+
+It is set by ``AuthInfo=cred_expire=``.
+"""
+
+
+@dataclass
+class Found:
+    """Treatment of the settings.
+
+    Args:
+        by: ``partition`` or ``qos``.
+        mode: Default mode of partitions or QOS.
+        fields: ``preemption`` of the cluster; None if no job preempts another.
+        settings: Each setting with its treatment.
+    """
+
+    by: str
+    mode: str = "off"
+    fields: dict[str, Any] | None = None
+    settings: list[Setting] = field(default_factory=list)
+
+
+def preemption_of(
+    values: Mapping[str, Row], partitions: Mapping[str, Row], qos: Sequence[Row], *, shared: bool
+) -> Found | None:
+    """Return the simulated part of a site's preemption; None if it has no preemption."""
+    kind = said(values, "preempttype").lower().removeprefix("preempt/")
+    if kind not in ("partition_prio", "qos"):
+        return None
+    found = Found(by="qos" if kind == "qos" else "partition")
+    _told(found, values, "preempttype", IMPORTED, "preemption")
+    mode, became, why = _mode(found, said(values, "preemptmode"))
+    found.mode = mode
+    counts_memory = "memory" in said(values, "selecttypeparameters").lower()
+    _told(found, values, "preemptmode", became, why)
+    if said(values, "jobrequeue") == "0":
+        _told(found, values, "jobrequeue", IMPORTED, "jobs are canceled instead of requeued")
+    if kind == "partition_prio":
+        classes = _of_partitions(found, partitions, values)
+    else:
+        classes = _of_qos(found, qos, values)
+    if not _any_preempts(kind, classes):
+        why = "all partitions have the same tier" if kind != "qos" else "no QOS preempts another"
+        _told(found, values, "preempttype", NO_EFFECT, why)
+        return found
+    fields: dict[str, Any] = {"mode": _requeued(mode, values)}
+    exempt = limit_s(said(values, "preemptexempttime"))
+    if exempt:
+        fields["exempt"] = exempt
+        _told(found, values, "preemptexempttime", IMPORTED, "preemption: exempt")
+    modes = fields["mode"], *(one.get("mode") for one in classes.values())
+    if "requeue" in modes:
+        fields["requeue_after"] = _credential_s(values)
+    if "suspend" in modes and not shared and counts_memory:
+        _told(found, values, "selecttypeparameters", NOT_MODELED, _KEEPS_MEMORY)
+    _parameters(found, fields, values)
+    found.fields = fields | {"qos" if kind == "qos" else "partitions": classes}
+    return found
+
+
+def _any_preempts(kind: str, classes: Mapping[str, Mapping[str, Any]]) -> bool:
+    if kind == "qos":
+        return any(one.get("preempts") for one in classes.values())
+    return len({one["tier"] for one in classes.values()}) > 1
+
+
+def _of_partitions(
+    found: Found, partitions: Mapping[str, Row], values: Mapping[str, Row]
+) -> dict[str, dict[str, Any]]:
+    classes: dict[str, dict[str, Any]] = {}
+    for name, row in partitions.items():
+        tier = row.get("prioritytier") or row.get("priority") or "1"
+        one: dict[str, Any] = {
+            "tier": int(float(tier)) if re.fullmatch(r"[\d.]{1,12}", tier) else 1
+        }
+        _own(found, one, name, row, values)
+        classes[name] = one
+    return classes
+
+
+def _of_qos(
+    found: Found, rows: Sequence[Row], values: Mapping[str, Row]
+) -> dict[str, dict[str, Any]]:
+    classes: dict[str, dict[str, Any]] = {}
+    names = {row.get("name") for row in rows}
+    for row in rows:
+        name = row.get("name")
+        if not name:
+            continue
+        one: dict[str, Any] = {}
+        preempts = [other for other in row.get("preempt").split(",") if other]
+        known = [other for other in preempts if other in names and other != name]
+        if known:
+            one["preempts"] = known
+            found.settings.append(
+                Setting(
+                    f"QOS {name}: Preempt",
+                    row.get("preempt")[:80],
+                    row.where,
+                    IMPORTED,
+                    "preemption",
+                )
+            )
+        for other in preempts:
+            if other not in known:
+                why = (
+                    "jobs of the same QOS do not preempt each other"
+                    if other == name
+                    else "the QOS does not exist"
+                )
+                found.settings.append(
+                    Setting(f"QOS {name}: Preempt", other, row.where, NOT_MODELED, why)
+                )
+        _own(found, one, f"QOS {name}", row, values)
+        exempt = limit_s(row.get("preemptexempttime"))
+        if exempt:
+            one["exempt"] = exempt
+            found.settings.append(
+                Setting(f"QOS {name}: PreemptExemptTime", row.get("preemptexempttime"), row.where, IMPORTED,
+                        "preemption: exempt")
+            )  # fmt: skip
+        classes[name] = one
+    return classes
+
+
+def _own(found: Found, one: dict[str, Any], what: str, row: Row, values: Mapping[str, Row]) -> None:
+    """Set the mode and grace that a partition or QOS has itself."""
+    own = row.get("preemptmode")
+    if own.lower() not in _NOTHING:
+        mode, became, why = _mode(found, own)
+        own_mode = _requeued(mode, values)
+        if own_mode != mode:
+            why = f"preemption: mode {own_mode}"
+        if own_mode != _requeued(found.mode, values):
+            one["mode"] = own_mode
+        if "WITHIN" in own.upper():
+            became, why = (NOT_MODELED, "jobs of the same QOS do not preempt each other")
+        found.settings.append(Setting(f"{what}: PreemptMode", own[:80], row.where, became, why))
+    grace = row.get("gracetime")
+    seconds = float(grace) if grace.isdigit() else limit_s(grace)
+    if seconds and one.get("mode", found.mode) == "suspend":
+        why = "suspended jobs have no grace time"
+        found.settings.append(Setting(f"{what}: GraceTime", grace, row.where, NO_EFFECT, why))
+    elif seconds:
+        one["grace"] = seconds
+        found.settings.append(
+            Setting(f"{what}: GraceTime", grace, row.where, IMPORTED, "preemption: grace")
+        )
+
+
+def _mode(found: Found, text: str) -> tuple[str, str, str]:
+    """Return hpctwin's mode, the treatment of the setting, and why."""
+    words = {word.strip().lower() for word in text.split(",")} - {"gang", "within"}
+    mode = next((word for word in ("suspend", "requeue", "cancel") if word in words), "off")
+    slices = _SLICES if mode == "suspend" and found.by == "qos" else ""
+    return mode, IMPORTED, f"preemption: mode {mode}{slices}"
+
+
+def _requeued(mode: str, values: Mapping[str, Row]) -> str:
+    """Return a mode under the rule that jobs may be requeued only on request."""
+    return "cancel" if mode == "requeue" and said(values, "jobrequeue") == "0" else mode
+
+
+def _credential_s(values: Mapping[str, Row]) -> float:
+    match = re.search(r"cred_expire=(\d{1,9})", said(values, "authinfo"))
+    return float(match[1]) if match else CREDENTIAL_S
+
+
+def _parameters(found: Found, fields: dict[str, Any], values: Mapping[str, Row]) -> None:
+    """Import PreemptParameters; those in SchedulerParameters are reported there."""
+    scheduler = said(values, "schedulerparameters").lower()
+    if "preempt_youngest_first" in scheduler:
+        fields["youngest_first"] = True
+    row = values.get("preemptparameters")
+    for part in filter(None, said(values, "preemptparameters").split(",")):
+        assert row is not None
+        name = part.partition("=")[0].strip().lower()
+        became, why = (NOT_MODELED, "jobs to preempt are chosen as by default")
+        if name == "youngest_first":
+            fields["youngest_first"] = True
+            became, why = (IMPORTED, "preemption: youngest_first")
+        elif name == "send_user_signal" or part.replace(" ", "").lower() == "reorder_count=1":
+            became, why = (NO_EFFECT, "")
+        elif name == "reclaim_licenses":
+            why = "jobs are not preempted for licenses"
+        found.settings.append(Setting(f"PreemptParameters: {name}", part, row.where, became, why))
+
+
+def _told(found: Found, values: Mapping[str, Row], key: str, became: str, why: str) -> None:
+    if key in values:
+        new = values[key].setting(key, became, why)
+        found.settings = [*(one for one in found.settings if one.name != new.name), new]

@@ -7,11 +7,9 @@ from collections.abc import Collection, Mapping
 from functools import partial
 from typing import NamedTuple
 
-from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED, Setting
+from hpctwin.rms.site import IMPORTED, NO_EFFECT, NOT_MODELED, Setting
 from hpctwin.rms.slurm.listing.conf import Row, said, take
 from hpctwin.rms.slurm.listing.values import limit_s
-
-__all__ = ["Meaning", "explained", "order_and_backfill", "version_of"]
 
 _WEIGHTS = {
     "priorityweightage": "age",
@@ -144,8 +142,6 @@ def order_and_backfill(
     """Return the nearest policy.
 
     Args:
-        values: Settings by key.
-        partitions: Rows of partitions by name.
         settings: List to which the treatment of each setting is added.
         totals: Total amounts of all nodes, by TRES; memory in GB.
         preempts: Whether jobs of a higher tier preempt jobs of a lower one.
@@ -357,9 +353,7 @@ def explained(
     """Return the treatment of all other settings.
 
     Args:
-        values: Settings by key.
         told: Keys that are reported already.
-        shared: Whether jobs share nodes.
     """
     made: list[Setting] = []
     for key, row in values.items():

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from hpctwin.errors import ConfigError, TraceError
-from hpctwin.formats.accounting.sacct import COLUMNS, MAGIC, is_sacct, is_slurm2sql, sacct_table
+from hpctwin.formats.accounting.sacct import MAGIC, is_sacct, is_slurm2sql, sacct_table
 from hpctwin.formats.accounting.sacct_json import is_sacct_document
-from hpctwin.formats.accounting.sacct_layout import check_columns, layout_of
-from hpctwin.formats.common.files import read_json
-from hpctwin.formats.common.job_table import JobTable
-from hpctwin.formats.common.record import Machine, Tally
+from hpctwin.formats.accounting.sacct_layout import COLUMNS, check_columns, layout_of
+from hpctwin.formats.files import read_json
+from hpctwin.formats.job_table import JobTable
+from hpctwin.formats.record import Machine, Tally
 from hpctwin.model.settings import yaml_document
-from hpctwin.rms.site.cluster import ListedNode, Site
+from hpctwin.rms.site import ListedNode, Site
 from hpctwin.rms.slurm.listing.conf import (
     Conf,
     Row,
@@ -34,8 +34,6 @@ from hpctwin.rms.slurm.site.json_rows import KINDS, document_rows, version_of_do
 from hpctwin.rms.slurm.site.limits import LIMITS
 from hpctwin.rms.slurm.site.settings import SlurmSettings, slurm_site
 from hpctwin.rms.slurm.site.topology import topologies_of
-
-__all__ = ["LIVE", "SlurmFiles", "live_command"]
 
 # Versions since 21.08 refuse the columns of GRES; TRES has the same content.
 _COLUMNS = ",".join(name for name in COLUMNS if not name.endswith("GRES"))
@@ -355,12 +353,6 @@ class SlurmFiles:
     def jobs(self, tally: Tally, machine: Machine, timezone: str | None) -> JobTable:
         """Return all jobs of all dumps."""
         return sacct_table(self._dumps, tally, machine, timezone=timezone, columns=self.columns)
-
-
-def live_command(name: str, since: str) -> Sequence[str]:
-    """Return a command of `LIVE`; accounting starts at a date."""
-    command = LIVE[name]
-    return (*command, "-S", since) if command[0] == "sacct" else command
 
 
 def _text(path: Path) -> str:

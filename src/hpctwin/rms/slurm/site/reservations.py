@@ -14,12 +14,12 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin.errors import FormatError
-from hpctwin.formats.common.fields import moments, zone_of
-from hpctwin.formats.common.job_table import JobTable
-from hpctwin.formats.common.record import Tally
+from hpctwin.formats.fields import moments, zone_of
+from hpctwin.formats.job_table import JobTable
+from hpctwin.formats.record import Tally
 from hpctwin.model import Cluster
-from hpctwin.model.text import count_text, expand
-from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED, Setting, Site
+from hpctwin.model.text import count_text, expand, number_ranges
+from hpctwin.rms.site import IMPORTED, NO_EFFECT, NOT_MODELED, Setting, Site
 from hpctwin.rms.slurm.listing.conf import Row
 from hpctwin.rms.slurm.listing.reservations import (
     MOST_TIMES,
@@ -30,8 +30,7 @@ from hpctwin.rms.slurm.listing.reservations import (
     shown,
     times,
 )
-
-__all__ = ["take_reservations"]
+from hpctwin.rms.slurm.site.accounts import span_of
 
 _FLAGS = {
     "MAINT": (IMPORTED, "maintenance"),
@@ -104,9 +103,6 @@ def take_reservations(
             their span.
         rows: Rows of `hpctwin.rms.slurm.listing.reservations.reservation_rows`.
         timezone: Time zone of the printed times; by default UTC.
-
-    Raises:
-        ConfigError: The time zone does not exist.
     """
     zone = zone_of(timezone)
     past = _past(site, jobs) if rows and site.sized else None
@@ -128,15 +124,9 @@ def take_reservations(
 
 def _past(site: Site, jobs: JobTable) -> _Past | None:
     """Return the past jobs; None without any, as the simulated span is unknown then."""
-    if not len(jobs):
+    first_s, last_s = span_of(jobs)
+    if first_s is None or last_s is None:
         return None
-    begin = pl.col("submit_s")
-    if "recorded_start_s" in jobs.columns:
-        begin = pl.max_horizontal("submit_s", "recorded_start_s")
-    span = jobs.scan().select(
-        first=pl.col("submit_s").min(), last=(begin + pl.col("runtime_s")).max()
-    )
-    first_s, last_s = span.collect(engine="streaming").row(0)
     names = [name for nodes in site.members.values() for name in nodes]
     cores = [group.cores for group in site.cluster.nodes for _ in range(group.count)]
     parents = {one.name: one.parent for one in site.cluster.accounts}
@@ -208,7 +198,7 @@ def _taken(
             "name": name,
             "start": max(start - past.first_s, 0.0),
             "end": end - past.first_s,
-            "nodes": _ranges(known),
+            "nodes": number_ranges(known),
         }
         for start, end in found
         if end > past.first_s
@@ -406,11 +396,7 @@ def _hits(text: str, number: Mapping[str, int], numbers: set[int]) -> bool | Non
 
 
 def _moment(text: str, zone: str | None) -> float:
-    """Return seconds since the epoch for a time of Slurm, read as in accounting.
-
-    Raises:
-        ValueError: The text is no time.
-    """
+    """Return seconds since the epoch for a time of Slurm, read as in accounting."""
     found = moments(pl.Series("time", [text]), zone, Tally())[0]
     if found is None or not 0 <= found < _YEAR_9999:
         raise ValueError(f"{text[:40]!r} is not a time; expected one such as 2026-10-01T08:00:00")
@@ -427,14 +413,3 @@ def _printed(text: str, zone: str | None) -> str:
     except (ValueError, OverflowError, OSError):
         return text
     return f"{shown:%Y-%m-%dT%H:%M:%S}"
-
-
-def _ranges(numbers: Sequence[int]) -> str:
-    """Return sorted node numbers as `hpctwin.model.parse_nodes` reads them."""
-    parts: list[list[int]] = []
-    for number in numbers:
-        if parts and number == parts[-1][1] + 1:
-            parts[-1][1] = number
-        else:
-            parts.append([number, number])
-    return ",".join(f"{a}-{b}" if a < b else str(a) for a, b in parts)

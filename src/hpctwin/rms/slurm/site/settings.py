@@ -14,7 +14,8 @@ from typing import Any
 
 from hpctwin.errors import ConfigError
 from hpctwin.model.cluster.limits import ROOT
-from hpctwin.rms.site.cluster import (
+from hpctwin.rms.derived_nodes import in_partitions
+from hpctwin.rms.site import (
     IMPORTED,
     NO_EFFECT,
     ListedNode,
@@ -23,7 +24,6 @@ from hpctwin.rms.site.cluster import (
     group_nodes,
     named_cluster,
 )
-from hpctwin.rms.site.derived_nodes import in_partitions
 from hpctwin.rms.slurm.listing.conf import Conf, Row, said, take
 from hpctwin.rms.slurm.site.accounts import of_cluster, shares_of
 from hpctwin.rms.slurm.site.limits import (
@@ -40,17 +40,17 @@ from hpctwin.rms.slurm.site.nodes import (
     with_defaults,
 )
 from hpctwin.rms.slurm.site.partitions import (
+    PREEMPTION_KEYS,
+    Found,
     described_partitions,
     gives_whole_nodes,
     is_least_loaded,
     partition_fields,
+    preemption_of,
     shared_placement,
 )
 from hpctwin.rms.slurm.site.policy import explained, order_and_backfill
-from hpctwin.rms.slurm.site.preemption import PREEMPTION_KEYS, Found, preemption_of
 from hpctwin.rms.slurm.site.topology import Topology, chosen_topology, connections
-
-__all__ = ["SlurmSettings", "slurm_site"]
 
 MOST_GROUPS = 128
 """Number of node groups above which a simulation is slow."""
@@ -169,7 +169,6 @@ def slurm_site(found: SlurmSettings, *, assumed: Sequence[ListedNode] = ()) -> S
     """Return the cluster and the policy of a Slurm site.
 
     Args:
-        found: Settings of the site.
         assumed: Nodes to use if the settings have none.
 
     Raises:

@@ -12,15 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from hpctwin.errors import FormatError
 from hpctwin.model.cluster.switches import Switch, check_switches
-from hpctwin.model.text import count_text, expand
-from hpctwin.rms.site.cluster import IMPORTED, NO_EFFECT, NOT_MODELED, Setting
+from hpctwin.model.text import count_text, expand, number_ranges
+from hpctwin.rms.site import IMPORTED, NO_EFFECT, NOT_MODELED, Setting
 from hpctwin.rms.slurm.listing.conf import Row
-
-__all__ = ["Chosen", "Topology", "chosen_topology", "connections", "topologies_of"]
 
 _LOOKS = "switches, for the placements fewest-switches and whole-blocks"
 _STRICT = "; a job that fits in no block waits in Slurm, while whole-blocks gives it several blocks"
@@ -82,10 +78,6 @@ class Chosen:
 def topologies_of(content: Any, where: str) -> list[Topology]:
     """Return the topologies of topology.yaml, or of ``scontrol show topoconf``.
 
-    Args:
-        content: Parsed YAML.
-        where: Name of the file.
-
     Returns:
         The topologies; none if it is no list of them.
     """
@@ -129,11 +121,6 @@ def chosen_topology(
     """Return the topology in effect.
 
     What Slurm shows counts, else topology.yaml, else topology.conf.
-
-    Args:
-        conf: Rows of topology.conf.
-        shown: Rows of ``scontrol show topology``.
-        topologies: Topologies of topology.yaml.
     """
     # A folder may have both topology.yaml and scontrol's output of it.
     topologies = list({one.name: one for one in reversed(topologies)}.values())[::-1]
@@ -181,7 +168,6 @@ def connections(chosen: Chosen, names: Sequence[str]) -> tuple[list[dict[str, An
     another switch.
 
     Args:
-        chosen: Topology in effect.
         names: Names of all nodes, in the order of their numbers.
 
     Returns:
@@ -272,5 +258,4 @@ def _numbers(name: str, row: Row, names: Sequence[str]) -> str:
     numbers = sorted({place[node] for node in expand(row.get("nodes")) if node in place})
     if not numbers:
         raise ValueError(f"{name} has no available node")
-    runs = np.split(numbers, np.flatnonzero(np.diff(numbers) > 1) + 1)
-    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs)
+    return number_ranges(numbers)

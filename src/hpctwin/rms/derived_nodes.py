@@ -19,9 +19,7 @@ from hpctwin.errors import FormatError
 from hpctwin.model import Cluster, Workload
 from hpctwin.model.text import expand
 from hpctwin.rms.records.records import NodeRecord
-from hpctwin.rms.site.cluster import ListedNode, equal_nodes, group_nodes, named_cluster
-
-__all__ = ["Derived", "as_derived", "derived_cluster", "derived_nodes", "in_partitions", "names_in"]
+from hpctwin.rms.site import ListedNode, equal_nodes, group_nodes, named_cluster
 
 _SIZES = ("cores", "gpus", "memory_gb")
 _OVERLAP = 0.01
@@ -66,7 +64,6 @@ def derived_nodes(jobs: pl.LazyFrame, manager: str = "slurm") -> Derived | None:
     """Derive nodes from where and when jobs ran; None if no job has a recorded start.
 
     Args:
-        jobs: Jobs in hpctwin's own columns.
         manager: ``slurm`` or ``pbs``: syntax of node names.
     """
     names = jobs.collect_schema().names()

@@ -16,10 +16,8 @@ import numpy as np
 import polars as pl
 
 from hpctwin.errors import TraceError
-from hpctwin.formats.common.files import READING, open_binary, unreadable
-from hpctwin.formats.common.record import Tally
-
-__all__ = ["Table", "lines_in", "tables_in"]
+from hpctwin.formats.files import READING, open_binary, unreadable
+from hpctwin.formats.record import Tally
 
 _BLOCK = 8 << 20
 _MOST_EXTRA = 60
@@ -66,11 +64,7 @@ class Table:
 
 
 def lines_in(path: Path, block: int = _BLOCK) -> Iterator[bytes]:
-    """Yield blocks of whole lines, each ended by a line feed.
-
-    Raises:
-        TraceError: The file cannot be read, or is cut off or corrupt.
-    """
+    """Yield blocks of whole lines, each ended by a line feed."""
     try:
         with open_binary(path) as file:
             rest = b""
@@ -91,11 +85,7 @@ def lines_in(path: Path, block: int = _BLOCK) -> Iterator[bytes]:
 
 
 def tables_in(blocks: Iterator[bytes], table: Table, tally: Tally) -> Iterator[pl.DataFrame]:
-    """Yield the wanted columns of all lines, as text, block by block.
-
-    Raises:
-        TraceError: A line cannot be read, and the table is strict.
-    """
+    """Yield the wanted columns of all lines, as text, block by block."""
     held: list[Line] = []
     for block in blocks:
         good, bad = _sorted_out(block, table)

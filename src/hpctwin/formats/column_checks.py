@@ -18,22 +18,10 @@ from hpctwin.model.workload.demands import AMOUNTS, MAX_AMOUNT, MAX_ITERATIONS
 from hpctwin.model.workload.frame import USE_STEP, is_usage
 from hpctwin.network.patterns import Pattern
 
-__all__ = [
-    "REQUIRED",
-    "TEXTS",
-    "TIMES",
-    "check_types",
-    "faults_of",
-    "is_ours",
-    "perhaps",
-    "remarks_of",
-    "rule_of",
-]
-
 REQUIRED = ("submit_s", "runtime_s", "nodes")
 TEXTS = (
-    "job_id", "user", "account", "partition", "qos", "features", "more_tasks", "group_by", "speedup",
-    "comm_pattern", "storage",
+    "job_id", "user", "account", "partition", "qos", "features", "more_tasks", "group_by", "profile",
+    "speedup", "comm_pattern", "storage",
 )  # fmt: skip
 _OTHERS = ("depends", "dependency", "job_name", "recorded_nodes")
 TIMES = ("submit_s", "recorded_start_s", "cancel_s")
@@ -90,11 +78,7 @@ _OPTIONAL = tuple(name for name, rule in _NUMBERS.items() if not rule.required)
 
 
 def check_types(path: Path, frame: pl.DataFrame) -> None:
-    """Reject columns of unsuitable types.
-
-    Raises:
-        TraceError: There is one.
-    """
+    """Reject columns of unsuitable types."""
     for name, dtype in frame.schema.items():
         if isinstance(dtype, pl.List) and is_usage(name):
             fits = dtype.inner == pl.Null or bool(getattr(dtype.inner, "is_numeric", bool)())

@@ -16,8 +16,8 @@ import polars as pl
 
 from hpctwin.errors import ArgumentError, ConfigError, TraceError, in_brief, near
 from hpctwin.formats.accounting.sacct_records import STATES as SLURM_STATES
-from hpctwin.formats.accounting.workload import jobs_of, workload_of
-from hpctwin.formats.common.fields import (
+from hpctwin.formats.accounting.workload import job_table, workload_of
+from hpctwin.formats.fields import (
     NOTHING,
     amount,
     duration_s,
@@ -26,13 +26,11 @@ from hpctwin.formats.common.fields import (
     unix_s,
     zone_of,
 )
-from hpctwin.formats.common.files import stem
-from hpctwin.formats.common.record import STATES, Machine, Running, Tally
-from hpctwin.formats.tables.own_columns import read_cells
+from hpctwin.formats.files import stem
+from hpctwin.formats.own_columns import read_cells
+from hpctwin.formats.record import STATES, Machine, Running, Tally
 from hpctwin.model import Workload
 from hpctwin.model.settings import Settings, read_yaml
-
-__all__ = ["Columns", "as_columns", "columns_of", "read_mapped"]
 
 Value = str | float
 """A column's name, an expression, or a number that all jobs have."""
@@ -96,11 +94,7 @@ class Columns(Settings):
         }
 
     def enough(self) -> None:
-        """Check that submit times and run times can be read.
-
-        Raises:
-            ConfigError: They cannot.
-        """
+        """Check that submit times and run times can be read."""
         if (self.submit is None) == (self.interval is None):
             raise ConfigError("columns: give either submit or interval")
         if self.start is not None and self.wait is not None:
@@ -142,11 +136,7 @@ def columns_of(texts: Sequence[str]) -> Columns:
 
 
 def as_columns(given: Columns | Mapping[str, Value] | Sequence[str] | str) -> Columns:
-    """Return a mapping that is given as one, as a dict, or as text.
-
-    Raises:
-        ConfigError: It is none of these, or has an unknown field.
-    """
+    """Return a mapping that is given as one, as a dict, or as text."""
     if isinstance(given, Columns):
         return given
     if isinstance(given, Mapping):
@@ -172,8 +162,6 @@ def read_mapped(
     Columns of CSV without a header line have their numbers as names, from 1.
 
     Args:
-        path: File.
-        columns: Mapping of its columns.
         timezone: Time zone of dates that name none, instead of the mapping's.
         skip_invalid: Skip rows with a cell that cannot be read, and report them.
         running: How to read jobs without an end, which still ran when the table was written.
@@ -212,7 +200,7 @@ def read_mapped(
     if not len(records):
         raise TraceError(path, "it has no jobs")
     machine = Machine(shared=columns.shared, running=running)
-    jobs = jobs_of([_derived(records, tally)], tally, machine)
+    jobs = job_table([_derived(records, tally)], tally, machine).frame()
     return workload_of(jobs.drop("row", strict=False), stem(path), tally)
 
 

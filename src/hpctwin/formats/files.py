@@ -1,6 +1,6 @@
 """Files: read, decompress and decode them; write them whole or not at all.
 
-Errors name the cause.
+Errors name the cause. XML is untrusted: it is read without entities and external files.
 """
 
 from __future__ import annotations
@@ -17,18 +17,15 @@ import sys
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn, cast
+from xml.parsers import expat
 
-from hpctwin.errors import OutputError, TraceError
+from hpctwin.errors import ConfigError, OutputError, TraceError
 from hpctwin.model.files import cause, write_atomically
-
-__all__ = [
-    "PACKED", "READING", "STANDARD_INPUT", "check_readable", "decode", "first_bytes", "open_binary",
-    "read_bytes", "read_json", "stem", "unreadable", "without_packing", "write_bytes",
-]  # fmt: skip
 
 STANDARD_INPUT = Path("-")
 PACKED = (".gz", ".bz2", ".xz", ".zst")
@@ -69,11 +66,7 @@ def first_bytes(path: Path, size: int = 1 << 16) -> bytes:
 
 
 def check_readable(path: Path) -> None:
-    """Check that a file can be opened and decompressed.
-
-    Raises:
-        TraceError: It cannot, or it is an empty standard input.
-    """
+    """Check that a file can be opened and decompressed."""
     try:
         with open_binary(path) as file:
             empty = not file.read(1)
@@ -157,11 +150,7 @@ def _refused(what: str, command: str) -> Packing:
 
 
 def _only(path: Path, kind: str, names: list[str]) -> str:
-    """Return the only file of an archive; files that macOS adds do not count.
-
-    Raises:
-        TraceError: There are several, or none.
-    """
+    """Return the only file of an archive; files that macOS adds do not count."""
     files = [name for name in names if not name.startswith("__MACOSX/") and "/._" not in f"/{name}"]
     if len(files) == 1:
         return files[0]
@@ -297,11 +286,7 @@ def read_json(path: Path) -> Any:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file atomically, compressed if its name ends in one of `PACKED`.
-
-    Raises:
-        OutputError: The file cannot be written.
-    """
+    """Write a file atomically, compressed if its name ends in one of `PACKED`."""
     lower = path.name.lower()
     if lower.endswith(".gz"):
         packed = io.BytesIO()
@@ -333,3 +318,96 @@ def stem(path: Path) -> str:
         if name.lower().endswith(suffix) and len(name) > len(suffix):
             name = name[: -len(suffix)]
     return name
+
+
+_MOST_DEPTH = 100
+
+
+@dataclass
+class Element:
+    """An element.
+
+    Args:
+        path: File, for messages.
+        tag: Its tag.
+        line: Its line, from 1.
+        attributes: Its attributes.
+        children: Elements inside.
+    """
+
+    path: Path
+    tag: str
+    line: int
+    attributes: dict[str, str]
+    children: list[Element] = field(default_factory=list)
+
+    @property
+    def where(self) -> str:
+        """File, line and tag with its id, for messages."""
+        name = self.attributes.get("id")
+        return f"{self.path}, line {self.line}, {self.tag}{f' {name[:60]!r}' if name else ''}"
+
+    def fault(self, what: str) -> ConfigError:
+        """Return the error about this element."""
+        return ConfigError(f"{self.where}: {what}")
+
+    def text(self, name: str) -> str:
+        """Return a required attribute."""
+        if name not in self.attributes:
+            raise self.fault(f"attribute {name!r} is missing")
+        return self.attributes[name]
+
+    def inside(self, *tags: str) -> Iterator[Element]:
+        """Yield the elements directly inside that have one of some tags."""
+        return (child for child in self.children if child.tag in tags)
+
+    def all(self) -> Iterator[Element]:
+        """Yield the element and all inside, in the order of the file."""
+        yield self
+        for child in self.children:
+            yield from child.all()
+
+
+def parse_xml(path: Path, text: str) -> Element:
+    """Return the root element of a file.
+
+    Empty lines before the XML declaration, which many of Batsim's files have, are skipped.
+
+    Raises:
+        ConfigError: It is not XML, declares entities, or is nested too deeply.
+    """
+    skipped = len(text) - len(text.lstrip("\ufeff \t\r\n"))
+    lines_before = text.count("\n", 0, skipped)
+    parser = expat.ParserCreate()
+    open_elements: list[Element] = []
+    roots: list[Element] = []
+
+    def line() -> int:
+        return parser.CurrentLineNumber + lines_before
+
+    def start(tag: str, attributes: dict[str, str]) -> None:
+        element = Element(path, tag, line(), attributes)
+        if len(open_elements) >= _MOST_DEPTH:
+            raise element.fault(f"nested more than {_MOST_DEPTH} levels deep")
+        (open_elements[-1].children if open_elements else roots).append(element)
+        open_elements.append(element)
+
+    def end(_tag: str) -> None:
+        open_elements.pop()
+
+    def entity(name: str, *_: object) -> NoReturn:
+        raise ConfigError(
+            f"{path}, line {line()}: the file declares the entity {name[:40]!r}; "
+            "replace it by its text"
+        )
+
+    parser.StartElementHandler = start
+    parser.EndElementHandler = end
+    parser.EntityDeclHandler = entity
+    try:
+        # The text is already decoded; the declaration of its encoding is ignored.
+        parser.Parse(text[skipped:].encode(), True)
+    except expat.ExpatError as error:
+        said = expat.ErrorString(error.code)
+        raise ConfigError(f"{path}, line {error.lineno + lines_before}: not XML: {said}") from error
+    return roots[0]

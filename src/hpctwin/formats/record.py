@@ -11,21 +11,6 @@ import polars as pl
 from hpctwin.model import ReadNotes, Workload
 from hpctwin.model.text import count_text
 
-__all__ = [
-    "LABELS",
-    "RECORD",
-    "STATES",
-    "SWF_ONLY",
-    "Machine",
-    "Running",
-    "Tally",
-    "count_of",
-    "empty_records",
-    "lost_by",
-    "profiles_lost",
-    "swf_fields_lost",
-]
-
 SWF_ONLY = (
     "allocated processors",
     "average CPU time",
@@ -40,13 +25,7 @@ SWF_ONLY = (
 
 
 def lost_by(format_name: str, workload: Workload, carried: Set[str]) -> tuple[str, ...]:
-    """Return one sentence for each column that is in use and cannot be written.
-
-    Args:
-        format_name: Name of the format, for the sentences.
-        workload: Workload to write.
-        carried: Columns that the format can hold.
-    """
+    """Return one sentence for each column that is in use and cannot be written."""
     in_use = {
         "user": bool(workload.user.labels),
         "account": bool(workload.account.labels),

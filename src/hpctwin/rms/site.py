@@ -15,20 +15,6 @@ from hpctwin.model import Cluster, NodeGroup
 from hpctwin.model.cluster.node_group import LYING, Mode, Sleep
 from hpctwin.rms.records.records import NodeRecord
 
-__all__ = [
-    "IMPORTED",
-    "NOT_MODELED",
-    "NO_EFFECT",
-    "Groups",
-    "ListedNode",
-    "Setting",
-    "Site",
-    "Sleeping",
-    "equal_nodes",
-    "group_nodes",
-    "named_cluster",
-]
-
 IMPORTED, NOT_MODELED, NO_EFFECT = "imported", "not modeled", "no effect"
 
 
@@ -90,10 +76,6 @@ def named_cluster(
     Args:
         fields: Fields of the cluster, with ``nodes`` and ``partitions`` as plain values.
         members: Names of each group's nodes, in the order of the groups.
-        manager: Resource manager, for messages.
-
-    Raises:
-        ConfigError: No such cluster is possible.
     """
     new: dict[str, str] = {}
     for group, names in zip(fields["nodes"], members, strict=True):

@@ -7,13 +7,11 @@ from collections.abc import Collection, Iterable, Mapping
 
 import polars as pl
 
-from hpctwin.formats.common.job_table import JobTable
+from hpctwin.formats.job_table import JobTable
 from hpctwin.model import Cluster
 from hpctwin.model.text import count_text
-from hpctwin.rms.site.cluster import IMPORTED, Setting, Site
-from hpctwin.rms.site.derived_nodes import names_in
-
-__all__ = ["take_gone"]
+from hpctwin.rms.derived_nodes import names_in
+from hpctwin.rms.site import IMPORTED, Setting, Site
 
 RESERVED, UNNAMED = "reservations", "unnamed"
 """Partitions of jobs from queues of PBS's reservations, and of unassigned jobs.
@@ -34,7 +32,6 @@ def take_gone(site: Site, jobs: JobTable) -> JobTable:
 
     Args:
         site: Site that gets the partitions, and notes on them, on accounts and on QOS.
-        jobs: Jobs in hpctwin's own columns.
 
     Returns:
         The jobs; those in queues of PBS's reservations are in one partition.

@@ -10,7 +10,7 @@ import datetime as dt
 import hashlib
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,27 +19,30 @@ import polars as pl
 
 from hpctwin.errors import CommandError, ConfigError, UnreachableError
 from hpctwin.formats import first_bytes
-from hpctwin.formats.common.job_table import JobTable
-from hpctwin.formats.common.record import LABELS, Machine, Running, Tally
+from hpctwin.formats.job_table import JobTable
+from hpctwin.formats.record import LABELS, Machine, Running, Tally
 from hpctwin.model import Cluster
 from hpctwin.model.cluster.limits import ROOT
 from hpctwin.model.files import cause
 from hpctwin.rms.commands import Commands, passed_on
+from hpctwin.rms.deleted_entities import take_gone
+from hpctwin.rms.derived_nodes import Derived, derived_cluster, derived_nodes
 from hpctwin.rms.pbs.site import recognition as pbs_site
 from hpctwin.rms.pbs.site.recognition import PbsFiles
-from hpctwin.rms.site.cluster import NO_EFFECT, Setting, Site, equal_nodes
-from hpctwin.rms.site.derived_nodes import Derived, derived_cluster, derived_nodes
-from hpctwin.rms.site_import.deleted_entities import take_gone
+from hpctwin.rms.site import NO_EFFECT, Setting, Site, equal_nodes
 from hpctwin.rms.slurm.site import recognition as slurm_site
 from hpctwin.rms.slurm.site.accounts import take_resets
 from hpctwin.rms.slurm.site.recognition import SlurmFiles
 from hpctwin.rms.slurm.site.reservations import take_reservations
 
-__all__ = ["MANAGERS", "Imported", "asked", "import_site", "pseudonyms"]
-
 _TIMEOUT_S = 600.0
 _LONGER_S = {"sacct": 6 * 3600.0}  # years of it, from a database that others use too
 _DAYS = 30
+
+
+def live_command(command: Sequence[str], since: str) -> Sequence[str]:
+    """Return a command of ``LIVE``; accounting starts at a date."""
+    return (*command, "-S", since) if command[0] == "sacct" else command
 
 
 def asked(
@@ -49,7 +52,6 @@ def asked(
 
     Args:
         manager: ``slurm`` or ``pbs``.
-        folder: Folder for their output.
         since: First date of the accounting; by default 30 days ago.
         beside: Folder with further files, such as accounting logs.
         commands_in: Folder of the commands; if empty, the path is searched.
@@ -75,7 +77,7 @@ def asked(
     )
     notes = []
     for name in site.LIVE:
-        program, *arguments = site.live_command(name, first)
+        program, *arguments = live_command(site.LIVE[name], first)
         path = folder / name
         try:
             with path.open("wb") as file:
@@ -215,9 +217,6 @@ def _of_unknown_size(
     """Return the site that settings describe, with nodes derived from accounting.
 
     It is for settings that do not describe the nodes.
-
-    Raises:
-        ConfigError: There are no settings, and no jobs with a start.
     """
     site = found.site(assumed=derived.nodes if derived else equal_nodes(1, ()))
     if site is None and derived is None:
@@ -267,7 +266,6 @@ def pseudonyms(made: Imported, salt: bytes) -> Imported:
     lines and settings without a bearing are omitted.
 
     Args:
-        made: Result of `import_site`.
         salt: Secret of 16 bytes or more.
     """
     table = made.table

@@ -20,10 +20,7 @@ from typing import Any
 import polars as pl
 
 from hpctwin.errors import TraceError, WorkloadError
-from hpctwin.formats.common.fields import moments
-from hpctwin.formats.common.files import decode, read_bytes, stem, without_packing, write_bytes
-from hpctwin.formats.common.record import Tally, profiles_lost, swf_fields_lost
-from hpctwin.formats.tables.checks import (
+from hpctwin.formats.column_checks import (
     REQUIRED,
     TEXTS,
     TIMES,
@@ -34,23 +31,14 @@ from hpctwin.formats.tables.checks import (
     remarks_of,
     rule_of,
 )
+from hpctwin.formats.fields import moments
+from hpctwin.formats.files import decode, read_bytes, stem, without_packing, write_bytes
+from hpctwin.formats.record import Tally, profiles_lost, swf_fields_lost
 from hpctwin.model import ReadNotes, Workload, write_atomically
 from hpctwin.model.files import put_file
 from hpctwin.model.requests.requests import parse_request
 from hpctwin.model.text import FIRST_UNIX_S
 from hpctwin.model.workload.frame import USE_STEP, with_least_nodes
-
-__all__ = [
-    "Cells",
-    "checked_piece",
-    "read_cells",
-    "read_csv",
-    "read_parquet",
-    "whole_or_text",
-    "write_csv",
-    "write_parquet",
-    "write_parquet_parts",
-]
 
 _PARQUET_MAGIC = b"PAR1"
 
@@ -77,7 +65,6 @@ def read_csv(path: str | Path, *, skip_invalid: bool = False) -> Workload:
 
     Args:
         path: File, separated by ``,``, ``;``, tab or ``|``.
-        skip_invalid: Skip malformed rows and list them in the read notes.
 
     Raises:
         TraceError: The file cannot be read, a required column is missing or a row is malformed.
@@ -106,10 +93,6 @@ def read_csv(path: str | Path, *, skip_invalid: bool = False) -> Workload:
 def read_parquet(path: str | Path, *, skip_invalid: bool = False) -> Workload:
     """Read a Parquet file.
 
-    Args:
-        path: File.
-        skip_invalid: Skip malformed rows and list them in the read notes.
-
     Raises:
         TraceError: The file cannot be read, a required column is missing or has an unsuitable type,
             or a row is malformed.
@@ -125,11 +108,7 @@ def read_cells(path: Path, *, skip_invalid: bool = False) -> Cells:
     Without a header row, columns have their numbers as names, from 1.
 
     Args:
-        path: File.
         skip_invalid: Skip rows of CSV that have more or fewer cells than the header.
-
-    Raises:
-        TraceError: The file is neither, or rows differ in length.
     """
     content = read_bytes(path)
     if content.startswith(_PARQUET_MAGIC):
@@ -152,16 +131,7 @@ def _parquet(path: Path, content: bytes) -> pl.DataFrame:
 
 
 def checked_piece(path: Path, frame: pl.DataFrame, before: int) -> Workload:
-    """Return some rows of a table as a workload; dependencies are not read.
-
-    Args:
-        path: Source of the rows, for messages.
-        frame: Rows.
-        before: Number of rows before them.
-
-    Raises:
-        TraceError: A column is missing, or a row is malformed.
-    """
+    """Return some rows of a table as a workload; dependencies are not read."""
     # Pieces have the same time zero only if it is that of Unix time.
     table = Cells(frame.drop("depends", strict=False), None, before=before, start_epoch_s=0.0)
     return _checked(path, table, skip_invalid=False)
@@ -172,9 +142,6 @@ def write_csv(workload: Workload, path: str | Path) -> tuple[str, ...]:
 
     Returns:
         One sentence for each thing that the format cannot hold.
-
-    Raises:
-        OutputError: The file cannot be written.
     """
     frame = workload.to_frame()
     lists = [name for name, dtype in frame.schema.items() if isinstance(dtype, pl.List)]
@@ -190,9 +157,6 @@ def write_parquet(workload: Workload, path: str | Path) -> tuple[str, ...]:
 
     Returns:
         One sentence for each thing that the format cannot hold.
-
-    Raises:
-        OutputError: The file cannot be written.
     """
     with write_atomically(Path(path)) as file:
         workload.to_frame().write_parquet(file)
@@ -200,11 +164,7 @@ def write_parquet(workload: Workload, path: str | Path) -> tuple[str, ...]:
 
 
 def write_parquet_parts(workloads: Iterable[Workload], path: str | Path) -> None:
-    """Write workloads into one Parquet file, with one at a time in memory.
-
-    Raises:
-        OutputError: The file cannot be written.
-    """
+    """Write workloads into one Parquet file, with one at a time in memory."""
     with tempfile.TemporaryDirectory(prefix="hpctwin-") as folder:
         parts = []
         for number, workload in enumerate(workloads):
@@ -245,11 +205,7 @@ class _Text:
 
     @classmethod
     def of(cls, path: Path, content: bytes) -> _Text:
-        """Decode a table's bytes and detect the separator of its cells.
-
-        Raises:
-            TraceError: They are not text.
-        """
+        """Decode a table's bytes and detect the separator of its cells."""
         if b"\0" in content[:_HEAD]:
             raise TraceError(path, "found binary data, expected a table of text (CSV)")
         remarks: tuple[str, ...] = ()
@@ -364,12 +320,7 @@ def _csv_by_rows(path: Path, given: _Text, skip_invalid: bool) -> Cells:
 
 
 def _checked(path: Path, table: Cells, skip_invalid: bool) -> Workload:
-    """Return the workload without malformed rows.
-
-    Raises:
-        TraceError: A column is missing or unsuitable, or a row is malformed and ``skip_invalid`` is
-            false.
-    """
+    """Return the workload without malformed rows."""
     table = _prepared(path, _with_requests_read(path, table, skip_invalid))
     for name in REQUIRED:
         if name not in table.frame.columns:
@@ -431,11 +382,7 @@ def _workload(path: Path, table: Cells) -> Workload:
 
 
 def _with_requests_read(path: Path, table: Cells, skip_invalid: bool) -> Cells:
-    """Return the rows whose request can be read.
-
-    Raises:
-        TraceError: One cannot be read, and ``skip_invalid`` is false.
-    """
+    """Return the rows whose request can be read."""
     if "request" not in table.frame.columns:
         return table
     texts = table.frame["request"].cast(pl.String)

@@ -19,8 +19,6 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-__all__ = ["AT_ONCE", "Collected", "JobTable", "Key", "ranges"]
-
 AT_ONCE = 500_000
 """Largest number of rows processed together, unless one step of the key has more."""
 
@@ -115,7 +113,6 @@ def ranges(
         records: Frames of one schema, with the key's column.
         at_once: Largest number of rows of a range, unless one step has more. If there are not more
             rows in total, all come at once, not sorted by the key.
-        key: Key of the ranges.
     """
     held: list[pl.DataFrame] = []
     rows = 0
@@ -261,7 +258,6 @@ class Collected:
         """Return the ids of a part, with the number of the run if it is not the first.
 
         Args:
-            ids: Original ids.
             again: Hashes of repeated ids, and perhaps of some others.
             runs: Number of occurrences of each of them in earlier parts; updated here.
         """

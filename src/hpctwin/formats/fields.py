@@ -7,10 +7,8 @@ import zoneinfo
 import polars as pl
 
 from hpctwin.errors import ConfigError
-from hpctwin.formats.common.record import Tally
+from hpctwin.formats.record import Tally
 from hpctwin.model.text import epoch_s_of
-
-__all__ = ["NOTHING", "amount", "duration_s", "gigabytes", "moments", "unix_s", "zone_of"]
 
 NOTHING = (
     "",
@@ -86,11 +84,7 @@ def _else(value: pl.Series, other: pl.Series) -> pl.Series:
 
 
 def zone_of(name: str | None) -> str | None:
-    """Return a time zone's name, checked.
-
-    Raises:
-        ConfigError: There is no such zone.
-    """
+    """Return a time zone's name, checked."""
     if name is None:
         return None
     try:

@@ -17,13 +17,11 @@ from pathlib import Path
 from typing import Any, cast, get_args
 
 from hpctwin.errors import ConfigError, near
-from hpctwin.formats.platforms.xml import Element, parse_xml
+from hpctwin.formats.files import Element, parse_xml
 from hpctwin.network import units
 from hpctwin.network.builder import MOST_HOSTS, Builder, HostOptions, Link, Watts
 from hpctwin.network.platform import DEFAULT_GAMMA, Devices, Platform, PowerStates, Role, SleepState
 from hpctwin.network.zones import Attached, Declared, Gateways, Links, Shortest, Star, Zone
-
-__all__ = ["read_platform"]
 
 MASTERS = ("master_host", "master_host0")
 """Names of the host of Batsim's scheduler, by default and in Batsim's files."""
@@ -422,11 +420,7 @@ def _properties(element: Element) -> dict[str, str]:
 
 
 def _link_power(properties: Mapping[str, str]) -> Watts:
-    """Return the power draw of a link when idle and busy; 0 if it is unknown.
-
-    Raises:
-        ConfigError: The property is malformed.
-    """
+    """Return the power draw of a link when idle and busy; 0 if it is unknown."""
     text = properties.get("wattage_range") or properties.get("watt_range")
     if not text:
         return 0.0, 0.0
@@ -437,11 +431,7 @@ def _link_power(properties: Mapping[str, str]) -> Watts:
 
 
 def _power(properties: Mapping[str, str], speeds: int) -> PowerStates | None:
-    """Return the power states in a host's properties; None if there are none.
-
-    Raises:
-        ConfigError: A property is malformed.
-    """
+    """Return the power states in a host's properties; None if there are none."""
     text = properties.get("wattage_per_state") or properties.get("watt_per_state")
     if not text:
         return None
@@ -465,11 +455,7 @@ def _power(properties: Mapping[str, str], speeds: int) -> PowerStates | None:
 
 
 def _devices(properties: Mapping[str, str]) -> Devices:
-    """Return what ElastiSim's properties of a host say.
-
-    Raises:
-        ConfigError: A property is malformed.
-    """
+    """Return what ElastiSim's properties of a host say."""
     given = {name: text.strip() for name, text in properties.items() if text.strip()}
     targets = re.split("[,;]", given.get("pfs_targets", ""))
     return Devices(
@@ -534,11 +520,7 @@ def _whole(text: str, what: str) -> int:
 
 
 def _radical(text: str, most: int) -> list[int]:
-    """Return the numbers of a text such as ``0-15,20``.
-
-    Raises:
-        ConfigError: It is malformed, or there are more numbers than ``most``.
-    """
+    """Return the numbers of a text such as ``0-15,20``."""
     ranges = []
     for part in text.split(","):
         ends = re.fullmatch(r"\s*(\d{1,9})(?:\s*-\s*(\d{1,9}))?\s*", part, re.ASCII)
@@ -554,11 +536,7 @@ def _radical(text: str, most: int) -> list[int]:
 
 
 def _parameters(kind: str, text: str, hosts: int) -> dict[str, Any]:
-    """Return the fields of a topology from ``topo_parameters``.
-
-    Raises:
-        ConfigError: They are malformed, or do not fit the number of hosts.
-    """
+    """Return the fields of a topology from ``topo_parameters``."""
     forms = {"FAT_TREE": "2;4,4;1,2;1,2", "TORUS": "4,4,2", "DRAGONFLY": "3,4;4,3;5,1;2"}
     if kind not in forms:
         return {}

@@ -1,1 +1,0 @@
-"""Parts that several formats share: files, fields, tables of records."""

@@ -1,1 +1,0 @@
-"""Workloads as CSV and Parquet."""

@@ -1,1 +1,0 @@
-"""The cluster and the policy of a site, as its settings describe them."""
