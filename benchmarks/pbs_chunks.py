@@ -53,8 +53,8 @@ from hpctwin.rms.pbs.listing.parse import cluster_snapshot
 from hpctwin.rms.records.records import JobSpec
 from hpctwin.simulation.lowering.shared_nodes import taken_by
 from hpctwin.twin.core.core import Core
+from hpctwin.twin.journal.journal import Input
 from hpctwin.twin.journal.restore import apply_input
-from hpctwin.twin.journal.tables import Input
 from hpctwin.twin.settings.config import TwinConfig
 
 JOBS = 18

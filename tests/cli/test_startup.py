@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hpctwin import Workload, write_workload
-from hpctwin.cli.plugins import option_from
+from hpctwin.cli.simulating.run_options import option_from
 from hpctwin.errors import ConfigError
 from tests.test_package import IMPORTED
 
@@ -20,7 +20,7 @@ OF_OTHER_RUNS = {
     "hpctwin.energy.accounts", "hpctwin.energy.cooling", "hpctwin.energy.prices",
     "hpctwin.facility", "hpctwin.formats.accounting", "hpctwin.formats.datasets",
     "hpctwin.formats.swf.records", "hpctwin.generate", "hpctwin.learn", "hpctwin.metrics.accounts",
-    "hpctwin.metrics.comparison", "hpctwin.metrics.description", "hpctwin.metrics.fidelity",
+    "hpctwin.metrics.comparison", "hpctwin.metrics.description",
     "hpctwin.model.requests.requests", "hpctwin.policies.agents", "hpctwin.report.figures",
     "hpctwin.report.pages",
     "hpctwin.simulation.lowering.shared_nodes", "hpctwin.simulation.replays",

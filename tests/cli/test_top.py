@@ -22,8 +22,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from hpctwin.cli.live.keys import parse_keys
 from hpctwin.cli.live.screen import Seen, View, render
+from hpctwin.cli.live.top import parse_keys
 from hpctwin.model import Cluster
 from hpctwin.rms.emulated.agenda import endless_arrivals
 from hpctwin.twin.emulated import emulated_cluster

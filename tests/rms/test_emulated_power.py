@@ -19,7 +19,7 @@ from hpctwin.rms.records.records import JobSpec, NodePower
 from hpctwin.twin.core.core import Core
 from hpctwin.twin.core.mirror import Mirror
 from hpctwin.twin.emulated import emulated_cluster
-from hpctwin.twin.journal.status_reader import Standing
+from hpctwin.twin.journal.restore import Standing
 from hpctwin.twin.settings.config import CoreSettings, TwinConfig
 from hpctwin.twin.start_times.estimate import answer, picture
 from tests import strategies

@@ -11,7 +11,7 @@ import pytest
 
 from hpctwin import simulate
 from hpctwin.formats import read_workload
-from hpctwin.metrics.fidelity import fidelity
+from hpctwin.metrics.comparison import fidelity
 from hpctwin.model import Category, Cluster, Dependencies, DependencyKind, State, Workload
 from hpctwin.simulation import Simulation, explain, replay, simulate_stream
 

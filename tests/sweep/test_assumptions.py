@@ -8,7 +8,7 @@ import pytest
 
 from hpctwin import Cluster, Workload, generate, simulate
 from hpctwin.errors import WorkloadError
-from hpctwin.metrics.fidelity import fidelity
+from hpctwin.metrics.comparison import fidelity
 from hpctwin.sweep.assumptions import PARTS, check_past
 
 MACHINE = Cluster.uniform(16)

@@ -13,7 +13,7 @@ from matplotlib.text import Text
 
 from hpctwin import Cluster, compare, generate, simulate
 from hpctwin.errors import ConfigError, SimulationError
-from hpctwin.sweep.comparison import Comparison
+from hpctwin.sweep.compare import Comparison
 
 JOBS = generate("lublin", jobs=200, nodes=32, seed=3)
 POLICIES = ["fcfs+easy", "sjf+easy", "fcfs+none"]

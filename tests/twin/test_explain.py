@@ -20,7 +20,7 @@ from hpctwin.twin.emulated import emulated_cluster
 from hpctwin.twin.following.bus import LocalBus
 from hpctwin.twin.journal import journal
 from hpctwin.twin.journal.journal import Journal
-from hpctwin.twin.journal.status_reader import full_id, standing
+from hpctwin.twin.journal.restore import full_id, standing
 from hpctwin.twin.service.explain import explain_job, why_policy
 from hpctwin.twin.service.runner import Twin
 from hpctwin.twin.service.when import picture_of

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpctwin.twin.forecast.accuracy import accuracy
-from hpctwin.twin.forecast.forecaster import COVERAGE, ENOUGH, LEVELS, Forecaster
-from hpctwin.twin.forecast.records import Forecast, to_keep
+from hpctwin.twin.forecast.forecaster import COVERAGE, ENOUGH, LEVELS, Forecast, Forecaster, to_keep
 
 
 def test_with_little_experience_the_interval_reaches_from_now_to_twice_the_wait() -> None:

@@ -21,12 +21,13 @@ from hpctwin.twin.start_times.hindcast import (
     Lived,
     at_once,
     hindcast,
+    hindcast_scores,
     lived,
     lived_under,
     recorded,
     right_of_all,
+    steadiness,
 )
-from hpctwin.twin.start_times.hindcast_scores import hindcast_scores, steadiness
 
 NODES = 16
 MACHINE = Cluster.uniform(nodes=NODES)

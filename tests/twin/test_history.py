@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hpctwin.twin.core.core import Core
-from hpctwin.twin.forecast.records import Forecast
+from hpctwin.twin.forecast.forecaster import Forecast
 from hpctwin.twin.journal.history import HOUR_S, MINUTE_S, OTHERS, STEPS, Recorder, add
 from hpctwin.twin.journal.journal import Journal
 from hpctwin.twin.settings.config import CoreSettings

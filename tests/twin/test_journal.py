@@ -16,7 +16,7 @@ import pytest
 from hpctwin.errors import JournalError
 from hpctwin.rms.manager import Outcome
 from hpctwin.twin.core.decision import Candidate, Decision
-from hpctwin.twin.forecast.records import Forecast
+from hpctwin.twin.forecast.forecaster import Forecast
 from hpctwin.twin.journal.journal import Journal
 from hpctwin.twin.journal.restore import restored_core
 

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpctwin.twin.forecast.forecaster import Forecaster
+from hpctwin.twin.forecast.forecaster import Forecast, Forecaster
 from hpctwin.twin.forecast.interval_correction import HIGHEST, LOWEST, Missed, levels
-from hpctwin.twin.forecast.records import Forecast
 
 TAIL = 0.1
 WEEK_S = 7 * 86_400.0

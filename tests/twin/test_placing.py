@@ -7,8 +7,8 @@ import json
 from hpctwin.model import Cluster
 from hpctwin.rms.records.records import JobRecord, JobSpec, NodeRecord, Snapshot
 from hpctwin.twin.core.core import Core
+from hpctwin.twin.journal.journal import Input
 from hpctwin.twin.journal.restore import apply_input
-from hpctwin.twin.journal.tables import Input
 from hpctwin.twin.settings.config import CoreSettings
 
 MACHINE = Cluster.model_validate({"nodes": [{"name": "a", "count": 3, "cores": 4}]})

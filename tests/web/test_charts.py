@@ -17,7 +17,7 @@ import pytest
 from hpctwin import Simulation, Workload, generate
 from hpctwin.model import format_duration
 from hpctwin.report.pages.run import write_run
-from hpctwin.web.views.clock import site_zone
+from hpctwin.web.views.views import site_zone
 from tests.web.browser import Watched, chromium
 from tests.web.test_page import LOOKS, served
 

@@ -24,17 +24,15 @@ from hpctwin.rms.records.records import (
 )
 from hpctwin.twin.core.core import Core
 from hpctwin.twin.core.mirror import Mirror
-from hpctwin.twin.forecast.records import Forecast
-from hpctwin.twin.journal.status_reader import Standing
+from hpctwin.twin.forecast.forecaster import Forecast
+from hpctwin.twin.journal.restore import Standing
 from hpctwin.twin.settings.config import CoreSettings
-from hpctwin.web.views.clock import site_zone
 from hpctwin.web.views.cluster_views import bars, held_line, job_view, node_views, places, timeline
 from hpctwin.web.views.job_history import History, Stretch, lanes_of, past, rows_of
-from hpctwin.web.views.lane_names import LaneNames
 from hpctwin.web.views.power_views import energy_of, energy_view, power_lines, rates_of
-from hpctwin.web.views.schedule import schedule_of
-from hpctwin.web.views.views import Change
-from hpctwin.web.views.whatif import Question
+from hpctwin.web.views.timeline import LaneNames
+from hpctwin.web.views.views import Change, site_zone
+from hpctwin.web.views.whatif import Question, schedule_of
 
 IDLE, FULL, ASLEEP = np.array([50, 50, 50, 80, 80]), np.array([200, 200, 200, 300, 300]), 5.0
 WAY = {"time": 1, "power_w": 9}

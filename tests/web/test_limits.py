@@ -19,11 +19,10 @@ from typing import Any
 import pytest
 
 from hpctwin.errors import HpctwinError, LateError, TooLargeError
-from hpctwin.web.server import api, connections, gate
+from hpctwin.web.server import api, gate, serve
 from hpctwin.web.server.assembly import Part
-from hpctwin.web.server.connections import Brief, room_for_connections
 from hpctwin.web.server.gate import Access
-from hpctwin.web.server.serve import Listening, server_of, socket_at
+from hpctwin.web.server.serve import Brief, Listening, room_for_connections, server_of, socket_at
 from hpctwin.web.views import source, whatif
 from hpctwin.web.views.views import Change
 from hpctwin.web.views.whatif import MOST_WORK, check_size
@@ -235,7 +234,7 @@ def test_half_open_connections_stop_nothing_and_fill_no_log(
     page = make()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = 100
-    monkeypatch.setattr(connections, "MOST_CONNECTIONS", most)
+    monkeypatch.setattr(serve, "MOST_CONNECTIONS", most)
     assert room_for_connections() == most
     half = b"GET / HTTP/1.1\r\nHost: localhost\r\n"
     with served(page) as port, caplog.at_level(logging.DEBUG):
@@ -259,7 +258,7 @@ def test_half_open_connections_stop_nothing_and_fill_no_log(
 def test_a_header_must_arrive_in_time_also_on_a_connection_that_was_used(
     make: Any, monkeypatch: pytest.MonkeyPatch, sent: bytes
 ) -> None:
-    monkeypatch.setattr(connections, "HEADER_S", 0.2)
+    monkeypatch.setattr(serve, "HEADER_S", 0.2)
     with served(make()) as port:
         for before in (b"", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"):
             if before and not sent:
@@ -291,7 +290,7 @@ def test_a_body_must_arrive_in_time(make: Any, monkeypatch: pytest.MonkeyPatch) 
 def test_a_client_that_reads_nothing_is_disconnected(
     make: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "STALLED_S", 0.2)
+    monkeypatch.setattr(serve, "STALLED_S", 0.2)
     page = make()
     ask = (
         "GET /api/v1/openapi.json HTTP/1.1\r\nHost: localhost\r\n"

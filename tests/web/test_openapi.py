@@ -14,10 +14,10 @@ import pytest
 
 from hpctwin import Cluster, generate, simulate
 from hpctwin.report.pages.run import write_run
+from hpctwin.web.server.answers import OPEN_PATHS
 from hpctwin.web.server.api import application
 from hpctwin.web.server.assembly import together
 from hpctwin.web.server.gate import Access
-from hpctwin.web.server.problems import OPEN_PATHS
 from hpctwin.web.server.serve import run_application, run_part
 from hpctwin.web.views.runs import RunSource
 from tests.web.page import ACTS, Page

@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpctwin.web.views import timeline
-from hpctwin.web.views.job_groups import MOST_GROUPS, OTHERS, groups_of
-from hpctwin.web.views.lane_names import LaneNames
-from hpctwin.web.views.timeline import RAN, Timeline, Window
+from hpctwin.web.views.job_list import MOST_GROUPS, OTHERS, groups_of
+from hpctwin.web.views.timeline import RAN, LaneNames, Timeline, Window
 from tests.examples import examples
 
 BOXES = st.lists(

@@ -12,8 +12,8 @@ from hpctwin import Cluster
 from hpctwin.errors import HpctwinError
 from hpctwin.model.text import compact
 from hpctwin.twin.what_if.pool import Scene
-from hpctwin.web.views.node_selection import node_sets, select_nodes
 from hpctwin.web.views.views import Bar, Change
+from hpctwin.web.views.whatif import node_sets, select_nodes
 
 
 def ask(page: Any, **change: Any) -> Any:

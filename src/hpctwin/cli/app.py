@@ -35,7 +35,11 @@ for name, target, summary in (
         "simulating.sweep:sweep_command",
         "Simulate all combinations of policies, clusters, loads, …",
     ),
-    ("replay", "simulating.replay:replay_command", "Replay a trace with its recorded start times."),
+    (
+        "replay",
+        "simulating.simulate:replay_command",
+        "Replay a trace with its recorded start times.",
+    ),
     ("export", "simulating.report:export_command", "Convert a finished run for other viewers."),
     (
         "report",
@@ -115,7 +119,7 @@ for plugin in metadata.entry_points(group="hpctwin.commands"):
         )
 for name in ("experiment", "incentives"):
     if name not in app:
-        app.command("hpctwin.cli.plugins:missing_command", name=name, show=False)
+        app.command("hpctwin.cli.simulating.run_options:missing_command", name=name, show=False)
 
 app.register_install_completion_command()
 

@@ -168,10 +168,27 @@ class EnergyOptions(CostOptions):
             cap = dataclasses.replace(cap, lower_modes=True)
         return cluster if cap == cluster.cap else cluster.model_copy(update={"cap": cap})
 
-    def begins(self, workload: Workload, series: dict[str, Series]) -> Any:
-        """Return the earliest start of each job; None if jobs may not be deferred."""
+    def deferred(
+        self, workload: Workload, series: dict[str, Series], window: Window | None
+    ) -> tuple[Any, dict[str, float]]:
+        """Return the earliest start of each job, and the share that deferred jobs save.
+
+        The starts are None if no job is deferred. The share is given by forecast and by perfect
+        knowledge. It assumes that nodes draw the same power for the whole walltime, and that some
+        are always free.
+        """
+        import numpy as np
+
+        begins, saved = self._deferred(workload, series)
+        if window is not None:
+            begins = np.maximum(0 if begins is None else begins, window.not_before_s)
+        return begins, saved
+
+    def _deferred(
+        self, workload: Workload, series: dict[str, Series]
+    ) -> tuple[Any, dict[str, float]]:
         if self.max_delay is None:
-            return None
+            return None, {}
         if not series:
             raise ConfigError(
                 "--max-delay: the price or carbon intensity is missing; add --price or --carbon"
@@ -179,7 +196,7 @@ class EnergyOptions(CostOptions):
         import numpy as np
 
         from hpctwin.energy import cheapest_start_times
-        from hpctwin.energy.prices.forecast import forecast_start_times, parse_forecast
+        from hpctwin.energy.prices.forecast import forecast_start_times, parse_forecast, saving
         from hpctwin.model import parse_duration_s
 
         seconds = parse_duration_s(self.max_delay)
@@ -189,33 +206,11 @@ class EnergyOptions(CostOptions):
         jobs = workload.submit_ms / 1000, workload.walltime_ms / 1000
         bound = np.full(len(workload), seconds)
         forecast = parse_forecast(self.forecast, one)
-        if forecast is None:
-            return cheapest_start_times(*jobs, bound, one)
-        return forecast_start_times(*jobs, bound, one, forecast)
-
-    def savings(
-        self, workload: Workload, series: dict[str, Series], begin_s: Any
-    ) -> dict[str, float]:
-        """Return the share that deferred jobs save, by forecast and by perfect knowledge.
-
-        Assumes that nodes draw the same power for the whole walltime, and that some are always
-        free.
-        """
-        if self.max_delay is None:
-            return {}
-        import numpy as np
-
-        from hpctwin.energy import cheapest_start_times
-        from hpctwin.energy.prices.forecast import saving
-        from hpctwin.model import parse_duration_s
-
-        one = next(iter(series.values()))
-        jobs = workload.submit_ms / 1000, workload.walltime_ms / 1000
-        bound = np.full(len(workload), parse_duration_s(self.max_delay))
         known = cheapest_start_times(*jobs, bound, one)
-        return {
+        chosen = known if forecast is None else forecast_start_times(*jobs, bound, one, forecast)
+        return chosen, {
             name: saving(begins, *jobs, workload.nodes.astype(np.float64), one)
-            for name, begins in (("delay_saving", begin_s), ("delay_saving_oracle", known))
+            for name, begins in (("delay_saving", chosen), ("delay_saving_oracle", known))
         }
 
 

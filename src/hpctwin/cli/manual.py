@@ -78,12 +78,7 @@ class CommandHelp:
 
 
 def command_helps(app: App, words: tuple[str, ...] = ()) -> Iterator[CommandHelp]:
-    """Yield the help of an app and of each command below it, in the order of the code.
-
-    Args:
-        app: The root app.
-        words: Words of the command to begin with.
-    """
+    """Yield the help of an app and of each command below it, in the order of the code."""
     found = CommandHelp(words)
     before, app.help_formatter = app.help_formatter, found
     try:

@@ -71,10 +71,6 @@ def read_value(kind: Any, tokens: Sequence[Token]) -> Any:
     cyclopts rounds 4.5 to 4 for a whole number, and accepts negative counts and NaN. No number of
     any command may be below 0.
 
-    Args:
-        kind: The parameter's type.
-        tokens: The given text.
-
     Raises:
         CoercionError: The text is not such a value.
     """

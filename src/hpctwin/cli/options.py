@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from hpctwin.formats.mapped_table import Columns
     from hpctwin.formats.record import Tally
     from hpctwin.model import Cluster, Workload
+    from hpctwin.model.settings import Settings
     from hpctwin.simulation import Window
 
 __all__ = [
@@ -27,15 +29,19 @@ __all__ = [
     "ClusterOptions",
     "ClustersOptions",
     "ConfigPath",
+    "Init",
     "Latex",
+    "Overwrite",
     "RunOptions",
     "Trace",
     "TraceOptions",
     "WindowOptions",
+    "is_settings_file",
     "named_values",
     "temperature_or_file",
     "with_site_policy",
     "within",
+    "write_settings",
 ]
 
 
@@ -47,8 +53,12 @@ def _no_option(_: Any, path: Path | None) -> None:
 Trace = Annotated[Path, Parameter(allow_leading_hyphen=True, validator=_no_option)]
 """A trace to read; ``-`` is standard input."""
 
-ConfigPath = Annotated[Path, Parameter(name=["--config", "-c"], env_var="HPCTWIN_CONFIG")]
-"""The twin's YAML file."""
+ConfigPath = Annotated[
+    Path,
+    Parameter(name=["--config", "-c"], env_var="HPCTWIN_CONFIG", help="The twin's YAML file."),
+]
+
+Overwrite = Annotated[bool, Parameter(help="Overwrite an existing file.")]
 
 Latex = Annotated[
     bool, Parameter(group="Output", help="Print tables as LaTeX, for the package booktabs.")
@@ -63,9 +73,11 @@ Tau = Annotated[
 
 By = Annotated[
     Literal["size", "walltime", "user", "account", "partition", "state"] | None,
-    Parameter(group="Output"),
+    Parameter(
+        group="Output",
+        help="Break metrics down by size, walltime, user, account, partition or state.",
+    ),
 ]
-"""Classes of jobs for a breakdown of the metrics."""
 
 BY_POLICY = Parameter(
     name=["--policy", "-p"], group="Policy", allow_leading_hyphen=True, completer=complete_policy
@@ -469,3 +481,80 @@ class RunOptions:
             "tau_s": tau_seconds(self.tau),
             "seed": self.seed,
         }
+
+
+Init = Annotated[bool, Parameter(group="Output")]
+"""Whether to write the settings to a new file instead of running."""
+
+
+def is_settings_file(source: Path, **options: object) -> bool:
+    """Return whether a source is a file of settings, and not a trace.
+
+    Raises:
+        ConfigError: It is a file, and options that need a trace are given.
+    """
+    if source.suffix.lower() not in (".yaml", ".yml"):
+        return False
+    given = [f"--{name}" for name, value in options.items() if value]
+    if given:
+        raise ConfigError(
+            f"{source}: a file takes no {', '.join(given)}; change the file, or give a trace"
+        )
+    return True
+
+
+def write_settings(path: Path, settings: Settings, content: Mapping[str, Any], run: str) -> int:
+    """Write a new file of settings with a comment for each key; return the exit code.
+
+    Args:
+        path: The file.
+        settings: The settings.
+        content: Their plain values without defaults, in the order of the file.
+        run: The command that uses the file.
+
+    Raises:
+        ConfigError: The file exists, or there are no values.
+    """
+    from hpctwin.model import write_atomically
+
+    if not any(content.values()):
+        raise ConfigError("--init: no options to write to the file are given; see --help")
+    if path.exists():
+        raise ConfigError(f"--init: {path} exists; rename or delete it first")
+    summary = (type(settings).__doc__ or "").partition("\n")[0]
+    lines = [f"# {summary}", f"# Run it: {run}", *_lines(settings, content)]
+    with write_atomically(path) as file:
+        file.write(("\n".join(lines) + "\n").encode())
+    print(f"{path} is written; edit it, then run: {run}")
+    return 0
+
+
+def _lines(settings: Settings, content: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the given keys with their meanings, then the omitted keys as comments."""
+    import yaml
+
+    from hpctwin.model.settings import Settings, field_help
+
+    for key, plain in content.items():
+        found = getattr(settings, key)
+        yield from _comment(field_help(type(settings))[key])
+        if isinstance(found, Settings):
+            yield f"{key}:"
+            yield from (f"  {line}" for line in _lines(found, plain))
+            continue
+        yield from yaml.safe_dump({key: plain}, sort_keys=False, allow_unicode=True).splitlines()
+        if isinstance(plain, list) and isinstance(plain[-1], dict):
+            yield from (f"  {line}" for line in _omitted(found[-1], plain[-1]))
+    yield from _omitted(settings, content)
+
+
+def _omitted(settings: Settings, content: Mapping[str, Any]) -> Iterator[str]:
+    from hpctwin.model.settings import field_help
+
+    for key, meaning in field_help(type(settings)).items():
+        if key not in content:
+            yield from _comment(f"{key}: {meaning}")
+
+
+def _comment(text: str) -> list[str]:
+    return wrap(text.replace("`", ""), 98, initial_indent="# ", subsequent_indent="#   ")

@@ -1,8 +1,12 @@
 """Facilities of several clusters, and strategies that choose one for each job."""
 
 from hpctwin.facility.config import Facility, FacilityCluster, Kind, Origin, Staging
-from hpctwin.facility.result import FacilityResult
-from hpctwin.facility.simulate import FacilitySimulation, compare_strategies, simulate_facility
+from hpctwin.facility.simulate import (
+    FacilityResult,
+    FacilitySimulation,
+    compare_strategies,
+    simulate_facility,
+)
 from hpctwin.facility.strategies import STRATEGIES, parse_strategy
 from hpctwin.facility.strategy import Strategy, View
 

@@ -144,9 +144,6 @@ class Tree:
     once. The first descent takes for each job the cluster that adds the least. The result is
     therefore never worse than placing one job after the other. A branch is cut when its sum so far
     is no better than the best complete combination.
-
-    Args:
-        state: The facility.
     """
 
     def __init__(self, state: FacilityState) -> None:

@@ -46,11 +46,7 @@ class FacilityJobs:
     staging_ms: IntArray
 
     def notes(self, facility: Facility) -> list[str]:
-        """Return sentences on job data that are assumed or not used at each cluster.
-
-        Args:
-            facility: The facility.
-        """
+        """Return sentences on job data that are assumed or not used at each cluster."""
         found = self.workload.notes.sentences()
         for cluster, seen, allowed in zip(facility.clusters, self.on, self.allowed, strict=True):
             said = unused(seen.take(allowed), cluster.cluster)

@@ -49,11 +49,7 @@ class PlacementObjective:
         return [name for name, _ in self.weights]
 
     def scores(self, costs: FloatArray) -> FloatArray:
-        """Return the score of each cluster [clusters].
-
-        Args:
-            costs: Each cost on each cluster [costs, clusters].
-        """
+        """Return the score of each cluster [clusters]."""
         if len(self.weights) == 1:
             only: FloatArray = costs[0]
             return only

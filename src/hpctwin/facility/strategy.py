@@ -177,9 +177,6 @@ class User(Strategy):
     """The fastest cluster for the job with a given probability, else another one.
 
     Each of the others has the same probability.
-
-    Args:
-        share: Probability of the fastest cluster, 0 to 1.
     """
 
     share: float = 0.6
@@ -256,11 +253,7 @@ class MostFree(Strategy):
 
 @dataclass(frozen=True)
 class Always(Strategy):
-    """One cluster for all jobs that may go there; else the first possible cluster.
-
-    Args:
-        cluster: Name of the cluster.
-    """
+    """One cluster for all jobs that may go there; else the first possible cluster."""
 
     cluster: str
 

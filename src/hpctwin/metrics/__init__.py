@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from hpctwin.metrics.comparison import (
         MeanInterval,
         PairedChange,
+        capacity_conflicts,
         kiviat_area,
         kiviat_scores,
         mean_interval,
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
         paired_change,
         paired_differences,
     )
-    from hpctwin.metrics.fidelity import capacity_conflicts
     from hpctwin.metrics.jobs import By, breakdown, jain, served, unfair_delay, with_job_metrics
     from hpctwin.metrics.registry import METRICS, TAU_S, Metric
     from hpctwin.metrics.summary import Summary, summarize
@@ -87,11 +87,11 @@ __getattr__, __dir__ = lazy_names(
             "collect_accounts",
             "read_accounts",
         ),
-        "fidelity": ("capacity_conflicts",),
         "comparison": (
             "kiviat_area",
             "kiviat_scores",
             "MeanInterval",
+            "capacity_conflicts",
             "PairedChange",
             "mean_interval",
             "mean_summaries",

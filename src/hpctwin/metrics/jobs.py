@@ -178,11 +178,6 @@ def breakdown(
 def classed(jobs: pl.DataFrame, by: By, edges: Sequence[float] | None = None) -> pl.DataFrame:
     """Return jobs with their class, ``bin``, and the order of the class, ``_order``.
 
-    Args:
-        jobs: Table of jobs of a result.
-        by: As in `breakdown`.
-        edges: As in `breakdown`.
-
     Raises:
         UnknownNameError, ConfigError: As in `breakdown`.
     """

@@ -177,12 +177,6 @@ def add_up(
 ) -> Held:
     """Sum up the levels between events.
 
-    Args:
-        events: The events.
-        capacity: Nodes that are up, as a step function.
-        held: Levels before the events.
-        parts: Integrals to add to, each with its span.
-
     Returns:
         Levels after the last event.
     """

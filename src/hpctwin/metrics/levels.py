@@ -228,11 +228,6 @@ def other_keys(
 
     The keys are in no order.
 
-    Args:
-        nodes: Nodes of the jobs [jobs].
-        lost: As in `events_of`.
-        marks_s: As in `events_of`.
-
     Returns:
         None if their times are not whole ms.
     """

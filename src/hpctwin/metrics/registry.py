@@ -199,12 +199,7 @@ class Mean:
 
 @dataclass(frozen=True)
 class Quantile:
-    """A quantile over jobs, interpolated linearly between neighbors.
-
-    Args:
-        values: The job metric.
-        share: The quantile, 0 to 1.
-    """
+    """A quantile over jobs, interpolated linearly between neighbors."""
 
     values: JobMetric
     share: float
@@ -224,11 +219,7 @@ class Quantile:
 
 @dataclass(frozen=True)
 class Maximum:
-    """The maximum over jobs.
-
-    Args:
-        values: The job metric.
-    """
+    """The maximum over jobs."""
 
     values: JobMetric
 
@@ -248,11 +239,7 @@ Statistic = Mean | Quantile | Maximum
 
 @dataclass(frozen=True)
 class Total:
-    """A total of a run.
-
-    Args:
-        name: Attribute of the object with the totals.
-    """
+    """A total of a run."""
 
     name: str
 
@@ -268,11 +255,7 @@ class Total:
 
 @dataclass(frozen=True)
 class Ratio:
-    """A total of a run divided by another one.
-
-    Args:
-        part, whole: Attributes of the object with the totals.
-    """
+    """A total of a run divided by another one."""
 
     part: str
     whole: str
@@ -553,11 +536,7 @@ Some totals are known only with energy or fairness.
 
 
 def computed_from(totals: Collection[str]) -> dict[str, Metric]:
-    """Return the metrics that are computed from jobs and the given totals of a run.
-
-    Args:
-        totals: Names of the known totals.
-    """
+    """Return the metrics that are computed from jobs and the given totals of a run."""
     return {
         name: metric
         for name, metric in METRICS.items()
@@ -566,11 +545,7 @@ def computed_from(totals: Collection[str]) -> dict[str, Metric]:
 
 
 def main_statistics(*others: str) -> dict[str, Statistic]:
-    """Return the main metrics that are statistics of jobs, by name, and some others.
-
-    Args:
-        others: Names of further metrics that are statistics of jobs.
-    """
+    """Return the main metrics that are statistics of jobs, by name, and some others."""
     return {
         name: metric.of
         for name, metric in METRICS.items()

@@ -179,13 +179,7 @@ class JobSource(Protocol):
         ...
 
     def add_by_user(self, which: BoolArray, values: FloatArray, sums: ExactSums) -> None:
-        """Add values of some jobs to sums of their users.
-
-        Args:
-            which: The jobs [jobs].
-            values: One value for each of them.
-            sums: Sums by user.
-        """
+        """Add values of some jobs to sums of their users."""
         ...
 
     def first_submit_s(self) -> float | None:

@@ -188,11 +188,7 @@ class NamedMetrics(dict[str, Any]):
 
 
 class _JobStatistics:
-    """Statistics of all metrics, of jobs that come in parts.
-
-    Args:
-        exact: As in `RunningSummary`.
-    """
+    """Statistics of all metrics, of jobs that come in parts."""
 
     def __init__(self, *, exact: bool) -> None:
         asked = [metric.of for metric in METRICS.values() if isinstance(metric.of, Statistic)]
@@ -417,15 +413,7 @@ def summarize_jobs(
     nodes: int,
     tau_s: float = TAU_S,
 ) -> Summary:
-    """Return `summarize` for jobs in a table or in arrays.
-
-    Args:
-        jobs: The jobs.
-        lost: As in `summarize`.
-        capacity: As in `summarize`.
-        nodes: As in `summarize`.
-        tau_s: As in `summarize`.
-    """
+    """Return `summarize` for jobs in a table or in arrays."""
     running = RunningSummary(nodes, exact=True, tau_s=tau_s)
     if len(jobs) < _MANY:
         running.passed(jobs, lost, capacity)

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
         plot_wait_cdf,
     )
     from hpctwin.report.figures.gantt import plot_gantt
-    from hpctwin.report.figures.network import plot_congestion
     from hpctwin.report.figures.timeline import (
+        plot_congestion,
         plot_fragmentation,
         plot_heatmap,
         plot_queue,
@@ -101,8 +101,8 @@ __getattr__, __dir__ = lazy_names(
             "plot_wait_cdf",
         ),
         "figures.gantt": ("plot_gantt",),
-        "figures.network": ("plot_congestion",),
         "figures.timeline": (
+            "plot_congestion",
             "plot_resource_use",
             "plot_fragmentation",
             "plot_heatmap",

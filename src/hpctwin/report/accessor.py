@@ -190,7 +190,7 @@ class Plots(_Charts):
 
     def congestion(self, *, title: str | None = None) -> Figure:
         """Draw how busy links are; needs ``sharing`` and ``log=True``."""
-        from hpctwin.report.figures.network import plot_congestion
+        from hpctwin.report.figures.timeline import plot_congestion
 
         (entry,) = self._entries()
         if entry.link_tables is None:

@@ -81,11 +81,7 @@ def jobs_that_ran(run: ReportedRun) -> pl.DataFrame:
 
 
 def schedule(run: ReportedRun) -> pl.DataFrame:
-    """Return ``schedule.csv``: a row of metrics of the run.
-
-    Args:
-        run: A run with its cluster.
-    """
+    """Return ``schedule.csv``: a row of metrics of the run."""
     states = run.jobs["state"].replace_strict(FINAL_STATES, default="").to_list()
     ran = run.jobs.drop_nulls(["start_s", "end_s"])
     execution = pl.max_horizontal(pl.col("end_s") - pl.col("start_s"), 0.001)
@@ -124,9 +120,6 @@ def machine_states(run: ReportedRun) -> pl.DataFrame:
     """Return ``machine_states.csv``: machines in each state, a row at each change.
 
     Nodes that are down count as idle, because Batsim has no column for them.
-
-    Args:
-        run: A run with its cluster.
     """
     total = _cluster(run).node_count
     if not len(run.jobs["start_s"].drop_nulls()):
@@ -150,9 +143,6 @@ def pstate_changes(run: ReportedRun) -> pl.DataFrame:
 
     At time 0, each machine is in its first power state. Power states have the numbers of Batsim's
     platform, or are numbered in the order of the cluster file: modes, then sleep states.
-
-    Args:
-        run: A run with its cluster.
     """
     changes = _by_node(run).sort("time", "new_pstate", "node")
     # Numbers of adjacent nodes grow like those of their rows.
@@ -172,9 +162,6 @@ def consumed_energy(run: ReportedRun) -> pl.DataFrame | None:
     Events are starts (``s``) and ends (``e``) of jobs, and changes of power states (``p``). Energy
     counts from the first submission. ``wattmin`` is the power of all machines if none computes, and
     ``epower`` the mean power since the event before, null at the same time.
-
-    Args:
-        run: A run with its cluster.
     """
     if run.power is None or run.power.is_empty():
         return None

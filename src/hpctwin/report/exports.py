@@ -36,10 +36,6 @@ def write_openmetrics(file: BinaryIO, series: pl.DataFrame) -> int:
 
     There is a sample at each change, with its time. Names are ``hpctwin_`` and the column's name.
 
-    Args:
-        file: File to write to.
-        series: Series of a result.
-
     Returns:
         Number of samples written.
     """

@@ -4,8 +4,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from hpctwin.sweep.compare import compare, fair_starts
-from hpctwin.sweep.comparison import Comparison
+from hpctwin.sweep.compare import Comparison, compare, fair_starts
 from hpctwin.sweep.outcome import SweepResult
 from hpctwin.sweep.running import Progress, sweep
 from hpctwin.sweep.search import Found, SearchSettings, read_search, search

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin.errors import HpctwinError
-from hpctwin.metrics.fidelity import Fidelity, fidelity
+from hpctwin.metrics.comparison import Fidelity, fidelity
 from hpctwin.model import Cluster, Workload
 from hpctwin.policies import Policy, parse_policy
 from hpctwin.simulation import simulate

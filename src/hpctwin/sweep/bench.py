@@ -32,11 +32,7 @@ Row = dict[str, Any]
 
 
 class Bench:
-    """Runner of points, for use in several threads.
-
-    Args:
-        inputs: Inputs of the points.
-    """
+    """Runner of points, for use in several threads."""
 
     def __init__(self, inputs: Inputs) -> None:
         self.inputs = inputs

@@ -1,4 +1,4 @@
-"""Comparison of several policies on one workload, and fair start times."""
+"""Comparison of several policies on one workload, its result, and fair start times."""
 
 from __future__ import annotations
 
@@ -6,25 +6,91 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Event
-from typing import Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
-from hpctwin.errors import ArgumentError, ConfigError, in_brief
+from hpctwin.attributes import Attached
+from hpctwin.errors import ArgumentError, ConfigError, UnknownKeyError, in_brief
+from hpctwin.guesses import GuessedType
 from hpctwin.model import Cluster, Workload
 from hpctwin.model.arguments import check_arguments
+from hpctwin.model.columns import as_pandas
 from hpctwin.model.demand import in_whole_nodes
-from hpctwin.model.text import count_text, counted, progress_bar
+from hpctwin.model.text import Shown, count_text, counted, progress_bar
 from hpctwin.policies import Policy, parse_policy
 from hpctwin.simulation import Result, Simulation, Window
 from hpctwin.simulation.refusals import check_together
 from hpctwin.simulation.running.advance import run_all
 from hpctwin.simulation.running.simulation import RunOptions, spelled_out
 from hpctwin.simulation.state.arguments import as_cluster, as_workload
-from hpctwin.sweep.comparison import Comparison
 
-__all__ = ["compare", "fair_starts"]
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Comparison", "compare", "fair_starts"]
+
+
+class Comparison(Shown, dict[str, Result], metaclass=GuessedType):
+    """Results of one workload under several policies, by the policy's name.
+
+    A notebook shows it as a table of the main metrics. The first policy is the baseline.
+    """
+
+    def __missing__(self, name: str) -> Result:
+        raise UnknownKeyError("policy", name, self)
+
+    def shown(self) -> tuple[str, dict[str, str]]:
+        """See `Shown`."""
+        name = next((one.workload.name for one in self.values()), "of nothing")
+        return name, {"": ", ".join(self)}
+
+    def summary(self, *, tau_s: float | None = None) -> pl.DataFrame:
+        """Return all metrics: a row for each policy, with the columns of `Result.summary`.
+
+        A metric that only other policies have is null; a count of jobs is then 0.
+
+        Args:
+            tau_s: As of `Result.summary`.
+        """
+        rows = pl.DataFrame(
+            [{"policy": name, **one.summary(tau_s=tau_s)} for name, one in self.items()],
+            infer_schema_length=None,
+        )
+        return rows.with_columns(pl.col("^jobs_.*$").fill_null(0))
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return `summary` as a table of pandas.
+
+        Raises:
+            ConfigError: pandas is not installed.
+        """
+        return as_pandas(self.summary())
+
+    def to_latex(self) -> str:
+        r"""Return the main metrics as a LaTeX table, for the package ``booktabs``.
+
+        Each column has one unit and one number of decimals; the best values are bold.
+
+        Example:
+            ``Path("table.tex").write_text(compare(...).to_latex())``
+        """
+        text: str = self._tables.latex()
+        return text
+
+    def _repr_html_(self) -> str:
+        text: str = self._tables.html()
+        return text
+
+    plot = Attached()
+    """Charts of all policies: ``plot.wait_cdf()``, ``plot.bars()``, ``plot.radar()``.
+
+    See `hpctwin.report.accessor`.
+    """
+
+    _tables: Any = Attached()
 
 
 def fair_starts(

@@ -79,10 +79,6 @@ class OnDask:
 
     If a worker is lost, Dask runs its chunk elsewhere. A chunk that was lost with three workers is
     reported as failed.
-
-    Args:
-        inputs: Inputs of the points.
-        client: Client that is connected to the scheduler.
     """
 
     breaks = False

@@ -244,13 +244,6 @@ def look_for(
     The same call continues the search. Callers with the same folder at the same time share the
     work, also on other hosts that see the folder.
 
-    Args:
-        settings: Settings of the search.
-        out: Folder of the search.
-        given: As in `search`.
-        workers: As in `search`.
-        progress: As in `search`.
-
     Returns:
         The trials and the winners; see `Found`.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import App, Parameter
 
 from hpctwin.cli.option_values import AT_LEAST_1
-from hpctwin.cli.options import Trace, TraceOptions, named_values
+from hpctwin.cli.options import Overwrite, Trace, TraceOptions, named_values
 
 if TYPE_CHECKING:
     from hpctwin.model import Workload
@@ -67,7 +67,7 @@ def convert(
     /,
     *,
     reading: TraceOptions = TraceOptions(),  # noqa: B008
-    overwrite: bool = False,
+    overwrite: Overwrite = False,
 ) -> int:
     """Write a trace in the format of the file's suffix: .swf, .json, .csv, .parquet; also .gz.
 
@@ -77,7 +77,6 @@ def convert(
     Args:
         source: The trace; - for standard input.
         target: File to write.
-        overwrite: Overwrite an existing file.
     """
     from hpctwin.cli.output import note_reading
     from hpctwin.model.text import count_text
@@ -105,7 +104,7 @@ def filter_jobs(
     user: tuple[str, ...] = (),
     partition: tuple[str, ...] = (),
     every: Annotated[int | None, AT_LEAST_1] = None,
-    overwrite: bool = False,
+    overwrite: Overwrite = False,
 ) -> int:
     """Keep some of the jobs; dependencies on removed jobs are dropped and counted.
 
@@ -121,7 +120,6 @@ def filter_jobs(
         user: Keep jobs of these users.
         partition: Keep jobs in these partitions.
         every: Keep every Nth of the remaining jobs.
-        overwrite: Overwrite an existing file.
     """
     import numpy as np
 
@@ -174,7 +172,7 @@ def generate(
     target: Path,
     /,
     *options: str,
-    overwrite: bool = False,
+    overwrite: Overwrite = False,
 ) -> int:
     """Generate a workload and write it, or several for a range of seeds.
 
@@ -184,7 +182,6 @@ def generate(
             contains {seed}, as in jobs-{seed}.swf.
         options: Options of the generator as NAME=VALUE, for example jobs=1000 seed=7, or
             seed=1..20; communicating=0.5 and others give jobs communication.
-        overwrite: Overwrite an existing file.
     """
     from hpctwin.generate import generate as generate_workload
     from hpctwin.model.text import count_text

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import App, Parameter
 
 from hpctwin.cli.option_values import AT_LEAST_1
-from hpctwin.cli.options import ClusterOptions, Latex, Trace, TraceOptions, named_values
+from hpctwin.cli.options import (
+    ClusterOptions,
+    Latex,
+    Overwrite,
+    Trace,
+    TraceOptions,
+    named_values,
+)
 
 if TYPE_CHECKING:
     import polars as pl
@@ -51,7 +58,7 @@ def train(
     facility: Path | None = None,
     reading: TraceOptions = TraceOptions(),  # noqa: B008
     machine: ClusterOptions = ClusterOptions(),  # noqa: B008
-    overwrite: bool = False,
+    overwrite: Overwrite = False,
 ) -> int:
     """Train an agent on parts of a trace, and write it with its model card.
 
@@ -82,7 +89,6 @@ def train(
         checkpoints: Folder of checkpoints; training resumes from them.
         tensorboard: Folder of TensorBoard logs.
         facility: The facility's YAML file, for Placement; its clusters replace the cluster options.
-        overwrite: Overwrite an existing file.
     """
     from hpctwin.cli.data.workload import check_target
     from hpctwin.cli.output import check_outputs, with_notes

@@ -10,8 +10,7 @@ from cyclopts import App
 from cyclopts import Parameter as Option
 
 from hpctwin.cli.option_values import AT_LEAST_1, complete_policy
-from hpctwin.cli.options import ClustersOptions, within
-from hpctwin.cli.settings_file import Init, is_settings_file, write_settings
+from hpctwin.cli.options import ClustersOptions, Init, is_settings_file, within, write_settings
 
 if TYPE_CHECKING:
     from hpctwin.policies.registry import Entry, Parameter

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
 from hpctwin.cli.option_values import AT_LEAST_0, AT_LEAST_1
-from hpctwin.cli.options import ClusterOptions, Trace, TraceOptions, WindowOptions
+from hpctwin.cli.options import ClusterOptions, Overwrite, Trace, TraceOptions, WindowOptions
 
 if TYPE_CHECKING:
     import polars as pl
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from hpctwin.learn.prediction import Known
     from hpctwin.model import Workload
-    from hpctwin.twin.start_times.hindcast_scores import Steadiness
+    from hpctwin.twin.start_times.hindcast import Steadiness
 
 __all__ = ["predictor_app"]
 
@@ -25,8 +26,45 @@ predictor_app = App(
 )
 
 Methods = Annotated[tuple[str, ...], Parameter(name=["--method", "-m"])]
-Every = Annotated[int, AT_LEAST_1]
+Every = Annotated[
+    int,
+    Parameter(help="Number of submissions between trainings of the models."),
+    AT_LEAST_1,
+]
 Target = Literal["runtime_s", "node_w", "memory_gb"]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class JobOptions:
+    """Jobs to learn from."""
+
+    seed: int = 0
+    """Seed of the models' random numbers."""
+    under: str | None = None
+    """Policy of a simulation, such as fcfs+easy, that sets when jobs end; default the trace."""
+    reading: TraceOptions = TraceOptions()  # noqa: RUF009
+    machine: ClusterOptions = ClusterOptions()  # noqa: RUF009
+
+    def known(self, trace: Path) -> Known:
+        """Return the jobs of a trace with their end times."""
+        from hpctwin.cli.output import need_jobs, note_reading
+        from hpctwin.errors import ConfigError
+        from hpctwin.learn.prediction import Known
+        from hpctwin.policies import parse_policy
+        from hpctwin.simulation import simulate
+
+        workload = self.reading.read(trace)
+        note_reading(workload)
+        if self.under is None:
+            if self.machine != ClusterOptions():
+                raise ConfigError(
+                    "--nodes and --cluster apply only to a simulation; add --under POLICY"
+                )
+            return Known.of(workload, notes=workload.notes.sentences())
+        need_jobs(workload)
+        run = simulate(workload, self.machine.make(workload, trace), parse_policy(self.under))
+        return Known.of(workload, run.jobs["end_s"].fill_null(float("nan")), run.notes)
 
 
 @predictor_app.command
@@ -38,10 +76,7 @@ def score(
     method: Methods = (),
     by: Literal["user", "size"] | None = None,
     every: Every = 2000,
-    seed: int = 0,
-    under: str | None = None,
-    reading: TraceOptions = TraceOptions(),  # noqa: B008
-    machine: ClusterOptions = ClusterOptions(),  # noqa: B008
+    jobs: JobOptions = JobOptions(),
     json: bool = False,
 ) -> int:
     """Predict each job from the data known at its submission, and show each method's error.
@@ -55,18 +90,14 @@ def score(
             and walltime), boosting, clusters (S-RAPS's pipeline), ensemble, hedge; default all.
             Repeatable.
         by: Also show scores by user, or by size.
-        every: Number of submissions between trainings of the models.
-        seed: Seed of the models' random numbers.
-        under: Policy of a simulation, such as fcfs+easy, that sets when jobs end; default the
-            trace.
         json: Print the scores as JSON.
     """
     from hpctwin.learn.prediction import METHODS, Training, predict, scores, scores_by
     from hpctwin.model.text import progress_bar
 
-    known = _known(trace, reading, machine, under)
+    known = jobs.known(trace)
     with progress_bar(f"learning from {known.workload.name}") as progress:
-        training = Training(every=every, seed=seed)
+        training = Training(every=every, seed=jobs.seed)
         found = predict(known, target, method or METHODS, training, progress)
     overall = scores(known, target, found)
     classes = None if by is None else scores_by(known, target, found, by)
@@ -83,10 +114,7 @@ def intervals(
     coverage: float = 0.8,
     by: Literal["user", "size", "week"] | None = None,
     every: Every = 2000,
-    seed: int = 0,
-    under: str | None = None,
-    reading: TraceOptions = TraceOptions(),  # noqa: B008
-    machine: ClusterOptions = ClusterOptions(),  # noqa: B008
+    jobs: JobOptions = JobOptions(),
     json: bool = False,
 ) -> int:
     """Predict bounds for each job from data known at its submission; show their coverage.
@@ -99,10 +127,6 @@ def intervals(
         target: Predicted value: runtime_s, node_w or memory_gb, if the trace has it.
         coverage: Share of jobs that should be within their bounds.
         by: Also show scores by user, size or week.
-        every: Number of submissions between trainings of the models.
-        seed: Seed of the models' random numbers.
-        under: Policy of a simulation, such as fcfs+easy, that sets when jobs end; default the
-            trace.
         json: Print the scores as JSON.
     """
     from hpctwin.learn.prediction import Training, interval_scores
@@ -111,9 +135,9 @@ def intervals(
     from hpctwin.model.text import progress_bar
 
     check_coverage(coverage)
-    known = _known(trace, reading, machine, under)
+    known = jobs.known(trace)
     with progress_bar(f"learning from {known.workload.name}") as progress:
-        found = say(known, target, coverage, Training(every=every, seed=seed), progress)
+        found = say(known, target, coverage, Training(every=every, seed=jobs.seed), progress)
     overall = interval_scores(known, target, found).drop("bin")
     classes = None if by is None else interval_scores(known, target, found, by)
     about = {"target": target, "coverage": coverage}
@@ -130,11 +154,8 @@ def apply(
     predictor: Path | None = None,
     method: Annotated[str, Parameter(name=["--method", "-m"])] = "hedge",
     every: Every = 2000,
-    seed: int = 0,
-    under: str | None = None,
-    reading: TraceOptions = TraceOptions(),  # noqa: B008
-    machine: ClusterOptions = ClusterOptions(),  # noqa: B008
-    overwrite: bool = False,
+    jobs: JobOptions = JobOptions(),
+    overwrite: Overwrite = False,
 ) -> int:
     """Write a trace with predictions, for orderings and simulate --runtime-estimate prediction.
 
@@ -144,11 +165,6 @@ def apply(
         predictor: File written by hpctwin predictor train. If omitted, models learn along the
             trace, and each prediction uses the data known at the job's submission.
         method: Without --predictor: a method of hpctwin predictor score.
-        every: Number of submissions between trainings of the models.
-        seed: Seed of the models' random numbers.
-        under: Policy of a simulation, such as fcfs+easy, that sets when jobs end; default the
-            trace.
-        overwrite: Overwrite an existing file.
     """
     from hpctwin.cli.data.workload import check_target, write_to
     from hpctwin.errors import ConfigError
@@ -159,11 +175,11 @@ def apply(
     if not target.name.endswith((".csv", ".csv.gz", ".parquet")):
         raise ConfigError(f"{target}: suffix cannot store predictions; use .csv or .parquet")
     trained = None if predictor is None else load_predictor(predictor)
-    known = _known(source, reading, machine, under)
+    known = jobs.known(source)
     if trained is not None:
         found = trained.predict(known)
     else:
-        training, targets = Training(every=every, seed=seed), list(known.truth)
+        training, targets = Training(every=every, seed=jobs.seed), list(known.truth)
         found = {}
         with progress_bar(f"learning from {known.workload.name}") as progress:
             for number, one in enumerate(targets):
@@ -187,11 +203,8 @@ def train(
     *,
     method: Annotated[str, Parameter(name=["--method", "-m"])] = "boosting",
     until: str | None = None,
-    seed: int = 0,
-    under: str | None = None,
-    reading: TraceOptions = TraceOptions(),  # noqa: B008
-    machine: ClusterOptions = ClusterOptions(),  # noqa: B008
-    overwrite: bool = False,
+    jobs: JobOptions = JobOptions(),
+    overwrite: Overwrite = False,
 ) -> int:
     """Train a model on all completed jobs, and write it with its features and versions.
 
@@ -204,10 +217,6 @@ def train(
         method: Method: boosting, or clusters (S-RAPS's pipeline).
         until: Train on jobs that ended by this date, such as 2020-10-10T00:00 (UTC), or time from
             time zero, such as 30d.
-        seed: Seed of the models' random numbers.
-        under: Policy of a simulation, such as fcfs+easy, that sets when jobs end; default the
-            trace.
-        overwrite: Overwrite an existing file.
     """
     from hpctwin.cli.data.workload import check_target
     from hpctwin.learn.prediction import train as train_models
@@ -215,10 +224,10 @@ def train(
     from hpctwin.simulation.running.window import moment
 
     check_target(target, overwrite)
-    known = _known(trace, reading, machine, under)
+    known = jobs.known(trace)
     if until is not None:
         known = known.until(moment(until, known.workload))
-    trained = train_models(known, method, seed=seed)
+    trained = train_models(known, method, seed=jobs.seed)
     trained.write(target)
     print(
         f"{target}: {method} of {', '.join(trained.models)}, trained on {count_text(trained.jobs, 'job')}"
@@ -272,11 +281,12 @@ def forecast(
     from hpctwin.twin.start_times.hindcast import (
         at_once,
         hindcast,
+        hindcast_scores,
         lived_under,
         recorded,
         right_of_all,
+        steadiness,
     )
-    from hpctwin.twin.start_times.hindcast_scores import hindcast_scores, steadiness
 
     policy = parse_policy(under or by_policy)
     coming_s = parse_duration_s(arrivals)
@@ -351,27 +361,6 @@ def _trained_before(predictor: Path, workload: Workload, begin_s: float) -> None
             f"at {format_duration(begin_s)}; train it with --until, and give --from and "
             "--until of later jobs"
         )
-
-
-def _known(trace: Path, reading: TraceOptions, machine: ClusterOptions, under: str | None) -> Known:
-    """Return the jobs of a trace with their end times."""
-    from hpctwin.cli.output import need_jobs, note_reading
-    from hpctwin.errors import ConfigError
-    from hpctwin.learn.prediction import Known
-    from hpctwin.policies import parse_policy
-    from hpctwin.simulation import simulate
-
-    workload = reading.read(trace)
-    note_reading(workload)
-    if under is None:
-        if machine != ClusterOptions():
-            raise ConfigError(
-                "--nodes and --cluster apply only to a simulation; add --under POLICY"
-            )
-        return Known.of(workload, notes=workload.notes.sentences())
-    need_jobs(workload)
-    run = simulate(workload, machine.make(workload, trace), parse_policy(under))
-    return Known.of(workload, run.jobs["end_s"].fill_null(float("nan")), run.notes)
 
 
 Figures = dict[str, tuple[str, str, float]]

@@ -54,7 +54,7 @@ def run_command(
     if config is not None:
         return _run(LiveFacility.from_yaml(config), until_empty, [], json)
 
-    from hpctwin.twin.facility.demo import CLUSTERS, demo_facility, demo_requests
+    from hpctwin.twin.facility.service import CLUSTERS, demo_facility, demo_requests
 
     sizes = ", ".join(f"{name}: {about['nodes']} nodes" for name, about in CLUSTERS.items())
     screen(stderr=True).print(

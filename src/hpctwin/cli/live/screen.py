@@ -18,7 +18,7 @@ from hpctwin.twin.words import clock_text
 if TYPE_CHECKING:
     from hpctwin.rms.records.records import JobRecord, JobSpec
     from hpctwin.twin.core.mirror import Mirror
-    from hpctwin.twin.forecast.records import Forecast
+    from hpctwin.twin.forecast.forecaster import Forecast
 
 __all__ = ["HELP", "Seen", "View", "render"]
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from cyclopts import App
 
 from hpctwin.cli.logs import LogOptions, set_when_asked_to_end
-from hpctwin.cli.options import ConfigPath
-from hpctwin.cli.settings_file import Init, write_settings
+from hpctwin.cli.options import ConfigPath, Init, write_settings
 
 if TYPE_CHECKING:
     from contextlib import closing
@@ -46,7 +45,6 @@ def run(
     With --manager, the twin needs no file: it observes, and its journal is in the current folder.
 
     Args:
-        config: The twin's YAML file; `hpctwin twin check` reports its errors.
         manager: Resource manager to follow without a file: slurm, pbs or emulated:SOCKET.
         mode: Mode to use instead of the configured one: observe, advise, approve or act.
         init: Write --manager and --mode to the new file --config and stop; the file offers more
@@ -97,7 +95,6 @@ def check(config: ConfigPath = DEFAULT, *, json: bool = False) -> int:
     """Validate a configuration, and test its connections.
 
     Args:
-        config: The twin's YAML file.
         json: Print the findings as JSON.
     """
     from hpctwin.cli.output import print_json, print_lines
@@ -119,7 +116,6 @@ def status(*, config: ConfigPath = DEFAULT, json: bool = False) -> int:
     Exit code 1 if the twin is not running or reports an error.
 
     Args:
-        config: The twin's YAML file.
         json: Print the state as JSON.
     """
     import time
@@ -157,7 +153,6 @@ def explain(
     Args:
         subject: Kind of explanation.
         name: Number of the decision (default the last one), or id of the job.
-        config: The twin's YAML file.
         json: Print the lines as JSON.
     """
     from hpctwin.cli.output import print_json, print_lines
@@ -191,7 +186,6 @@ def verify(
 
     Args:
         decision: Number of the decision; default the last one.
-        config: The twin's YAML file.
         json: Print both results as JSON.
     """
     from dataclasses import asdict
@@ -237,7 +231,6 @@ def accuracy(
 
     Args:
         by: Classes of forecasts: by forecast wait, by requested nodes, or by week.
-        config: The twin's YAML file.
         json: Print the accuracy as JSON.
     """
     from dataclasses import asdict
@@ -278,7 +271,6 @@ def approve(
 
     Args:
         decision: Number of the decision, from `hpctwin twin status`.
-        config: The twin's YAML file.
         reject: Reject the decision instead.
     """
     with _journal(config, read_only=False) as journal:

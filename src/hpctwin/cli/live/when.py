@@ -59,7 +59,6 @@ def when_command(
         cores: Cores per node of the future job.
         gpus: GPUs per node of the future job.
         memory_gb: Memory per node of the future job, in GB.
-        config: The twin's YAML file.
         fresh: Query the resource manager even if a twin runs.
         compare_rm: Also show the resource manager's own estimate (squeue --start), at the cost of a
             query.

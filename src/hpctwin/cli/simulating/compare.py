@@ -71,7 +71,6 @@ def compare_command(
             reservations, candidates shortest first), fcfs+easy@contiguous. Repeatable.
         priorities_from: Give jobs the priorities that their accounts earned, as in `hpctwin simulate`.
         runtime_estimate: Planned duration of running and pending jobs: walltime or prediction.
-        by: Break metrics down by size, walltime, user, account, partition or state.
         fairness: Also compute the delay of jobs by later arrivals (slow).
         threads: Number of policies simulated in parallel; default the number of cores.
         out: Write a folder per policy here, each as `hpctwin simulate --out`; with several traces
@@ -240,11 +239,8 @@ class _Asked:
         self, trace: Path, policies: Sequence[Policy], progress: Callable[[float], None]
     ) -> _Compared:
         """Simulate a trace under all policies."""
-        import numpy as np
-
         from hpctwin.cli.output import note_classes, note_rejected, note_unstarted, note_walltimes
-        from hpctwin.cli.plugins import option_from
-        from hpctwin.cli.simulating.run_options import planned_s
+        from hpctwin.cli.simulating.run_options import option_from, planned_s
         from hpctwin.cli.simulating.simulate import breakdown_rows
         from hpctwin.metrics import unfair_delay
         from hpctwin.model.text import counted
@@ -259,15 +255,14 @@ class _Asked:
         cluster = self.energy.machine(self.machine.make(workload, trace, self.reading.timezone))
         note_classes(workload, self.by)
         series, notes = self.energy.series(workload, cluster)
-        begins = self.energy.begins(workload, series)
-        more = {**notes, **self.energy.savings(workload, series, begins)}
+        begins, saved = self.energy.deferred(workload, series, window)
+        more = {**notes, **saved}
         if window is not None:
             if self.fairness:
                 raise ConfigError(
                     "--from and --until do not work with --fairness; remove one of them"
                 )
             window = dataclasses.replace(window, workload=workload)
-            begins = np.maximum(0 if begins is None else begins, window.not_before_s)
         options = {
             **self.run.as_dict(), "begin_s": begins, "expected_s": planned_s(workload, self.runtime_estimate)
         }  # fmt: skip

@@ -12,13 +12,14 @@ from hpctwin.cli.option_values import AT_LEAST_1
 from hpctwin.cli.options import (
     By,
     ClustersOptions,
+    Init,
     Latex,
     Tau,
     Trace,
     TraceOptions,
     tau_seconds,
+    write_settings,
 )
-from hpctwin.cli.settings_file import Init, write_settings
 
 if TYPE_CHECKING:
     from hpctwin.facility import FacilityResult, Strategy
@@ -151,7 +152,6 @@ def simulate(
             that similar jobs used; oracle, the actual runtimes.
         overrun: Terminate or continue a job at the end of its walltime.
         seed: Seed of all random numbers.
-        by: Break metrics down by size, walltime, user, account, partition or state.
         out: Write jobs.parquet, weeks.parquet and summary.json to this folder, and a folder per
             cluster for hpctwin serve and hpctwin report.
         plot: Write a chart of utilization by week to this file, .png, .svg or .pdf.

@@ -1,19 +1,27 @@
-"""Options of runs: external scheduler, sizing, planned durations, output during the run."""
+"""Options of runs: other packages, external scheduler, sizing, streams, output on the way."""
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from hpctwin.errors import ConfigError
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
     from hpctwin.cli.energy_options import EnergyOptions
-    from hpctwin.cli.options import ClusterOptions
+    from hpctwin.cli.options import ClusterOptions, RunOptions
     from hpctwin.model import Workload
+    from hpctwin.policies import Policy
     from hpctwin.simulation import Result, Simulation
 
 __all__ = [
@@ -22,7 +30,10 @@ __all__ = [
     "driven",
     "every_seconds",
     "inputs_of",
+    "missing_command",
+    "option_from",
     "planned_s",
+    "simulate_streamed",
     "writing",
 ]
 
@@ -35,13 +46,6 @@ def backfill_of(
     backfill: str | None,
 ) -> str | None:
     """Return the backfill: ``outside`` exactly with an external scheduler or a sizing.
-
-    Args:
-        scheduler: Value of --scheduler.
-        sizing: Value of --sizing.
-        policy: Value of --policy.
-        order: Value of --order.
-        backfill: Value of --backfill.
 
     Raises:
         ConfigError: Several options decide on starts, or none does.
@@ -66,10 +70,6 @@ def backfill_of(
 def check_alone(sizing: str | None, others: Mapping[str, Any]) -> None:
     """Check that no given option is incompatible with a sizing.
 
-    Args:
-        sizing: Value of --sizing.
-        others: Values of other options by name.
-
     Raises:
         ConfigError: One is incompatible.
     """
@@ -81,13 +81,7 @@ def check_alone(sizing: str | None, others: Mapping[str, Any]) -> None:
 
 
 def driven(simulation: Simulation, scheduler: str, every: str | None) -> Result:
-    """Return the result of a run under an external scheduler.
-
-    Args:
-        simulation: A new simulation.
-        scheduler: Value of --scheduler.
-        every: Value of --scheduler-every.
-    """
+    """Return the result of a run under an external scheduler."""
     from hpctwin.model import parse_duration_s
     from hpctwin.simulation.schedulers import BatsimScheduler, JsonLinesScheduler, drive
 
@@ -170,3 +164,117 @@ def inputs_of(trace: Path, machine: ClusterOptions, energy: EnergyOptions) -> li
     tariffs = (one for one in (energy.price, energy.carbon) if one and Path(one).is_file())
     files = [Path(one) for one in (trace, machine.cluster, *tariffs) if one is not None]
     return [*files, *(sorted(trace.iterdir()) if trace.is_dir() else ())]
+
+
+def missing_command(*words: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> None:
+    """Name the package that provides this command: `pip install hpctwin-papers`.
+
+    Args:
+        words: Further words of the command; ignored.
+    """
+    raise ConfigError(
+        "experiment and incentives: package hpctwin-papers is not installed; run pip "
+        "install hpctwin-papers"
+    )
+
+
+def option_from(package: str, option: str) -> Any:
+    """Return the function of another package that reads an option of `hpctwin simulate`.
+
+    Args:
+        package: Package that provides it, by an entry point of the group ``hpctwin.options``.
+        option: Name of the option, which is that of the entry point.
+
+    Raises:
+        ConfigError: The package is not installed, or cannot be imported.
+    """
+    points = metadata.entry_points(group="hpctwin.options", name=option)
+    if not points:
+        raise ConfigError(
+            f"--{option}: package {package} is not installed; run pip install {package}"
+        )
+    try:
+        return points[option].load()
+    except Exception as error:
+        raise ConfigError(
+            f"--{option}: package {package} cannot be loaded ({error}); install it again"
+        ) from error
+
+
+def simulate_streamed(
+    trace: Path,
+    machine: ClusterOptions,
+    policy: Policy,
+    run: RunOptions,
+    *,
+    others: Sequence[str],
+    out: Path | None,
+    all: bool,
+    json: bool,
+    latex: bool,
+) -> int:
+    """Simulate a trace that is read in parts, and show the results.
+
+    Args:
+        trace, machine, policy, run, out, all, json, latex: As of `simulate_command`.
+        others: Other options that were given.
+
+    Raises:
+        ConfigError: There is no output folder, or an option is not supported for a stream.
+    """
+    from hpctwin.cli.output import print_json, screen, with_notes
+    from hpctwin.model import Workload
+    from hpctwin.report import answer_table, summary_table
+    from hpctwin.simulation import simulate_stream
+
+    if out is None:
+        raise ConfigError(
+            "--stream: the output folder is missing; add --out FOLDER, to which jobs are "
+            "written in parts"
+        )
+    if others:
+        raise ConfigError(
+            f"--stream does not work with {', '.join(others)}, because jobs are never all "
+            "in memory; remove one of them"
+        )
+    nothing = Workload.build(submit_s=[], runtime_s=[], nodes=[], name=trace.name)
+    own = trace / "workload.parquet"
+    imported = own.is_file()
+    cluster = machine.make(nothing, trace if imported else None)
+    with _progress(f"{trace.name} under {policy.name}") as progress:
+        result = simulate_stream(
+            own if imported else trace, cluster, policy, out=out, progress=progress, **run.as_dict()
+        )
+    summary = result.summary()
+    for note in result.notes:
+        print(f"{trace.name}: {note}", file=sys.stderr)
+    if json:
+        print_json(summary | with_notes(result.notes))
+    else:
+        screen(latex=latex).print(summary_table(summary) if all else answer_table(summary))
+    return int(summary.get("jobs_rejected", 0) == summary["jobs"])
+
+
+@contextmanager
+def _progress(title: str) -> Iterator[Callable[[int, int | None], None]]:
+    """Show completed jobs and remaining time on standard error, if it is a terminal."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    console = Console(stderr=True)
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
+    with Progress(
+        *columns,
+        TimeRemainingColumn(elapsed_when_finished=True),
+        console=console,
+        transient=True,
+        disable=not console.file.isatty(),
+    ) as bar:
+        task = bar.add_task(title, total=None)
+        yield lambda done, size: bar.update(task, completed=done, total=size)

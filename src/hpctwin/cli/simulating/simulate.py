@@ -1,4 +1,4 @@
-"""``hpctwin simulate``."""
+"""``hpctwin simulate`` and ``hpctwin replay``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from hpctwin.cli.energy_options import EnergyOptions
+from hpctwin.cli.energy_options import CostOptions, EnergyOptions
 from hpctwin.cli.option_values import complete_part
 from hpctwin.cli.options import (
     BY_POLICY,
@@ -15,6 +15,7 @@ from hpctwin.cli.options import (
     ClusterOptions,
     Latex,
     RunOptions,
+    Tau,
     Trace,
     TraceOptions,
     WindowOptions,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from hpctwin.metrics import By as JobClass
     from hpctwin.simulation import Result, Simulation
 
-__all__ = ["breakdown_rows", "simulate_command"]
+__all__ = ["breakdown_rows", "replay_command", "simulate_command"]
 
 
 def simulate_command(
@@ -117,7 +118,6 @@ def simulate_command(
         accounts: Write the use of each account to this file (.json or .parquet), for hpctwin
             accounts and --priorities-from.
         accounts_by: Sum --accounts by account or by user.
-        by: Break metrics down by size, walltime, user, account, partition or state.
         fairness: Also compute the delay of jobs by later arrivals (slow).
         stream: Read the trace and write the jobs in parts, for more jobs than fit in memory. Input
             is a Parquet file with hpctwin's columns, or a folder of them. Needs --out, and --nodes
@@ -135,8 +135,6 @@ def simulate_command(
         all: Print all metrics instead of the main ones.
         json: Print all metrics, or the explanation, as JSON.
     """
-    import numpy as np
-
     from hpctwin.cli.output import (
         check_outputs,
         note_classes,
@@ -145,13 +143,13 @@ def simulate_command(
         note_unstarted,
         note_walltimes,
     )  # fmt: skip
-    from hpctwin.cli.plugins import option_from
     from hpctwin.cli.simulating.run_options import (
         backfill_of,
         check_alone,
         driven,
         every_seconds,
         inputs_of,
+        option_from,
         planned_s,
         writing,
     )
@@ -185,7 +183,7 @@ def simulate_command(
             )
         return _simulate_spars(trace, out=out, plot=plot, all=all, json=json, latex=latex)
     if stream:
-        from hpctwin.cli.simulating.stream import simulate_streamed
+        from hpctwin.cli.simulating.run_options import simulate_streamed
 
         others = {
             "--by": by, "--fairness": fairness, "--plot": plot, "--explain": explain,
@@ -224,10 +222,7 @@ def simulate_command(
         workload = option_from("hpctwin-papers", "priorities-from")(workload, priorities_from)
     cluster = energy.machine(machine.make(workload, trace, reading.timezone))
     series, notes = energy.series(workload, cluster)
-    begins = energy.begins(workload, series)
-    saved = energy.savings(workload, series, begins)
-    if window is not None:
-        begins = np.maximum(0 if begins is None else begins, window.not_before_s)
+    begins, saved = energy.deferred(workload, series, window)
     options = run.as_dict() | {
         "begin_s": begins,
         "expected_s": planned_s(workload, runtime_estimate),
@@ -441,3 +436,71 @@ def _explain(simulation: Simulation, jobs: tuple[str, ...], json: bool) -> None:
             console.print(
                 f"  {moment.time_s:>12,.3f} s  {moment.text}", highlight=False, soft_wrap=True
             )
+
+
+def replay_command(
+    trace: Trace,
+    /,
+    *,
+    reading: TraceOptions = TraceOptions(),  # noqa: B008
+    part: WindowOptions = WindowOptions(),  # noqa: B008
+    machine: ClusterOptions = ClusterOptions(),  # noqa: B008
+    costs: CostOptions = CostOptions(),  # noqa: B008
+    tau: Tau = "10s",
+    conflicts: Annotated[Path | None, Parameter(group="Output")] = None,
+    out: Annotated[Path | None, Parameter(group="Output")] = None,
+    json: Annotated[bool, Parameter(group="Output")] = False,
+    latex: Latex = False,
+) -> int:
+    """Start every job at its recorded time, and report conflicts with the cluster.
+
+    Args:
+        trace: A trace with recorded start times; - for standard input.
+        conflicts: Write all conflicts with the cluster to this CSV file.
+        out: Write jobs.parquet, series.parquet, summary.json and manifest.json to this folder.
+        json: Print the summary as JSON.
+    """
+    from dataclasses import replace
+
+    from hpctwin.cli.options import tau_seconds
+    from hpctwin.cli.output import check_outputs, print_json, screen, with_notes
+    from hpctwin.model import write_atomically
+    from hpctwin.report import summary_table
+    from hpctwin.report.pages.run import write_run
+    from hpctwin.simulation import replay
+
+    check_outputs(trace, folders=[out], files=[conflicts])
+    tau_s = tau_seconds(tau)
+    workload, window = reading.part(trace, part, machine)
+    cluster = machine.make(workload, trace, reading.timezone)
+    costs.check(cluster)
+    series, notes = costs.series(workload, cluster)
+    span = {} if window is None else {"from_s": window.begin_s, "until_s": window.end_s}
+    found = replay(workload, cluster, **span)
+    found = replace(found, result=replace(found.result, tau_s=tau_s))
+    by_kind = dict(found.conflicts["what"].value_counts().sort("what").iter_rows())
+    if conflicts is not None:
+        with write_atomically(conflicts) as file:
+            found.conflicts.write_csv(file)
+    figures, tables = costs.summed(found.result, series, notes, window)
+    if out is not None:
+        write_run(found.result, out, {}, figures, tables=tables, inputs=[trace])
+    summary = {
+        **figures,
+        "without_recorded_start": found.without_start,
+        "conflicts": by_kind,
+    }
+    if json:
+        print_json(summary | with_notes(found.result.notes))
+        return 0
+    console = screen(latex=latex)
+    console.print(summary_table(figures))
+    console.print(f"jobs without a recorded start: {found.without_start:,}")
+    told = ", ".join(f"{count:,} × {kind}" for kind, count in by_kind.items()) or "none"
+    console.print(f"conflicts with the cluster: {told}")
+    for row in found.conflicts.head(5).iter_rows(named=True):
+        console.print(
+            f"  at {row['time_s']:,.0f} s job {row['job_id']}: {row['what']}, requested "
+            f"{row['asked']:,.0f}, possible {row['free']:,.0f}"
+        )
+    return 0

@@ -15,12 +15,14 @@ from hpctwin.cli.options import (
     BY_POLICY,
     POLICIES,
     ClustersOptions,
+    Init,
     Latex,
+    is_settings_file,
     named_values,
     with_site_policy,
     within,
+    write_settings,
 )
-from hpctwin.cli.settings_file import Init, is_settings_file, write_settings
 from hpctwin.errors import ConfigError
 
 __all__ = ["sweep_command"]

@@ -12,9 +12,16 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin.attributes import kept
-from hpctwin.energy.power.modes import ModeChange, mode_rows, watts_by_mode
 from hpctwin.energy.power.network import NetworkPower
-from hpctwin.energy.power.states import group_of_node, node_watts, nodes_of_group, state_names
+from hpctwin.energy.power.states import (
+    ModeChange,
+    group_of_node,
+    mode_rows,
+    node_watts,
+    nodes_of_group,
+    state_names,
+    watts_by_mode,
+)
 from hpctwin.energy.prices.series import Series
 from hpctwin.engine.state.layout import COMPUTING
 from hpctwin.errors import SimulationError
@@ -32,11 +39,6 @@ def sum_over_time(
     """Return times, in s, and the total power from each time on, in W.
 
     The last time is the end.
-
-    Args:
-        start_ms: Start of each draw, in ms.
-        end_ms: End of each draw, in ms.
-        watts: Power of each draw, in W.
     """
     times, place = np.unique(np.append(start_ms, end_ms), return_inverse=True)
     change = np.bincount(place, np.append(watts, -watts), minlength=len(times))

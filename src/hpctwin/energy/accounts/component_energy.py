@@ -242,10 +242,6 @@ class ComponentEnergy(Energy):
     def cdus_over_time(self, step_s: float, *, begin_s: float | None = None) -> pl.DataFrame:
         """Return what each coolant distribution unit cools: mean power per step, in W.
 
-        Args:
-            step_s: As for `over_time`.
-            begin_s: As for `over_time`.
-
         Returns:
             ``time_s`` of each step, and a column ``cdu_0_w``, … for each unit.
         """

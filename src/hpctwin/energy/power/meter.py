@@ -60,13 +60,7 @@ class Sieve:
         self._jumped_s: float | None = None
 
     def takes(self, time_s: float, power_w: float, now_s: float) -> bool:
-        """Return whether a reading is valid.
-
-        Args:
-            time_s: Unix time of the measurement.
-            power_w: Power, in W.
-            now_s: Present Unix time.
-        """
+        """Return whether a reading is valid."""
         self.fault = self._why_not(time_s, power_w, now_s)
         if self.fault is None:
             self._heard_s = time_s
@@ -143,12 +137,7 @@ class Metered:
         return self._first + len(self.measured_w)
 
     def read(self, time_s: float, power_w: float) -> bool:
-        """Add a reading; return False if its step has already ended.
-
-        Args:
-            time_s: Unix time of the measurement.
-            power_w: Power, in W.
-        """
+        """Add a reading; return False if its step has already ended."""
         step = math.floor(time_s / self.step_s)
         if self._now is not None and step < self._next:
             return False
@@ -203,11 +192,7 @@ class Metered:
                 del early[k]
 
     def expect(self, use: Sequence[float]) -> float | None:
-        """Return the ensemble's forecast of power ``ahead_s`` from now; None if unknown.
-
-        Args:
-            use: Use expected then, by column.
-        """
+        """Return the ensemble's forecast of power ``ahead_s`` from now; None if unknown."""
         if self._unsure >= len(self.measured_w):
             return None
         ahead = np.broadcast_to(np.asarray(use, np.float64), (self.ahead, len(self.columns)))
@@ -313,12 +298,6 @@ class Sensors:
         self, sensor: str, time_s: float, value: float, now_s: float
     ) -> tuple[float, float] | None:
         """Add a reading of a sensor; return time and power of all if that completes a sum.
-
-        Args:
-            sensor: Name of the sensor.
-            time_s: Unix time of the measurement.
-            value: Power in W, or energy in J.
-            now_s: Present Unix time.
 
         Returns:
             Unix time and W, or None.

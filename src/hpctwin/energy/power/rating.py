@@ -31,12 +31,7 @@ def fed_w(group: NodeGroup, each_w: float) -> float:
 
 
 def machine_w(cluster: Cluster, use: float) -> float | None:
-    """Return a cluster's power if all components have one use, in W; None if unknown.
-
-    Args:
-        cluster: The cluster.
-        use: Use of all components, from 0 to 1.
-    """
+    """Return a cluster's power if all components have one use, in W; None if unknown."""
     if not all(group.components for group in cluster.nodes):
         return None
     return sum(fed_w(group, node_w(group.components, use)) for group in cluster.nodes)

@@ -1,15 +1,31 @@
-"""Power states of a cluster's nodes: their names, and the power of nodes in each."""
+"""Power states and DVFS modes of a cluster's nodes: names, power, and time in each."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from hpctwin.energy.power.job_power import ramp
+from hpctwin.engine.state.layout import COMPUTING
 from hpctwin.model import Cluster, NodeGroup
 
-__all__ = ["group_of_node", "node_watts", "nodes_of_group", "slowest", "state_names"]
+__all__ = [
+    "ModeChange",
+    "group_of_node",
+    "mode_row",
+    "mode_rows",
+    "node_watts",
+    "nodes_of_group",
+    "row_of_mode",
+    "slowest",
+    "split_log",
+    "state_names",
+    "time_by_mode",
+    "watts_by_mode",
+]
 
 
 def state_names(cluster: Cluster) -> list[str]:
@@ -56,3 +72,116 @@ def nodes_of_group(cluster: Cluster, group: int) -> slice:
     """Return the numbers of a group's nodes."""
     first = sum(one.count for one in cluster.nodes[:group])
     return slice(first, first + cluster.nodes[group].count)
+
+
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class ModeChange:
+    """Change of a node group to another mode.
+
+    Args:
+        time_ms: Time of the change, in ms.
+        group: Number of the node group.
+        mode: New mode.
+        spent_ms: Time that each node has been idle and computing so far, in ms [2, nodes].
+    """
+
+    time_ms: int
+    group: int
+    mode: str
+    spent_ms: IntArray
+
+
+def mode_rows(cluster: Cluster, changes: Sequence[ModeChange]) -> dict[str, int]:
+    """Return the first of two rows (idle, computing) of each further mode.
+
+    They follow the rows of the cluster's states.
+    """
+    first = len(state_names(cluster))
+    names = dict.fromkeys(
+        change.mode
+        for change in changes
+        if change.mode != cluster.nodes[change.group].by_power()[0]
+    )
+    return {name: first + 2 * number for number, name in enumerate(names)}
+
+
+def row_of_mode(cluster: Cluster, changes: Sequence[ModeChange], change: ModeChange) -> int:
+    """Return the row of idle nodes in the group's new mode; computing is the next."""
+    return mode_row(cluster, mode_rows(cluster, changes), change.group, change.mode)
+
+
+def mode_row(cluster: Cluster, rows: Mapping[str, int], group: int, mode: str) -> int:
+    """Return the row of idle nodes of a group in a mode; computing is the next."""
+    return 0 if mode == cluster.nodes[group].by_power()[0] else rows[mode]
+
+
+def watts_by_mode(cluster: Cluster, changes: Sequence[ModeChange]) -> npt.NDArray[np.float64]:
+    """Return each node's power in each state and further mode, in W [states, nodes]."""
+    rows = mode_rows(cluster, changes)
+    drawn = np.concatenate([node_watts(cluster), np.zeros((2 * len(rows), cluster.node_count))])
+    for name, row in rows.items():
+        for number, group in enumerate(cluster.nodes):
+            if name in group.modes:
+                mode = group.modes[name]
+                drawn[row, nodes_of_group(cluster, number)] = mode.idle
+                drawn[row + 1, nodes_of_group(cluster, number)] = mode.power_w
+    return drawn
+
+
+def time_by_mode(cluster: Cluster, changes: Sequence[ModeChange], spent_ms: IntArray) -> IntArray:
+    """Return times in states, with idle and computing time divided among the modes.
+
+    Args:
+        cluster: The cluster.
+        changes: Mode changes so far.
+        spent_ms: Time of each node in each of the cluster's states [states, nodes].
+
+    Returns:
+        Time in each state and further mode [states, nodes].
+    """
+    rows = mode_rows(cluster, changes)
+    total = spent_ms[: COMPUTING + 1].copy()
+    found = np.concatenate([spent_ms, np.zeros((2 * len(rows), spent_ms.shape[1]), np.int64)])
+    found[: COMPUTING + 1] = 0
+    for number in range(len(cluster.nodes)):
+        nodes = nodes_of_group(cluster, number)
+        row, before = 0, np.zeros_like(total[:, nodes])
+        for change in changes:
+            if change.group == number:
+                found[row : row + 2, nodes] += change.spent_ms[:, nodes] - before
+                row = mode_row(cluster, rows, number, change.mode)
+                before = change.spent_ms[:, nodes]
+        found[row : row + 2, nodes] += total[:, nodes] - before
+    return found
+
+
+def split_log(cluster: Cluster, changes: Sequence[ModeChange], log: IntArray) -> IntArray:
+    """Return the log with idle and computing spans cut at mode changes.
+
+    Their rows become those of the modes.
+    """
+    rows = mode_rows(cluster, changes)
+    parts = []
+    for number in range(len(cluster.nodes)):
+        nodes = nodes_of_group(cluster, number)
+        mine = log[:, (log[0] >= nodes.start) & (log[0] < nodes.stop)]
+        own = [change for change in changes if change.group == number]
+        times = np.array([change.time_ms for change in own], np.int64)
+        row = np.array([0, *(mode_row(cluster, rows, number, change.mode) for change in own)])
+        awake = mine[1] <= COMPUTING
+        parts.append(mine[:, ~awake])
+        mine = mine[:, awake]
+        # Each span covers the modes from the one at its start to the one just before its end.
+        first = np.searchsorted(times, mine[2], side="right")
+        pieces = np.searchsorted(times, mine[3], side="left") - first + 1
+        which = np.repeat(first, pieces) + ramp(pieces)
+        mine = np.repeat(mine, pieces, axis=1)
+        edges = np.concatenate([[0], times, [np.iinfo(np.int64).max]])
+        mine[2] = np.maximum(mine[2], edges[which])
+        mine[3] = np.minimum(mine[3], edges[which + 1])
+        mine[1] += row[which]
+        parts.append(mine[:, mine[2] < mine[3]])  # of two changes at one time the last counts
+    return np.concatenate(parts, axis=1)

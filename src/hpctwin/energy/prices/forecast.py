@@ -82,12 +82,7 @@ def from_past(series: Series) -> Forecast:
 
 
 class _Past:
-    """A series and its usual days, as far as requested; it repeats after its end.
-
-    Args:
-        values: Value of each step.
-        day: Number of steps in a day.
-    """
+    """A series and its usual days, as far as requested; it repeats after its end."""
 
     def __init__(self, values: FloatArray, day: int) -> None:
         self._period, self._day = values, day

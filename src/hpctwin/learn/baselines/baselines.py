@@ -186,12 +186,6 @@ def agent(
 
     An agent that can be a policy runs as one; others run in their environment.
 
-    Args:
-        path: File of the agent.
-        source: Source of episodes.
-        facility: Clusters, for an agent of Placement.
-        observation: As for `options_of`.
-
     Raises:
         PolicyError: The file is no agent, or the agent has no baselines or scores a different
             number of choices.

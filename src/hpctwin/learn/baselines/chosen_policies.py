@@ -39,10 +39,6 @@ class PolicyOracle:
     """Rows of one metric for comparison with an agent that chooses policies.
 
     It has the interface of `hpctwin.learn.baselines.oracle.Oracle`.
-
-    Args:
-        metric: Name of the metric.
-        environment: Environment of the agent.
     """
 
     def __init__(self, metric: str, environment: PolicySelectionEnv) -> None:
@@ -101,9 +97,6 @@ class PlacementOracle:
     """Rows of one metric for comparison with an agent that chooses clusters.
 
     It has the interface of `hpctwin.learn.baselines.oracle.Oracle`.
-
-    Args:
-        facility: The clusters.
     """
 
     def __init__(self, facility: Facility) -> None:
@@ -111,12 +104,7 @@ class PlacementOracle:
         self._run = of_strategy("sgs-t", facility, knows="oracle")
 
     def rows(self, jobs: Workload, *, served: bool) -> Iterator[dict[str, Any]]:
-        """Yield the row of CQSim+'s published placement, which uses the true runtimes.
-
-        Args:
-            jobs: Jobs of the episode.
-            served: Whether all of them ended.
-        """
+        """Yield the row of CQSim+'s published placement, which uses the true runtimes."""
         yield {**self._run(jobs), "policy": TRUE_TIMES, "kind": "oracle", "us_per_job": None}
 
 
@@ -150,12 +138,7 @@ OBJECTIVES = {"energy_j": "total_energy_j"}
 
 @dataclass(frozen=True, eq=False)
 class Training:
-    """Parts of the jobs that an agent was trained on, each simulated on its own.
-
-    Args:
-        parts: Jobs of each part, by name.
-        cluster: The cluster.
-    """
+    """Parts of the jobs that an agent was trained on, each simulated on its own."""
 
     parts: Mapping[str, Workload]
     cluster: Cluster
@@ -163,12 +146,7 @@ class Training:
     def best(
         self, runners: Mapping[str, Callable[[Workload], Mapping[str, Any]]], metric: str
     ) -> str:
-        """Return the name of the runner with the lowest mean metric over the parts.
-
-        Args:
-            runners: Functions that run a part, by name.
-            metric: Name of the metric.
-        """
+        """Return the name of the runner with the lowest mean metric over the parts."""
         means = {
             name: float(np.mean([run(jobs)[metric] for jobs in self.parts.values()]))
             for name, run in runners.items()
@@ -213,10 +191,6 @@ class Training:
 
 def training_of(card: Mapping[str, Any], source: Source) -> Training:
     """Return parts of the training jobs, as long as the episodes of the evaluation.
-
-    Args:
-        card: Card of the agent.
-        source: Source of the evaluation's episodes.
 
     Raises:
         ConfigError: The training jobs are not in the source's trace, or overlap those of the

@@ -297,12 +297,6 @@ def held_out(
 ) -> dict[str, Any]:
     """Return an agent's results on held-out jobs and the baselines, for its card.
 
-    Args:
-        path: File of the agent.
-        source: Source of jobs that the agent was not trained on.
-        episodes: Number of episodes.
-        facility: Clusters, for an agent of Placement.
-
     Returns:
         The metric; the agent's mean; the best policy that is not clairvoyant and its mean; how far
         the agent is above it, with the ends of the 95 % interval; the table, and the omitted

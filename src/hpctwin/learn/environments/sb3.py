@@ -18,10 +18,6 @@ class Sb3VecEnv(VecEnv):
     """`SimulationVectorEnv` as a ``VecEnv``.
 
     Observations are not copied; they are valid until the step after the next.
-
-    Args:
-        environments: The environments.
-        seed: Seed of all random numbers.
     """
 
     def __init__(

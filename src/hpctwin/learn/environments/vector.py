@@ -269,12 +269,7 @@ class Batch:
         self.begin_drawn(number, drawn)
 
     def begin_drawn(self, number: int, drawn: Drawn) -> None:
-        """Begin an episode that was drawn.
-
-        Args:
-            number: Number of the simulation.
-            drawn: The episode.
-        """
+        """Begin an episode that was drawn."""
         self._place(number, drawn)
         agent = self.whole[number]
         places = agent[PLACES].copy()
@@ -427,9 +422,6 @@ class Batch:
 
     def check_range(self, numbers: list[int]) -> None:
         """Check that choices which were not available are in the action space.
-
-        Args:
-            numbers: Numbers of the simulations.
 
         Raises:
             SimulationError: A choice is not.

@@ -33,12 +33,6 @@ class AgentVectorEnv(VectorEnv[FloatArray, Any, Any]):
     An ended episode is followed by another one in the same step (`AutoresetMode.SAME_STEP`). The
     observation is that of the new episode. ``infos["final_obs"]`` holds the last observation of the
     old one, and ``infos["final_info"]`` its results.
-
-    Args:
-        seen: Observation space of one environment.
-        chosen: Action space of one environment.
-        source: Source of episodes.
-        num_envs: Number of environments.
     """
 
     metadata: ClassVar[dict[str, Any]] = {"autoreset_mode": AutoresetMode.SAME_STEP}  # type: ignore[misc]
@@ -104,9 +98,6 @@ class SequentialVectorEnv(AgentVectorEnv):
         self, actions: Any
     ) -> tuple[FloatArray, npt.NDArray[np.float64], BoolArray, BoolArray, dict[str, Any]]:
         """Step each environment.
-
-        Args:
-            actions: One action for each [num_envs].
 
         Raises:
             SimulationError: As for a step of the environment.

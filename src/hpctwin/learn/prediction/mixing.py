@@ -100,11 +100,6 @@ def ensemble(known: Known, target: str, found: Mapping[str, FloatArray]) -> Floa
     """Return the weighted median of the predictions [jobs].
 
     Weights follow each method's inaccuracy in the user's ended jobs.
-
-    Args:
-        known: The jobs.
-        target: Predicted target.
-        found: Predictions by method [jobs].
     """
     truth = known.truth[target]
     errors = [inaccuracy(predicted, truth) for predicted in found.values()]
@@ -132,11 +127,6 @@ def hedge(known: Known, target: str, found: Mapping[str, FloatArray]) -> FloatAr
     mean error is above that of the best of the N by at most this bound, for any jobs:
     20 (√(2 ln N / n) + √(ln N / 8) / n). Source: Cesa-Bianchi, Lugosi 2006, *Prediction, Learning,
     and Games*, thm. 2.3.
-
-    Args:
-        known: The jobs.
-        target: Predicted target.
-        found: Predictions by method [jobs].
     """
     truth = np.log2(known.truth[target])
     values = np.log2(np.array(list(found.values())))
@@ -181,11 +171,6 @@ _WEEK_MS = 7 * 86_400_000
 
 def scores(known: Known, target: str, predicted: Mapping[str, FloatArray]) -> pl.DataFrame:
     """Return the errors of each method over the last 80 % of the jobs.
-
-    Args:
-        known: The jobs.
-        target: Predicted target.
-        predicted: Predictions by method [jobs].
 
     Returns:
         A row for each method:

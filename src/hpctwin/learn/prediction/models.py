@@ -40,12 +40,7 @@ class Model(Protocol):
 
 @dataclass
 class Boosting:
-    """Gradient boosting on histograms, for the least mean error of the logarithm.
-
-    Args:
-        rounds: Number of trees.
-        seed: Seed of random numbers.
-    """
+    """Gradient boosting on histograms, for the least mean error of the logarithm."""
 
     rounds: int = 50
     seed: int = 0
@@ -77,11 +72,7 @@ class Boosting:
 
 @dataclass
 class QuantileBoosting(Boosting):
-    """Gradient boosting for a quantile of the logarithm.
-
-    Args:
-        quantile: Quantile, 0 to 1.
-    """
+    """Gradient boosting for a quantile of the logarithm."""
 
     quantile: float = 0.5
 

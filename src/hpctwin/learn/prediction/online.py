@@ -148,9 +148,6 @@ def drawing_as_predicted(workload: Workload) -> Workload:
     The energy of a simulation is then what could have been stated before the jobs ran. Without a
     prediction, a job's nodes draw the power of their components.
 
-    Args:
-        workload: The jobs, with predictions.
-
     Raises:
         ConfigError: No power is predicted.
     """

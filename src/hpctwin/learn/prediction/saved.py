@@ -40,13 +40,7 @@ Between them the logarithm of a distribution is linear, from 1 s at 0 to the wal
 
 
 def runtime_quantiles(known: Known, rows: IntArray, seed: int = 0) -> Quantiles:
-    """Train runtime quantiles on what a live twin knows of a job.
-
-    Args:
-        known: The jobs.
-        rows: Rows of the jobs to learn from.
-        seed: Seed of random numbers.
-    """
+    """Train runtime quantiles on what a live twin knows of a job."""
     features = known.features("runtime_s")[:, [FEATURES.index(name) for name in LIVE]]
     truth = np.log2(known.truth["runtime_s"])
     models = [
@@ -63,12 +57,7 @@ def runtime_quantiles(known: Known, rows: IntArray, seed: int = 0) -> Quantiles:
 
 
 def as_trees(levels: Sequence[float], models: Sequence[Any]) -> QuantileTrees:
-    """Return models of scikit-learn's ``HistGradientBoostingRegressor`` as arrays.
-
-    Args:
-        levels: Quantile of each model.
-        models: Trained models, all with the same number of trees.
-    """
+    """Return models of scikit-learn's ``HistGradientBoostingRegressor`` as arrays."""
     trees = [[tree.nodes for (tree,) in model._predictors] for model in models]
     sizes = np.array([[len(nodes) for nodes in row] for row in trees])
     # Nodes of all trees are in one array, so child indices are shifted by the first node of their

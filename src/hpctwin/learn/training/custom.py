@@ -85,10 +85,6 @@ def options_of(card: Mapping[str, Any], observation: str | None = None) -> dict[
 def check_custom(one: Any, custom: Mapping[str, Mapping[str, str]]) -> None:
     """Play some steps with random allowed actions, and check the custom parts in each.
 
-    Args:
-        one: The environment.
-        custom: Custom parts, from `custom_parts`.
-
     Raises:
         ConfigError: The rows of an observation are not the choices.
         PolicyError: A custom part writes or returns a number that is not valid.

@@ -47,14 +47,7 @@ STANDS = ("mean", "spread", "steps", "rounds", "seed", "candidates")
 
 
 class Shape:
-    """Networks as one row of numbers each.
-
-    Args:
-        inputs: Number of inputs.
-        hidden: Sizes of the hidden layers.
-        outputs: Number of scores.
-        rowless: Number of scores for choices that are not rows.
-    """
+    """Networks as one row of numbers each."""
 
     def __init__(self, inputs: int, hidden: Sequence[int], outputs: int, rowless: int) -> None:
         self.sizes, self.rowless = (inputs, *hidden, outputs), rowless

@@ -49,12 +49,6 @@ class Networks(nn.Module):
 
     If each row of the observation is a job, one small network scores each row, as in RLScheduler.
     The future reward is then estimated from the mean and the maximum over rows.
-
-    Args:
-        shape: Shape of the observation.
-        choices: Number of scores.
-        layers: Sizes of the hidden layers.
-        by_row: Whether each row is scored on its own.
     """
 
     def __init__(

@@ -131,11 +131,6 @@ def ordering_as_sum(name: str, observation: Any, nodes: int) -> FloatArray:
 
     The job with the highest weighted sum is the first of the ordering.
 
-    Args:
-        name: Name of the ordering.
-        observation: Name of the observation.
-        nodes: Number of nodes of the cluster.
-
     Raises:
         ConfigError: No ordering is a sum of this observation.
         UnknownNameError: The ordering is not such a sum.

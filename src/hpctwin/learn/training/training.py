@@ -122,12 +122,6 @@ def environment_of(
 ) -> Any:
     """Make an environment.
 
-    Args:
-        kind: Name in `ENVIRONMENTS`.
-        source: Source of episodes.
-        options: Options of the environment.
-        facility: Clusters, for Placement.
-
     Raises:
         ConfigError: A facility is missing or not expected, or the environment rejects its
             arguments.
@@ -290,12 +284,6 @@ def _shown(
     kind: str, source: Source, plan: Plan, chosen: dict[str, Any]
 ) -> tuple[str, tuple[Any, Any]]:
     """Return the ordering that is best on trials, with its observations and masks.
-
-    Args:
-        kind: Name of the environment.
-        source: Source of episodes.
-        plan: Training plan.
-        chosen: Options of the environment.
 
     Raises:
         ConfigError: Orderings cannot choose in this environment.

@@ -25,9 +25,8 @@ from hpctwin.report.figures.comparison import (
     plot_wait_cdf,
 )
 from hpctwin.report.figures.gantt import plot_gantt
-from hpctwin.report.figures.network import plot_congestion
 from hpctwin.report.figures.style import save_figure
-from hpctwin.report.figures.timeline import plot_queue, plot_utilization
+from hpctwin.report.figures.timeline import plot_congestion, plot_queue, plot_utilization
 from hpctwin.report.figures.workload import plot_wait_heat, plot_workload
 from hpctwin.report.pages.run import ReportedRun
 
@@ -37,14 +36,7 @@ _GANTT_SPAN_S = 7 * 86400.0
 
 
 class Drawn(NamedTuple):
-    """A figure of a report.
-
-    Args:
-        section: Heading of its section.
-        name: Name of its file, without a suffix.
-        caption: Caption.
-        figure: The figure.
-    """
+    """A figure of a report."""
 
     section: str
     name: str

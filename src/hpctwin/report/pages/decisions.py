@@ -104,11 +104,7 @@ def decided_figures(all_of_them: Sequence[Decided]) -> list[Drawn]:
 
 @styled
 def plot_policies(one: Decided) -> Figure:
-    """Draw the candidates' scores over time, and below them the chosen policy.
-
-    Args:
-        one: Decisions of a twin.
-    """
+    """Draw the candidates' scores over time, and below them the chosen policy."""
     ruled, scores = one.ruled, one.scores
     names = list(dict.fromkeys([*scores["policy"].sort(), *ruled["policy"].sort()]))
     first = float(one.decisions["time_s"][0]) if len(one.decisions) else 0.0

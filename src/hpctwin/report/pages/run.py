@@ -22,8 +22,8 @@ from hpctwin.errors import ConfigError
 from hpctwin.metrics import Summary
 from hpctwin.model import Cluster, write_atomically, write_folder
 from hpctwin.model.files import other_format
-from hpctwin.report.figures.network import LinkTables
 from hpctwin.report.figures.style import NodeTicks, node_ticks
+from hpctwin.report.figures.timeline import LinkTables
 from hpctwin.simulation.result.counts import core_map, cores_held
 
 if TYPE_CHECKING:
@@ -234,9 +234,6 @@ def _with_energy(jobs: pl.DataFrame, energy: Energy) -> pl.DataFrame:
 
 def read_run(folder: Path) -> ReportedRun:
     """Read a run's folder written by `write_run`.
-
-    Args:
-        folder: Folder of the run.
 
     Raises:
         ConfigError: A file is missing or invalid, or the folder has another format version.

@@ -21,7 +21,7 @@ from hpctwin.policies import Policy, PowerPolicy
 from hpctwin.simulation.lowering.cluster import changes_of
 
 if TYPE_CHECKING:
-    from hpctwin.energy.power.modes import ModeChange
+    from hpctwin.energy.power.states import ModeChange
 
 __all__ = [
     "Outside",

@@ -9,10 +9,10 @@ import polars as pl
 
 from hpctwin.contention.link_loads import LinkLoads
 from hpctwin.energy.accounts.accounting import Energy
-from hpctwin.energy.accounts.load_energy import LoadEnergy
+from hpctwin.energy.accounts.outputs import LoadEnergy
 from hpctwin.energy.accounts.shared_energy import energy_of
-from hpctwin.energy.power.modes import split_log, time_by_mode
 from hpctwin.energy.power.network import NetworkPower
+from hpctwin.energy.power.states import split_log, time_by_mode
 from hpctwin.engine.operations.power_control import past_states, spent_ms, spent_since_end_ms
 from hpctwin.model import MS_PER_S, Cluster
 from hpctwin.simulation.result.link_use import LinkUse

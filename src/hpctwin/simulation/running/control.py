@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from hpctwin.energy.power.control import Control, Orders, PowerView
-from hpctwin.energy.power.modes import ModeChange
-from hpctwin.energy.power.states import group_of_node, node_watts, nodes_of_group
+from hpctwin.energy.power.states import ModeChange, group_of_node, node_watts, nodes_of_group
 from hpctwin.engine.operations.clock import go_to
 from hpctwin.engine.operations.creation import more_log
 from hpctwin.engine.operations.power_control import change_speed, spent_ms, state_rows

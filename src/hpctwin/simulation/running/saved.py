@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from hpctwin._version import __version__
-from hpctwin.energy.power.modes import ModeChange
+from hpctwin.energy.power.states import ModeChange
 from hpctwin.engine.operations.power_control import WorkLeft
 from hpctwin.engine.state.layout import STATE
 from hpctwin.errors import HpctwinError, SimulationError

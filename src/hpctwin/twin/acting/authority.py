@@ -30,11 +30,7 @@ RETRY_S = 1.0
 
 
 class Guard:
-    """Says before each action whether the settings allow it, and why not.
-
-    Args:
-        settings: See `ActSettings`.
-    """
+    """Says before each action whether the settings allow it, and why not."""
 
     def __init__(self, settings: ActSettings) -> None:
         self.settings = settings
@@ -77,21 +73,11 @@ class Guard:
             self.stop(f"the median forecast error is {median_error:.0%}, which exceeds {bound:.0%}")
 
     def allowance(self, kind: str, at_s: float) -> int:
-        """Return how many actions of a kind may be sent now.
-
-        Args:
-            kind: The kind of action.
-            at_s: Wall-clock time.
-        """
+        """Return how many actions of a kind may be sent now."""
         return 0 if self._forbids(kind) else max(0, self._left(at_s))
 
     def refuses(self, kind: str, at_s: float) -> str | None:
-        """Return why an action may not be sent now; None if it may, and then it is counted.
-
-        Args:
-            kind: The kind of action.
-            at_s: Wall-clock time.
-        """
+        """Return why an action may not be sent now; None if it may, and then it is counted."""
         why_not = self._forbids(kind)
         if why_not is None and self._left(at_s) <= 0:
             what = "starts" if kind == "start" else "changes"
@@ -114,12 +100,7 @@ class Guard:
 
 
 class Authority:
-    """Makes this twin the only one that acts on its cluster, and proves that it can show life.
-
-    Args:
-        config: The configuration of the twin.
-        manager: The resource manager of the cluster.
-    """
+    """Makes this twin the only one that acts on its cluster, and proves that it can show life."""
 
     def __init__(self, config: TwinConfig, manager: ResourceManager) -> None:
         self._heartbeat = config.manager.sign_of_life

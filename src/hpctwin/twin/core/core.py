@@ -33,12 +33,10 @@ from hpctwin.twin.core.decision import (
 )
 from hpctwin.twin.core.memory import Memory, room_of, waits
 from hpctwin.twin.core.mirror import Mirror, Taken
-from hpctwin.twin.forecast.forecaster import Forecaster
+from hpctwin.twin.forecast.forecaster import Forecast, Forecaster
 from hpctwin.twin.forecast.learned_runtimes import read_quantiles
-from hpctwin.twin.forecast.records import Forecast
 from hpctwin.twin.forecast.workload_model import Expectations
-from hpctwin.twin.settings.config import CoreSettings
-from hpctwin.twin.settings.refusals import check_told
+from hpctwin.twin.settings.config import CoreSettings, check_told
 from hpctwin.twin.what_if.conversion import Reused
 from hpctwin.twin.what_if.objective import Objective
 from hpctwin.twin.what_if.pool import Answers, LocalPool, Request, Scene, WhatIfs

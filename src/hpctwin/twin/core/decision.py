@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpctwin.policies import Policy, parse_policy
-from hpctwin.twin.forecast.records import Forecast
+from hpctwin.twin.forecast.forecaster import Forecast
 from hpctwin.twin.what_if.objective import Objective
 from hpctwin.twin.what_if.run import WhatIf, outlooks_of
 

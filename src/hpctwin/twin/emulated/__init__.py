@@ -15,7 +15,7 @@ from hpctwin.rms.emulated import EmulatedCluster
 from hpctwin.rms.emulated.agenda import Arrival
 from hpctwin.rms.emulated.cluster import Plan
 from hpctwin.rms.records.records import JobRecord, NodeRecord, NodeReservation
-from hpctwin.twin.settings.refusals import check_live
+from hpctwin.twin.settings.config import check_live
 
 __all__ = ["PolicyPlanner", "emulated_cluster"]
 
@@ -24,9 +24,6 @@ class PolicyPlanner:
     """Planner that starts jobs and switches nodes as a simulation of the present does.
 
     See `Planner`.
-
-    Args:
-        policy: The policy of the simulation.
 
     Raises:
         ConfigError: A live cluster cannot run the policy, for example because its power policy

@@ -1,21 +1,23 @@
-"""A live facility: its configuration in YAML, and its construction."""
+"""A live facility: its configuration in YAML, its construction, and a demonstration."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
+import numpy as np
 from pydantic import Field, model_validator
 
 from hpctwin.errors import HpctwinError
 from hpctwin.facility import Facility, Strategy, parse_strategy
 from hpctwin.model.settings import Duration, Settings
 from hpctwin.policies import parse_policy
-from hpctwin.rms.gate import Mark
+from hpctwin.rms.gate import JobRequest, Mark
 from hpctwin.rms.managers import AnyManager
 from hpctwin.rms.polling.poller import PolledManager
+from hpctwin.twin.emulated.process import PATIENCE_S, emulated_process
 from hpctwin.twin.facility.placer import Placer, check_strategy
 from hpctwin.twin.facility.queue import Queue, QueuedJob
 from hpctwin.twin.facility.site import Site
@@ -34,7 +36,14 @@ from hpctwin.twin.settings.config import (
     read_trusted_yaml,
 )
 
-__all__ = ["LiveFacility", "SiteSettings", "open_placer"]
+__all__ = [
+    "CLUSTERS",
+    "LiveFacility",
+    "SiteSettings",
+    "demo_facility",
+    "demo_requests",
+    "open_placer",
+]
 
 
 class SiteSettings(Settings):
@@ -197,3 +206,70 @@ def open_placer(
                 )
             )
         yield Placer(config.facility, sites, queue, config.placing, seed=config.seed, watch=watch)
+
+
+CLUSTERS: dict[str, dict[str, Any]] = {
+    "north": {"nodes": 32},
+    "south": {"nodes": 48, "factor": 1.5},
+}
+"""Settings of each cluster by its name, as in YAML; both also have local jobs."""
+
+
+@contextmanager
+def demo_facility(
+    folder: Path, *, speed: float = 600.0, seed: int = 0, strategy: str = "sgs-t"
+) -> Iterator[LiveFacility]:
+    """Run two emulated clusters as processes, and yield the facility's configuration.
+
+    The processes end with the context.
+
+    Args:
+        folder: Folder of the sockets and the queue.
+        speed: Seconds of the clusters' clocks per second.
+        seed: Seed of the clusters' local jobs.
+        strategy: Strategy that chooses a cluster for each job.
+    """
+    addresses = {name: folder / f"{name}.sock" for name in CLUSTERS}
+    with ExitStack() as stack:
+        for number, (name, about) in enumerate(CLUSTERS.items()):
+            process = emulated_process(
+                addresses[name],
+                "--name", name, "--nodes", str(about["nodes"]), "--speed", f"{speed:g}",
+                "--workload", "four-phase", "--seed", str(2 * seed + number), "--history",
+            )  # fmt: skip
+            stack.enter_context(process)
+        yield LiveFacility.model_validate(
+            {
+                "facility": {
+                    "name": "demo",
+                    "clusters": [{"name": name, **about} for name, about in CLUSTERS.items()],
+                },
+                "sites": {
+                    name: {
+                        "manager": {
+                            "kind": "emulated",
+                            "address": str(address),
+                            "timeout": PATIENCE_S,
+                        }
+                    }
+                    for name, address in addresses.items()
+                },
+                "queue": str(folder / "queue.sqlite"),
+                "strategy": strategy,
+                "every": 0.1,
+            }
+        )
+
+
+def demo_requests(count: int, seed: int = 0) -> list[JobRequest]:
+    """Return random jobs of 1 to 24 nodes and 5 minutes to 2 hours."""
+    rng = np.random.default_rng(seed)
+    return [
+        JobRequest(
+            key=f"job-{number + 1}",
+            nodes=int(rng.integers(1, 25)),
+            walltime_s=float(60 * rng.integers(5, 121)),
+            user=f"user{rng.integers(1, 6)}",
+        )
+        for number in range(count)
+    ]

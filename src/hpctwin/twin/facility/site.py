@@ -85,9 +85,6 @@ class Site:
         """Process new events, and get a snapshot if one is needed.
 
         Errors are recorded in ``faults``.
-
-        Args:
-            timeout_s: Maximum time to wait for events, in seconds.
         """
         follower = self.follower
         try:

@@ -122,10 +122,6 @@ class Recorder:
     The file has one JSON object per line: ``at_s`` (wall-clock time of receipt), ``id``, and
     ``event`` (the text), or ``base64`` if the bytes are no text. Lines are flushed at once, so a
     crash can cut only the last one short.
-
-    Args:
-        bus: Source of the deliveries.
-        path: File that lines are appended to.
     """
 
     def __init__(self, bus: Bus, path: Path) -> None:

@@ -21,11 +21,10 @@ from hpctwin.rms.records import events as ev
 from hpctwin.rms.records.records import Snapshot
 from hpctwin.twin.core.core import Core
 from hpctwin.twin.following.bus import Bus, Delivery
-from hpctwin.twin.forecast.records import Forecast
+from hpctwin.twin.forecast.forecaster import Forecast
 from hpctwin.twin.journal.history import Recorder
-from hpctwin.twin.journal.journal import Journal
+from hpctwin.twin.journal.journal import Input, Journal
 from hpctwin.twin.journal.restore import apply_input, restored
-from hpctwin.twin.journal.tables import Input
 from hpctwin.twin.settings.config import TwinConfig
 from hpctwin.twin.what_if.pool import WhatIfs
 
@@ -142,9 +141,6 @@ class Follower:
 
     def receive(self, timeout_s: float) -> int | None:
         """Process new deliveries; a batch that the journal rejected is retried later.
-
-        Args:
-            timeout_s: Maximum time to wait for events, in seconds.
 
         Returns:
             Number of deliveries processed; None while some wait for the journal.

@@ -14,8 +14,7 @@ import polars as pl
 
 from hpctwin.metrics.jobs import classed
 from hpctwin.model import format_duration
-from hpctwin.twin.forecast.forecaster import COVERAGE, WAITS_S
-from hpctwin.twin.forecast.records import Forecast
+from hpctwin.twin.forecast.forecaster import COVERAGE, WAITS_S, Forecast
 
 __all__ = ["Accuracy", "By", "accuracy"]
 

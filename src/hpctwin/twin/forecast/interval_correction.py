@@ -148,12 +148,7 @@ class Missed:
         self._change(made_s, -1, (-expected[0], -expected[1]))
 
     def excess(self, now_s: float, tail: float) -> Sides:
-        """Return the excess share of misses below and above, negative for too few.
-
-        Args:
-            now_s: The present, in seconds.
-            tail: Share that should be missed on each side.
-        """
+        """Return the excess share of misses below and above, negative for too few."""
         first = int((now_s - self.span_s) // _HOUR_S)
         while self._hours and (hour := next(iter(self._hours))) < first:
             for number, value in enumerate(self._hours.pop(hour)):

@@ -215,11 +215,7 @@ def _differing(features: Sequence[str]) -> str:
 
 
 class LearnedRuntimes:
-    """Quantiles predicted at each present job's arrival, and places of ended jobs.
-
-    Args:
-        quantiles: The trained predictor.
-    """
+    """Quantiles predicted at each present job's arrival, and places of ended jobs."""
 
     def __init__(self, quantiles: Quantiles) -> None:
         self._quantiles = quantiles

@@ -121,11 +121,7 @@ class Expectations:
             self._learned.saw_submission(spec)
 
     def saw_all(self, jobs: Mapping[str, JobRecord]) -> None:
-        """Adjust to the jobs of a snapshot: unknown ones were submitted meanwhile.
-
-        Args:
-            jobs: All jobs that exist, by id.
-        """
+        """Adjust to the jobs of a snapshot: unknown ones were submitted meanwhile."""
         if self._learned is not None:
             self._learned.keep(jobs)
             for job in jobs.values():
@@ -282,13 +278,6 @@ class Expectations:
 
         The stretch begins at a random time and continues at the first submission after the last
         one (circular block bootstrap, Politis and Romano 1992).
-
-        Args:
-            now_s: The present, in seconds.
-            horizon_s: Time from now within which jobs arrive, in seconds.
-            most: Maximum number of jobs.
-            rng: Random generator.
-            name: Prefix of the jobs' ids.
         """
         if len(self._arrivals) < 2 or horizon_s <= 0:
             return []

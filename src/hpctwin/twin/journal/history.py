@@ -14,7 +14,7 @@ from typing import Any
 from hpctwin.rms.records.records import JobRecord
 from hpctwin.twin.core.core import Core
 from hpctwin.twin.core.decision import Decision
-from hpctwin.twin.forecast.records import Forecast
+from hpctwin.twin.forecast.forecaster import Forecast
 from hpctwin.twin.journal.journal import Journal
 
 __all__ = ["HOUR_S", "MINUTE_S", "MOST_PARTITIONS", "MOST_USERS", "OTHERS", "STEPS", "Recorder"]

@@ -18,7 +18,7 @@ import time
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +30,85 @@ from hpctwin.model.files import other_format
 from hpctwin.model.trusted import make_private
 from hpctwin.rms.manager import Outcome
 from hpctwin.twin.core.decision import Candidate, Decision
-from hpctwin.twin.forecast.records import Forecast, to_keep
-from hpctwin.twin.journal.tables import SCHEMA, TABLES, Action, Input
+from hpctwin.twin.forecast.forecaster import Forecast, to_keep
 
-__all__ = ["Journal", "tells_of_life"]
+__all__ = ["SCHEMA", "TABLES", "Action", "Input", "Journal", "tells_of_life"]
+
+SCHEMA = 2
+"""Version of the tables."""
+
+TABLES = """
+CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS settings (
+    id INTEGER PRIMARY KEY, at_s REAL NOT NULL, body TEXT NOT NULL, versions TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS inputs (
+    id INTEGER PRIMARY KEY, at_s REAL NOT NULL, kind TEXT NOT NULL, body BLOB NOT NULL);
+CREATE INDEX IF NOT EXISTS inputs_kind ON inputs (kind, id) WHERE kind IN ('checkpoint', 'decide');
+CREATE TABLE IF NOT EXISTS decisions (
+    id INTEGER PRIMARY KEY, input INTEGER NOT NULL, settings INTEGER NOT NULL, at_s REAL NOT NULL,
+    took_ms REAL NOT NULL, number INTEGER NOT NULL, time_s REAL NOT NULL, seq INTEGER NOT NULL,
+    state TEXT NOT NULL, seed INTEGER NOT NULL, policy TEXT NOT NULL, reason TEXT NOT NULL,
+    before TEXT NOT NULL, waiting INTEGER NOT NULL, free_nodes INTEGER NOT NULL,
+    candidates TEXT NOT NULL, starts TEXT NOT NULL, approval TEXT);
+CREATE INDEX IF NOT EXISTS decisions_pending ON decisions (approval) WHERE approval IS NOT NULL;
+CREATE TABLE IF NOT EXISTS actions (
+    id INTEGER PRIMARY KEY, decision INTEGER NOT NULL, kind TEXT NOT NULL, job TEXT NOT NULL,
+    at_s REAL NOT NULL, took_ms REAL, result TEXT, reason TEXT);
+CREATE INDEX IF NOT EXISTS actions_job ON actions (job);
+CREATE INDEX IF NOT EXISTS actions_decision ON actions (decision);
+CREATE TABLE IF NOT EXISTS forecasts (
+    id INTEGER PRIMARY KEY, decision INTEGER NOT NULL, job TEXT NOT NULL, made_s REAL NOT NULL,
+    start_s REAL, low_s REAL, high_s REAL, calibrated INTEGER NOT NULL,
+    nodes INTEGER NOT NULL, came_true_s REAL);
+CREATE INDEX IF NOT EXISTS forecasts_open ON forecasts (job) WHERE came_true_s IS NULL;
+CREATE TABLE IF NOT EXISTS history (
+    step_s INTEGER NOT NULL, at_s INTEGER NOT NULL, body TEXT NOT NULL,
+    PRIMARY KEY (step_s, at_s)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS latest (key TEXT PRIMARY KEY, at_s REAL NOT NULL, body TEXT NOT NULL);
+"""
+
+
+@dataclass(frozen=True)
+class Input:
+    """An input of the core.
+
+    Args:
+        id: Number of the input, in order.
+        at_s: Time of receipt by this host's clock, in seconds since the epoch.
+        kind: ``event``, ``snapshot``, ``asked``, ``refused``, ``gap``, ``decide``, ``checkpoint``.
+        body: Content as JSON text.
+    """
+
+    id: int
+    at_s: float
+    kind: str
+    body: str
+
+
+@dataclass(frozen=True)
+class Action:
+    """An action that was requested from the cluster.
+
+    Args:
+        id: Id of the action.
+        decision: Id of the decision that the action follows from.
+        kind: Kind of action, such as ``start`` or ``set_priority``.
+        job: Id of the job.
+        at_s: Time of sending, in seconds since the epoch.
+        took_ms: Time until the answer, in ms; None before that.
+        result: ``done``, ``refused`` or ``unknown``; None before the answer.
+        reason: Reason of a failure, in the resource manager's words.
+    """
+
+    id: int
+    decision: int
+    kind: str
+    job: str
+    at_s: float
+    took_ms: float | None
+    result: str | None
+    reason: str | None
+
 
 STALE_S = 10.0
 """A twin counts as ended if its last status is older than this, in seconds."""
@@ -289,11 +364,7 @@ class Journal:
         return found
 
     def unanswered(self, decision: dict[str, Any]) -> list[tuple[int, str]]:
-        """Return future and policy of each what-if that missed its deadline.
-
-        Args:
-            decision: The decision, from `read_decision`.
-        """
+        """Return future and policy of each what-if that missed its deadline."""
         row = self._one("SELECT body FROM inputs WHERE id=? AND kind='decide'", decision["input"])
         late = json.loads(row[0]).get("unanswered", ()) if row else ()
         return [(number, policy) for number, policy in late]
@@ -368,12 +439,7 @@ class Journal:
     def read_forecasts(
         self, job: str | None = None, *, decision: int | None = None
     ) -> list[tuple[Forecast, float | None]]:
-        """Return kept forecasts with the job's start (None: not yet), oldest first.
-
-        Args:
-            job: Id of a job, to select its forecasts.
-            decision: Id of a decision, to select its forecasts.
-        """
+        """Return kept forecasts with the job's start (None: not yet), oldest first."""
         asked = {"job": job, "decision": decision}
         wanted = {name: value for name, value in asked.items() if value is not None}
         where = "WHERE " + " AND ".join(f"{name}=?" for name in wanted) if wanted else ""
@@ -392,14 +458,7 @@ class Journal:
     def read_history(
         self, step_s: int, from_s: float, to_s: float, limit: int
     ) -> list[tuple[int, dict[str, Any]]]:
-        """Return begin and content of periods, oldest first.
-
-        Args:
-            step_s: Length of the periods, in seconds.
-            from_s: First begin.
-            to_s: Last begin.
-            limit: Maximum number of periods: the first ones.
-        """
+        """Return begin and content of periods, oldest first."""
         if not self._one("SELECT 1 FROM sqlite_master WHERE name='history'"):
             return []  # a version without this table wrote the journal
         rows = self._run(

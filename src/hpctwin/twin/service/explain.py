@@ -10,9 +10,8 @@ from hpctwin.errors import JournalError
 from hpctwin.model import format_duration
 from hpctwin.model.text import count_text
 from hpctwin.twin.core.decision import Candidate
-from hpctwin.twin.journal.journal import Journal
-from hpctwin.twin.journal.status_reader import full_id, standing
-from hpctwin.twin.journal.tables import Action
+from hpctwin.twin.journal.journal import Action, Journal
+from hpctwin.twin.journal.restore import full_id, standing
 from hpctwin.twin.settings.config import TwinConfig
 from hpctwin.twin.start_times.estimate import when
 from hpctwin.twin.what_if.objective import METRICS, Objective

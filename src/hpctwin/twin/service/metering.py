@@ -160,11 +160,7 @@ class Metering:
                 self._metered.table().write_parquet(file)
 
     def status(self, now_s: float) -> dict[str, Any]:
-        """Return the last reading and the quality of the power forecast, as plain values.
-
-        Args:
-            now_s: The present by the cluster's clock, in seconds.
-        """
+        """Return the last reading and the quality of the power forecast, as plain values."""
         last = self._last
         quiet_s = now_s - (last[0] if last else self._began_s if self._began_s else now_s)
         silent = quiet_s > self.settings.stale_after

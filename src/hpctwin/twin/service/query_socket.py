@@ -115,10 +115,6 @@ class _Line(socketserver.StreamRequestHandler):
 def ask(journal: Path, body: dict[str, Any]) -> dict[str, Any] | None:
     """Return the answer of a journal's twin; None if none answers in time.
 
-    Args:
-        journal: Path of the twin's journal.
-        body: The question.
-
     Raises:
         HpctwinError: The twin rejects the question; the message is the twin's.
     """

@@ -96,11 +96,6 @@ class Opened(NamedTuple):
 def opened(config: TwinConfig, stack: ExitStack, *, record: Path | None = None) -> Opened:
     """Open journal, resource manager and bus.
 
-    Args:
-        config: Configuration of the twin.
-        stack: Exit stack that closes them.
-        record: File to record all events in.
-
     Raises:
         HpctwinError: One of them is not usable.
     """
@@ -126,10 +121,6 @@ def opened(config: TwinConfig, stack: ExitStack, *, record: Path | None = None) 
 @contextmanager
 def open_twin(config: TwinConfig, *, record: Path | None = None) -> Iterator[Twin]:
     """Open a twin with its connections, which close with the context.
-
-    Args:
-        config: Configuration of the twin.
-        record: File to record all events in.
 
     Raises:
         HpctwinError: The resource manager, the bus or the journal is not usable.

@@ -12,7 +12,7 @@ from hpctwin.model.text import count_text, format_duration
 from hpctwin.rms.manager import Report
 from hpctwin.twin.acting.control import Control
 from hpctwin.twin.following.follower import Follower
-from hpctwin.twin.journal.status_reader import OLDEST_S, Standing, starts_by
+from hpctwin.twin.journal.restore import OLDEST_S, Standing, starts_by
 from hpctwin.twin.service.metering import Metering
 
 __all__ = ["Inactivity", "StatusWriter"]
@@ -26,12 +26,7 @@ MAX_REASONS = 5
 
 
 class StatusWriter:
-    """Writes the status and the last forecasts into the journal.
-
-    Args:
-        follower, control: The parts of a twin.
-        metering: The twin's meter, if it has one.
-    """
+    """Writes the status and the last forecasts into the journal."""
 
     def __init__(
         self,
@@ -128,11 +123,7 @@ class StatusWriter:
         return {**self._follower.counts, **done}
 
     def write(self, *, ended: bool = False) -> None:
-        """Write status and forecasts; call it inside `Journal.writing`.
-
-        Args:
-            ended: Whether the twin ends now.
-        """
+        """Write status and forecasts; call it inside `Journal.writing`."""
         journal, at_s = self._follower.journal, time.time()
         status = self.status()
         journal.latest("status", {**status, "ended": ended}, at_s)

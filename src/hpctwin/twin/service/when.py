@@ -5,7 +5,7 @@ from __future__ import annotations
 from hpctwin.rms.manager import ResourceManager
 from hpctwin.twin.core.core import Core
 from hpctwin.twin.journal.journal import Journal, tells_of_life
-from hpctwin.twin.journal.status_reader import Standing, standing, starts_by
+from hpctwin.twin.journal.restore import Standing, standing, starts_by
 from hpctwin.twin.service.query_socket import ask
 from hpctwin.twin.settings.config import TwinConfig
 from hpctwin.twin.start_times.estimate import Answer, Picture, Question, answer, picture

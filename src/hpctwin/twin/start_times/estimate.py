@@ -15,8 +15,8 @@ from hpctwin.model.text import count_text
 from hpctwin.rms.node_capacity import Room
 from hpctwin.rms.records.records import JobRecord, JobSpec
 from hpctwin.twin.core.core import Core
-from hpctwin.twin.forecast.records import Forecast
-from hpctwin.twin.journal.status_reader import Standing, full_id
+from hpctwin.twin.forecast.forecaster import Forecast
+from hpctwin.twin.journal.restore import Standing, full_id
 from hpctwin.twin.words import FEW, asked_text, clock_text, jobs_named
 
 __all__ = [
@@ -338,12 +338,7 @@ class Answer:
 
 
 def picture(stands: Standing, source: str) -> Picture:
-    """Return the present state of a cluster in the form that questions need.
-
-    Args:
-        stands: State of the cluster.
-        source: Source of the state, as text.
-    """
+    """Return the present state of a cluster in the form that questions need."""
     not_read = tuple(stands.status["not_read"])
     if stands.assumed:
         assumed = (

@@ -145,9 +145,6 @@ class Present:
         Some of these nodes may have to be switched on first. The order is that of submission; on
         shared nodes it is the order of allocation. In another order the jobs would get other nodes,
         and some would not fit.
-
-        Args:
-            simulation: A fork of this present, which is run up to now.
         """
         simulation.advance(self.now_ms / MS_PER_S)
         given = self.waiting[runs(simulation)[self.waiting]]
@@ -293,12 +290,6 @@ def remaining_end_ms(
     A job ends after its expected runtime. If that has passed, it is extended by the first of
     `CORRECTIONS_MS` that has not passed, up to the walltime. If the walltime has passed, too
     (clean-up, or a limit that is not enforced), the job ends at the next whole minute after it.
-
-    Args:
-        now_ms: The present, in ms.
-        start_ms: Start of each job, in ms [jobs].
-        runtime_ms: Expected runtime of each job, in ms [jobs].
-        walltime_ms: Walltime of each job, in ms [jobs].
     """
     expected, limit = start_ms + runtime_ms, start_ms + walltime_ms
     corrected: npt.NDArray[np.int64] = np.minimum(expected, limit)

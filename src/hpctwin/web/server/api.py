@@ -17,12 +17,11 @@ from fastapi.responses import StreamingResponse
 
 from hpctwin.twin.journal.journal import Journal
 from hpctwin.twin.what_if.pool import StoppableRuns
+from hpctwin.web.server.answers import faults
 from hpctwin.web.server.assembly import JSON, JobId, Live, Sees, application_of, page_routes
 from hpctwin.web.server.gate import PAGES, Person
-from hpctwin.web.server.problems import faults
 from hpctwin.web.server.prometheus import EXPOSITION, Collector, exposition
-from hpctwin.web.views.job_groups import Meaning
-from hpctwin.web.views.job_list import LiveJobFilter
+from hpctwin.web.views.job_list import LiveJobFilter, Meaning
 from hpctwin.web.views.pages import (
     GroupPage,
     History,

@@ -19,8 +19,8 @@ from fastapi.responses import HTMLResponse, StreamingResponse
 from fastapi.staticfiles import StaticFiles
 
 from hpctwin._version import __version__
+from hpctwin.web.server.answers import document, faults, handle_errors
 from hpctwin.web.server.gate import PAGES
-from hpctwin.web.server.problems import document, faults, handle_errors
 from hpctwin.web.server.prometheus import EXPOSITION, Collector, exposition
 from hpctwin.web.views.views import Head, Me, RunHead, Shown
 from hpctwin.web.views.visibility import EVERYTHING, Visibility
@@ -51,11 +51,7 @@ class Headed(Protocol):
 
 
 class Live:
-    """Notifier of listeners about changes.
-
-    Args:
-        source: Source of the changes.
-    """
+    """Notifier of listeners about changes."""
 
     def __init__(self, source: Headed) -> None:
         self._source = source
@@ -87,9 +83,6 @@ class Live:
 
     def response(self, sees: Visibility = EVERYTHING) -> StreamingResponse:
         """Return the event stream for a new listener.
-
-        Args:
-            sees: Names that the listener may see.
 
         Raises:
             HTTPException: There are too many listeners.
@@ -212,11 +205,7 @@ def application_of(source: Followed, live: Live, *, page: str, every_s: float) -
 
 
 def together(parts: Mapping[str, Part]) -> FastAPI:
-    """Return several applications as one, each under ``/NAME/``, and an index page.
-
-    Args:
-        parts: Pages by name.
-    """
+    """Return several applications as one, each under ``/NAME/``, and an index page."""
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

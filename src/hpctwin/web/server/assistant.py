@@ -22,7 +22,7 @@ from pydantic import BaseModel, Field, ValidationError
 from hpctwin._version import __version__
 from hpctwin.errors import HpctwinError
 from hpctwin.web.views.source import Source
-from hpctwin.web.views.views import Change, Head
+from hpctwin.web.views.views import Change, Future, Head
 from hpctwin.web.views.visibility import EVERYTHING, Visibility
 
 __all__ = ["INSTRUCTIONS", "assistant", "quoted"]
@@ -135,12 +135,7 @@ def quoted(text: str, longest: int = LONGEST) -> Quoted:
 
 
 def assistant(source: Source, sees: Visibility = EVERYTHING) -> MCPServer:
-    """Return the server; run it with ``run("stdio")``.
-
-    Args:
-        source: State of a cluster.
-        sees: Names that the assistant may see.
-    """
+    """Return the server; run it with ``run("stdio")``."""
     server: MCPServer = _Server(
         "hpctwin", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING"
     )
@@ -214,23 +209,12 @@ def _tools(server: MCPServer, looks: ToolAnnotations, source: Source) -> Callabl
 
 
 def _standing(head: Head) -> Standing:
-    ours = (
-        "alive",
-        "mode",
-        "is_active",
-        "policy",
-        "nodes",
-        "free_nodes",
-        "running",
-        "waiting",
-        "decision",
-    )
-    return Standing(
-        cluster=quoted(head.cluster),
-        trouble=[quoted(text, SENTENCE) for text in head.trouble],
-        not_read=[quoted(text, SENTENCE) for text in head.not_read],
-        **{name: getattr(head, name) for name in ours},
-    )
+    foreign = {
+        "cluster": quoted(head.cluster),
+        "trouble": [quoted(text, SENTENCE) for text in head.trouble],
+        "not_read": [quoted(text, SENTENCE) for text in head.not_read],
+    }
+    return Standing(**{name: getattr(head, name) for name in Standing.model_fields} | foreign)
 
 
 def _queue(source: Source, limit: int, sees: Visibility) -> Queue:
@@ -272,19 +256,14 @@ def _futures(source: Source, change: Change, sees: Visibility) -> Futures:
     both = before.starts.keys() & after.starts.keys()
     pretended = after.starts.get(answer.pretend or "")
     return Futures(
-        as_is=Outcome(
-            nodes=answer.nodes[0],
-            policy=quoted(before.policy),
-            metrics=before.metrics,
-            never=before.never,
-        ),
-        changed=Outcome(
-            nodes=answer.nodes[1],
-            policy=quoted(after.policy),
-            metrics=after.metrics,
-            never=after.never,
-        ),
+        as_is=_outcome(before, answer.nodes[0]),
+        changed=_outcome(after, answer.nodes[1]),
         pretended_starts_in_s=None if pretended is None else pretended - answer.time_s,
         earlier=sum(after.starts[job] < before.starts[job] for job in both),
         later=sum(after.starts[job] > before.starts[job] for job in both),
     )
+
+
+def _outcome(future: Future, nodes: int) -> Outcome:
+    policy = quoted(future.policy)
+    return Outcome(nodes=nodes, policy=policy, metrics=future.metrics, never=future.never)

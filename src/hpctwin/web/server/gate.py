@@ -17,8 +17,17 @@ from typing import Literal, Protocol, get_args
 
 from hpctwin.errors import ConfigError, DeniedError, UnknownNameError
 from hpctwin.model.trusted import check_trusted
-from hpctwin.web.server.encoding import Application, Encoded, Message, Receive, Scope, Send
-from hpctwin.web.server.problems import OPEN_PATHS, PROBLEM, problem
+from hpctwin.web.server.answers import (
+    OPEN_PATHS,
+    PROBLEM,
+    Application,
+    Encoded,
+    Message,
+    Receive,
+    Scope,
+    Send,
+    problem,
+)
 from hpctwin.web.views.visibility import EVERYTHING, Visibility
 
 __all__ = [
@@ -64,12 +73,7 @@ class Person:
 
 @dataclass(frozen=True, repr=False)
 class Token(Person):
-    """A secret with the rights of its holder.
-
-    Args:
-        name, role: Name and rights of the holder.
-        secret: Secret text, never shown.
-    """
+    """A secret with the rights of its holder."""
 
     secret: bytes
 

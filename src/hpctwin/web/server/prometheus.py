@@ -43,12 +43,7 @@ class Listeners(Protocol):
 
 
 class Collector:
-    """Collector that reads the metrics of a cluster from its source at each scrape.
-
-    Args:
-        source: Source of the metrics.
-        live: Notifier that counts listeners.
-    """
+    """Collector that reads the metrics of a cluster from its source at each scrape."""
 
     def __init__(self, source: Source, live: Listeners) -> None:
         self._source = source

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 import os
+import resource
 import socket
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +19,10 @@ from typing import Annotated, Any
 import uvicorn
 from fastapi import FastAPI, Query
 from fastapi.responses import StreamingResponse
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from hpctwin.errors import ConfigError
+from hpctwin.web.server.answers import Application, Receive, Scope, Send, faults
 from hpctwin.web.server.api import Bins, Name, application, timeline_routes
 from hpctwin.web.server.assembly import (
     JobId,
@@ -28,10 +33,7 @@ from hpctwin.web.server.assembly import (
     page_routes,
     together,
 )
-from hpctwin.web.server.connections import Brief, bounded, room_for_connections
-from hpctwin.web.server.encoding import Application, Receive, Scope, Send
 from hpctwin.web.server.gate import PAGES, Access, Gate, is_loopback, made_up, read_tokens
-from hpctwin.web.server.problems import faults
 from hpctwin.web.server.prometheus import Collector
 from hpctwin.web.server.sign_in import SignIn
 from hpctwin.web.views.job_list import RunJobFilter
@@ -39,16 +41,12 @@ from hpctwin.web.views.runs import RunSource
 from hpctwin.web.views.source import Source
 from hpctwin.web.views.views import LinesView, RunGroup, RunHead, RunJob, RunJobs
 
-SWITCH_S = 0.0005
-"""Time after which a thread lets another one run, in seconds."""
-NICE = 5
-"""Increment of the niceness of a server's process."""
-MOST_QUEUED = 4096
-"""Maximum number of connections that the kernel queues."""
-
 __all__ = [
+    "Brief",
     "Listening",
     "access_of",
+    "bounded",
+    "room_for_connections",
     "run_application",
     "run_part",
     "serve",
@@ -56,6 +54,128 @@ __all__ = [
     "socket_at",
     "twin_part",
 ]
+
+HEADER_S = 10.0
+"""Time within which the header of a request must arrive, in seconds."""
+STALLED_S = 60.0
+"""Time after which a client that reads nothing is disconnected, in seconds."""
+MOST_FILES, MOST_CONNECTIONS = 8192, 2000
+
+
+def room_for_connections() -> int:
+    """Raise the limit of open files as far as allowed; return how many connections fit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        soft = most
+    # The rest is for files, threads, and connections that are accepted only to be refused.
+    return MOST_CONNECTIONS if soft == resource.RLIM_INFINITY else min(MOST_CONNECTIONS, soft // 2)
+
+
+def bounded(most: int) -> type[H11Protocol]:
+    """Return uvicorn's protocol with limits that it does not have itself.
+
+    A connection that waits for the header of a request is closed after `HEADER_S`. If there are too
+    many connections, the one that has waited longest is closed for a new one. A client that does not
+    read its answer is disconnected after `STALLED_S`.
+    """
+    waiting: dict[Bounded, asyncio.TimerHandle | None] = {}
+
+    class Bounded(H11Protocol):
+        _stalled: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            waiting[self] = self.loop.call_later(HEADER_S, transport.abort)
+            if len(self.connections) > most:
+                oldest = next(iter(waiting))
+                oldest.transport.abort()
+                oldest.connections.discard(oldest)
+                oldest.forget()
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            if self.busy:
+                self.forget()
+            elif waiting.get(self, self) is None:
+                # The next request on this connection has begun.
+                waiting[self] = self.loop.call_later(HEADER_S, self.transport.abort)
+
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            if not self.busy and not self.transport.is_closing():
+                waiting[self] = None
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self._stalled = self.loop.call_later(STALLED_S, self.transport.abort)
+
+        def resume_writing(self) -> None:
+            super().resume_writing()
+            self.read_again()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            super().connection_lost(exc)
+            self.read_again()
+            self.forget()
+
+        @property
+        def busy(self) -> bool:
+            """Whether a request is being answered."""
+            return self.cycle is not None and not self.cycle.response_complete
+
+        def forget(self) -> None:
+            """Note that this connection does not wait for a request."""
+            timer = waiting.pop(self, None)
+            if timer is not None:
+                timer.cancel()
+
+        def read_again(self) -> None:
+            """Note that the client reads its answer, or has gone."""
+            if self._stalled is not None:
+                self._stalled.cancel()
+                self._stalled = None
+
+    return Bounded
+
+
+class Brief(logging.Filter):
+    """Log filter that lets a few messages pass, then one from time to time.
+
+    Args:
+        burst: Number of messages that pass at once.
+        every_s: Time until one more passes, in seconds.
+    """
+
+    def __init__(self, burst: int = 50, every_s: float = 10.0) -> None:
+        super().__init__()
+        self._burst, self._every_s = burst, every_s
+        self._left, self._at = float(burst), time.monotonic()
+        self._omitted = 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether a message passes; one that does also counts those before it."""
+        now = time.monotonic()
+        self._left = min(float(self._burst), self._left + (now - self._at) / self._every_s)
+        self._at = now
+        if self._left < 1.0:
+            self._omitted += 1
+            return False
+        self._left -= 1.0
+        if self._omitted:
+            record.msg = f"{record.getMessage()} ({self._omitted} similar messages omitted)"
+            record.args = None
+            self._omitted = 0
+        return True
+
+
+SWITCH_S = 0.0005
+"""Time after which a thread lets another one run, in seconds."""
+NICE = 5
+"""Increment of the niceness of a server's process."""
+MOST_QUEUED = 4096
+"""Maximum number of connections that the kernel queues."""
 
 
 def run_application(
@@ -212,9 +332,6 @@ def twin_part(
 
 def run_part(folder: Path) -> Part:
     """Return the page of a simulated run.
-
-    Args:
-        folder: Folder of the run.
 
     Raises:
         ConfigError: The folder is not a run's.

@@ -26,7 +26,7 @@ from pydantic import Field, field_validator, model_validator
 from hpctwin.errors import ConfigError, DeniedError, need
 from hpctwin.model.settings import Duration, Settings
 from hpctwin.twin.settings.config import read_trusted_yaml
-from hpctwin.web.server.encoding import Receive, Scope, Send
+from hpctwin.web.server.answers import Receive, Scope, Send
 from hpctwin.web.server.gate import Person, Role
 
 __all__ = ["HeaderSettings", "OidcSettings", "SignIn", "SignInSettings"]
@@ -133,9 +133,6 @@ class SignInSettings(Settings):
 
 class SignIn:
     """Sign-in of people, as an ASGI application and as a check of each request.
-
-    Args:
-        settings: Settings of the sign-in.
 
     Raises:
         ConfigError: A secret is missing or too short.

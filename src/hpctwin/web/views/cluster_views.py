@@ -14,14 +14,13 @@ from hpctwin.model import Cluster, format_duration
 from hpctwin.model.text import compact, parse_nodes
 from hpctwin.rms.node_capacity import Room
 from hpctwin.rms.records.records import JobRecord, JobSpec
-from hpctwin.twin.forecast.records import Forecast
+from hpctwin.twin.forecast.forecaster import Forecast
 from hpctwin.twin.journal.history import MOST_PARTITIONS, OTHERS
-from hpctwin.twin.journal.status_reader import Standing
+from hpctwin.twin.journal.restore import Standing
 from hpctwin.twin.words import asked_text
-from hpctwin.web.views.job_groups import Meaning
 from hpctwin.web.views.job_history import FloatArray, Stretch, ends_s, lanes_of, rows_of
-from hpctwin.web.views.lane_names import LaneNames
-from hpctwin.web.views.timeline import KINDS, Timeline
+from hpctwin.web.views.job_list import Meaning
+from hpctwin.web.views.timeline import KINDS, LaneNames, Timeline
 from hpctwin.web.views.views import Bar, CandidateView, DecisionView, JobView, Line, NodeView
 from hpctwin.web.views.visibility import EVERYTHING, Visibility
 
@@ -288,14 +287,7 @@ def held_line(machine: Cluster, stretches: Sequence[Stretch], edges_s: FloatArra
 def timeline(
     bars: Sequence[Bar], stretches: Sequence[Stretch], names: LaneNames, lanes: int
 ) -> Timeline:
-    """Return bars as a browser draws them.
-
-    Args:
-        bars: Bars of the stretches, as of `bars`.
-        stretches: Jobs on nodes.
-        names: Names of the lanes.
-        lanes: Number of lanes.
-    """
+    """Return bars as a browser draws them."""
     row = np.repeat(np.arange(len(bars)), [len(bar.rows) for bar in bars])
     places = np.array([place for bar in bars for place in bar.rows], np.int64).reshape(-1, 2)
     within_s = np.array([(bar.low_s, bar.high_s) for bar in bars], np.float64).reshape(-1, 2)

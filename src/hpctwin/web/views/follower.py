@@ -20,10 +20,8 @@ from typing import Any, TypeVar
 from hpctwin.errors import HpctwinError
 from hpctwin.twin.core.core import Core
 from hpctwin.twin.journal.history import MOST_PARTITIONS, OTHERS
-from hpctwin.twin.journal.journal import Journal, tells_of_life
-from hpctwin.twin.journal.restore import apply_input, restored_core
-from hpctwin.twin.journal.status_reader import Standing, standing_of
-from hpctwin.twin.journal.tables import Input
+from hpctwin.twin.journal.journal import Input, Journal, tells_of_life
+from hpctwin.twin.journal.restore import Standing, apply_input, restored_core, standing_of
 from hpctwin.web.views.job_history import PAST_S, History
 
 __all__ = ["FollowedJournal", "Histogram"]
@@ -35,11 +33,7 @@ MOST_KEPT = 32
 
 
 class Histogram:
-    """Numbers of values up to each of some bounds, and their sum.
-
-    Args:
-        bounds: Bounds, increasing.
-    """
+    """Numbers of values up to each of some bounds, and their sum."""
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self._bounds = bounds
@@ -64,9 +58,6 @@ WAITS_S = (10.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 43_200.0, 86_400.0, 259_2
 
 class FollowedJournal:
     """A mirror of the cluster, updated from its twin's journal.
-
-    Args:
-        path: Journal of the twin.
 
     Raises:
         HpctwinError: The journal does not exist, or has no snapshot of the cluster yet.

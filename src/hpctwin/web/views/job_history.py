@@ -148,9 +148,6 @@ class Rows:
 
     A simulation of whole nodes only counts nodes if their names make no difference. So a job's
     nodes are unknown, but enough nodes are free when it starts.
-
-    Args:
-        free_s: Time when each available node becomes free, by its number.
     """
 
     def __init__(self, free_s: Mapping[int, float]) -> None:

@@ -11,7 +11,7 @@ from pydantic import Field
 from hpctwin.errors import UnknownNameError
 from hpctwin.rms.records.records import JobRecord
 from hpctwin.twin.journal.history import HOUR_S, MINUTE_S, OTHERS
-from hpctwin.twin.journal.status_reader import full_id
+from hpctwin.twin.journal.restore import full_id
 from hpctwin.web.views.cluster_views import node_views
 from hpctwin.web.views.job_history import Ran
 from hpctwin.web.views.source import Source

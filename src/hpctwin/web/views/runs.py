@@ -17,13 +17,10 @@ from hpctwin.metrics import METRICS, binned
 from hpctwin.report.columns import COLUMNS, NO_CURRENCY, format_metric, metric_name
 from hpctwin.report.figures.gantt import pack
 from hpctwin.report.pages.run import MANIFEST, VERSIONS, ReportedRun, read_run
-from hpctwin.web.views.clock import site_zone
 from hpctwin.web.views.cluster_views import places
-from hpctwin.web.views.job_groups import Meaning
-from hpctwin.web.views.job_list import RunJobFilter, selected
-from hpctwin.web.views.lane_names import LaneNames
+from hpctwin.web.views.job_list import Meaning, RunJobFilter, selected
 from hpctwin.web.views.power_views import RATED
-from hpctwin.web.views.timeline import RAN, RUNS, Timeline, Window
+from hpctwin.web.views.timeline import RAN, RUNS, LaneNames, Timeline, Window
 from hpctwin.web.views.views import (
     Clock,
     FigureView,
@@ -36,6 +33,7 @@ from hpctwin.web.views.views import (
     RunJobs,
     Shown,
     TimelineView,
+    site_zone,
 )
 from hpctwin.web.views.visibility import EVERYTHING, Visibility
 
@@ -131,11 +129,7 @@ class RunSource:
         return self._now.timeline_view
 
     def lines(self, bins: int) -> LinesView:
-        """Return queue, cluster and power over time.
-
-        Args:
-            bins: Number of bins, 1 or more.
-        """
+        """Return queue, cluster and power over time."""
         return self._now.lines(bins)
 
     def jobs(self, asked: RunJobFilter, sees: Visibility = EVERYTHING) -> RunJobs:
@@ -160,11 +154,6 @@ class RunSource:
 
     def group(self, column: str, name: str, sees: Visibility = EVERYTHING) -> RunGroup:
         """Return the jobs of a user or a partition.
-
-        Args:
-            column: ``user`` or ``partition``.
-            name: Name of the user or partition.
-            sees: Names that the visitor may see.
 
         Raises:
             UnknownNameError: The run has no job of it, or the user is hidden.

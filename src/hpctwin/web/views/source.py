@@ -17,13 +17,11 @@ from hpctwin.energy import Series
 from hpctwin.energy.accounts.component_energy import ComponentEnergy
 from hpctwin.errors import HpctwinError
 from hpctwin.twin.forecast.accuracy import accuracy
-from hpctwin.twin.forecast.forecaster import LEVELS
-from hpctwin.twin.forecast.records import Forecast
-from hpctwin.twin.journal.status_reader import Standing, full_id
+from hpctwin.twin.forecast.forecaster import LEVELS, Forecast
+from hpctwin.twin.journal.restore import Standing, full_id
 from hpctwin.twin.service.explain import explain_decision, job_records
 from hpctwin.twin.start_times.estimate import when
 from hpctwin.twin.what_if.pool import StoppableRuns
-from hpctwin.web.views.clock import site_zone
 from hpctwin.web.views.cluster_views import (
     bars,
     decision_view,
@@ -36,10 +34,8 @@ from hpctwin.web.views.cluster_views import (
 from hpctwin.web.views.follower import FollowedJournal
 from hpctwin.web.views.job_history import PAST_S, Stretch, ends_s, lanes_of, past, placed
 from hpctwin.web.views.job_list import LiveJobFilter, job_table, selected
-from hpctwin.web.views.lane_names import LaneNames
 from hpctwin.web.views.power_views import Weather, energy_of, energy_view, power_lines, rates_of
-from hpctwin.web.views.schedule import Schedule, schedule_of
-from hpctwin.web.views.timeline import Timeline
+from hpctwin.web.views.timeline import LaneNames, Timeline
 from hpctwin.web.views.views import (
     AccuracyView,
     Bar,
@@ -62,9 +58,10 @@ from hpctwin.web.views.views import (
     Shown,
     TimelineView,
     WhatIfAnswer,
+    site_zone,
 )
 from hpctwin.web.views.visibility import EVERYTHING, Visibility
-from hpctwin.web.views.whatif import Question
+from hpctwin.web.views.whatif import Question, Schedule, schedule_of
 
 __all__ = ["Source"]
 
@@ -403,11 +400,7 @@ class Source(FollowedJournal):
             return {}
 
     def lines(self, bins: int) -> LinesView:
-        """Return nodes in use and power over time, past and forecast.
-
-        Args:
-            bins: Number of bins, 1 or more.
-        """
+        """Return nodes in use and power over time, past and forecast."""
         self.update_schedule()
         with self.looking() as stands:
             from_s, to_s = self._span_s

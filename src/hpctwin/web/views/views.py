@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+from functools import cache
+from pathlib import Path
 from typing import Annotated, Any, Literal
+from zoneinfo import available_timezones
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
@@ -42,6 +46,7 @@ __all__ = [
     "Shown",
     "TimelineView",
     "WhatIfAnswer",
+    "site_zone",
 ]
 
 
@@ -547,3 +552,18 @@ class Shown(View):
     title: str = Field(description="Title of the page.")
     trouble: tuple[str, ...] = Field(description="Errors and warnings, one sentence each.")
     figures: tuple[FigureView, ...] = Field(description="Main metrics.")
+
+
+_HOST = Path("/etc/localtime")
+
+
+@cache
+def site_zone() -> str:
+    """Return the time zone of this host, such as ``Europe/Berlin``; ``UTC`` if unknown.
+
+    The environment variable TZ comes before the host's setting.
+    """
+    named = os.environ.get("TZ", "").lstrip(":")
+    if not named and _HOST.is_symlink():
+        named = _HOST.resolve().as_posix().partition("zoneinfo/")[2]
+    return named if named in available_timezones() else "UTC"

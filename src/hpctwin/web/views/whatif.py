@@ -5,32 +5,146 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+
+import numpy as np
 
 from hpctwin.energy.power.states import node_watts
 from hpctwin.engine.state.layout import COMPUTING, IDLE
 from hpctwin.errors import (
     ConfigError,
+    FormatError,
     LateError,
     SimulationError,
     TooLargeError,
     UnknownNameError,
 )
-from hpctwin.model import Cluster
+from hpctwin.model import MS_PER_S, Cluster
+from hpctwin.model.text import MOST, compact, expand, parse_nodes, split_list
 from hpctwin.policies import Policy, parse_policy
 from hpctwin.rms.records.records import JobRecord, JobSpec, NodeRecord, NodeReservation
+from hpctwin.simulation import Simulation
+from hpctwin.simulation.result.node_use import AMOUNTS
 from hpctwin.twin.core.core import Core
 from hpctwin.twin.start_times.estimate import usual_priority
 from hpctwin.twin.what_if.objective import METRICS
 from hpctwin.twin.what_if.pool import Scene, StoppableRuns
+from hpctwin.twin.what_if.present import Present
+from hpctwin.twin.what_if.run import Past, course_of, outlooks_of
 from hpctwin.web.views.cluster_views import bars
-from hpctwin.web.views.job_history import lanes_of
-from hpctwin.web.views.node_selection import node_sets, select_nodes
-from hpctwin.web.views.schedule import schedule_of
+from hpctwin.web.views.job_history import Rows, Stretch, ends_s, lanes_of, placed
 from hpctwin.web.views.views import Change, Future, PretendJob, WhatIfAnswer
 
-__all__ = ["LONGEST_S", "PRETEND", "Question"]
+__all__ = [
+    "LONGEST_S",
+    "PRETEND",
+    "Question",
+    "Schedule",
+    "node_sets",
+    "schedule_of",
+    "select_nodes",
+]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Starts of the pending jobs, if each job runs as long as expected.
+
+    Args:
+        policy: Policy of the schedule.
+        metrics: Metrics of the pending jobs, by name.
+        never: Number of pending jobs that would never start.
+        starts_s: Start of each other pending job, by id, in seconds; the first ones first.
+        stretches: Running jobs up to their expected ends, then pending jobs.
+    """
+
+    policy: str
+    metrics: Mapping[str, float]
+    never: int
+    starts_s: Mapping[str, float]
+    stretches: Sequence[Stretch]
+
+
+def schedule_of(now: Present, scene: Scene, runs: StoppableRuns | None = None) -> Schedule:
+    """Run a present ahead until its queue is empty.
+
+    Args:
+        now: The present as a simulation.
+        scene: The same present as records.
+        runs: With which the simulation can be stopped.
+    """
+    simulation = now.fork()
+    if runs is not None:
+        runs.begin(simulation)
+    simulation.advance()
+    start, end = simulation.column("start"), simulation.column("end")
+    (outlook,) = outlooks_of([course_of(now, simulation, Past.none(), None)])[0].each()
+    metrics = {name: float(outlook.value(name)) for name in METRICS}
+    rows = now.waiting[np.argsort(start[now.waiting], kind="stable")]
+    started = rows[start[rows] >= 0]
+    spans = {
+        now.ids[row]: (float(start[row]) / MS_PER_S, float(end[row]) / MS_PER_S)
+        for row in started.tolist()
+    }
+    number = {node.name: i for i, node in enumerate(scene.nodes)}
+    until_s = {now.ids[row]: float(end[row]) / MS_PER_S for row in now.running.tolist()}
+    running = [
+        placed(job, max(scene.now_s, until_s.get(job.spec.id, ends_s(job, job.start_s))), number)
+        for job in scene.jobs
+        if job.start_s is not None
+    ]
+    specs = {job.spec.id: job.spec for job in scene.jobs}
+    if simulation.workload.shares_nodes:
+        pending = _in_parts(simulation, now, spans, specs)
+    else:
+        pending = _guessed(scene, running, spans, specs)
+    return Schedule(
+        policy=simulation.policy.name,
+        metrics={name: value for name, value in metrics.items() if math.isfinite(value)},
+        never=len(rows) - len(started),
+        starts_s={job: span[0] for job, span in spans.items()},
+        stretches=[*running, *pending],
+    )
+
+
+Spans = Mapping[str, tuple[float, float]]
+
+
+def _guessed(
+    scene: Scene, running: Sequence[Stretch], spans: Spans, specs: Mapping[str, JobSpec]
+) -> list[Stretch]:
+    """Return pending jobs on guessed nodes, because whole nodes are only counted."""
+    free = {i: 0.0 for i, node in enumerate(scene.nodes) if node.state == "up"}
+    for one in running:
+        free.update({i: max(free[i], one.end_s) for i in one.nodes.tolist() if i in free})
+    rows = Rows(free)
+    return [
+        Stretch(
+            job, "forecast", *span, rows.place(*span, specs[job].nodes), None, specs[job], "pending"
+        )
+        for job, span in spans.items()
+    ]
+
+
+def _in_parts(
+    simulation: Simulation, now: Present, spans: Spans, specs: Mapping[str, JobSpec]
+) -> list[Stretch]:
+    """Return pending jobs with the parts of nodes that the simulation gave them."""
+    placements = simulation.result().placements
+    assert placements is not None
+    name = dict(zip(simulation.workload.job_id.tolist(), now.ids, strict=True))
+    found = []
+    for (number,), rows in placements.sort("node").group_by("job_id", maintain_order=True):
+        job = name[number]
+        if job in spans:
+            nodes = rows["node"].to_numpy().astype(np.int64)
+            amounts = rows.select(AMOUNTS).fill_null(0.0).to_numpy().astype(np.float64)
+            found.append(
+                Stretch(job, "forecast", *spans[job], nodes, amounts, specs[job], "pending")
+            )
+    return sorted(found, key=lambda one: one.start_s)
+
 
 PRETEND = "pretend"
 """Id of a job that is not submitted."""
@@ -125,10 +239,6 @@ class Question:
 
 def check_size(jobs: int, change: Change) -> None:
     """Check that a what-if takes little time.
-
-    Args:
-        jobs: Number of jobs of the cluster.
-        change: Changes to simulate.
 
     Raises:
         TooLargeError: It would take too long.
@@ -252,3 +362,67 @@ def _future(scene: Scene, policy: Policy, runs: StoppableRuns) -> Future:
         lanes=sum(group.count * each for group, each in zip(machine.nodes, lanes, strict=True)),
         bars=tuple(bars(machine, schedule.stretches)),
     )
+
+
+_LENGTH = 200
+
+
+def select_nodes(
+    lists: Iterable[str], names: Sequence[str], sets: Mapping[str, Sequence[str]]
+) -> tuple[str, ...]:
+    """Return the nodes that lists name, each once, in the order of the cluster.
+
+    Args:
+        lists: Texts such as ``n[1-4,7] partition=gpu``.
+        names: All nodes of the cluster.
+        sets: Nodes of each set, from `node_sets`.
+
+    Raises:
+        UnknownNameError: There is no such node or set.
+        FormatError: A text cannot be read, or the lists name more than a million nodes.
+    """
+    known, total = set(names), 0
+    chosen: set[str] = set()
+    for part in (part for text in lists for word in text.split() for part in split_list(word)):
+        if "=" in part and part not in sets:
+            raise UnknownNameError("set of nodes", part, sets)
+        found = sets[part] if part in sets else [part] if part in known else expand(part)
+        unknown = next((name for name in found if name not in known), None)
+        if unknown is not None:
+            nodes = compact(names)
+            short = nodes if len(nodes) <= _LENGTH else f"{nodes[:_LENGTH]}…"
+            raise UnknownNameError("node", unknown, [short, *list(sets)[:10]])
+        total += len(found)
+        if total > MOST:
+            raise FormatError(f"the node lists name more than {MOST:,} nodes")
+        chosen.update(found)
+    return tuple(name for name in names if name in chosen)
+
+
+def node_sets(machine: Cluster, names: Sequence[str]) -> dict[str, list[str]]:
+    """Return the nodes of ``partition=NAME``, ``group=NAME``, ``rack=NUMBER``, ``switch=NAME``."""
+    sets: dict[str, list[str]] = {}
+    groups: dict[str, list[str]] = {}
+    first = 0
+    for group in machine.nodes:
+        nodes = groups[group.name] = list(names[first : first + group.count])
+        first += group.count
+        if group.racks is not None:
+            racks = group.racks
+            each = racks.chassis_per_rack * racks.nodes_per_chassis
+            there = sorted(set(range(racks.cdus * racks.racks_per_cdu)) - set(racks.missing))
+            for i, name in enumerate(nodes):
+                sets.setdefault(f"rack={there[i // each]}", []).append(name)
+    for partition in machine.partitions:
+        of = groups if partition.groups is None else partition.groups
+        sets[f"partition={partition.name}"] = [name for one in of for name in groups[one]]
+    sets |= {f"group={name}": nodes for name, nodes in groups.items()}
+    below = {switch.name: switch for switch in machine.switches}
+
+    def under(name: str) -> list[str]:
+        switch = below[name]
+        if switch.nodes is None:
+            return [node for one in switch.switches for node in under(one)]
+        return [names[i] for i in parse_nodes(switch.nodes, machine.node_count)]
+
+    return sets | {f"switch={name}": under(name) for name in below}
