@@ -19,7 +19,7 @@ OF_EXTRAS = {*IMPORTED.values(), "dask"}
 OF_OTHER_RUNS = {
     "hpctwin.energy.accounts", "hpctwin.energy.cooling", "hpctwin.energy.prices",
     "hpctwin.facility", "hpctwin.formats.accounting", "hpctwin.formats.datasets",
-    "hpctwin.formats.swf.records", "hpctwin.generate", "hpctwin.learn", "hpctwin.metrics.accounts",
+    "hpctwin.generate", "hpctwin.learn", "hpctwin.metrics.accounts",
     "hpctwin.metrics.comparison", "hpctwin.metrics.description",
     "hpctwin.model.requests.requests", "hpctwin.policies.agents", "hpctwin.report.figures",
     "hpctwin.report.pages",
