@@ -65,6 +65,7 @@ LOWER = PowerCap(2000.0, lower_modes=True)
 MINUTES = [{"user": "ann", "minutes": {"nodes": 10}}]
 SHARED = {"chunks": {"tasks": [1, 1]}}
 OUTSIDE = "fcfs+outside"
+SPARS = ("spars-auto", "spars-ipm")
 
 
 def switch(view: Any) -> Orders:
@@ -119,12 +120,12 @@ CASES: dict[str, Sequence[Case]] = {
     ],
     "a power policy with a timeout, without sleep states": [always(cluster(POWER), "fcfs~psus:1h")],
     "`psas-ipm` with `pushdown`": [always(cluster(SLEEP), "fcfs+pushdown~psas-ipm:1h")],
-    "`spars-auto` or `spars-ipm` with a backfill": [
-        always(cluster(SLEEP), f"fcfs+easy~{name}:1h") for name in ("spars-auto", "spars-ipm")
-    ],
-    "`spars-ipm` with a placement": [always(cluster(SLEEP), "fcfs+none@best-fit~spars-ipm:1h")],
-    "`spars-ipm` with several node groups or sleep states": [
-        always(cluster(DEEP), "fcfs+none~spars-ipm:1h")
+    "`spars-auto` or `spars-ipm` beyond SPARS's own model (below)": [
+        *(always(cluster(SLEEP), f"fcfs+easy~{name}:1h") for name in SPARS),
+        *(always(cluster(SLEEP | CORES), f"fcfs+none~{name}:1h", jobs(**SHARED)) for name in SPARS),
+        always(cluster(SLEEP), "fcfs+none@best-fit~spars-ipm:1h"),
+        always(cluster(DEEP), "fcfs+none~spars-ipm:1h"),
+        always(cluster(SLEEP, **REQUEUE), "fcfs+none~spars-ipm:1h"),
     ],
     "a power cap by time of day with `psus` or `psas-auto`": [
         always(cluster(SLEEP, cap=BY_DAY), f"fcfs~{name}:1h") for name in ("psus", "psas-auto")
@@ -143,10 +144,6 @@ CASES: dict[str, Sequence[Case]] = {
         always(cluster(CORES, **TWO_SWITCHES), f"@{name}", jobs(**SHARED))
         for name in ("random", "communication-aware")
     ],
-    "`spars-auto` or `spars-ipm`, shared": [
-        always(cluster(SLEEP | CORES), f"fcfs+none~{name}:1h", jobs(**SHARED))
-        for name in ("spars-auto", "spars-ipm")
-    ],
     "jobs that ask for tasks, on a cluster without `cores`": [
         always(cluster(), work=jobs(**SHARED))
     ],
@@ -159,7 +156,6 @@ CASES: dict[str, Sequence[Case]] = {
     ],
     "preemption with `outside`": [always(cluster(**REQUEUE), OUTSIDE)],
     "preemption with `cleanup`": [always(cluster(cleanup=30, **REQUEUE))],
-    "preemption with `spars-ipm`": [always(cluster(SLEEP, **REQUEUE), "fcfs+none~spars-ipm:1h")],
     "checkpoints with a cap that lowers modes": [
         always(cluster(POWER, cap=LOWER, failures=FAILS), work=jobs(checkpoint_s=[5, 5]))
     ],

@@ -10,7 +10,7 @@ import numpy as np
 from hpctwin.engine.capacity_models import PREEMPTING_WHOLE, SHARED_NODES, CapacityModel
 from hpctwin.engine.passes import PASSES
 from hpctwin.engine.shared.placements import SHARED_PLACEMENTS
-from hpctwin.engine.state.layout import LOWEST, ONLY_ACTIVE, SOONEST
+from hpctwin.engine.state.layout import ONLY_ACTIVE
 from hpctwin.errors import ConfigError
 from hpctwin.model import Cluster, Workload
 from hpctwin.model.workload.jobs import NODE_W
@@ -94,10 +94,6 @@ REFUSALS = (
         ),
     ),
     Refusal(
-        lambda c, p: bool(p.power.power_pass.refuses(c, p)),
-        lambda c, p: f"power policy {p.power.kind!r}: {p.power.power_pass.refuses(c, p)}",
-    ),
-    Refusal(
         lambda c, p: (
             c.cap is not None
             and bool(c.cap.windows)
@@ -159,16 +155,6 @@ SHARED = (
             f"{', '.join(name for name in PLACEMENTS if name in SHARED_PLACEMENTS.own())}"
         ),
     ),
-    Refusal(
-        lambda c, p: (
-            p.power.power_pass.scheduling is not None
-            or p.power.power_pass.preferred not in (LOWEST, SOONEST)
-        ),
-        lambda c, p: (
-            f"power policy {p.power.kind!r} needs exclusive nodes and does not support "
-            "jobs with tasks, which share nodes; use none, psus, psas-auto or psas-ipm"
-        ),
-    ),
 )
 """Combinations rejected if any job requests tasks."""
 
@@ -200,14 +186,6 @@ INTERRUPTED = (
         lambda c, p: (
             f"cluster {c.name!r}: 'cleanup' does not work with preemption or checkpoints; "
             "remove 'cleanup', or preemption and checkpoints"
-        ),
-    ),
-    Refusal(
-        lambda c, p: p.power.power_pass.scheduling is not None,
-        lambda c, p: (
-            f"power policy {p.power.kind!r} starts jobs itself and preempts no job; use "
-            "psus, psas-auto or psas-ipm, or remove preemption and checkpoints from "
-            f"cluster {c.name!r}"
         ),
     ),
 )
@@ -252,6 +230,7 @@ def check_together(cluster: Cluster, policy: Policy, workload: Workload) -> None
     about = id(cluster), id(policy), shares, interrupted
     if about not in _TOGETHER:
         refuse((*MISSING, *(MISSING_SHARED if shares else ())), cluster, policy)
+        check_power_policy(cluster, policy, shares=shares, interrupted=interrupted)
         refuse((*REFUSALS, *(SHARED if shares else WHOLE)), cluster, policy)
         if interrupted:
             refuse(INTERRUPTED, cluster, policy)
@@ -263,6 +242,19 @@ def check_together(cluster: Cluster, policy: Policy, workload: Workload) -> None
     check_usage(cluster, workload)
     check_kept(cluster, workload)
     check_modes(cluster, workload)
+
+
+def check_power_policy(
+    cluster: Cluster, policy: Policy, *, shares: bool, interrupted: bool
+) -> None:
+    """Check that the power policy works with the cluster, the rest of the policy and the jobs.
+
+    Raises:
+        ConfigError: It does not.
+    """
+    power = policy.power.power_pass
+    if why := power.why_not(cluster, policy, shares=shares, interrupted=interrupted):
+        raise ConfigError(f"power policy {policy.power.kind!r}: {why}")
 
 
 def check_modes(cluster: Cluster, workload: Workload) -> None:
