@@ -10,19 +10,20 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from hpctwin import Simulation, Workload, generate
 from hpctwin.errors import ConfigError, OutputError, WorkloadError
 from hpctwin.metrics.summary import ERROR
-from hpctwin.model import Account, Cluster, Limit
+from hpctwin.model import Account, CapWindow, Cluster, Limit, PowerCap
 from hpctwin.policies import make_policy
 from hpctwin.simulation import Result, StreamedResult, simulate_stream
 from tests.energy.powered import joined, platforms, power_policies
 from tests.energy.test_against_reference import powers_of
 from tests.engine.test_preemption import with_checkpoints, with_preemption
+from tests.engine.test_suspension import busy_cases, cases, crowded_cases
 from tests.examples import each, examples
 from tests.limit_strategies import limited, limited_in_use, slowed
 from tests.strategies import (
@@ -59,7 +60,7 @@ def same(streamed: StreamedResult, result: Result) -> None:
         whole(jobs.drop("energy_j", strict=False)),
         check_exact=True,
     )
-    for name in ("lost", "node_map", "placements"):
+    for name in ("lost", "node_map", "placements", "stretches"):
         table = getattr(result, name)
         if table is not None:
             parts = pl.read_parquet(streamed.folder / name / "*.parquet")
@@ -298,6 +299,54 @@ def test_a_stream_with_preemption_is_job_by_job_as_in_memory(
     cluster = with_preemption(data.draw, cluster)
     workload = with_checkpoints(data.draw, workload)
     compared(workload, cluster, "fcfs", backfill, batch=batch, track_nodes=data.draw(st.booleans()))
+
+
+@settings(max_examples=examples(25))
+@given(data=st.data(), batch=st.sampled_from(BATCHES))
+@each("backfill", ("easy", "conservative", "slurm"))
+@each("shared", (False, True))
+def test_a_stream_with_suspension_is_job_by_job_as_in_memory(
+    shared: bool, backfill: str, data: st.DataObject, batch: int
+) -> None:
+    """Jobs are suspended for jobs of later batches, some several times, and some are cancelled."""
+    case = data.draw(crowded_cases() if shared else st.one_of(busy_cases(), cases()))
+    compared(case["workload"], case["cluster"], "fcfs", backfill, batch=batch)
+
+
+@settings(max_examples=examples(12))
+@given(data=st.data(), batch=st.sampled_from(BATCHES))
+@each("shared", (False, True))
+def test_a_stream_with_suspension_on_nodes_with_power_states_is_as_in_memory(
+    shared: bool, data: st.DataObject, batch: int
+) -> None:
+    case = data.draw(crowded_cases() if shared else busy_cases())
+    cluster = joined(data.draw(powers_of(case["cluster"])), case["cluster"])
+    compared(case["workload"], cluster, "fcfs+easy", batch=batch, power=data.draw(power_policies()))
+
+
+@settings(max_examples=examples(25))
+@given(
+    data=st.data(), watts=st.integers(500, 2000), more=st.integers(0, 600), hour=st.integers(0, 40)
+)
+@each("backfill", ("none", "easy", "conservative"))
+def test_a_stream_under_a_cap_by_time_of_day_is_job_by_job_as_in_memory(
+    backfill: str, data: st.DataObject, watts: int, more: int, hour: int
+) -> None:
+    cap = PowerCap(watts, (CapWindow(hour, hour + 20, watts + more),))
+    platform = data.draw(platforms())
+    cluster = platform.model_copy(update={"cap": cap})
+    workload = data.draw(workloads(platform, resources=False, per_node=False, dependencies=False))
+    power = data.draw(power_policies().filter(lambda one: one.kind in ("none", "psas-ipm")))
+    try:
+        compared(
+            workload,
+            cluster,
+            make_policy("fcfs", backfill, power=power),
+            batch=data.draw(st.sampled_from(BATCHES)),
+        )
+    except ConfigError as error:
+        assume("cap" not in str(error))
+        raise
 
 
 NODES = 8

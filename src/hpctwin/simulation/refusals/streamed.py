@@ -8,7 +8,6 @@ from typing import Any
 from hpctwin.errors import ConfigError
 from hpctwin.model import Cluster, Workload
 from hpctwin.policies import Policy
-from hpctwin.simulation.lowering.preemption import suspends
 from hpctwin.simulation.refusals.together import Refusal, refuse
 
 __all__ = ["check_streamed"]
@@ -28,13 +27,6 @@ _NO_SHARED_STREAM = (
 """Combinations rejected if jobs share nodes, in addition to `_NO_STREAM`."""
 
 _NO_STREAM = (
-    Refusal(
-        lambda c, p: suspends(c),
-        lambda c, p: (
-            f"cluster {c.name!r}: preemption mode 'suspend' does not support streams, "
-            "because its metrics need all run intervals; use mode requeue or cancel"
-        ),
-    ),
     Refusal(
         lambda c, p: c.fairshare.kind == "tree" and p.order.fairshare,
         lambda c, p: (
@@ -59,14 +51,6 @@ _NO_STREAM = (
             f"cluster {c.name!r}: streams are not supported with a power control function "
             "or with a power cap that lowers modes; use power policy psus, psas-auto or "
             "psas-ipm"
-        ),
-    ),
-    Refusal(
-        lambda c, p: c.cap is not None and bool(c.cap.windows),
-        lambda c, p: (
-            f"cluster {c.name!r}: a power cap that changes with the time of day does not "
-            "support streams, because the end of the workload is unknown; give one cap for "
-            "all times"
         ),
     ),
     Refusal(

@@ -56,7 +56,7 @@ _STATE = pl.Enum([state.label for state in State])
 _POLICY = (
     "order", "reservations", "candidates", "placement", "power", "settings",
 )  # fmt: skip
-_SOMETIMES = ("preemptions", "preempted_s", "contention_slowdown", "energy_j")
+_SOMETIMES = ("preemptions", "preempted_s", "suspended_s", "contention_slowdown", "energy_j")
 """Columns of jobs that not all runs have."""
 _TIMES = ("submit", "eligible", "start", "end", "walltime", "runtime")
 
@@ -67,7 +67,8 @@ class StreamedResult:
 
     Args:
         folder: Folder of the result: ``jobs/part-*.parquet``, ``lost/…``, and ``node_map/…`` if
-            nodes have identity, or ``placements/…`` if jobs share them.
+            nodes have identity, ``placements/…`` if jobs share them, and ``stretches/…`` if they
+            are suspended.
         figures: Metrics of `hpctwin.Result.summary`; quantiles within
             `hpctwin.metrics.summary.ERROR`.
         notes: Changes and omissions of the reader, and assumptions, one sentence each.
