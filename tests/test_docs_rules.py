@@ -189,7 +189,6 @@ CASES: dict[str, Sequence[Case]] = {
     ],
     "checkpoints, contended": [contended(cluster(failures=FAILS), work=jobs(checkpoint_s=[5, 5]))],
     "suspension with sleep states, contended": [contended(cluster(SLEEP, **SUSPEND))],
-    "suspension, streamed": [in_stream(cluster(**SUSPEND))],
     "a sizing": [in_stream(cluster(), sizing=lambda view: None)],
     "`expected_s`, `risk` or `begin_s`": [
         in_stream(cluster(), **{name: [1, 1]}) for name in ("expected_s", "risk", "begin_s")
@@ -198,7 +197,6 @@ CASES: dict[str, Sequence[Case]] = {
     "orderings that use labels, with an unlabeled source": [
         in_stream(cluster(), "fairshare", labelled=False)
     ],
-    "fair shares of kind `tree`": [in_stream(cluster(fairshare={"kind": "tree"}), "fairshare")],
     "`outside`, `selected` or `admitted`": [
         in_stream(cluster(), f"fcfs+{name}") for name in ("outside", "selected", "admitted")
     ],
@@ -206,7 +204,6 @@ CASES: dict[str, Sequence[Case]] = {
         in_stream(cluster(SLEEP), power=switch),
         in_stream(cluster(POWER, cap=LOWER)),
     ],
-    "a power cap by time of day": [in_stream(cluster(POWER, cap=BY_DAY))],
     "`components` of nodes": [in_stream(cluster(PARTS))],
     "`fragmentation`": [in_stream(cluster(CORES), "@fragmentation", jobs(**SHARED))],
     "forecasts with a control function or lower modes": [

@@ -18,14 +18,14 @@ from hpctwin import Simulation, Workload, generate
 from hpctwin.errors import ConfigError, OutputError, WorkloadError
 from hpctwin.metrics.summary import ERROR
 from hpctwin.model import Account, CapWindow, Cluster, Limit, PowerCap
-from hpctwin.policies import make_policy
+from hpctwin.policies import formula, make_policy
 from hpctwin.simulation import Result, StreamedResult, simulate_stream
 from tests.energy.powered import joined, platforms, power_policies
 from tests.energy.test_against_reference import powers_of
 from tests.engine.test_preemption import with_checkpoints, with_preemption
 from tests.engine.test_suspension import busy_cases, cases, crowded_cases
 from tests.examples import each, examples
-from tests.limit_strategies import limited, limited_in_use, slowed
+from tests.limit_strategies import limited, limited_in_use, slowed, with_tree
 from tests.strategies import (
     ORDERS,
     clusters,
@@ -460,6 +460,25 @@ def test_a_parquet_file_is_read_piece_by_piece(tmp_path: Path) -> None:
         tmp_path / "jobs.parquet", NODES, "multifactor+easy", out=tmp_path / "out", batch=64
     )
     assert_frame_equal(whole(found.jobs.collect()), whole(expected.jobs))
+
+
+@settings(max_examples=examples(25))
+@given(data=st.data(), batch=st.sampled_from(BATCHES), in_file=st.booleans())
+def test_a_tree_of_users_ranks_those_of_a_stream_as_in_memory(
+    data: st.DataObject, batch: int, in_file: bool
+) -> None:
+    """Accounts and users that the cluster does not list are known before their first jobs."""
+    cluster = data.draw(with_tree(clusters(maintenance=False)))
+    workload = data.draw(workloads(cluster, dependencies=False))
+    policy = make_policy(formula("0 - fairshare"), "easy")
+    compared(workload, cluster, policy, batch=batch)
+    if in_file and len(workload):
+        with TemporaryDirectory() as folder:
+            path = Path(folder) / "jobs.parquet"
+            workload.to_frame().write_parquet(path)
+            streamed = simulate_stream(path, cluster, policy, out=Path(folder) / "out", batch=batch)
+            expected = Simulation(Workload.from_frame(pl.read_parquet(path)), cluster, policy).run()
+            assert_frame_equal(whole(streamed.jobs.collect()), whole(expected.jobs))
 
 
 def test_a_source_that_fails_leaves_whole_parts_and_says_how_far_it_came(tmp_path: Path) -> None:

@@ -28,13 +28,6 @@ _NO_SHARED_STREAM = (
 
 _NO_STREAM = (
     Refusal(
-        lambda c, p: c.fairshare.kind == "tree" and p.order.fairshare,
-        lambda c, p: (
-            f"cluster {c.name!r}: fair-share tree ranks all users and does not support "
-            "streams, whose future users are unknown; use fair shares of kind classic"
-        ),
-    ),
-    Refusal(
         lambda c, p: (
             p.backfill not in _KEEPS_NO_ROWS
             and p.scheduling.move is None

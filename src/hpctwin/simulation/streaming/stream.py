@@ -36,7 +36,7 @@ from hpctwin.simulation.lowering.gpus import asks_parts
 from hpctwin.simulation.lowering.preemption import is_interrupted
 from hpctwin.simulation.lowering.profiles import network_profiles, with_run_times
 from hpctwin.simulation.lowering.rejected_jobs import why_rejected
-from hpctwin.simulation.lowering.share_tree import shares
+from hpctwin.simulation.lowering.share_tree import shares, with_pairs
 from hpctwin.simulation.refusals import check_streamed
 from hpctwin.simulation.result.result import unstarted_notes, walltime_notes
 from hpctwin.simulation.running.simulation import Simulation, SimulationOptions, spelled_out
@@ -192,6 +192,8 @@ class _Stream:
             # stream.
             classic = cluster.fairshare.model_copy(update={"kind": "classic"})
             cluster = cluster.model_copy(update={"fairshare": classic})
+        elif cluster.fairshare.kind == "tree":
+            cluster = with_pairs(cluster, feed.pairs())
         check_streamed(cluster, policy, batch.workload, options, labelled=feed.labels is not None)
         self.interrupted = is_interrupted(batch.workload, cluster)
         self.waits = Waits(remember=batch.across)
@@ -334,8 +336,11 @@ class _Stream:
         self.waits.tell(self.simulation.state)
 
     def _promised(self, cluster: Cluster) -> npt.NDArray[np.float64] | None:
-        """Return the fair shares of all labels of the stream; None if they are not known."""
-        if self.feed.labels is None:
+        """Return the fair shares of all labels of the stream; None if they are not known.
+
+        With a tree, the cluster has all labels.
+        """
+        if self.feed.labels is None or cluster.fairshare.kind == "tree":
             return None
         labels, some_have_none = self.feed.labels[cluster.fairshare.by]
         return shares(Category(np.array([-1 if some_have_none else 0], np.int32), labels), cluster)

@@ -306,8 +306,9 @@ def _of_jobs(table: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFrame:
 
 def _cut_off(sim: Sim) -> npt.NDArray[np.void]:
     """Return the attempts that were cut off; a suspended job loses none."""
-    lost: npt.NDArray[np.void] = sim["lost"][: sim.clock.lost]
-    return lost[~are_suspended(sim)[lost["job"]]]
+    lost = sim["lost"][: sim.clock.lost]
+    found: npt.NDArray[np.void] = lost[~are_suspended(sim)[lost["job"]]]
+    return found
 
 
 def _of_attempts(sim: Sim, of_jobs: BoolArray) -> BoolArray:
