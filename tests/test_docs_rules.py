@@ -135,7 +135,6 @@ CASES: dict[str, Sequence[Case]] = {
         for name in ("fewest-switches", "whole-blocks", "communication-aware")
     ],
     "`cleanup` with a power model": [always(cluster(POWER, cleanup=30))],
-    "`cleanup` with the backfill `outside`": [always(cluster(cleanup=30), OUTSIDE)],
     "a cap with lower modes, with a control function": [
         always(cluster(SLEEP, cap=LOWER), power=switch)
     ],
@@ -200,13 +199,11 @@ CASES: dict[str, Sequence[Case]] = {
     "`outside`, `selected` or `admitted`": [
         in_stream(cluster(), f"fcfs+{name}") for name in ("outside", "selected", "admitted")
     ],
-    "control functions, lower modes": [
-        in_stream(cluster(SLEEP), power=switch),
-        in_stream(cluster(POWER, cap=LOWER)),
-    ],
     "`components` of nodes": [in_stream(cluster(PARTS))],
     "`fragmentation`": [in_stream(cluster(CORES), "@fragmentation", jobs(**SHARED))],
-    "forecasts with a control function or lower modes": [
+    "a control function or lower modes, streamed or forecast": [
+        in_stream(cluster(SLEEP), power=switch),
+        in_stream(cluster(POWER, cap=LOWER)),
         forecast(cluster(SLEEP), power=switch),
         forecast(cluster(POWER, cap=LOWER)),
     ],

@@ -8,7 +8,7 @@ from typing import Any
 from hpctwin.errors import ConfigError
 from hpctwin.model import Cluster, Workload
 from hpctwin.policies import Policy
-from hpctwin.simulation.refusals.together import Refusal, refuse
+from hpctwin.simulation.refusals.together import ACTS_BETWEEN_EVENTS, Refusal, refuse
 
 __all__ = ["check_streamed"]
 
@@ -38,14 +38,7 @@ _NO_STREAM = (
             f"{', '.join(_KEEPS_NO_ROWS)}"
         ),
     ),
-    Refusal(
-        lambda c, p: p.power.control is not None or (c.cap is not None and c.cap.lower_modes),
-        lambda c, p: (
-            f"cluster {c.name!r}: streams are not supported with a power control function "
-            "or with a power cap that lowers modes; use power policy psus, psas-auto or "
-            "psas-ipm"
-        ),
-    ),
+    ACTS_BETWEEN_EVENTS,
     Refusal(
         lambda c, p: c.has_power and any(group.components for group in c.nodes),
         lambda c, p: (

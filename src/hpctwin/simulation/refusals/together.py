@@ -16,7 +16,6 @@ from hpctwin.model import Cluster, Workload
 from hpctwin.model.workload.jobs import NODE_W
 from hpctwin.network.profiles import Profile
 from hpctwin.policies import PLACEMENTS, Policy
-from hpctwin.policies.backfills import OUTSIDE
 from hpctwin.simulation.lowering.preemption import is_interrupted, suspends, writes_checkpoints
 
 __all__ = ["Refusal", "check_contended", "check_together", "check_usage", "refuse"]
@@ -113,13 +112,6 @@ REFUSALS = (
         ),
     ),
     Refusal(
-        lambda c, p: c.cleanup > 0 and p.backfill == OUTSIDE,
-        lambda c, p: (
-            f"cluster {c.name!r}: 'cleanup' does not work with an external scheduler, "
-            "which gets no cleanup events; remove 'cleanup'"
-        ),
-    ),
-    Refusal(
         lambda c, p: c.cap is not None and c.cap.lower_modes and p.power.control is not None,
         lambda c, p: (
             "power cap that lowers modes does not work with a power control function; remove "
@@ -128,6 +120,17 @@ REFUSALS = (
     ),
 )
 """Combinations that are always rejected, in the order of the check."""
+
+
+ACTS_BETWEEN_EVENTS = Refusal(
+    lambda c, p: p.power.control is not None or (c.cap is not None and c.cap.lower_modes),
+    lambda c, p: (
+        f"cluster {c.name!r}: streams and forecasts are not supported with a power control "
+        "function or with a power cap that lowers modes; use power policy psus, psas-auto or "
+        "psas-ipm"
+    ),
+)
+"""Rejected in streams and forecasts, in which Python does not act between event times."""
 
 
 def _backfills_on(model: CapacityModel) -> str:
