@@ -189,9 +189,6 @@ CASES: dict[str, Sequence[Case]] = {
     "checkpoints, contended": [contended(cluster(failures=FAILS), work=jobs(checkpoint_s=[5, 5]))],
     "suspension with sleep states, contended": [contended(cluster(SLEEP, **SUSPEND))],
     "a sizing": [in_stream(cluster(), sizing=lambda view: None)],
-    "`expected_s`, `risk` or `begin_s`": [
-        in_stream(cluster(), **{name: [1, 1]}) for name in ("expected_s", "risk", "begin_s")
-    ],
     "`log`": [in_stream(cluster(), log=True)],
     "orderings that use labels, with an unlabeled source": [
         in_stream(cluster(), "fairshare", labelled=False)

@@ -530,7 +530,8 @@ def test_invalid_batches_are_reported_with_where_they_are(
         ("fcfs+outside", {}, "keeps data per job"),
         ("multifactor+easy", {}, "reads fairshare"),
         (None, {"order": lambda now, job: job.user}, "reads user, but the future users"),
-        ("fcfs+easy", {"expected_s": [1.0]}, "expected_s has one value per job"),
+        ("fcfs+easy", {"begin_s": [1.0] * 6}, "begin_s has 6 values, but 5 jobs of stream came"),
+        ("fcfs+easy", {"expected_s": [1.0]}, "expected_s has 1 values, but 5 jobs of stream came"),
     ],
 )
 def test_options_that_cannot_be_streamed_are_rejected_by_name(
@@ -538,6 +539,25 @@ def test_options_that_cannot_be_streamed_are_rejected_by_name(
 ) -> None:
     with pytest.raises(ConfigError, match=told):
         simulate_stream(iter([jobs_of(0, 5)]), NODES, policy, out=tmp_path, **options)
+
+
+@settings(max_examples=examples(25))
+@given(data=st.data(), batch=st.sampled_from(BATCHES))
+@each("backfill", ("easy", "conservative"))
+def test_numbers_of_jobs_are_those_of_the_same_jobs_in_a_stream(
+    backfill: str, data: st.DataObject, batch: int
+) -> None:
+    """Expected runtimes, risks and earliest starts, of jobs that stay from batch to batch too."""
+    cluster = data.draw(clusters())
+    workload = data.draw(workloads(cluster, dependencies=False))
+    size = len(workload)
+    numbers = {
+        "expected_s": [data.draw(st.integers(1, 40)) for _ in range(size)],
+        "risk": [data.draw(st.sampled_from((0.0, 0.25, 1.0))) for _ in range(size)],
+        "begin_s": [data.draw(st.integers(0, 60)) for _ in range(size)],
+    }
+    policy = make_policy(formula("risk * 10 + expected"), backfill)
+    compared(workload, cluster, policy, batch=batch, **numbers)
 
 
 def test_a_tree_of_users_that_no_ordering_reads_does_not_end_a_stream(tmp_path: Path) -> None:

@@ -74,12 +74,6 @@ def check_streamed(
             "sizing: streams are not supported, because a sizing function needs all "
             "pending and running jobs; simulate the whole workload"
         )
-    for name in ("expected_s", "risk", "begin_s"):
-        if options.get(name) is not None:
-            raise ConfigError(
-                f"{name} has one value per job and does not support streams; simulate the "
-                "whole workload"
-            )
     if options.get("log"):
         raise ConfigError("log: past power states are not kept for a stream; remove 'log'")
     scores = policy.order, policy.candidates, policy.placement.score

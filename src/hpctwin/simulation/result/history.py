@@ -230,15 +230,20 @@ def _labels(column: Category) -> pl.Series | pl.Expr:
     return column.to_series("") if column.labels else pl.lit(None, pl.String)
 
 
-def stretches_of(workload: Workload, sim: Sim) -> pl.DataFrame:
+def stretches_of(workload: Workload, sim: Sim, until_ms: float | None = None) -> pl.DataFrame:
     """Return the table ``stretches`` of `Result`, by job, then start.
 
     The end of a running stretch is null.
+
+    Args:
+        workload: The jobs.
+        sim: Their simulation.
+        until_ms: Time reached, if it is later than the last event time.
     """
     before, state = sim["lost"][: sim.clock.lost], sim["state"]
     starts = state["start"].copy()
     # A job that waits for its nodes to power on has not begun.
-    begun = (starts >= 0) & (starts <= sim.clock.now)
+    begun = (starts >= 0) & (starts <= (sim.clock.now if until_ms is None else until_ms))
     if len(sim["beneath"]):
         begun &= sim["cut"]["suspended"] == 0
         starts = np.where(are_suspended(sim), sim["cut"]["since"], starts)

@@ -84,9 +84,10 @@ class NodeSums:
         if result.stretches is None:
             self._summary.passed(source, result.lost, result.capacity, until_s)
         else:
-            last, before = attempts_of(result.jobs, result.stretches, result.lost)
+            stretches = stretches_of(simulation.workload, simulation.state, until_s * MS_PER_S)
+            last, before = attempts_of(result.jobs, stretches, result.lost)
             self._summary.passed(JobTable(last), before, result.capacity, until_s)
-            tables["stretches"] = self._stretched(result.stretches, tables)
+            tables["stretches"] = self._stretched(stretches, tables)
         self._ended(source.take(gone), tables["jobs"])
         if result.node_map is None:
             return tables
@@ -203,7 +204,7 @@ class CoreSums(NodeSums):
         passed = in_cores
         if self._stretches is not None:
             sized = jobs.with_columns(nodes=counted)
-            stretches = stretches_of(workload, sim)
+            stretches = stretches_of(workload, sim, until_s * MS_PER_S)
             of_job = stretches.drop("nodes").join(
                 sized.select("job_id", "nodes"), on="job_id", maintain_order="left"
             )
