@@ -123,6 +123,7 @@ CASES: dict[str, Sequence[Case]] = {
     "`spars-auto` or `spars-ipm` beyond SPARS's own model (below)": [
         *(always(cluster(SLEEP), f"fcfs+easy~{name}:1h") for name in SPARS),
         *(always(cluster(SLEEP | CORES), f"fcfs+none~{name}:1h", jobs(**SHARED)) for name in SPARS),
+        *(always(cluster(SLEEP, cleanup=30), f"fcfs+none~{name}:1h") for name in SPARS),
         always(cluster(SLEEP), "fcfs+none@best-fit~spars-ipm:1h"),
         always(cluster(DEEP), "fcfs+none~spars-ipm:1h"),
         always(cluster(SLEEP, **REQUEUE), "fcfs+none~spars-ipm:1h"),
@@ -134,7 +135,6 @@ CASES: dict[str, Sequence[Case]] = {
         always(cluster(CORES), f"@{name}")
         for name in ("fewest-switches", "whole-blocks", "communication-aware")
     ],
-    "`cleanup` with a power model": [always(cluster(POWER, cleanup=30))],
     "a cap with lower modes, with a control function": [
         always(cluster(SLEEP, cap=LOWER), power=switch)
     ],

@@ -105,13 +105,6 @@ REFUSALS = (
         ),
     ),
     Refusal(
-        lambda c, p: c.cleanup > 0 and c.has_power,
-        lambda c, p: (
-            f"cluster {c.name!r}: 'cleanup' does not work with a power model; remove "
-            "'cleanup', or 'modes' of the node groups"
-        ),
-    ),
-    Refusal(
         lambda c, p: c.cap is not None and c.cap.lower_modes and p.power.control is not None,
         lambda c, p: (
             "power cap that lowers modes does not work with a power control function; remove "
