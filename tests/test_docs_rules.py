@@ -65,6 +65,7 @@ LOWER = PowerCap(2000.0, lower_modes=True)
 MINUTES = [{"user": "ann", "minutes": {"nodes": 10}}]
 SHARED = {"chunks": {"tasks": [1, 1]}}
 OUTSIDE = "fcfs+outside"
+SPARS = ("spars-auto", "spars-ipm")
 
 
 def switch(view: Any) -> Orders:
@@ -119,12 +120,13 @@ CASES: dict[str, Sequence[Case]] = {
     ],
     "a power policy with a timeout, without sleep states": [always(cluster(POWER), "fcfs~psus:1h")],
     "`psas-ipm` with `pushdown`": [always(cluster(SLEEP), "fcfs+pushdown~psas-ipm:1h")],
-    "`spars-auto` or `spars-ipm` with a backfill": [
-        always(cluster(SLEEP), f"fcfs+easy~{name}:1h") for name in ("spars-auto", "spars-ipm")
-    ],
-    "`spars-ipm` with a placement": [always(cluster(SLEEP), "fcfs+none@best-fit~spars-ipm:1h")],
-    "`spars-ipm` with several node groups or sleep states": [
-        always(cluster(DEEP), "fcfs+none~spars-ipm:1h")
+    "`spars-auto` or `spars-ipm` beyond SPARS's own model (below)": [
+        *(always(cluster(SLEEP), f"fcfs+easy~{name}:1h") for name in SPARS),
+        *(always(cluster(SLEEP | CORES), f"fcfs+none~{name}:1h", jobs(**SHARED)) for name in SPARS),
+        *(always(cluster(SLEEP, cleanup=30), f"fcfs+none~{name}:1h") for name in SPARS),
+        always(cluster(SLEEP), "fcfs+none@best-fit~spars-ipm:1h"),
+        always(cluster(DEEP), "fcfs+none~spars-ipm:1h"),
+        always(cluster(SLEEP, **REQUEUE), "fcfs+none~spars-ipm:1h"),
     ],
     "a power cap by time of day with `psus` or `psas-auto`": [
         always(cluster(SLEEP, cap=BY_DAY), f"fcfs~{name}:1h") for name in ("psus", "psas-auto")
@@ -133,8 +135,6 @@ CASES: dict[str, Sequence[Case]] = {
         always(cluster(CORES), f"@{name}")
         for name in ("fewest-switches", "whole-blocks", "communication-aware")
     ],
-    "`cleanup` with a power model": [always(cluster(POWER, cleanup=30))],
-    "`cleanup` with the backfill `outside`": [always(cluster(cleanup=30), OUTSIDE)],
     "a cap with lower modes, with a control function": [
         always(cluster(SLEEP, cap=LOWER), power=switch)
     ],
@@ -142,10 +142,6 @@ CASES: dict[str, Sequence[Case]] = {
     "the placement `random` or `communication-aware`, shared": [
         always(cluster(CORES, **TWO_SWITCHES), f"@{name}", jobs(**SHARED))
         for name in ("random", "communication-aware")
-    ],
-    "`spars-auto` or `spars-ipm`, shared": [
-        always(cluster(SLEEP | CORES), f"fcfs+none~{name}:1h", jobs(**SHARED))
-        for name in ("spars-auto", "spars-ipm")
     ],
     "jobs that ask for tasks, on a cluster without `cores`": [
         always(cluster(), work=jobs(**SHARED))
@@ -162,7 +158,6 @@ CASES: dict[str, Sequence[Case]] = {
         always(cluster(failures=FAILS), OUTSIDE, jobs(checkpoint_s=[5, 5])),
     ],
     "preemption with `cleanup`": [always(cluster(cleanup=30, **REQUEUE))],
-    "preemption with `spars-ipm`": [always(cluster(SLEEP, **REQUEUE), "fcfs+none~spars-ipm:1h")],
     "checkpoints with a cap that lowers modes": [
         always(cluster(POWER, cap=LOWER, failures=FAILS), work=jobs(checkpoint_s=[5, 5]))
     ],
@@ -177,6 +172,7 @@ CASES: dict[str, Sequence[Case]] = {
     "`psas-ipm` or a control function": [
         with_sizing(cluster(SLEEP), f"{OUTSIDE}~psas-ipm:1h"),
     ],
+    "`cleanup`, sized": [with_sizing(cluster(cleanup=30))],
     "nodes of other speeds, or a cap that lowers modes": [
         with_sizing(cluster({"speed": 2})),
         with_sizing(cluster(POWER, cap=LOWER)),
@@ -190,27 +186,19 @@ CASES: dict[str, Sequence[Case]] = {
         for name, one in (("max_nodes", 2), ("suspendable", 1))
     ],
     "suspension with sleep states, contended": [contended(cluster(SLEEP, **SUSPEND))],
-    "suspension, streamed": [in_stream(cluster(**SUSPEND))],
     "a sizing": [in_stream(cluster(), sizing=lambda view: None)],
-    "`expected_s`, `risk` or `begin_s`": [
-        in_stream(cluster(), **{name: [1, 1]}) for name in ("expected_s", "risk", "begin_s")
-    ],
     "`log`": [in_stream(cluster(), log=True)],
     "orderings that use labels, with an unlabeled source": [
         in_stream(cluster(), "fairshare", labelled=False)
     ],
-    "fair shares of kind `tree`": [in_stream(cluster(fairshare={"kind": "tree"}), "fairshare")],
     "`outside`, `selected` or `admitted`": [
         in_stream(cluster(), f"fcfs+{name}") for name in ("outside", "selected", "admitted")
     ],
-    "control functions, lower modes": [
-        in_stream(cluster(SLEEP), power=switch),
-        in_stream(cluster(POWER, cap=LOWER)),
-    ],
-    "a power cap by time of day": [in_stream(cluster(POWER, cap=BY_DAY))],
     "`components` of nodes": [in_stream(cluster(PARTS))],
     "`fragmentation`": [in_stream(cluster(CORES), "@fragmentation", jobs(**SHARED))],
-    "forecasts with a control function or lower modes": [
+    "a control function or lower modes, streamed or forecast": [
+        in_stream(cluster(SLEEP), power=switch),
+        in_stream(cluster(POWER, cap=LOWER)),
         forecast(cluster(SLEEP), power=switch),
         forecast(cluster(POWER, cap=LOWER)),
     ],

@@ -123,6 +123,7 @@ def machines(draw: st.DrawFn) -> tuple[Cluster, Cluster]:
     # What has several pools or a resource never comes to where counting decides.
     several = draw(st.integers(0, 3)) > 0
     what = dict.fromkeys(("groups", "partitions", "resources", "maintenance"), several)
+    what["cleanup"] = draw(st.booleans())
     cluster = draw(strategies.clusters(max_nodes=10, outages=draw(st.booleans()), **what))
     return cluster, draw(powers_of(cluster))
 

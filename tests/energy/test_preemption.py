@@ -190,7 +190,7 @@ def test_a_slower_mode_reaches_suspended_jobs_and_those_in_their_grace() -> None
 
 def test_modes_and_policies_that_do_not_go_with_it_are_rejected() -> None:
     workload = minutes(*THREE)
-    with pytest.raises(ConfigError, match="'spars-ipm' starts jobs itself"):
+    with pytest.raises(ConfigError, match="'spars-ipm': it starts jobs itself"):
         Simulation(workload, cluster(4), "fcfs+none~spars-ipm:20m")
     machine = cluster(4, checkpoint="10m")
     with pytest.raises(SimulationError, match="modes cannot be set if jobs write checkpoints"):

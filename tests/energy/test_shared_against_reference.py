@@ -37,7 +37,9 @@ PAIRS = [
 def machines(draw: st.DrawFn) -> tuple[Cluster, Cluster]:
     """Few nodes with cores, and what they draw."""
     cluster = draw(
-        strategies.shared_clusters(outages=draw(st.booleans())).flatmap(strategies.racked)
+        strategies.shared_clusters(
+            outages=draw(st.booleans()), cleanup=draw(st.booleans())
+        ).flatmap(strategies.racked)
     )
     return cluster, draw(powers_of(cluster))
 

@@ -94,6 +94,7 @@ def test_options_that_no_forecast_supports_are_rejected_by_name(tmp_path: Path) 
     mine = tmp_path / "mine.py"
     mine.write_text("def control(view):\n    return None\n")
     with pytest.raises(
-        ConfigError, match="'b': forecasts are not supported with a power control function"
+        ConfigError,
+        match="'b': streams and forecasts are not supported with a power control function",
     ):
         simulate_facility(facility(tmp_path, "fcfs", f"fcfs+easy~{mine}"), workload, "sgs-t")

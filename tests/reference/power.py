@@ -109,6 +109,8 @@ class PoweredSimulation(Simulation):
         dues = [self.due(node) for node in self.nodes]
         times += [due for due in dues if due is not None and due > self.looked]
         times += [time for time in self.wakes if time > self.now]
+        # Nodes are idle from the end of a job on, while they are being cleaned up.
+        times += [job.over for job in self.in_state(State.RUNNING) if job.over > self.now]
         times += [self.now] * self.once_more
         return min(times, default=None)
 
@@ -151,7 +153,12 @@ class PoweredSimulation(Simulation):
     def in_use(self, node: Node) -> bool:
         """Whether the job that has a node runs, and does not still wait for others of its nodes."""
         job = self.job_on(node)
-        return job is not None and not job.suspended and job.start <= self.now
+        return job is not None and self.runs(job)
+
+    def runs(self, job: Job) -> bool:
+        """Whether a job that has nodes has begun, is not suspended, and is not over."""
+        over = self.cleanup > 0 and job.over <= self.now
+        return not job.suspended and job.start <= self.now and not over
 
     def up(self, node: Node) -> bool:
         """Whether it has not failed."""
@@ -349,6 +356,7 @@ class PoweredSimulation(Simulation):
             job
             for job in self.in_state(State.RUNNING)
             if any(self.nodes[number].group == group for number in job.nodes)
+            and not (self.cleanup and job.over <= self.now)
         ]
         left = {}
         for job in touched:

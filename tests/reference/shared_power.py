@@ -23,9 +23,9 @@ class SharedPoweredSimulation(SharedSimulation, PoweredSimulation):
         return bool(self.running_on(node))
 
     def running_on(self, node: Node) -> list[Job]:
-        """The jobs on a node that have begun and are not suspended."""
+        """The jobs that run on a node."""
         here = self.jobs_on(node.number)
-        return [job for job in here if job.start <= self.now and not job.suspended]
+        return [job for job in here if self.runs(job)]
 
     def ready(self, node: int) -> int:
         return self.nodes[node].on_from(self.now) if self.power.kind == "psas-auto" else 0

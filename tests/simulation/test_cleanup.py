@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from hpctwin import Cluster, Simulation, Workload, simulate
+from hpctwin.energy import Orders
+from hpctwin.energy.power.control import PowerView
 from hpctwin.engine.operations.warm_start import Running
 from hpctwin.errors import ConfigError
 from hpctwin.generate import generate
@@ -102,11 +104,6 @@ def test_nodes_are_cleaned_up_in_an_imported_state_too() -> None:
     ("more", "policy", "told"),
     [
         (
-            {"nodes": [{"name": "n", "count": 2, "modes": {"base": {"power_w": 9}}}]},
-            "fcfs",
-            "does not work with a power model",
-        ),
-        (
             {
                 "partitions": [{"name": "a", "default": True}, {"name": "b"}],
                 "preemption": {"partitions": {"a": {"tier": 2}}},
@@ -125,3 +122,24 @@ def test_incompatible_options_are_rejected_by_name(
         simulate(
             jobs(1), Cluster.checked({**ONE.model_dump(exclude_unset=True), **more}, "c"), policy
         )
+
+
+def test_nodes_that_are_cleaned_up_are_idle_and_not_switched_off_by_a_control_function() -> None:
+    cluster = Cluster.uniform(
+        1, active_w=200, idle_w=100, sleep_w=10, off_s=4, off_w=50, on_s=7, on_w=150, cleanup=30
+    )
+    seen = []
+
+    def control(view: PowerView) -> Orders:
+        seen.append((view.now_s, *view.states))
+        return Orders(on=view.nodes("sleeping")) if view.waiting else Orders(off=view.nodes("idle"))
+
+    workload = Workload.build(submit_s=[0, 60], runtime_s=[10, 10], nodes=[1, 1])
+    simulation = Simulation(workload, cluster, "fcfs+easy", power=control, log=True)
+    energy = simulation.run().energy
+    assert (21, "held") in seen
+    assert energy is not None
+    # On at 11, idle from 21, clean at 51 and switched off then; on for the second job at 67.
+    assert energy.jobs["start_s"].to_list() == [11, 67]
+    spans = np.stack(energy.spans())[1:, :5].T.tolist()
+    assert spans[2:] == [[1, 11000, 21000], [0, 21000, 51000], [2, 51000, 55000]]

@@ -63,14 +63,16 @@ JOBS = st.lists(
 )
 
 
-@given(JOBS)
+@given(JOBS, st.sampled_from((0, 7)))
 def test_the_same_rule_from_outside_starts_each_job_at_the_same_time(
-    rows: list[tuple[int, int, int, int]],
+    rows: list[tuple[int, int, int, int]], cleanup: int
 ) -> None:
+    """Jobs end for the scheduler when their nodes are clean."""
     submit, runtime, nodes, walltime = zip(*rows, strict=True)
     workload = Workload.build(submit_s=submit, runtime_s=runtime, nodes=nodes, walltime_s=walltime)
-    own = simulate(workload, NODES, "fcfs", "none").jobs
-    found = drive(outside(workload), FirstCome()).jobs
+    cluster = Cluster.uniform(NODES, cleanup=cleanup)
+    own = simulate(workload, cluster, "fcfs", "none").jobs
+    found = drive(Simulation(workload, cluster, "fcfs+outside"), FirstCome()).jobs
     assert found.drop("state").equals(own.drop("state"))
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given, settings
@@ -17,14 +18,15 @@ from polars.testing import assert_frame_equal
 from hpctwin import Simulation, Workload, generate
 from hpctwin.errors import ConfigError, OutputError, WorkloadError
 from hpctwin.metrics.summary import ERROR
-from hpctwin.model import Account, Cluster, Limit
-from hpctwin.policies import make_policy
+from hpctwin.model import Account, CapWindow, Cluster, Limit, PowerCap
+from hpctwin.policies import formula, make_policy
 from hpctwin.simulation import Result, StreamedResult, simulate_stream
-from tests.energy.powered import joined, platforms, power_policies
+from tests.energy.powered import joined, platforms, power_policies, uniform
 from tests.energy.test_against_reference import powers_of
 from tests.engine.test_preemption import with_checkpoints, with_preemption
+from tests.engine.test_suspension import busy_cases, cases, crowded_cases
 from tests.examples import each, examples
-from tests.limit_strategies import limited, limited_in_use, slowed
+from tests.limit_strategies import limited, limited_in_use, slowed, with_tree
 from tests.strategies import (
     ORDERS,
     clusters,
@@ -59,7 +61,7 @@ def same(streamed: StreamedResult, result: Result) -> None:
         whole(jobs.drop("energy_j", strict=False)),
         check_exact=True,
     )
-    for name in ("lost", "node_map", "placements"):
+    for name in ("lost", "node_map", "placements", "stretches"):
         table = getattr(result, name)
         if table is not None:
             parts = pl.read_parquet(streamed.folder / name / "*.parquet")
@@ -135,8 +137,9 @@ def test_use_counts_in_a_stream_as_in_memory(data: st.DataObject) -> None:
 def test_a_stream_on_nodes_with_power_states_is_job_by_job_as_in_memory(
     data: st.DataObject,
 ) -> None:
-    """Power policies, sleep depths, failures while nodes are switched on."""
+    """Power policies, sleep depths, cleanup, failures while nodes are switched on."""
     cluster = data.draw(platforms())
+    cluster = cluster.model_copy(update={"cleanup": data.draw(st.sampled_from((0, 0, 7)))})
     workload = data.draw(workloads(cluster, resources=False, per_node=False))
     power = data.draw(power_policies())
     policy = make_policy(
@@ -300,6 +303,45 @@ def test_a_stream_with_preemption_is_job_by_job_as_in_memory(
     compared(workload, cluster, "fcfs", backfill, batch=batch, track_nodes=data.draw(st.booleans()))
 
 
+@settings(max_examples=examples(25))
+@given(data=st.data(), batch=st.sampled_from(BATCHES))
+@each("backfill", ("easy", "conservative", "slurm"))
+@each("shared", (False, True))
+def test_a_stream_with_suspension_is_job_by_job_as_in_memory(
+    shared: bool, backfill: str, data: st.DataObject, batch: int
+) -> None:
+    """Jobs are suspended for jobs of later batches, some several times, and some are cancelled."""
+    case = data.draw(crowded_cases() if shared else st.one_of(busy_cases(), cases()))
+    compared(case["workload"], case["cluster"], "fcfs", backfill, batch=batch)
+
+
+@settings(max_examples=examples(12))
+@given(data=st.data(), batch=st.sampled_from(BATCHES))
+@each("shared", (False, True))
+def test_a_stream_with_suspension_on_nodes_with_power_states_is_as_in_memory(
+    shared: bool, data: st.DataObject, batch: int
+) -> None:
+    case = data.draw(crowded_cases() if shared else busy_cases())
+    cluster = joined(data.draw(powers_of(case["cluster"])), case["cluster"])
+    compared(case["workload"], cluster, "fcfs+easy", batch=batch, power=data.draw(power_policies()))
+
+
+@settings(max_examples=examples(25))
+@given(data=st.data(), more=st.integers(0, 600), hour=st.integers(0, 40))
+@each("backfill", ("none", "easy", "conservative"))
+def test_a_stream_under_a_cap_by_time_of_day_is_job_by_job_as_in_memory(
+    backfill: str, data: st.DataObject, more: int, hour: int
+) -> None:
+    """Six nodes draw up to 900 W without jobs, and 100 W more each while they compute."""
+    cap = PowerCap(1100, (CapWindow(hour, hour + 20, 1100 + more),))
+    cluster = uniform().model_copy(update={"cap": cap})
+    workload = data.draw(workloads(cluster, resources=False, per_node=False, dependencies=False))
+    narrow = workload.replace(nodes=np.minimum(workload.nodes, 2))
+    power = data.draw(power_policies(("none", "psas-ipm")))
+    policy = make_policy("fcfs", backfill, power=power)
+    compared(narrow, cluster, policy, batch=data.draw(st.sampled_from(BATCHES)))
+
+
 NODES = 8
 
 
@@ -413,6 +455,25 @@ def test_a_parquet_file_is_read_piece_by_piece(tmp_path: Path) -> None:
     assert_frame_equal(whole(found.jobs.collect()), whole(expected.jobs))
 
 
+@settings(max_examples=examples(25))
+@given(data=st.data(), batch=st.sampled_from(BATCHES), in_file=st.booleans())
+def test_a_tree_of_users_ranks_those_of_a_stream_as_in_memory(
+    data: st.DataObject, batch: int, in_file: bool
+) -> None:
+    """Accounts and users that the cluster does not list are known before their first jobs."""
+    cluster = data.draw(with_tree(clusters(maintenance=False)))
+    workload = data.draw(workloads(cluster, dependencies=False))
+    policy = make_policy(formula("0 - fairshare"), "easy")
+    compared(workload, cluster, policy, batch=batch)
+    if in_file and len(workload):
+        with TemporaryDirectory() as folder:
+            path = Path(folder) / "jobs.parquet"
+            workload.to_frame().write_parquet(path)
+            streamed = simulate_stream(path, cluster, policy, out=Path(folder) / "out", batch=batch)
+            expected = Simulation(Workload.from_frame(pl.read_parquet(path)), cluster, policy).run()
+            assert_frame_equal(whole(streamed.jobs.collect()), whole(expected.jobs))
+
+
 def test_a_source_that_fails_leaves_whole_parts_and_says_how_far_it_came(tmp_path: Path) -> None:
     def batches() -> Iterator[pl.DataFrame]:
         yield jobs_of(0, 200)
@@ -462,7 +523,8 @@ def test_invalid_batches_are_reported_with_where_they_are(
         ("fcfs+outside", {}, "keeps data per job"),
         ("multifactor+easy", {}, "reads fairshare"),
         (None, {"order": lambda now, job: job.user}, "reads user, but the future users"),
-        ("fcfs+easy", {"expected_s": [1.0]}, "expected_s has one value per job"),
+        ("fcfs+easy", {"begin_s": [1.0] * 6}, "begin_s has 6 values, but 5 jobs of stream came"),
+        ("fcfs+easy", {"expected_s": [1.0]}, "expected_s has 1 values, but 5 jobs of stream came"),
     ],
 )
 def test_options_that_cannot_be_streamed_are_rejected_by_name(
@@ -470,6 +532,25 @@ def test_options_that_cannot_be_streamed_are_rejected_by_name(
 ) -> None:
     with pytest.raises(ConfigError, match=told):
         simulate_stream(iter([jobs_of(0, 5)]), NODES, policy, out=tmp_path, **options)
+
+
+@settings(max_examples=examples(25))
+@given(data=st.data(), batch=st.sampled_from(BATCHES))
+@each("backfill", ("easy", "conservative"))
+def test_numbers_of_jobs_are_those_of_the_same_jobs_in_a_stream(
+    backfill: str, data: st.DataObject, batch: int
+) -> None:
+    """Expected runtimes, risks and earliest starts, of jobs that stay from batch to batch too."""
+    cluster = data.draw(clusters())
+    workload = data.draw(workloads(cluster, dependencies=False))
+    size = len(workload)
+    numbers = {
+        "expected_s": [data.draw(st.integers(1, 40)) for _ in range(size)],
+        "risk": [data.draw(st.sampled_from((0.0, 0.25, 1.0))) for _ in range(size)],
+        "begin_s": [data.draw(st.integers(0, 60)) for _ in range(size)],
+    }
+    policy = make_policy(formula("risk * 10 + expected"), backfill)
+    compared(workload, cluster, policy, batch=batch, **numbers)
 
 
 def test_a_tree_of_users_that_no_ordering_reads_does_not_end_a_stream(tmp_path: Path) -> None:

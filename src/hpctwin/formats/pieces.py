@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from hpctwin.formats.own_columns import checked_piece, whole_or_text
 from hpctwin.model import Category
 from hpctwin.model.text import count_text
 from hpctwin.model.workload.frame import NOT_THERE
-from hpctwin.model.workload.joining import LABELS, Batch, edges_of, plain
+from hpctwin.model.workload.joining import LABELS, Batch, edges_of, named_pairs, plain
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class Pieces:
         name: Name of the workload.
         size: Number of jobs.
         labels: All labels, by column, and whether some jobs have none.
+        pairs: Function that returns the different (account, user) pairs of the jobs.
         shares: Whether any job requests tasks.
         gpu_parts: Whether any job requests part of a GPU; None if this is unknown until all are
             read.
@@ -36,6 +38,7 @@ class Pieces:
     name: str
     size: int
     labels: Mapping[str, tuple[tuple[str, ...], bool]]
+    pairs: Callable[[], list[tuple[str, str]]]
     shares: bool
     gpu_parts: bool | None
 
@@ -64,7 +67,7 @@ def open_pieces(path: Path, size: int) -> Pieces:
     except (pl.exceptions.PolarsError, OSError) as error:
         raise TraceError(path, f"it cannot be read as Parquet ({error})") from error
     batches = _pieces(path, scan, jobs, size, texts=texts)
-    return Pieces(batches, stem(path), jobs, labels, shares, parts)
+    return Pieces(batches, stem(path), jobs, labels, partial(_pairs, scan), shares, parts)
 
 
 def _labels(scan: pl.LazyFrame, name: str) -> tuple[tuple[str, ...], bool]:
@@ -75,6 +78,16 @@ def _labels(scan: pl.LazyFrame, name: str) -> tuple[tuple[str, ...], bool]:
     distinct = scan.select(pl.col(name).unique()).collect(engine="streaming")[name]
     found = Category.of(whole_or_text(distinct))
     return found.labels, bool((found.codes < 0).any())
+
+
+def _pairs(scan: pl.LazyFrame) -> list[tuple[str, str]]:
+    """Return the different (account, user) pairs of the jobs."""
+    names = "account", "user"
+    columns = scan.collect_schema()
+    told = [pl.col(name) if name in columns else pl.lit(None).alias(name) for name in names]
+    distinct = scan.select(told).unique().collect(engine="streaming")
+    found = [Category.of(whole_or_text(distinct[name])) for name in names]
+    return named_pairs(*found)[0]
 
 
 def _any_tasks(scan: pl.LazyFrame, columns: Collection[str]) -> bool:

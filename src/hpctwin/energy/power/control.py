@@ -93,14 +93,15 @@ class PowerView:
 
     @cached_property
     def states(self) -> npt.NDArray[np.str_]:
-        """The state of each node: ``idle``, ``computing``, ``sleeping`` … [nodes]."""
+        """The state of each node, as in `nodes` [nodes]."""
         return np.array([state.partition(":")[0] for state in self._simulation.node_states])
 
     def nodes(self, state: str) -> npt.NDArray[np.int64]:
         """Return the numbers of the nodes in a state.
 
         Args:
-            state: ``idle``, ``computing``, ``switching_off``, ``sleeping`` or ``switching_on``.
+            state: ``idle``, ``held`` (idle, but a job holds it that is suspended or has ended),
+                ``computing``, ``switching_off``, ``sleeping`` or ``switching_on``.
         """
         return np.flatnonzero(self.states == state)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hpctwin.engine.compile.intrinsics import sim_at
 from hpctwin.engine.compile.jit import Kernel
 from hpctwin.engine.containers.heap import heap_push
-from hpctwin.engine.jobs.transitions import forget_end
+from hpctwin.engine.jobs.transitions import forget_end, next_end
 from hpctwin.engine.state.layout import COMPLETED, FAILED, SENT_BACK
 
 __all__ = ["PUT_END"]
@@ -19,7 +19,7 @@ def _put_end(address: int, j: int, end: int) -> None:
     forget_end(j, sim)
     state.outcome = COMPLETED if sim.job[j].fails == 0 else FAILED
     state.end = end
-    sim.clock.ends = heap_push(sim.ends, sim.clock.ends, end + sim.rules.cleanup, j)
+    sim.clock.ends = heap_push(sim.ends, sim.clock.ends, next_end(j, sim), j)
 
 
 PUT_END = Kernel(_put_end, "void(int64, int64, int64)")

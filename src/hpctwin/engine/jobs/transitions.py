@@ -101,6 +101,17 @@ def account(j: int, nodes: float, sim: Arrays) -> None:
 
 
 @jit
+def next_end(j: int, sim: Arrays) -> int:
+    """Return when a running job is due in the heap of ends, ms.
+
+    It is the end of its cleanup. Nodes with power states are idle during the cleanup, so the job is
+    first due at its own end.
+    """
+    end = sim.state[j].end
+    return end if sim.rules.depths > 0 and end >= sim.clock.now else end + sim.rules.cleanup
+
+
+@jit
 def start_job(j: int, sim: Arrays) -> None:
     """Start a pending job on ``sim.take`` nodes of each pool, once they are on."""
     call_with_job(sim.hooks.start, j, sim)
@@ -137,7 +148,7 @@ def start_taken(j: int, sim: Arrays) -> None:
     account(j, job.nodes, sim)
     if len(sim.node) > 0:
         note_segments(j, sim)
-    sim.clock.ends = heap_push(sim.ends, sim.clock.ends, state.end + sim.rules.cleanup, j)
+    sim.clock.ends = heap_push(sim.ends, sim.clock.ends, next_end(j, sim), j)
     run_insert(j, begin + job.expected, sim)
     note_given(j, sim)
 

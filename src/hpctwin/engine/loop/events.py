@@ -20,6 +20,7 @@ from hpctwin.engine.jobs.transitions import (
     tell_dependants,
     throw_back,
 )
+from hpctwin.engine.power.node_states import touch_nodes
 from hpctwin.engine.queue.limits import count_submitted, forget_used, too_many_submitted
 from hpctwin.engine.queue.order import dequeue, enqueue, leave, submitted_at
 from hpctwin.engine.state.layout import (
@@ -206,8 +207,16 @@ def clean_up_from_now(j: int, outcome: int, sim: Arrays) -> None:
     state = sim.state[j]
     state.outcome = outcome
     state.end = sim.clock.now
+    begin_cleanup(j, sim)
+
+
+@jit
+def begin_cleanup(j: int, sim: Arrays) -> None:
+    """Begin the cleanup of the nodes of a job that ends now."""
+    sim.clock.ended = sim.clock.now
     time = sim.clock.now + sim.rules.cleanup
     sim.clock.ends = heap_push(sim.ends, sim.clock.ends, time, j)
+    touch_nodes(j, sim)
 
 
 @jit
@@ -217,7 +226,7 @@ def cancel_job(j: int, sim: Arrays) -> None:
     if phase == RUNNING:
         if len(sim.beneath) > 0 and sim.cut[j].suspended == 1:
             go_on(j, sim)
-        if sim.rules.cleanup > 0:
+        if sim.rules.cleanup > 0 and sim.state[j].start <= sim.clock.now:
             clean_up_from_now(j, CANCELLED, sim)
             return
         forget_end(j, sim)
@@ -335,6 +344,8 @@ def apply_events(sim: Arrays) -> None:
         clock.ends -= 1
         if sim.state[j].outcome == SENT_BACK:
             send_back(j, sim)
+        elif sim.state[j].end + sim.rules.cleanup > clock.now:
+            begin_cleanup(j, sim)
         else:
             finish(j, sim)
     maintenance(TAKE, sim)

@@ -12,7 +12,7 @@ from typing import Any
 from hpctwin.engine.compile.intrinsics import copy_row, copy_table, go_on, sim_at, view
 from hpctwin.engine.compile.jit import Kernel, jit
 from hpctwin.engine.containers.heap import heap_push
-from hpctwin.engine.jobs.transitions import has_ended
+from hpctwin.engine.jobs.transitions import has_ended, next_end
 from hpctwin.engine.queue.limits import count_submitted
 from hpctwin.engine.queue.order import enqueue, leave
 from hpctwin.engine.queue.pushdown_lists import Push, copy_lists
@@ -244,7 +244,7 @@ def forget_ends(sim: Arrays) -> None:
                 sim.cut[j].left = sim.state[j].end - sim.clock.now
                 continue
             end_with_grace(j, sim)
-        n = heap_push(sim.ends, n, sim.state[j].end + sim.rules.cleanup, j)
+        n = heap_push(sim.ends, n, next_end(j, sim), j)
     sim.clock.ends = n
 
 

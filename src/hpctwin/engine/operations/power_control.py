@@ -22,6 +22,7 @@ from hpctwin.engine.state.layout import (
     IDLE,
     NOT_SWITCHING_OFF,
     ONLY_ACTIVE,
+    RUNNING,
     SWITCHING_OFF,
     WALLTIME,
 )
@@ -190,6 +191,13 @@ def _ran_ms(sim: Sim, j: int) -> int:
     return max(int(sim.clock.now - sim["state"]["start"][j]), 0)
 
 
+def _are_cleaned(sim: Sim) -> npt.NDArray[np.bool_]:
+    """Return whether the nodes of each job are being cleaned up: it has ended [jobs]."""
+    state = sim["state"]
+    found: npt.NDArray[np.bool_] = (state["phase"] == RUNNING) & (state["end"] <= sim.clock.now)
+    return found & (sim["rules"]["cleanup"] > 0)
+
+
 def _put_length(sim: Sim, j: int, length: int, *, terminate: bool) -> None:
     """Set how long a running job runs in all, ms; its walltime or its grace may end it earlier."""
     state, job, cut = sim["state"], sim["job"], sim["cut"]
@@ -228,9 +236,10 @@ def change_speed(
     before = sim["pool"]["speed"]
     left: dict[int, WorkLeft] = {}
     started = started_ms(sim)
+    cleaned = _are_cleaned(sim)
     for j in sim.running["job"].tolist():
         used = _pools_of(sim, j)
-        if not np.isin(used, pools).any():
+        if cleaned[j] or not np.isin(used, pools).any():
             continue
         last = work.get(j)
         if last is None or last.start_ms != started[j]:  # it may have started again since
@@ -240,7 +249,7 @@ def change_speed(
         left[j] = WorkLeft(last.start_ms, ran, todo)
         _put_length(sim, j, ran + math.ceil(todo / exact(speed[used].min())), terminate=terminate)
     heap = sim["ends"][: clock.ends]
-    heap["time"] = state["end"][heap["job"]]
+    heap["time"] = (state["end"] + np.where(cleaned, sim["rules"]["cleanup"], 0))[heap["job"]]
     # A sorted table is a valid heap.
     heap[:] = heap[np.lexsort((heap["job"], heap["time"]))]
     pool = sim["pool"].copy()

@@ -174,11 +174,13 @@ def switch_on(node: int, sim: Arrays) -> None:
 
 
 @jit
-def has_begun(j: int, sim: Arrays) -> bool:
-    """Return whether a job that has nodes has begun on them, and is not suspended."""
+def runs_now(j: int, sim: Arrays) -> bool:
+    """Return whether a job runs on its nodes: it has begun, is not suspended and has not ended."""
     if len(sim.cut) > 0 and sim.cut[j].suspended == 1:
         return False
-    return sim.state[j].start <= sim.clock.now
+    state = sim.state[j]
+    ended = sim.rules.cleanup > 0 and state.end <= sim.clock.now
+    return state.start <= sim.clock.now and not ended
 
 
 @jit
@@ -186,10 +188,10 @@ def computes(node: int, sim: Arrays) -> bool:
     """Return whether a job runs on a node by now."""
     if len(sim.share) == 0:
         j = sim.node[node].job
-        return j >= 0 and has_begun(j, sim)
+        return j >= 0 and runs_now(j, sim)
     row = sim.share[node].part
     while row >= 0:
-        if has_begun(sim.part[row].job, sim):
+        if runs_now(sim.part[row].job, sim):
             return True
         row = sim.part[row].after
     return False

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from hpctwin.engine.compile.jit import Kernel
 from hpctwin.engine.compile.policy_modules import Modules
-from hpctwin.engine.state.layout import ALL_NODES, LOWEST
+from hpctwin.engine.state.layout import ALL_NODES, LOWEST, SOONEST
 
 if TYPE_CHECKING:
     from hpctwin.engine.passes import Pass
@@ -55,6 +55,27 @@ class PowerPass:
     timeouts: bool = False
     refuses: Callable[[Any, Any], str] = lambda cluster, policy: ""
     shared: Kernel | None = None
+
+    def why_not(self, cluster: Any, policy: Any, *, shares: bool, interrupted: bool) -> str:
+        """Return why it does not work with a cluster, a policy and jobs; empty if it does.
+
+        Args:
+            cluster: The cluster.
+            policy: The policy that it is a part of.
+            shares: Whether jobs share nodes.
+            interrupted: Whether jobs preempt others, or continue from checkpoints.
+        """
+        if shares and not (self.scheduling is None and self.preferred in (LOWEST, SOONEST)):
+            return (
+                "it needs exclusive nodes and does not support jobs with tasks, which share "
+                "nodes; use none, psus, psas-auto or psas-ipm"
+            )
+        if interrupted and self.scheduling is not None:
+            return (
+                "it starts jobs itself and preempts no job; use psus, psas-auto or psas-ipm, "
+                f"or remove preemption and checkpoints from cluster {cluster.name!r}"
+            )
+        return self.refuses(cluster, policy)
 
 
 POWER_PASSES: Modules[PowerPass] = Modules(__name__, "POWER")

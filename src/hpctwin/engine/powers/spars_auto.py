@@ -14,6 +14,8 @@ TAKES_TIMEOUT = NEEDS_TIMEOUT = True
 
 
 def _refuses(cluster: Any, policy: Any) -> str:
+    if cluster.cleanup > 0:
+        return "SPARS has no 'cleanup'; remove it"
     if policy.backfill != "none":
         return "it is there without backfilling only (--backfill none): SPARS's EASY is not sound"
     return ""

@@ -262,6 +262,8 @@ def no_pass(sim: Arrays) -> None:
 
 
 def _refuses(cluster: Any, policy: Any) -> str:
+    if cluster.cleanup > 0:
+        return "SPARS has no 'cleanup'; remove it"
     if policy.backfill != "none":
         return "it is there without backfilling only (--backfill none): SPARS's EASY is not sound"
     if policy.placement.name != "first-fit":

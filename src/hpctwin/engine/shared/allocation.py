@@ -8,7 +8,7 @@ from hpctwin.engine.compile.jit import Kernel, jit
 from hpctwin.engine.containers.heap import heap_push
 from hpctwin.engine.containers.node_sets import touch
 from hpctwin.engine.jobs.running_jobs import run_insert
-from hpctwin.engine.jobs.transitions import account, note_given, scaled
+from hpctwin.engine.jobs.transitions import account, next_end, note_given, scaled
 from hpctwin.engine.queue.limits import hold
 from hpctwin.engine.shared.fit import FREED, goes_at
 from hpctwin.engine.shared.fit_cache import drop_leaving, open_node, put_leaving
@@ -120,7 +120,7 @@ def start_shared(j: int, sim: Arrays) -> None:
     account(j, sim.shape[job.kind].charge, sim)
     if sim.hooks.note_start != 0:
         call_with_job(sim.hooks.note_start, j, sim)
-    sim.clock.ends = heap_push(sim.ends, sim.clock.ends, state.end + sim.rules.cleanup, j)
+    sim.clock.ends = heap_push(sim.ends, sim.clock.ends, next_end(j, sim), j)
     run_insert(j, begin + job.expected, sim)
     start_in_sums(j, sim)
     note_given(j, sim)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin.errors import WorkloadError
-from hpctwin.model.columns import UNKNOWN, joined_labels
+from hpctwin.model.columns import UNKNOWN, Category, joined_labels
 from hpctwin.model.workload.demands import joined_demands
 from hpctwin.model.workload.dependencies import Dependencies, NamedEdges
 from hpctwin.model.workload.frame import named_edges
@@ -22,6 +22,8 @@ from hpctwin.model.workload.workload import Workload
 
 LABELS = ("user", "account", "partition", "qos")
 """Columns of labels."""
+NOBODY = ""
+"""The user or account of jobs that name none."""
 
 IntArray = npt.NDArray[np.int64]
 
@@ -108,6 +110,14 @@ def joined(first: Workload, second: Workload) -> tuple[Workload, IntArray, IntAr
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     return dataclasses.replace(first, **columns), place[:size], place[size:]
+
+
+def named_pairs(account: Category, user: Category) -> tuple[list[tuple[str, str]], IntArray]:
+    """Return the different (account, user) pairs of some jobs, and the pair of each job."""
+    codes = np.column_stack([account.codes, user.codes])
+    found, of_job = np.unique(codes, axis=0, return_inverse=True)
+    accounts, users = ((*one.labels, NOBODY) for one in (account, user))
+    return [(accounts[one], users[other]) for one, other in found.tolist()], of_job.ravel()
 
 
 @dataclass(frozen=True, eq=False)

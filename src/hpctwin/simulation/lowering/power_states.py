@@ -15,6 +15,7 @@ from hpctwin.engine.operations.power_control import (
     hide_nodes,
     state_rows,
 )
+from hpctwin.engine.state.layout import IDLE
 from hpctwin.engine.state.sim import Sim, records
 from hpctwin.model import NEVER_MS, Cluster, Workload, to_ms
 from hpctwin.policies import Policy, PowerPolicy
@@ -163,9 +164,14 @@ def power_rules(cluster: Cluster, policy: Policy, *, log: bool) -> dict[str, Any
 
 
 def node_states(sim: Sim, cluster: Cluster) -> list[str]:
-    """Return the name of each node's power state [nodes]."""
+    """Return the name of each node's power state [nodes].
+
+    An idle node that a job holds is ``held``: the job is suspended, or its nodes are cleaned up.
+    """
     names = state_names(cluster)
-    return [names[row] for row in state_rows(sim)]
+    rows = state_rows(sim)
+    held = (rows == IDLE) & (sim["node"]["job"] >= 0)
+    return ["held" if is_held else names[row] for row, is_held in zip(rows, held, strict=True)]
 
 
 def modes_of(cluster: Cluster, outside: Outside) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -10,14 +11,13 @@ import numpy.typing as npt
 
 from hpctwin.engine.state.sim import records
 from hpctwin.model import Category, Cluster, Workload
-from hpctwin.model.cluster.limits import ROOT
+from hpctwin.model.cluster.limits import ROOT, Account
+from hpctwin.model.workload.joining import NOBODY, named_pairs
 
-__all__ = ["labels_of", "share_tree", "shares"]
+__all__ = ["labels_of", "share_tree", "shares", "with_pairs"]
 
 _FIRST = -1.0
 _NO_TREE = records("tree", 0)
-NOBODY = ""
-"""The user or account of jobs that name none."""
 
 
 def labels_of(
@@ -65,16 +65,23 @@ def _pairs(
 ) -> tuple[list[tuple[str, str]], npt.NDArray[np.int64]]:
     """Return all (account, user) pairs, the cluster's first, and the pair of each job."""
     pairs = {(account.name, user): None for account in cluster.accounts for user in account.users}
-    codes = np.column_stack([workload.account.codes, workload.user.codes])
-    found, of_job = np.unique(codes, axis=0, return_inverse=True)
-    accounts, users = ((*one.labels, NOBODY) for one in (workload.account, workload.user))
-    here = [(accounts[account], users[user]) for account, user in found.tolist()]
+    here, of_job = named_pairs(workload.account, workload.user)
     pairs |= dict.fromkeys(here)
     if not pairs:
         pairs[NOBODY, NOBODY] = None
     number = {pair: row for row, pair in enumerate(pairs)}
     label = np.array([number[pair] for pair in here], np.int64)
-    return list(pairs), label[of_job.ravel()] if len(label) else np.zeros(0, np.int64)
+    return list(pairs), label[of_job] if len(label) else np.zeros(0, np.int64)
+
+
+def with_pairs(cluster: Cluster, pairs: Iterable[tuple[str, str]]) -> Cluster:
+    """Return a cluster that knows (account, user) pairs; its share tree is as if jobs named them."""
+    accounts = {account.name: account for account in cluster.accounts}
+    for name, user in pairs:
+        account = accounts.get(name) or Account(name=name)
+        users = {**account.users, user: account.users.get(user, 1.0)}
+        accounts[name] = account.model_copy(update={"users": users})
+    return cluster.model_copy(update={"accounts": tuple(accounts.values())})
 
 
 def share_tree(workload: Workload, cluster: Cluster) -> npt.NDArray[Any]:

@@ -8,8 +8,7 @@ from typing import Any
 from hpctwin.errors import ConfigError
 from hpctwin.model import Cluster, Workload
 from hpctwin.policies import Policy
-from hpctwin.simulation.lowering.preemption import suspends
-from hpctwin.simulation.refusals.together import Refusal, refuse
+from hpctwin.simulation.refusals.together import ACTS_BETWEEN_EVENTS, Refusal, refuse
 
 __all__ = ["check_streamed"]
 
@@ -29,20 +28,6 @@ _NO_SHARED_STREAM = (
 
 _NO_STREAM = (
     Refusal(
-        lambda c, p: suspends(c),
-        lambda c, p: (
-            f"cluster {c.name!r}: preemption mode 'suspend' does not support streams, "
-            "because its metrics need all run intervals; use mode requeue or cancel"
-        ),
-    ),
-    Refusal(
-        lambda c, p: c.fairshare.kind == "tree" and p.order.fairshare,
-        lambda c, p: (
-            f"cluster {c.name!r}: fair-share tree ranks all users and does not support "
-            "streams, whose future users are unknown; use fair shares of kind classic"
-        ),
-    ),
-    Refusal(
         lambda c, p: (
             p.backfill not in _KEEPS_NO_ROWS
             and p.scheduling.move is None
@@ -53,22 +38,7 @@ _NO_STREAM = (
             f"{', '.join(_KEEPS_NO_ROWS)}"
         ),
     ),
-    Refusal(
-        lambda c, p: p.power.control is not None or (c.cap is not None and c.cap.lower_modes),
-        lambda c, p: (
-            f"cluster {c.name!r}: streams are not supported with a power control function "
-            "or with a power cap that lowers modes; use power policy psus, psas-auto or "
-            "psas-ipm"
-        ),
-    ),
-    Refusal(
-        lambda c, p: c.cap is not None and bool(c.cap.windows),
-        lambda c, p: (
-            f"cluster {c.name!r}: a power cap that changes with the time of day does not "
-            "support streams, because the end of the workload is unknown; give one cap for "
-            "all times"
-        ),
-    ),
+    ACTS_BETWEEN_EVENTS,
     Refusal(
         lambda c, p: c.has_power and any(group.components for group in c.nodes),
         lambda c, p: (
@@ -104,12 +74,6 @@ def check_streamed(
             "sizing: streams are not supported, because a sizing function needs all "
             "pending and running jobs; simulate the whole workload"
         )
-    for name in ("expected_s", "risk", "begin_s"):
-        if options.get(name) is not None:
-            raise ConfigError(
-                f"{name} has one value per job and does not support streams; simulate the "
-                "whole workload"
-            )
     if options.get("log"):
         raise ConfigError("log: past power states are not kept for a stream; remove 'log'")
     scores = policy.order, policy.candidates, policy.placement.score

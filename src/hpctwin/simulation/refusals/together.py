@@ -10,13 +10,12 @@ import numpy as np
 from hpctwin.engine.capacity_models import PREEMPTING_WHOLE, SHARED_NODES, CapacityModel
 from hpctwin.engine.passes import PASSES
 from hpctwin.engine.shared.placements import SHARED_PLACEMENTS
-from hpctwin.engine.state.layout import LOWEST, ONLY_ACTIVE, SOONEST
+from hpctwin.engine.state.layout import ONLY_ACTIVE
 from hpctwin.errors import ConfigError
 from hpctwin.model import Cluster, Workload
 from hpctwin.model.workload.jobs import NODE_W
 from hpctwin.network.profiles import Profile
 from hpctwin.policies import PLACEMENTS, Policy
-from hpctwin.policies.backfills import OUTSIDE
 from hpctwin.simulation.lowering.preemption import is_interrupted, suspends, writes_checkpoints
 
 __all__ = ["Refusal", "check_contended", "check_together", "check_usage", "refuse"]
@@ -94,10 +93,6 @@ REFUSALS = (
         ),
     ),
     Refusal(
-        lambda c, p: bool(p.power.power_pass.refuses(c, p)),
-        lambda c, p: f"power policy {p.power.kind!r}: {p.power.power_pass.refuses(c, p)}",
-    ),
-    Refusal(
         lambda c, p: (
             c.cap is not None
             and bool(c.cap.windows)
@@ -110,20 +105,6 @@ REFUSALS = (
         ),
     ),
     Refusal(
-        lambda c, p: c.cleanup > 0 and c.has_power,
-        lambda c, p: (
-            f"cluster {c.name!r}: 'cleanup' does not work with a power model; remove "
-            "'cleanup', or 'modes' of the node groups"
-        ),
-    ),
-    Refusal(
-        lambda c, p: c.cleanup > 0 and p.backfill == OUTSIDE,
-        lambda c, p: (
-            f"cluster {c.name!r}: 'cleanup' does not work with an external scheduler or a sizing, "
-            "which gets no cleanup events; remove 'cleanup'"
-        ),
-    ),
-    Refusal(
         lambda c, p: c.cap is not None and c.cap.lower_modes and p.power.control is not None,
         lambda c, p: (
             "power cap that lowers modes does not work with a power control function; remove "
@@ -132,6 +113,17 @@ REFUSALS = (
     ),
 )
 """Combinations that are always rejected, in the order of the check."""
+
+
+ACTS_BETWEEN_EVENTS = Refusal(
+    lambda c, p: p.power.control is not None or (c.cap is not None and c.cap.lower_modes),
+    lambda c, p: (
+        f"cluster {c.name!r}: streams and forecasts are not supported with a power control "
+        "function or with a power cap that lowers modes; use power policy psus, psas-auto or "
+        "psas-ipm"
+    ),
+)
+"""Rejected in streams and forecasts, in which Python does not act between event times."""
 
 
 def _backfills_on(model: CapacityModel) -> str:
@@ -159,16 +151,6 @@ SHARED = (
             f"{', '.join(name for name in PLACEMENTS if name in SHARED_PLACEMENTS.own())}"
         ),
     ),
-    Refusal(
-        lambda c, p: (
-            p.power.power_pass.scheduling is not None
-            or p.power.power_pass.preferred not in (LOWEST, SOONEST)
-        ),
-        lambda c, p: (
-            f"power policy {p.power.kind!r} needs exclusive nodes and does not support "
-            "jobs with tasks, which share nodes; use none, psus, psas-auto or psas-ipm"
-        ),
-    ),
 )
 """Combinations rejected if any job requests tasks."""
 
@@ -190,9 +172,9 @@ INTERRUPTED = (
     Refusal(
         lambda c, p: not PASSES.find(p.backfill).works_on(PREEMPTING_WHOLE),
         lambda c, p: (
-            f"cluster {c.name!r}: backfill {p.backfill!r} does not support preemption or "
-            f"checkpoints; use {_backfills_on(PREEMPTING_WHOLE)}, or remove preemption and "
-            "checkpoints"
+            f"cluster {c.name!r}: backfill {p.backfill!r} (of an external scheduler or a sizing) "
+            f"does not support preemption or checkpoints; use {_backfills_on(PREEMPTING_WHOLE)}, or "
+            "remove preemption and checkpoints"
         ),
     ),
     Refusal(
@@ -200,14 +182,6 @@ INTERRUPTED = (
         lambda c, p: (
             f"cluster {c.name!r}: 'cleanup' does not work with preemption or checkpoints; "
             "remove 'cleanup', or preemption and checkpoints"
-        ),
-    ),
-    Refusal(
-        lambda c, p: p.power.power_pass.scheduling is not None,
-        lambda c, p: (
-            f"power policy {p.power.kind!r} starts jobs itself and preempts no job; use "
-            "psus, psas-auto or psas-ipm, or remove preemption and checkpoints from "
-            f"cluster {c.name!r}"
         ),
     ),
 )
@@ -252,6 +226,7 @@ def check_together(cluster: Cluster, policy: Policy, workload: Workload) -> None
     about = id(cluster), id(policy), shares, interrupted
     if about not in _TOGETHER:
         refuse((*MISSING, *(MISSING_SHARED if shares else ())), cluster, policy)
+        check_power_policy(cluster, policy, shares=shares, interrupted=interrupted)
         refuse((*REFUSALS, *(SHARED if shares else WHOLE)), cluster, policy)
         if interrupted:
             refuse(INTERRUPTED, cluster, policy)
@@ -263,6 +238,19 @@ def check_together(cluster: Cluster, policy: Policy, workload: Workload) -> None
     check_usage(cluster, workload)
     check_kept(cluster, workload)
     check_modes(cluster, workload)
+
+
+def check_power_policy(
+    cluster: Cluster, policy: Policy, *, shares: bool, interrupted: bool
+) -> None:
+    """Check that the power policy works with the cluster, the rest of the policy and the jobs.
+
+    Raises:
+        ConfigError: It does not.
+    """
+    power = policy.power.power_pass
+    if why := power.why_not(cluster, policy, shares=shares, interrupted=interrupted):
+        raise ConfigError(f"power policy {policy.power.kind!r}: {why}")
 
 
 def check_modes(cluster: Cluster, workload: Workload) -> None:

@@ -18,13 +18,14 @@ from hpctwin.engine.operations.job_history import course_of, submitted_ms
 from hpctwin.engine.operations.transfer import are_suspended, begun_ms, paused_ms, started_ms
 from hpctwin.engine.state import layout
 from hpctwin.engine.state.sim import Sim
-from hpctwin.metrics.sources import JobsInMs, JobTable
+from hpctwin.metrics.sources import ExactSum, JobsInMs, JobTable
 from hpctwin.metrics.summary import RunningSummary
 from hpctwin.model import MS_PER_S, Category, State, Workload
 from hpctwin.model.columns import known_seconds
 
 __all__ = [
     "Course",
+    "StretchSums",
     "attempts_of",
     "capacity_over_time",
     "course_so_far",
@@ -230,15 +231,20 @@ def _labels(column: Category) -> pl.Series | pl.Expr:
     return column.to_series("") if column.labels else pl.lit(None, pl.String)
 
 
-def stretches_of(workload: Workload, sim: Sim) -> pl.DataFrame:
+def stretches_of(workload: Workload, sim: Sim, until_ms: float | None = None) -> pl.DataFrame:
     """Return the table ``stretches`` of `Result`, by job, then start.
 
     The end of a running stretch is null.
+
+    Args:
+        workload: The jobs.
+        sim: Their simulation.
+        until_ms: Time reached, if it is later than the last event time.
     """
     before, state = sim["lost"][: sim.clock.lost], sim["state"]
     starts = state["start"].copy()
     # A job that waits for its nodes to power on has not begun.
-    begun = (starts >= 0) & (starts <= sim.clock.now)
+    begun = (starts >= 0) & (starts <= (sim.clock.now if until_ms is None else until_ms))
     if len(sim["beneath"]):
         begun &= sim["cut"]["suspended"] == 0
         starts = np.where(are_suspended(sim), sim["cut"]["since"], starts)
@@ -343,20 +349,48 @@ def sized_figures(
     running.ended(JobTable(jobs))
     asked, before = _as_asked(jobs, *attempts)
     asking.passed(JobTable(asked), before, capacity)
-    begins_again = stretches["start_s"] != stretches["end_s"].shift(1)
-    # A job that continues after a failure was neither suspended nor resized.
-    again = stretches["job_id"] == stretches["job_id"].shift(1)
-    again &= ~_in_vain(stretches, lost).shift(1, fill_value=False)
-    held = (stretches["nodes"] * (stretches["end_s"] - stretches["start_s"])).sum()
-    gaps = (stretches["start_s"] - stretches["end_s"].shift(1)).filter(again.fill_null(value=False))
+    sums = StretchSums()
+    sums.add(stretches, lost)
     return {
         **running.figures(),
         "mean_queued_nodes": asking.figures()["mean_queued_nodes"],
-        "suspensions": int((again & begins_again).sum()),
-        "resizes": int((again & ~begins_again).sum()),
-        "suspended_s": float(gaps.sum()),
-        "held_node_s": float(held),
+        **sums.figures(),
     }
+
+
+class StretchSums:
+    """Counts of suspensions and changes of size, and sums of the time between and in stretches."""
+
+    def __init__(self) -> None:
+        self._suspensions = self._resizes = 0
+        self._suspended, self._held = ExactSum(), ExactSum()
+
+    def add(self, stretches: pl.DataFrame, lost: pl.DataFrame) -> None:
+        """Add all stretches of some jobs, each job once.
+
+        Args:
+            stretches: Table of a result.
+            lost: Stretches that failures ended.
+        """
+        begins_again = stretches["start_s"] != stretches["end_s"].shift(1)
+        # A job that continues after a failure was neither suspended nor resized.
+        again = stretches["job_id"] == stretches["job_id"].shift(1)
+        again &= ~_in_vain(stretches, lost).shift(1, fill_value=False)
+        self._suspensions += int((again & begins_again).sum())
+        self._resizes += int((again & ~begins_again).sum())
+        gaps = stretches["start_s"] - stretches["end_s"].shift(1)
+        self._suspended.add(gaps.filter(again.fill_null(value=False)).to_numpy())
+        held = stretches["nodes"] * (stretches["end_s"] - stretches["start_s"])
+        self._held.add(held.fill_null(0.0).to_numpy())
+
+    def figures(self) -> dict[str, Any]:
+        """Return the metrics by name."""
+        return {
+            "suspensions": self._suspensions,
+            "resizes": self._resizes,
+            "suspended_s": self._suspended.total(),
+            "held_node_s": self._held.total(),
+        }
 
 
 def sized_series(

@@ -95,9 +95,15 @@ def begin_at(
         lay_running(simulation.state, running.rows, running.nodes, amounts)
         running = replace(running, amounts=amounts)
     pool = pool_of_nodes(simulation.cluster)
-    cleanup_ms = to_ms(simulation.cluster.cleanup)
+    cleanup_ms = _cleanup_ms(simulation)
     warm_start.begin_at(simulation.state, now_ms, running, pool, away, leaving, powers, cleanup_ms)
     simulation.begin_user_state()
+
+
+def _cleanup_ms(simulation: Simulation) -> int:
+    """Return how long after its end a job is due; see `engine.jobs.transitions.next_end`."""
+    cluster = simulation.cluster
+    return 0 if cluster.has_power else to_ms(cluster.cleanup)
 
 
 def go_otherwise(
@@ -111,7 +117,7 @@ def go_otherwise(
 
     The simulation is a fork of one that `begin_at` started.
     """
-    cleanup_ms = to_ms(simulation.cluster.cleanup)
+    cleanup_ms = _cleanup_ms(simulation)
     warm_start.another_future(simulation.state, runtime_ms, running, end_ms, arrivals, cleanup_ms)
 
 

@@ -413,7 +413,13 @@ class SimulationBase(EngineFeed):
         self.engine_s = engine_s
 
     def replace_ended_jobs(
-        self, workload: Workload, rows: IntArray, to: IntArray, *, waits: bool
+        self,
+        workload: Workload,
+        rows: IntArray,
+        to: IntArray,
+        *,
+        waits: bool,
+        numbers: Mapping[str, npt.ArrayLike] | None = None,
     ) -> None:
         """Replace jobs that have ended by other jobs.
 
@@ -422,6 +428,8 @@ class SimulationBase(EngineFeed):
             rows: Rows of the jobs that stay, increasing; see `engine.operations.transfer.carry`.
             to: Rows of these jobs in the new workload.
             waits: Whether jobs may depend on jobs that are no longer there.
+            numbers: Those of ``expected_s``, ``risk`` and ``begin_s`` that were given; as for
+                `Simulation` [jobs].
         """
         if self.network is not None:
             place = np.full(len(self.workload), -1, np.int64)
@@ -437,7 +445,11 @@ class SimulationBase(EngineFeed):
         before, self.workload = self._sim, workload
         self._passes = None
         self.__dict__.pop("_rows", None)
-        self._sim = self._new_sim(None, None, 0, waits=waits)
+        numbers = numbers or {}
+        self.risk = risks(numbers.get("risk"), workload)
+        expected = expected_ms(numbers.get("expected_s"), workload)
+        self._asked = expected, numbers.get("begin_s")
+        self._sim = self._new_sim(*self._asked, 0, waits=waits)
         transfer_state(before, self._sim, rows, to, waits=waits)
         if (move := self.policy.scheduling.move) is not None:
             place = np.full(before.jobs + 1, -1, np.int64)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from hpctwin.errors import WorkloadError
 from hpctwin.model import MS_PER_S, Category, Cluster, Workload
 from hpctwin.model.columns import joined_labels
 from hpctwin.model.text import ReadNotes
-from hpctwin.model.workload.joining import LABELS, Batch
+from hpctwin.model.workload.joining import LABELS, Batch, named_pairs
 from hpctwin.simulation.lowering.gpus import asks_parts
 from hpctwin.simulation.lowering.profiles import network_profiles
 
@@ -36,6 +36,7 @@ class Feed:
         wanted: Number of jobs that are passed on at once.
         size: Number of all jobs; None if not known.
         labels: All labels by column, and whether some jobs have none; None if not known.
+        pairs: Function that returns all (account, user) pairs; known if the labels are.
         shares: Whether any job requests tasks, so that nodes are shared; None if not known.
         gpu_parts: Whether any task requests a part of a GPU; None if not known.
         contends: Whether any job uses the network; None if not known.
@@ -47,6 +48,7 @@ class Feed:
     wanted: int
     size: int | None = None
     labels: Mapping[str, tuple[tuple[str, ...], bool]] | None = None
+    pairs: Callable[[], list[tuple[str, str]]] = list
     shares: bool | None = None
     gpu_parts: bool | None = None
     contends: bool | None = None
@@ -122,6 +124,7 @@ def feed_of(source: Source, cluster: Cluster, *, wanted: int) -> Feed:
             wanted,
             len(source),
             labels=labels,
+            pairs=lambda: named_pairs(source.account, source.user)[0],
             shares=source.shares_nodes,
             gpu_parts=asks_parts(source),
             contends=any(network_profiles(source, cluster)),
@@ -137,6 +140,7 @@ def feed_of(source: Source, cluster: Cluster, *, wanted: int) -> Feed:
             wanted,
             opened.size,
             labels=opened.labels,
+            pairs=opened.pairs,
             shares=opened.shares,
             gpu_parts=opened.gpu_parts,
         )

@@ -23,7 +23,7 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin.engine.operations.transfer import settled_jobs
-from hpctwin.errors import HpctwinError, WorkloadError
+from hpctwin.errors import ConfigError, HpctwinError, WorkloadError
 from hpctwin.model import MS_PER_S, Category, Cluster, State, Workload, write_atomically
 from hpctwin.model.arguments import check_arguments
 from hpctwin.model.demand import Mismatches
@@ -36,7 +36,7 @@ from hpctwin.simulation.lowering.gpus import asks_parts
 from hpctwin.simulation.lowering.preemption import is_interrupted
 from hpctwin.simulation.lowering.profiles import network_profiles, with_run_times
 from hpctwin.simulation.lowering.rejected_jobs import why_rejected
-from hpctwin.simulation.lowering.share_tree import shares
+from hpctwin.simulation.lowering.share_tree import shares, with_pairs
 from hpctwin.simulation.refusals import check_streamed
 from hpctwin.simulation.result.result import unstarted_notes, walltime_notes
 from hpctwin.simulation.running.simulation import Simulation, SimulationOptions, spelled_out
@@ -56,7 +56,9 @@ _STATE = pl.Enum([state.label for state in State])
 _POLICY = (
     "order", "reservations", "candidates", "placement", "power", "settings",
 )  # fmt: skip
-_SOMETIMES = ("preemptions", "preempted_s", "contention_slowdown", "energy_j")
+_NUMBERS = ("expected_s", "risk", "begin_s")
+"""Options of a simulation with a number per job."""
+_SOMETIMES = ("preemptions", "preempted_s", "suspended_s", "contention_slowdown", "energy_j")
 """Columns of jobs that not all runs have."""
 _TIMES = ("submit", "eligible", "start", "end", "walltime", "runtime")
 
@@ -67,7 +69,8 @@ class StreamedResult:
 
     Args:
         folder: Folder of the result: ``jobs/part-*.parquet``, ``lost/…``, and ``node_map/…`` if
-            nodes have identity, or ``placements/…`` if jobs share them.
+            nodes have identity, ``placements/…`` if jobs share them, and ``stretches/…`` if they
+            are suspended.
         figures: Metrics of `hpctwin.Result.summary`; quantiles within
             `hpctwin.metrics.summary.ERROR`.
         notes: Changes and omissions of the reader, and assumptions, one sentence each.
@@ -191,7 +194,18 @@ class _Stream:
             # stream.
             classic = cluster.fairshare.model_copy(update={"kind": "classic"})
             cluster = cluster.model_copy(update={"fairshare": classic})
+        elif cluster.fairshare.kind == "tree":
+            cluster = with_pairs(cluster, feed.pairs())
         check_streamed(cluster, policy, batch.workload, options, labelled=feed.labels is not None)
+        self.numbers = {
+            name: np.asarray(options.pop(name), np.float64)
+            for name in _NUMBERS
+            if options.get(name) is not None
+        }
+        self.taken = 0  # the feed may be a batch ahead
+        if feed.size is not None:
+            self._check_numbers(feed.size)
+        self.present = self._next_numbers(len(batch))
         self.interrupted = is_interrupted(batch.workload, cluster)
         self.waits = Waits(remember=batch.across)
         workload = self._depending(batch.workload, Past.none(batch.workload.job_id), batch)
@@ -201,6 +215,7 @@ class _Stream:
             policy,
             parts=self.gpu_parts,
             contends=feed.contends,
+            **self.present,
             **options,
         )
         self.promised = self._promised(cluster)
@@ -230,6 +245,7 @@ class _Stream:
                     if progress is not None:
                         progress(self.done, self.feed.size)
             self.waits.check_complete()
+            self._check_numbers(self.taken)
             self.simulation.advance()
             self._finish()
             standing = "complete"
@@ -269,7 +285,11 @@ class _Stream:
                 "checkpoints, but the first rows have no column checkpoint_s; add it to "
                 "all rows, with 0 for never"
             )
-        workload, to, _ = joined(stay, batch.workload)
+        workload, to, new = joined(stay, batch.workload)
+        for name, numbers in self._next_numbers(len(batch)).items():
+            own = np.empty(len(workload))
+            own[to], own[new] = self.present[name][rows], numbers
+            self.present[name] = own
         self.sums.keep(rows, to, len(workload))
         there = Past.none(workload.job_id)
         for name in ("ended", "completed", "end_ms", "begun_ms"):
@@ -282,8 +302,35 @@ class _Stream:
             {},
             labelled=self.feed.labels is not None,
         )
-        simulation.replace_ended_jobs(workload, rows, to, waits=self.waits.remember)
+        simulation.replace_ended_jobs(
+            workload, rows, to, waits=self.waits.remember, numbers=self.present
+        )
         self._tell()
+
+    def _next_numbers(self, count: int) -> dict[str, npt.NDArray[np.float64]]:
+        """Return the options with a number per job, for the jobs that have just been read.
+
+        Args:
+            count: Number of these jobs.
+        """
+        first = self.taken
+        self.taken += count
+        if any(len(numbers) < self.taken for numbers in self.numbers.values()):
+            self._check_numbers(self.taken)
+        return {name: numbers[first : self.taken] for name, numbers in self.numbers.items()}
+
+    def _check_numbers(self, jobs: int) -> None:
+        """Check that options with a number per job have a number for each of all jobs.
+
+        Raises:
+            ConfigError: They have another number.
+        """
+        for name, numbers in self.numbers.items():
+            if len(numbers) != jobs:
+                raise ConfigError(
+                    f"{name} has {len(numbers):,} values, but {jobs:,} jobs of {self.feed.name} "
+                    "came; give one value per job, by submit time"
+                )
 
     def _asking(self, batch: Batch) -> Batch:
         """Return jobs that request tasks if any do, and whole nodes if none do."""
@@ -333,8 +380,11 @@ class _Stream:
         self.waits.tell(self.simulation.state)
 
     def _promised(self, cluster: Cluster) -> npt.NDArray[np.float64] | None:
-        """Return the fair shares of all labels of the stream; None if they are not known."""
-        if self.feed.labels is None:
+        """Return the fair shares of all labels of the stream; None if they are not known.
+
+        With a tree, the cluster has all labels.
+        """
+        if self.feed.labels is None or cluster.fairshare.kind == "tree":
             return None
         labels, some_have_none = self.feed.labels[cluster.fairshare.by]
         return shares(Category(np.array([-1 if some_have_none else 0], np.int32), labels), cluster)

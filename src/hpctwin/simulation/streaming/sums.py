@@ -11,10 +11,12 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin.energy.accounts.shared_energy import SharedEnergy, SummedEnergy
+from hpctwin.engine.operations.transfer import are_suspended, started_ms
 from hpctwin.engine.state.sim import Sim
-from hpctwin.metrics.sources import JobSource
+from hpctwin.metrics.sources import JobSource, JobTable
 from hpctwin.metrics.summary import RunningSummary
 from hpctwin.model import MS_PER_S, Cluster
+from hpctwin.simulation.lowering.preemption import suspends
 from hpctwin.simulation.lowering.shared_nodes import amounts_of_pools
 from hpctwin.simulation.result.counts import (
     MILLI,
@@ -25,7 +27,12 @@ from hpctwin.simulation.result.counts import (
     there,
 )
 from hpctwin.simulation.result.energy import energy_so_far
-from hpctwin.simulation.result.history import capacity_over_time
+from hpctwin.simulation.result.history import (
+    StretchSums,
+    attempts_of,
+    capacity_over_time,
+    stretches_of,
+)
 from hpctwin.simulation.result.placements import placements, shares_held
 from hpctwin.simulation.result.result import course_of_jobs, lost_so_far
 from hpctwin.simulation.running.simulation import Simulation
@@ -50,6 +57,7 @@ class NodeSums:
         self._cluster = cluster
         self._summary = RunningSummary(self._size(), exact=False, tau_s=tau_s)
         self._preemption = None if cluster.preemption is None else PreemptionSums()
+        self._stretches = StretchSums() if suspends(cluster) else None
 
     def _size(self) -> int:
         """Return the size of the cluster, in the counted unit."""
@@ -64,22 +72,26 @@ class NodeSums:
             until_s: The time reached, as in `RunningSummary.passed`.
 
         Returns:
-            Tables ``jobs``, ``lost``, and ``node_map`` or ``placements`` of a result; ``jobs`` with
-            ``energy_j`` if nodes have a power model.
+            Tables ``jobs``, ``lost``, ``stretches`` if jobs are suspended, and ``node_map`` or
+            ``placements`` of a result; ``jobs`` with ``energy_j`` if nodes have a power model.
         """
         result = simulation.result()
         source = result.course.source
-        self._summary.passed(source, result.lost, result.capacity, until_s)
         tables = {
             "jobs": result.jobs.filter(gone),
             "lost": result.lost.filter(_of_attempts(simulation.state, gone)),
         }
+        if result.stretches is None:
+            self._summary.passed(source, result.lost, result.capacity, until_s)
+        else:
+            stretches = stretches_of(simulation.workload, simulation.state, until_s * MS_PER_S)
+            last, before = attempts_of(result.jobs, stretches, result.lost)
+            self._summary.passed(JobTable(last), before, result.capacity, until_s)
+            tables["stretches"] = self._stretched(stretches, tables)
         self._ended(source.take(gone), tables["jobs"])
         if result.node_map is None:
             return tables
-        segment = simulation.state["segment"][: simulation.state.clock.segments]
-        here = gone[segment["job"][segment["nodes"] > 0]]
-        tables["node_map"] = result.node_map.filter(here)
+        tables["node_map"] = _of_jobs(result.node_map, tables["jobs"])
         if result.energy is not None:
             own = dataclasses.replace(
                 result.energy, table=tables["jobs"], node_map=tables["node_map"]
@@ -107,8 +119,22 @@ class NodeSums:
 
     def _job_figures(self) -> dict[str, Any]:
         """Return the metrics of the jobs."""
-        preemption = {} if self._preemption is None else self._preemption.figures()
-        return self._summary.figures() | preemption
+        figures = self._summary.figures()
+        for sums in (self._stretches, self._preemption):
+            figures |= {} if sums is None else sums.figures()
+        return figures
+
+    def _stretched(self, stretches: pl.DataFrame, tables: Tables) -> pl.DataFrame:
+        """Add the stretches of finished jobs, and return them.
+
+        Args:
+            stretches: Stretches of all present jobs.
+            tables: ``jobs`` and ``lost`` of the finished ones.
+        """
+        assert self._stretches is not None
+        found = _of_jobs(stretches, tables["jobs"])
+        self._stretches.add(found, tables["lost"])
+        return found
 
     def _ended(self, source: JobSource, jobs: pl.DataFrame) -> None:
         """Add jobs that are finished.
@@ -161,24 +187,34 @@ class CoreSums(NodeSums):
         self._reached_s = until_s
         course, attempts = course_of_jobs(simulation), lost_so_far(workload, sim)
         jobs = course.table
-        in_cores = dataclasses.replace(course.source, nodes=counted)
-        self._summary.passed(
-            in_cores,
-            attempts.with_columns(nodes=pl.Series(lost, dtype=pl.Int64)),
-            capacity_over_time(sim, simulation.outages_so_far(), amounts_of_pools(sim)["cores"]),
-            until_s,
+        in_cores: JobSource = dataclasses.replace(course.source, nodes=counted)
+        capacity = capacity_over_time(
+            sim, simulation.outages_so_far(), amounts_of_pools(sim)["cores"]
         )
+        before = attempts.with_columns(nodes=pl.Series(lost, dtype=pl.Int64))
         placed = placements(workload, self._cluster, sim, of=gone)
         self._held.add(placed)
         if self._joules is not None:
             jobs = jobs.with_columns(energy_j=self._joules.window(simulation, jobs))
-        jobs = jobs.filter(gone)
-        self._ended(in_cores.take(gone), jobs)
-        return {
-            "jobs": jobs,
+        tables = {
+            "jobs": jobs.filter(gone),
             "lost": attempts.filter(_of_attempts(sim, gone)),
             "placements": placed,
         }
+        passed = in_cores
+        if self._stretches is not None:
+            sized = jobs.with_columns(nodes=counted)
+            stretches = stretches_of(workload, sim, until_s * MS_PER_S)
+            of_job = stretches.drop("nodes").join(
+                sized.select("job_id", "nodes"), on="job_id", maintain_order="left"
+            )
+            last, before = attempts_of(sized, of_job, before)
+            passed = JobTable(last)
+            self._stretched(of_job, tables)
+            tables["stretches"] = _of_jobs(stretches, tables["jobs"])
+        self._summary.passed(passed, before, capacity, until_s)
+        self._ended(in_cores.take(gone), tables["jobs"])
+        return tables
 
     def keep(self, rows: IntArray, to: IntArray, size: int) -> None:
         """See `NodeSums`."""
@@ -264,9 +300,21 @@ class Joules:
         ).figures()
 
 
+def _of_jobs(table: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of a table that belong to some jobs."""
+    return table.filter(pl.col("job_id").is_in(jobs["job_id"].implode()))
+
+
+def _cut_off(sim: Sim) -> npt.NDArray[np.void]:
+    """Return the attempts that were cut off; a suspended job loses none."""
+    lost = sim["lost"][: sim.clock.lost]
+    found: npt.NDArray[np.void] = lost[~are_suspended(sim)[lost["job"]]]
+    return found
+
+
 def _of_attempts(sim: Sim, of_jobs: BoolArray) -> BoolArray:
     """Return a value of each job for each attempt that was cut off [attempts]."""
-    found: BoolArray = of_jobs[sim["lost"]["job"][: sim.clock.lost]]
+    found: BoolArray = of_jobs[_cut_off(sim)["job"]]
     return found
 
 
@@ -285,7 +333,7 @@ def _cores_held(sim: Sim, asked: IntArray) -> tuple[IntArray, IntArray]:
         sim["whole"][node, 0],
         part["tasks"] * sim["needs"][kind, 0],
     )
-    start = sim["state"]["start"]
+    start = started_ms(sim)
     last = part["start"] == start[part["job"]]
     held = np.zeros(sim.jobs, np.int64)
     np.add.at(held, part["job"][last], cores[last])
@@ -298,7 +346,7 @@ def _cores_held(sim: Sim, asked: IntArray) -> tuple[IntArray, IntArray]:
         strict=True,
     ):
         before[job, begin] = before.get((job, begin), 0) + amount
-    lost = sim["lost"][: sim.clock.lost]
+    lost = _cut_off(sim)
     of_lost = [
         before[job, begin] if (job, begin) in before else int(held[job])
         for job, begin in zip(lost["job"].tolist(), lost["start"].tolist(), strict=True)
