@@ -172,9 +172,9 @@ INTERRUPTED = (
     Refusal(
         lambda c, p: not PASSES.find(p.backfill).works_on(PREEMPTING_WHOLE),
         lambda c, p: (
-            f"cluster {c.name!r}: backfill {p.backfill!r} (of an external scheduler or a sizing) "
-            f"does not support preemption or checkpoints; use {_backfills_on(PREEMPTING_WHOLE)}, or "
-            "remove preemption and checkpoints"
+            f"cluster {c.name!r}: backfill {p.backfill!r} does not support preemption or "
+            f"checkpoints; use {_backfills_on(PREEMPTING_WHOLE)} (without a sizing, which needs "
+            f"{OUTSIDE!r}), or remove preemption and checkpoints"
         ),
     ),
     Refusal(
