@@ -16,6 +16,7 @@ from hpctwin.model import Cluster, Workload
 from hpctwin.model.workload.jobs import NODE_W
 from hpctwin.network.profiles import Profile
 from hpctwin.policies import PLACEMENTS, Policy
+from hpctwin.policies.backfills import OUTSIDE
 from hpctwin.simulation.lowering.preemption import is_interrupted, suspends, writes_checkpoints
 
 __all__ = ["Refusal", "check_contended", "check_together", "check_usage", "refuse"]
