@@ -92,11 +92,6 @@ def test_a_scheduler_outside_that_knows_no_preemption_is_rejected():
         Simulation(workload(), cluster(), "fcfs", "outside")
 
 
-def test_streams_of_suspended_jobs_are_rejected(tmp_path):
-    with pytest.raises(ConfigError, match="use mode requeue or cancel"):
-        simulate_stream([workload()], cluster(SUSPEND), out=tmp_path / "out")
-
-
 def test_checkpoints_are_rejected_with_failures_where_they_are_not_simulated(tmp_path):
     failing = Cluster.checked(
         {

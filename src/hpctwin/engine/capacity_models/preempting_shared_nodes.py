@@ -41,7 +41,7 @@ from hpctwin.engine.queue.preemptor_order import (
 )
 from hpctwin.engine.shared.job_starts import free_unheld
 from hpctwin.engine.shared.job_starts import put_held as load_held
-from hpctwin.engine.shared.node_reservations import forget_links
+from hpctwin.engine.shared.reservations.node_reservations import forget_links
 from hpctwin.engine.shared.suspended_jobs import WAKE_SHARED as WAKE
 from hpctwin.engine.state.layout import Arrays
 

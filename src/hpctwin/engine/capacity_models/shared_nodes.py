@@ -37,9 +37,9 @@ from hpctwin.engine.shared.job_starts import (
     start_held,
     take_held,
 )
-from hpctwin.engine.shared.node_reservations import earliest as earliest_start
-from hpctwin.engine.shared.node_reservations import reserve_shared
-from hpctwin.engine.shared.slurm_earliest_start import reserve_rounded
+from hpctwin.engine.shared.reservations.node_reservations import earliest as earliest_start
+from hpctwin.engine.shared.reservations.node_reservations import reserve_shared
+from hpctwin.engine.shared.reservations.slurm_earliest_start import reserve_rounded
 from hpctwin.engine.state.layout import ZERO, Arrays
 
 __all__ = [

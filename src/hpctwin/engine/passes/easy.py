@@ -15,7 +15,7 @@ from hpctwin.engine.queue.priority_tournament import (
     show,
 )
 from hpctwin.engine.shared.job_starts import is_longer
-from hpctwin.engine.shared.kind_bounds import (
+from hpctwin.engine.shared.reservations.kind_bounds import (
     bound_kind,
     list_begins,
     search_all_kinds,

@@ -20,7 +20,9 @@ from hpctwin.engine.shared.fit import (
     stops_early,
 )
 from hpctwin.engine.shared.mixed_tasks import fits_by_kind
-from hpctwin.engine.shared.node_reservations import (
+from hpctwin.engine.shared.node_resources import ALONE, CORES
+from hpctwin.engine.shared.placement import choose
+from hpctwin.engine.shared.reservations.node_reservations import (
     choose_promised,
     forget_all,
     forget_links,
@@ -29,8 +31,6 @@ from hpctwin.engine.shared.node_reservations import (
     reserve_shared,
     take_off,
 )
-from hpctwin.engine.shared.node_resources import ALONE, CORES
-from hpctwin.engine.shared.placement import choose
 from hpctwin.engine.shared.total_free import row_at, search_rows
 from hpctwin.engine.state.layout import NEVER, RETURN, TAKE, WAITING, ZERO, Arrays
 from hpctwin.engine.state.records import Grid

@@ -18,7 +18,7 @@ from hpctwin.engine.power.node_states import (
 from hpctwin.engine.power.switching_plan import count_idle, latest_ahead, list_waiting, note_planned
 from hpctwin.engine.shared.fit import is_skipped_shared
 from hpctwin.engine.shared.job_starts import begin_anew
-from hpctwin.engine.shared.node_reservations import reserve_shared
+from hpctwin.engine.shared.reservations.node_reservations import reserve_shared
 from hpctwin.engine.state.layout import ASLEEP, NEVER, ZERO, Arrays
 
 __all__ = ["MANAGED_SHARED"]

@@ -17,7 +17,7 @@ from hpctwin.model import MS_PER_S, Cluster, DependencyKind, State, Workload
 from hpctwin.model.arguments import check_arguments
 from hpctwin.model.demand import as_features, in_whole_nodes
 from hpctwin.simulation.lowering.capacity import known_of
-from hpctwin.simulation.lowering.outages import recorded_outages
+from hpctwin.simulation.lowering.cluster import recorded_outages
 from hpctwin.simulation.refusals import check_usage
 from hpctwin.simulation.replays.held_nodes import (
     Held,

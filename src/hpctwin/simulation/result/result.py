@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from hpctwin.energy import Energy
     from hpctwin.metrics import Accounts, AccountsBy, By
-    from hpctwin.simulation.lowering.outages import Outages
+    from hpctwin.simulation.lowering.cluster import Outages
     from hpctwin.simulation.result.link_use import LinkUse
 
 __all__ = ["Result", "course_of_jobs", "lost_so_far", "make_result", "no_lost"]

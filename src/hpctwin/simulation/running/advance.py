@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "THREAD_NAME",
     "Outcome",
+    "advance_contended",
     "advance_engine",
     "asked_again_s",
     "hears_interrupts",
@@ -34,6 +35,7 @@ __all__ = [
     "run_all",
     "run_interruptible",
 ]
+
 
 THREAD_NAME = "hpctwin-engine"
 """Prefix of the names of threads that run compiled code and cannot be stopped."""
@@ -300,3 +302,44 @@ def _sliced(simulation: SimulationBase, first: int, instants: int | None) -> boo
     if job >= 0 and layout.RUNNING <= simulation.column("phase")[job] < layout.UNSUBMITTED:
         return False
     return instants is None or int(clock.instants) - first < instants
+
+
+def advance_contended(
+    simulation: SimulationBase,
+    advance: Callable[..., Outcome],
+    until_s: float | None = None,
+    *,
+    instants: int | None = None,
+) -> Outcome:
+    """Advance one event time after another, with ends of jobs from the network.
+
+    The engine never passes a time at which something happens on the network. There, the network
+    advances first, so that all ends of this time are known when the engine applies its events.
+
+    Args:
+        simulation: Simulation that is advanced; it has jobs on a network.
+        advance: Function that advances the simulation without the network.
+        until_s: As for `Simulation.advance`.
+        instants: As for `Simulation.advance`.
+    """
+    sim, jobs = simulation.state, simulation.network
+    assert jobs is not None
+    until_ms = NEVER_MS if until_s is None else to_ms(until_s)
+    left = instants
+    if sim.clock.pass_due:
+        advance(until_s, instants=0)
+    jobs.follow(sim)
+    while left is None or left > 0:
+        next_ms = jobs.next_ms(sim)
+        stop_ms = min(until_ms, next_ms - 1)
+        outcome = advance(None if stop_ms >= NEVER_MS else stop_ms / MS_PER_S, instants=1)
+        jobs.follow(sim)
+        if outcome == "done":
+            return "done"
+        if outcome == "stepped":
+            left = None if left is None else left - 1
+        elif stop_ms == until_ms:
+            return "reached"
+        else:
+            jobs.advance(sim, next_ms)
+    return "stepped"

@@ -185,7 +185,7 @@ class Simulation(SimulationBase):
         go_on = partial(advance_engine, self)
         cap, control = self.cluster.cap, self.policy.power.control
         if self.network is not None:
-            from hpctwin.simulation.running.contended import advance_contended
+            from hpctwin.simulation.running.advance import advance_contended
 
             self.network = self.network.fork()  # forks of this simulation share the one before
             go_on = partial(advance_contended, self, go_on)

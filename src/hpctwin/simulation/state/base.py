@@ -42,7 +42,7 @@ from hpctwin.policies import (
 from hpctwin.policies.backfills import OUTSIDE
 from hpctwin.simulation.lowering import power_states
 from hpctwin.simulation.lowering.capacity import facts_of, known_of
-from hpctwin.simulation.lowering.outages import BLOCK_MS, Outages, recorded_outages
+from hpctwin.simulation.lowering.cluster import BLOCK_MS, Outages, recorded_outages
 from hpctwin.simulation.lowering.policy import circumstances
 from hpctwin.simulation.lowering.preemption import is_interrupted, suspends, writes_checkpoints
 from hpctwin.simulation.lowering.profiles import (

@@ -24,7 +24,7 @@ from hpctwin.model import MS_PER_S, Cluster, Workload, format_duration, to_ms
 from hpctwin.model.text import Shown, count_text
 from hpctwin.policies import Ordering, Policy
 from hpctwin.simulation.lowering import power_states
-from hpctwin.simulation.lowering.outages import Outages, drawn_outages
+from hpctwin.simulation.lowering.cluster import Outages, drawn_outages
 from hpctwin.simulation.lowering.policy import Deciding
 from hpctwin.simulation.lowering.preemption import is_interrupted
 from hpctwin.simulation.state.sizing import SizingHook

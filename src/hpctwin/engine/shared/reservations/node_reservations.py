@@ -6,7 +6,6 @@ from hpctwin.engine.capacity.plan import active_from
 from hpctwin.engine.compile.jit import jit
 from hpctwin.engine.containers.heap import heap_pop, heap_push
 from hpctwin.engine.shared.allocation import free_at, put_back, take_resources
-from hpctwin.engine.shared.earliest_start import is_plain, soonest
 from hpctwin.engine.shared.fit import (
     fits_over,
     goes_at,
@@ -31,7 +30,13 @@ from hpctwin.engine.shared.node_resources import (
 )
 from hpctwin.engine.shared.placement import choose
 from hpctwin.engine.shared.reservation_list import first_over, insert, remove
-from hpctwin.engine.shared.total_free import change_sums, enough_from, first_after, forget_sums
+from hpctwin.engine.shared.reservations.earliest_start import is_plain, soonest
+from hpctwin.engine.shared.total_free import (
+    change_sums,
+    enough_from,
+    first_after,
+    forget_sums,
+)
 from hpctwin.engine.state.layout import AMOUNTS, NEVER, ONE, RETURN, TAKE, ZERO, Arrays
 
 ANY_NODE = -1

@@ -32,9 +32,9 @@ from hpctwin.engine.shared.fit import (
     runs_apart,
 )
 from hpctwin.engine.shared.mixed_tasks import fits_beside
-from hpctwin.engine.shared.node_reservations import leaves_early, promise_nodes
 from hpctwin.engine.shared.node_resources import ALL, ALONE, WHOLE, copy_all, copy_row, tasks_on
 from hpctwin.engine.shared.placement import choose
+from hpctwin.engine.shared.reservations.node_reservations import leaves_early, promise_nodes
 from hpctwin.engine.state.layout import NEVER, TAKE, ZERO, Arrays
 
 __all__ = ["reserve_rounded"]
