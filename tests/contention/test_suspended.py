@@ -158,7 +158,7 @@ def test_nodes_that_sleep_are_refused() -> None:
     content = POWERED.model_dump()
     content["nodes"][0]["sleep"] = [NAPS]
     cluster = preempting(Cluster.model_validate(content))
-    with pytest.raises(ConfigError, match="suspension on nodes with sleep states"):
+    with pytest.raises(ConfigError, match="cannot be suspended on nodes with sleep states"):
         Simulation(jobs((0.0, 8, 9.0, computing(1.0), "low")), cluster, sharing="fair")
 
 
