@@ -74,3 +74,13 @@ def test_the_same_key_in_other_places_and_merged_ones_are_fine(tmp_path: Path) -
     assert found["more"] == {"x": 3, "y": 2}
     assert found[1] == "a"
     assert found["1"] == "b"
+
+
+@pytest.mark.parametrize(
+    "node", ["{name: off, count: 4}", "{name: n, count: 4, modes: {on: {power_w: 9}}}"]
+)
+def test_a_word_that_yaml_takes_for_a_boolean_must_be_quoted(tmp_path: Path, node: str) -> None:
+    path = tmp_path / "cluster.yaml"
+    path.write_text(f"name: c\nnodes:\n  - {node}\n")
+    with pytest.raises(ConfigError, match="line 3.* must be text, not (True|False): quote on, off"):
+        read_cluster(path)

@@ -341,6 +341,8 @@ def _words(fault: Any, model: type[BaseModel], place: Place) -> str:
         return f"{about['discriminator']} is missing".replace("'", "")
     if kind == "string_type" and isinstance(given, Mapping):
         return f"it must be text (quote it if it has a colon or a brace), not {in_brief(given)}"
+    if kind == "string_type" and isinstance(given, bool):
+        return f"it must be text, not {in_brief(given)}: quote on, off, yes and no in YAML"
     bounds = {k: f"{v:,.12g}" if isinstance(v, int | float) else v for k, v in about.items()}
     must = _MUST.get(kind) or fault["msg"].removeprefix("Input should ").removeprefix("be ")
     return f"it must be {must.format(**bounds)}, not {in_brief(given)}"
