@@ -82,5 +82,7 @@ def test_the_same_key_in_other_places_and_merged_ones_are_fine(tmp_path: Path) -
 def test_a_word_that_yaml_takes_for_a_boolean_must_be_quoted(tmp_path: Path, node: str) -> None:
     path = tmp_path / "cluster.yaml"
     path.write_text(f"name: c\nnodes:\n  - {node}\n")
-    with pytest.raises(ConfigError, match="line 3.* must be text, not (True|False): quote on, off"):
+    with pytest.raises(
+        ConfigError, match=r"line 3.* must be text, not (True|False): quote on, off"
+    ):
         read_cluster(path)
