@@ -19,6 +19,7 @@ from hpctwin import Simulation, Workload, generate
 from hpctwin.errors import ConfigError, OutputError, WorkloadError
 from hpctwin.metrics.summary import ERROR
 from hpctwin.model import Account, CapWindow, Cluster, Limit, PowerCap
+from hpctwin.model.workload.dependencies import Dependencies, DependencyKind
 from hpctwin.policies import formula, make_policy
 from hpctwin.simulation import Result, StreamedResult, simulate_stream
 from tests.energy.powered import joined, platforms, power_policies, uniform
@@ -343,6 +344,24 @@ def test_a_stream_under_a_cap_by_time_of_day_is_job_by_job_as_in_memory(
 
 
 NODES = 8
+
+
+@pytest.mark.parametrize("batch", BATCHES)
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("thinks", [{0: 1}, {0: 2, 1: 2}, {0: 5}, {1: 0, 3: 1}])
+def test_a_stream_begins_with_the_first_job_whose_user_does_not_think(
+    batch: int, shared: bool, thinks: dict[int, int]
+) -> None:
+    edges = [(job, other, DependencyKind.THINK, 5000) for job, other in thinks.items()]
+    workload = Workload.build(
+        submit_s=[2, 10, 30, 31, 90, 91],
+        runtime_s=[7, 40, 50, 1, 9, 3],
+        nodes=[1, 3, 2, 4, 4, 1],
+        chunks={"tasks": [1, 5, 3, 8, 4, 1]} if shared else None,
+        dependencies=Dependencies.of(edges),
+    )
+    cluster = Cluster.model_validate({"nodes": [{"name": "n", "count": 4, "cores": 2}]})
+    compared(workload, cluster, "fcfs+easy", batch=batch)
 
 
 def test_failures_drawn_over_time_equal_those_of_a_run_in_memory() -> None:

@@ -252,7 +252,7 @@ class RunningSummary:
         self._states: Counter[str] = Counter()
         self._served, self._lost = 0, ExactSum()
         self._users = ExactSums()
-        self._first: float | None = None
+        self._first = math.inf
         self._last: float | None = None
         self._reached = -math.inf
         self._held = Held()
@@ -274,6 +274,8 @@ class RunningSummary:
             eligible_ms: Time at which each job entered the queue, not after the time reached.
             by: Change of its nodes.
         """
+        if not len(by):
+            return
         eligible, more = eligible_ms.astype(object), by.astype(object)
         settled, reached = (round(one * MS_PER_S) for one in (self._settled, self._reached))
         before = sum_of_products(more, np.maximum(settled - eligible, 0))
@@ -285,9 +287,8 @@ class RunningSummary:
 
     @property
     def _settled(self) -> float:
-        """The last known end of a job; the first submission if there is none."""
-        first = self._first or 0.0
-        return first if self._last is None else max(first, self._last)
+        """The last known end of a job; the first submission if there is none; else infinity."""
+        return self._first if self._last is None else max(self._first, self._last)
 
     def passed(
         self,
@@ -295,6 +296,7 @@ class RunningSummary:
         lost: pl.DataFrame,
         capacity: pl.DataFrame,
         until_s: float = math.inf,
+        first_submit_s: float | None = None,
     ) -> None:
         """Advance to a time.
 
@@ -303,9 +305,13 @@ class RunningSummary:
             lost: Attempts that node failures cut off since then.
             capacity: Nodes that are up, as a step function.
             until_s: The time, in seconds; its events have all happened.
+            first_submit_s: First submission that has happened, infinite if none has; by default
+                that of the jobs. Those with a think time have none as long as they wait for it.
         """
-        if self._first is None:
-            self._first = jobs.first_submit_s()
+        if first_submit_s is None:
+            first_submit_s = jobs.first_submit_s()
+        if self._first == math.inf and first_submit_s is not None:
+            self._first = first_submit_s
         after, self._reached = self._reached, until_s
         if len(lost):
             self._lost.add(in_vain(lost, after, until_s))
@@ -313,8 +319,8 @@ class RunningSummary:
         if last is not None:
             self._last = last
             self._over.take(self._beyond)
-        first, settled = self._first or 0.0, self._settled
-        parts = [(self._over, Span(first, settled))] if last is not None else []
+        settled = self._settled
+        parts = [(self._over, Span(self._first, settled))] if last is not None else []
         if settled < until_s < math.inf:
             parts.append((self._beyond, Span(settled, until_s)))
         events = jobs.events(lost, floats(capacity, "time_s"), after_s=after, until_s=until_s)
@@ -338,7 +344,7 @@ class RunningSummary:
     def _totals(self) -> SimpleNamespace:
         """Return the totals that metrics need; integrals over time are in ms."""
         first, last, ran = self._first, self._last, self._served > 0
-        span_s = 0.0 if last is None else last - (first or 0.0)
+        span_s = 0.0 if last is None else last - first
         over, users = self._over.sums, self._users.means()
         return SimpleNamespace(
             **over,

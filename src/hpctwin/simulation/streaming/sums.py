@@ -11,6 +11,7 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin.energy.accounts.shared_energy import SharedEnergy, SummedEnergy
+from hpctwin.engine.operations.job_history import submitted_ms
 from hpctwin.engine.operations.transfer import are_suspended, started_ms
 from hpctwin.engine.state.sim import Sim
 from hpctwin.metrics.sources import JobSource, JobTable
@@ -77,16 +78,17 @@ class NodeSums:
         """
         result = simulation.result()
         source = result.course.source
+        first_s = _first_submit_s(simulation)
         tables = {
             "jobs": result.jobs.filter(gone),
             "lost": result.lost.filter(_of_attempts(simulation.state, gone)),
         }
         if result.stretches is None:
-            self._summary.passed(source, result.lost, result.capacity, until_s)
+            self._summary.passed(source, result.lost, result.capacity, until_s, first_s)
         else:
             stretches = stretches_of(simulation.workload, simulation.state, until_s * MS_PER_S)
             last, before = attempts_of(result.jobs, stretches, result.lost)
-            self._summary.passed(JobTable(last), before, result.capacity, until_s)
+            self._summary.passed(JobTable(last), before, result.capacity, until_s, first_s)
             tables["stretches"] = self._stretched(stretches, tables)
         self._ended(source.take(gone), tables["jobs"])
         if result.node_map is None:
@@ -173,6 +175,7 @@ class CoreSums(NodeSums):
     def window(self, simulation: Simulation, gone: BoolArray, until_s: float) -> Tables:
         """See `NodeSums`."""
         workload, sim = simulation.workload, simulation.state
+        first_s = _first_submit_s(simulation)
         asked = np.rint(cores_asked(workload, self._cluster) * MILLI).astype(np.int64)
         counted, lost = _cores_held(sim, asked)
         if len(self._counted):
@@ -212,7 +215,7 @@ class CoreSums(NodeSums):
             passed = JobTable(last)
             self._stretched(of_job, tables)
             tables["stretches"] = _of_jobs(stretches, tables["jobs"])
-        self._summary.passed(passed, before, capacity, until_s)
+        self._summary.passed(passed, before, capacity, until_s, first_s)
         self._ended(in_cores.take(gone), tables["jobs"])
         return tables
 
@@ -298,6 +301,14 @@ class Joules:
             network=last.network,
             computing_j=self._of_nodes,
         ).figures()
+
+
+def _first_submit_s(simulation: Simulation) -> float:
+    """Return the first submission, in seconds; infinity as long as users think before all of them."""
+    sim = simulation.state
+    waits = (sim["job"]["thinks"] != 0) & (sim["state"]["eligible"] < 0)
+    known = submitted_ms(sim, simulation.workload.submit_ms)[~waits]
+    return int(known.min()) / MS_PER_S if len(known) else math.inf
 
 
 def _of_jobs(table: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFrame:
