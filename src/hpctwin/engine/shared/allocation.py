@@ -195,12 +195,12 @@ def put_back(j: int, sim: Arrays) -> None:
 
 
 @jit
-def free_at(node: int, time: int, row: int, sim: Arrays) -> None:
-    """Set a row of ``sim.promise_left`` to what running jobs leave free at a time."""
-    copy_row(sim.left, node, sim.promise_left, row)
+def free_at(node: int, time: int, sim: Arrays) -> None:
+    """Set ``sim.free_at`` of a node to what running jobs leave free at a time."""
+    copy_row(sim.left, node, sim.free_at, node)
     p = sim.share[node].part
     while p >= 0:
         part = sim.part[p]
         if goes_at(part.job, sim) <= time:
-            give_held(part.kind, node, part.tasks, sim.promise_left, row, sim)
+            give_held(part.kind, node, part.tasks, sim.free_at, node, sim)
         p = part.after

@@ -7,7 +7,12 @@ from hpctwin.engine.capacity.persistent_reservations import held
 from hpctwin.engine.capacity.plan import active_from, plan_build, plan_reach
 from hpctwin.engine.compile.jit import jit
 from hpctwin.engine.shared import free_table
-from hpctwin.engine.shared.allocation import start_shared, take_from_promises, take_resources
+from hpctwin.engine.shared.allocation import (
+    free_at,
+    start_shared,
+    take_from_promises,
+    take_resources,
+)
 from hpctwin.engine.shared.fit import (
     begin_pass,
     fits_over,
@@ -106,6 +111,7 @@ def put_nodes(j: int, sim: Arrays) -> bool:
         if keeps_off(own.kind, own.node, own.start, own.end, sim):
             return False
         if sim.rooms.linked == 0:
+            free_at(own.node, own.start, sim)
             link(row, sim)
         row = own.next
     return True

@@ -22,9 +22,7 @@ from hpctwin.engine.state.layout import MINUS_ONE, NEVER, ONE, TAKE, ZERO, Array
 __all__ = ["change_sums", "enough_from", "first_after", "forget_sums", "start_in_sums"]
 
 ENOUGH = 8
-"""Number of rows of reservations from which the table pays, …"""
-RUNNING = 8
-"""… if at most this many jobs run for each of them."""
+"""Number of rows of reservations from which the table pays, if no more jobs run."""
 SEARCHES = 4
 """Number of searches in a pass after which free cores are also kept for each node."""
 ENDS = NEVER // 2
@@ -80,6 +78,12 @@ def list_events(sim: Arrays) -> int:
         r = sim.run[place].job
         if r >= 0:
             n = heap_push(sim.times, n, goes_at(r, sim), r)
+    return list_promises(n, sim)
+
+
+@jit
+def list_promises(n: int, sim: Arrays) -> int:
+    """Add the spans of reservations to ``n`` entries of ``sim.times``; see `list_events`."""
     for row in range(sim.sharing.promises):
         own = sim.promise[row]
         if own.node >= 0 and own.first == 1:
@@ -296,26 +300,51 @@ def sum_left(sim: Arrays) -> None:
 
 
 @jit
-def enough_after_ends(kind: int, sim: Arrays) -> int:
-    """Return the first planned end from which enough is free for a kind of job; 0 for now.
+def enough_after_ends(j: int, sim: Arrays) -> int:
+    """Return the first time from which enough is free for as long as a job would run.
 
-    Reservations are ignored, and the table must not be valid. Overdue jobs count as ended.
+    The table must not be valid. Planned ends and reservations are visited in order, only as far as
+    needed. Overdue jobs count as ended.
     """
+    kind = sim.job[j].kind
+    tasks = sim.shape[kind].tasks
+    cores = tasks * sim.needs[kind, CORES]
+    memory = tasks * sim.needs[kind, MEMORY]
+    gpus = tasks * sim.needs[kind, GPUS]
     sum_left(sim)
     own = sim.sums[0]
-    tasks = sim.shape[kind].tasks
-    time = ZERO
-    for r in range(sim.clock.run_first, sim.clock.run_end):
-        if (
-            own.cores >= tasks * sim.needs[kind, CORES]
-            and own.memory >= tasks * sim.needs[kind, MEMORY]
-            and own.gpus >= tasks * sim.needs[kind, GPUS]
-        ):
-            break
-        if sim.run[r].job >= 0:
-            add_job(ZERO, sim.run[r].job, sim)
-            time = sim.run[r].planned
-    return time
+    time = sim.clock.now
+    start: int = NEVER
+    r = sim.clock.run_first
+    n = list_promises(ZERO, sim)
+    begins = n // 2
+    while True:
+        if own.cores < cores or own.memory < memory or own.gpus < gpus:
+            start = NEVER
+        else:
+            start = min(start, time)
+        if start < NEVER and begins == 0:
+            return start
+        following: int = sim.run[r].planned if r < sim.clock.run_end else NEVER
+        if n > 0:
+            following = min(following, sim.times[0].time)
+        if following == NEVER:
+            return time
+        time = max(time, following)
+        if start < NEVER and time - start >= sim.job[j].expected:
+            return start
+        while n > 0 and sim.times[0].time <= time:
+            what = heap_pop(sim.times, n)
+            n -= 1
+            if what < 0:
+                add_promise(ZERO, -1 - what, -ONE, sim)
+                begins -= 1
+            else:
+                add_promise(ZERO, what - ENDS, ONE, sim)
+        while r < sim.clock.run_end and sim.run[r].planned <= time:
+            if sim.run[r].job >= 0:
+                add_job(ZERO, sim.run[r].job, sim)
+            r += 1
 
 
 @jit
@@ -330,8 +359,8 @@ def enough_from(j: int, time: int, sim: Arrays) -> int:
         return time
     if sim.rooms.sums == 0:
         promises = sim.sharing.promises
-        if promises < ENOUGH or promises * RUNNING < sim.clock.running:
-            return max(time, enough_after_ends(kind, sim))
+        if promises < ENOUGH or promises < sim.clock.running:
+            return max(time, enough_after_ends(j, sim))
         make_sums(sim)
     sim.rooms.searches += 1
     if sim.rooms.searches >= SEARCHES and sim.rooms.table == 0 and len(sim.free_cores) > 0:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from hpctwin.engine.capacity.maintenance_windows import maintenance_is_over
 from hpctwin.engine.compile.jit import jit
 from hpctwin.engine.containers.heap import heap_pop, heap_push
+from hpctwin.engine.shared.allocation import free_at
 from hpctwin.engine.shared.fit import (
     goes_by_kind,
     is_there,
@@ -119,7 +120,8 @@ def reckon_again(kind: int, place: int, node: int, sim: Arrays) -> None:
 def soonest(j: int, sim: Arrays) -> int:
     """Return the earliest time from which a job that `is_plain` fits.
 
-    It sets ``sim.rooms.first`` to the first node on which the job then fits.
+    It sets ``sim.rooms.first`` to the first node on which the job then fits, and ``sim.free_at`` of
+    that node to what is free then.
     """
     kind = sim.job[j].kind
     now = sim.clock.now
@@ -136,4 +138,5 @@ def soonest(j: int, sim: Arrays) -> int:
                 best = time
                 sim.rooms.first = node
     sim.fits[sim.rooms.first] = 1
+    free_at(sim.rooms.first, max(best, now), sim)
     return max(best, now)

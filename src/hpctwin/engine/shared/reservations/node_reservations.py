@@ -5,7 +5,7 @@ from __future__ import annotations
 from hpctwin.engine.capacity.plan import active_from
 from hpctwin.engine.compile.jit import jit
 from hpctwin.engine.containers.heap import heap_pop, heap_push
-from hpctwin.engine.shared.allocation import free_at, put_back, take_resources
+from hpctwin.engine.shared.allocation import put_back, take_resources
 from hpctwin.engine.shared.fit import (
     fits_over,
     goes_at,
@@ -63,11 +63,12 @@ def link(row: int, sim: Arrays) -> None:
     """Add a reservation to its node, and update what is left when reservations begin.
 
     ``sim.promise_left`` is set for the reservation, and reduced for all that begin during it.
+    ``sim.free_at`` of the node must be what running jobs leave free when the reservation begins.
     """
     own = sim.promise[row]
     node = own.node
     kind = own.kind
-    free_at(node, own.start, row, sim)
+    copy_row(sim.free_at, node, sim.promise_left, row)
     take_held(kind, node, own.tasks, sim.promise_left, row, sim)
     p = first_over(node, own.start, sim)
     while p >= 0:
@@ -105,6 +106,8 @@ def unlink(row: int, kept: bool, sim: Arrays) -> None:
 @jit
 def promise_nodes(j: int, start: int, end: int, sim: Arrays) -> int:
     """Reserve the chosen nodes for a job over a span, without cluster-wide resources.
+
+    ``sim.free_at`` of the nodes must be what running jobs leave free when the span begins.
 
     Returns:
         First row of the reservation.
@@ -170,7 +173,8 @@ def reserve_shared(j: int, not_before: int, sim: Arrays) -> tuple[int, int]:
 def earliest(j: int, not_before: int, sim: Arrays) -> int:
     """Return the earliest time from ``not_before`` on at which a job fits.
 
-    It sets ``sim.fits`` and ``sim.min_free``. It visits the times at which something becomes free,
+    It sets ``sim.fits`` and ``sim.min_free``, and ``sim.free_at`` of the nodes on which the job fits
+    to what running jobs leave free then. It visits the times at which something becomes free,
     from the first one on at which all nodes together have enough. If a node got nothing back by a
     time, no more tasks fit on it than before. Only the other nodes are therefore checked again. If
     that makes enough, all nodes are checked.

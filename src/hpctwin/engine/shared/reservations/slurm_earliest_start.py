@@ -22,7 +22,7 @@ from hpctwin.engine.capacity.node_reservations import (
 from hpctwin.engine.capacity.rounded_spans import span_begin, span_end
 from hpctwin.engine.compile.jit import jit
 from hpctwin.engine.containers.heap import heap_pop, heap_push
-from hpctwin.engine.shared.allocation import put_back, take_resources
+from hpctwin.engine.shared.allocation import free_at, put_back, take_resources
 from hpctwin.engine.shared.fit import (
     goes_at,
     goes_by_kind,
@@ -217,6 +217,7 @@ def keep(j: int, begins: int, ends: int, wide: bool, sim: Arrays) -> None:
     """
     for n in range(sim.sharing.chosen):
         sim.chosen_tasks[n] = WHOLE
+        free_at(sim.chosen_nodes[n], begins - JUST, sim)
     promise_nodes(j, begins - JUST, ends, sim)
     sim.rooms.spans = reserve(PICKED, begins, ends, sim.rooms.spans, sim)
     if wide:
