@@ -124,6 +124,12 @@ def test_a_power_cap_counts_the_nodes_that_jobs_have() -> None:
     assert stretches(result, 2) == [(0, 26.667, 2), (26.667, 32.001, 5)]
 
 
+def test_a_power_cap_does_not_limit_jobs_that_draw_no_more_than_idle_nodes() -> None:
+    same = {"modes": {"base": {"power_w": 100, "idle_w": 100}}}
+    machine = cluster(nodes=[{"name": "n", "count": 8} | same], cap="1kW")
+    assert stretches(simulate(jobs(1), machine, sizing=as_many_as_free)) == [(0, 10, 8)]
+
+
 def test_a_job_gets_no_nodes_until_a_maintenance_that_it_would_meet_is_over() -> None:
     machine = cluster(reservations=[{"name": "m", "start": 30, "end": 100, "nodes": "0-3"}])
     seen = {}

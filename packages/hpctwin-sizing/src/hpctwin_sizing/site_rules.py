@@ -68,8 +68,8 @@ def site_rules_of(sim: Any, workload: Workload, cluster: Cluster) -> SiteRules:
     stuck = np.zeros(len(workload), bool)
     if cluster.cap is not None:
         watts = asks[:, -1]
-        left = int(sim["amount"][-1])
-        largest = np.where(watts > 0, np.minimum(largest, left * nodes // watts), largest)
+        capped = int(sim["amount"][-1]) * nodes // np.maximum(watts, 1)
+        largest = np.where(watts > 0, np.minimum(largest, capped), largest)
     limits = limits_in(workload, cluster)
     if limits is not None:
         largest, stuck = np.minimum(largest, limits.largest), limits.why != ""
