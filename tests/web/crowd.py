@@ -89,11 +89,12 @@ class Crowd:
         })  # fmt: skip
 
     def turn(self) -> None:
-        """Let some jobs start, as many come, and most forecasts change."""
+        """Let some jobs start, but never the first; as many come, and most forecasts change."""
         few = max(1, len(self.pending) // 100)
         self.time_s += 60.0
         for _ in range(few):
-            self.pending.pop(self.random.randrange(1, len(self.pending)))
+            if len(self.pending) > 1:
+                self.pending.pop(self.random.randrange(1, len(self.pending)))
             self.submit()
         for job in self.pending:
             job["start_s"] = self.time_s + (job["start_s"] * 7919.0) % 1e5
