@@ -10,12 +10,14 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 from rich.console import Console
 
 from hpctwin import generate, write_workload
 from hpctwin.cli.output import print_lines, screen
 from hpctwin.policies.agents import Network
+from hpctwin.simulation.streaming.stream import StreamedResult
 from tests.cli.test_cli import run
 
 
@@ -174,3 +176,25 @@ def test_tables_are_not_folded_in_a_pipe_even_if_colors_are_forced(
     assert screen().width == 100_000
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     assert screen().width == 20
+
+
+def test_names_of_files_are_no_patterns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "a [1] 10** {b}?%d"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    write_workload(generate("poisson", jobs=50, nodes=8, seed=1), Path("w*.csv"))
+    Path("sweep[1].yaml").write_text(
+        "workloads: ['w*.csv']\nclusters: [8]\npolicies: [fcfs+easy]\n"
+    )
+    assert run("workload", "convert", "w*.csv", "w[1]*.parquet") == 0
+    assert run("simulate", "w[1]*.parquet", "-n", 8, "--stream", "--out", "stream*") == 0
+    assert run("simulate", "w*.csv", "-n", 8, "--out", "run[2]", "--accounts", "a[3].parquet") == 0
+    assert run("accounts", "a[3].parquet") == 0
+    assert run("report", "run[2]", "--html", "r[4].html") == 0
+    for _ in range(2):  # the second reads what the first wrote
+        assert run("sweep", "sweep[1].yaml", "--out", "10**30") == 0
+    streamed = StreamedResult(Path("stream*"), {}).jobs.collect()
+    whole = pl.read_parquet(folder / "run[2]" / "jobs.parquet", glob=False)
+    assert streamed.sort("job_id")["start_s"].equals(whole.sort("job_id")["start_s"])

@@ -262,7 +262,11 @@ def test_a_wrong_input_of_simulate_is_reported_in_one_line(
             "sweep-nodes.yaml, line 2, clusters.0: it must be 1 node or more",
         ),
         ("sweep sweep-load.yaml", 2, "line 4, loads.1: it must be more than 0, not -1"),
-        ("sweep sweep-seeds.yaml", 2, "line 4, seeds: it must be a number of seeds, 1 or more"),
+        (
+            "sweep sweep-seeds.yaml",
+            2,
+            "line 4, seeds: it must be a number of seeds, 1 to 1,000,000",
+        ),
         ("sweep sweep-figure.yaml", 2, "figure 'mean_wiat_s'. Did you mean 'mean_wait_s'?"),
         ("sweep sweep-baseline.yaml", 2, "baseline 'sjf+easy' is not among the policies."),
         ("sweep sweep-parameter.yaml", 2, "policies.0: it must be text (quote it if it has a"),

@@ -345,7 +345,7 @@ def test_two_sweeps_do_not_write_into_one_folder(tmp_path: Path) -> None:
         ("workloads: [{generate: poisson}]\npolicies: ['easy:{k}']\nparameters: {k: {low: 1, high: 3}}",
          "give the number of draws"),
         ("workloads: [{generate: poisson}]\npolicies: [fcfs]\nbaseline: fcsf", "Did you mean 'fcfs'?"),
-        ("workloads: [{generate: poisson}]\npolicies: [fcfs]\nseeds: 0", "a number of seeds, 1 or more"),
+        ("workloads: [{generate: poisson}]\npolicies: [fcfs]\nseeds: 0", "a number of seeds, 1 to 1,000,000"),
         ("workloads: [{generate: poisson}]\npolicies: [fcfs]\nloads: [-1]", "loads.0: it must be more"),
         ("workloads: [{generate: poisson}]\npolicies: [fcfs, fcfs]", "'fcfs' is listed twice"),
         ("workloads: [{generate: poisson, trace: a.swf}]\npolicies: [fcfs]",

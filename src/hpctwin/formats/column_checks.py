@@ -12,10 +12,12 @@ import polars as pl
 from hpctwin.errors import TraceError
 from hpctwin.model import PER_NODE
 from hpctwin.model.columns import PREDICTED
+from hpctwin.model.requests import resources
 from hpctwin.model.requests.chunks import CHUNKS, SHARED_WITH, WHOLE_CHUNKS
-from hpctwin.model.requests.resources import COLUMN, MOST
+from hpctwin.model.requests.resources import COLUMN
 from hpctwin.model.workload.demands import AMOUNTS, MAX_AMOUNT, MAX_ITERATIONS
 from hpctwin.model.workload.frame import USE_STEP, is_usage
+from hpctwin.model.workload.jobs import MOST
 from hpctwin.network.patterns import Pattern
 
 REQUIRED = ("submit_s", "runtime_s", "nodes")
@@ -26,7 +28,6 @@ TEXTS = (
 _OTHERS = ("depends", "dependency", "job_name", "recorded_nodes")
 TIMES = ("submit_s", "recorded_start_s", "cancel_s")
 """Columns of times, which may also be dates."""
-_LIMIT = 1e12  # keeps sums of milliseconds far inside int64; 30,000 years as seconds
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class _Rule:
     whole: bool = False
     required: bool = False
     words: tuple[str, ...] = ()
-    most: float = _LIMIT
+    most: float = MOST
 
     @property
     def expected(self) -> str:
@@ -101,7 +102,7 @@ def rule_of(name: str, dtype: pl.DataType) -> _Rule | None:
     if is_usage(name.removesuffix(USE_STEP)):
         return _Rule(0.001)
     if name.startswith(COLUMN):
-        return _Rule(0, most=MOST)
+        return _Rule(0, most=resources.MOST)
     return _Rule(0, whole=True) if name.startswith("res_") else _NUMBERS.get(name)
 
 

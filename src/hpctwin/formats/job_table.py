@@ -168,7 +168,7 @@ class _SortedOut:
         by = pl.col(self.key.column)
         here = (by >= begin) if end == np.inf else (by >= begin) & (by < end)
         found = [
-            pl.scan_parquet(path).filter(here)
+            pl.scan_parquet(path, glob=False).filter(here)
             for path, first, last in self.parts
             if not (last < begin or (first >= end and end < np.inf))  # NaN sorts last
         ]
@@ -250,7 +250,7 @@ class Collected:
         assert self._folder is not None
         path = self._folder.path / f"{name}.parquet"
         jobs.write_parquet(path, compression="lz4", row_group_size=_ROWS_OF_GROUP)
-        return pl.scan_parquet(path)
+        return pl.scan_parquet(path, glob=False)
 
     def _named(
         self, ids: pl.Series, again: npt.NDArray[np.uint64], runs: dict[str, int]

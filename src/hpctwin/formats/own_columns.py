@@ -170,7 +170,7 @@ def write_parquet_parts(workloads: Iterable[Workload], path: str | Path) -> None
         for number, workload in enumerate(workloads):
             part = Path(folder) / f"{number}.parquet"
             workload.to_frame().write_parquet(part, compression="lz4")
-            parts.append(pl.scan_parquet(part))
+            parts.append(pl.scan_parquet(part, glob=False))
         whole = Path(folder) / "whole.parquet"
         pl.concat(parts, how="diagonal_relaxed").sink_parquet(whole)
         put_file(whole, path)
@@ -476,8 +476,11 @@ def whole_or_text(column: pl.Series) -> pl.Series:
 
     For example, 007 stays text.
     """
-    if column.dtype.is_float() and (column.drop_nulls() % 1 == 0).all():
-        return column.cast(pl.Int64, strict=False)
+    if column.dtype.is_float():
+        column = column.fill_nan(None)
+        number = column.cast(pl.Int64, strict=False)
+        if number.null_count() == column.null_count() and (number == column).all():
+            return number
     text = column.cast(pl.String)
     whole = text.cast(pl.Int64, strict=False)
     same: Any = whole.cast(pl.String).eq_missing(text).all()

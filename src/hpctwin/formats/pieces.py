@@ -56,7 +56,8 @@ def open_pieces(path: Path, size: int) -> Pieces:
             path,
             "only Parquet can be read piecewise; convert the log first: hpctwin workload convert",
         )
-    scan = pl.scan_parquet(path / "*.parquet" if path.is_dir() else path)
+    files = sorted(path.glob("*.parquet")) if path.is_dir() else path
+    scan = pl.scan_parquet(files, glob=False)
     try:
         columns = scan.collect_schema()
         jobs = int(scan.select(pl.len()).collect(engine="streaming").item())

@@ -192,7 +192,7 @@ def read_accounts(path: str | os.PathLike[str]) -> Accounts:
         )
     try:
         if path.suffix == ".parquet":
-            rows = pl.read_parquet(path)
+            rows = pl.read_parquet(path, glob=False)
             by, there = rows["by"][0], rows["there_node_s"][0]
             if rows["format"][0] != FORMAT:
                 raise ConfigError(other_format(path, rows["format"][0], FORMAT))

@@ -56,7 +56,7 @@ class Category:
 
     @classmethod
     def of(cls, values: Sequence[Any] | npt.NDArray[Any] | pl.Series) -> Category:
-        """Collect labels; None, NaN and -1 are unknown.
+        """Collect labels; None, NaN, -1 and empty text are unknown.
 
         Labels that are numbers are ordered as numbers.
         """
@@ -68,12 +68,16 @@ class Category:
                 return cls._of_dense(values.astype(np.int64, copy=False), low, high)
         series = pl.Series(values)
         if series.dtype.is_numeric():
-            series = series.cast(pl.Int64, strict=False)
-            series = series.set(series == UNKNOWN, None)
-            distinct = series.drop_nulls().unique().sort()
+            series = series.fill_nan(None) if series.dtype.is_float() else series
+            series = series.set(series.cast(pl.Float64) == UNKNOWN, None)
+            whole = series.cast(pl.Int64, strict=False)
+            # Other numbers are texts: 1.5 and 1.7 are two labels.
+            same = whole.null_count() == series.null_count() and (whole == series).all()
+            series = whole if same else series.cast(pl.String)
         else:
             series = series.cast(pl.String)
-            distinct = series.drop_nulls().unique().sort()
+            series = series.set(series == "", None)
+        distinct = series.drop_nulls().unique().sort()
         codes = series.replace_strict(
             distinct, pl.Series(range(len(distinct)), dtype=pl.Int32), default=UNKNOWN
         ).cast(pl.Int32)

@@ -158,6 +158,22 @@ class _Loader(yaml.SafeLoader):
             lines[key.tag, key.value] = line
         return super().construct_mapping(node, deep)
 
+    def construct_whole(self, node: yaml.ScalarNode) -> int:
+        """Return a whole number that the engine's integers can hold."""
+        value = self.construct_yaml_int(node)
+        if abs(value) > MOST:
+            raise ConfigError(
+                f"{self.where}, line {node.start_mark.line + 1}: {in_brief(value)} is too large; "
+                f"the maximum is {MOST:,}"
+            )
+        return value
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_whole)
+
+MOST = 2**53
+"""Largest whole number in settings: a float still holds it exactly."""
+
 
 Duration = Annotated[float, BeforeValidator(lambda value: parse_duration_s(value))]
 """Seconds, or text such as ``"2h"``."""
@@ -311,7 +327,7 @@ def _place(loc: Place, content: Any, *, missing: bool) -> Place:
         if isinstance(content, Mapping):
             there = part in content
         else:
-            there = isinstance(part, int) and isinstance(content, list | tuple)
+            there = isinstance(content, list | tuple) and part in range(len(content))
         if there:
             content = content[part]
             place.append(part)

@@ -84,7 +84,7 @@ class Store:
         """Return the keys of finished points, without failed ones."""
         found: set[str] = set()
         for path in sorted(self.folder.glob("points/part-*.parquet")):
-            part = pl.read_parquet(path, columns=["key", "error"])
+            part = pl.read_parquet(path, columns=["key", "error"], glob=False)
             found.update(part.filter(pl.col("error").is_null())["key"])
         return found
 
@@ -129,7 +129,7 @@ def read_rows(folder: Path, keys: Iterable[str]) -> pl.DataFrame:
     wanted = pl.DataFrame({"key": list(keys)}, schema={"key": pl.String})
     wanted = wanted.with_row_index("place")
     parts = [
-        pl.read_parquet(path).join(wanted.select("key"), on="key", how="semi")
+        pl.read_parquet(path, glob=False).join(wanted.select("key"), on="key", how="semi")
         for path in sorted(folder.glob("points/part-*.parquet"))
     ]
     parts = [one for one in parts if len(one)]

@@ -24,7 +24,7 @@ from hpctwin.sweep.outcome import SweepResult
 from hpctwin.sweep.points import plan_of
 from hpctwin.sweep.running import sweep
 from hpctwin.sweep.settings import (
-    Scalar,
+    Scalars,
     Span,
     SweepSettings,
     Values,
@@ -47,8 +47,8 @@ _FEWEST = 5
 def _objectives(given: Any) -> Any:
     if isinstance(given, str):
         given = [given]
-    if isinstance(given, list | tuple):
-        return {name: "high" if str(name).startswith(_HIGH) else "low" for name in given}
+    if isinstance(given, list | tuple) and all(isinstance(name, str) for name in given):
+        return {name: "high" if name.startswith(_HIGH) else "low" for name in given}
     return given
 
 
@@ -71,7 +71,7 @@ class Sought(Worlds):
     """
 
     policies: tuple[str, ...] = Field(min_length=1)
-    parameters: Mapping[str, tuple[Scalar, ...] | Values] = Field(min_length=1)
+    parameters: Mapping[str, Scalars | Values] = Field(min_length=1)
     objectives: Annotated[
         Mapping[str, Literal["low", "high"]], BeforeValidator(_objectives), Field(min_length=1)
     ]

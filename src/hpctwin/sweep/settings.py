@@ -64,6 +64,10 @@ S = TypeVar("S", bound="Worlds")
 Scalar = bool | int | float | str
 """Possible types of a parameter."""
 
+Scalars = Annotated[tuple[Scalar, ...], Field(min_length=1)]
+
+Text = Annotated[str, Field(min_length=1)]
+
 
 def _resampling(given: Any) -> Any:
     if given is None or given == "users":
@@ -93,9 +97,9 @@ class Source(Settings):
             users with all of their jobs instead.
     """
 
-    trace: str | None = None
-    traces: tuple[str, ...] = ()
-    generate: str | None = None
+    trace: Text | None = None
+    traces: tuple[Text, ...] = ()
+    generate: Text | None = None
     options: Mapping[str, Any] = Field(default_factory=dict)
     name: str = ""
     resample: Annotated[Literal["users"] | float | None, BeforeValidator(_resampling)] = None
@@ -199,11 +203,14 @@ def source_of(given: Any) -> Any:
     return {"trace": str(given)} if isinstance(given, str | Path) else given
 
 
+_MOST_SEEDS = 1_000_000
+
+
 def _seeds(given: Any) -> Any:
     if isinstance(given, int) and not isinstance(given, bool):
-        if given < 1:
+        if not 1 <= given <= _MOST_SEEDS:
             raise ValueError(
-                f"it must be a number of seeds, 1 or more, or a list of seeds, not {given}"
+                f"it must be a number of seeds, 1 to {_MOST_SEEDS:,}, or a list of seeds, not {given}"
             )
         return tuple(range(given))
     return given
@@ -269,7 +276,7 @@ class SweepSettings(Worlds):
     walltimes: tuple[str, ...] = ("recorded",)
     shifts: tuple[Annotated[Duration, Field(ge=0)], ...] = (0.0,)
     seeds: Annotated[tuple[int, ...], BeforeValidator(_seeds), Field(min_length=1)] = (0,)
-    parameters: Mapping[str, tuple[Scalar, ...] | Values] = Field(default_factory=dict)
+    parameters: Mapping[str, Scalars | Values] = Field(default_factory=dict)
     samples: int | None = Field(default=None, ge=1)
     draw: int | None = Field(default=None, ge=1)
     sample_seed: int = 0

@@ -130,7 +130,11 @@ def _read(path: Path, time: str, power: str, use: tuple[str, ...]) -> tuple[pl.D
     from hpctwin.model.text import count_text
 
     try:
-        frame = pl.read_parquet(path) if path.suffix == ".parquet" else pl.read_csv(path)
+        frame = (
+            pl.read_parquet(path, glob=False)
+            if path.suffix == ".parquet"
+            else pl.read_csv(path, glob=False)
+        )
     except (OSError, pl.exceptions.PolarsError) as error:
         raise TraceError(path, f"cannot be read as a table: {error}") from error
     wanted = [time, power, *(use or [name for name in frame.columns if name not in (time, power)])]

@@ -63,22 +63,23 @@ def with_cap(workload: Workload, cluster: Cluster, *, switched: bool) -> tuple[W
     if len(over):
         job = int(over[0])
         raise ConfigError(
-            f"job {workload.job_id[job]} on {nodes[job]:g} nodes draws {needs[job]:,} W "
+            f"job {workload.job_id[job]} on {nodes[job]:g} nodes draws {needs[job]:,.0f} W "
             f"above idle power, but the power cap leaves {left:,.0f} W, so the job could "
             f"never start; give a cap of {floor.sum() + needs[over].max():,.0f} W or more "
             "for all jobs"
         )
-    needs = np.minimum(needs, math.floor(left))  # rejected as too wide for the cluster
+    # Of jobs that are rejected as too wide for the cluster, more would not fit in an integer.
+    whole = np.minimum(needs, math.floor(left)).astype(np.int64)
     return (
-        workload.replace(resources={**workload.resources, RESOURCE: needs}),
+        workload.replace(resources={**workload.resources, RESOURCE: whole}),
         cluster.model_copy(update={"resources": {**cluster.resources, RESOURCE: math.floor(left)}}),
     )
 
 
 def _asked_w(
     workload: Workload, cluster: Cluster, above: npt.NDArray[np.float64], each: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """Return the largest power of jobs above the floor (W), and their nodes [jobs].
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return the largest power of jobs above the floor (whole W), and their nodes [jobs].
 
     Args:
         workload: The jobs.
@@ -87,7 +88,8 @@ def _asked_w(
         each: The largest of these, rounded up, in W.
     """
     if not workload.shares_nodes:
-        return workload.nodes * each, workload.nodes.astype(np.float64)
+        nodes = workload.nodes.astype(np.float64)
+        return nodes * each, nodes
     asks = workload.chunks
     first = {name: asks[f"{name}_per_task"] for name in _DRAWING}
     watts, nodes = _used(asks["tasks"], first, cluster, above)
@@ -99,7 +101,7 @@ def _asked_w(
     whole = (asks["tasks"] == 0) | (asks["exclusive"] > 0)
     alone = np.where(asks["tasks"] > 0, np.minimum(tasks, cluster.node_count), workload.nodes)
     watts, nodes = np.where(whole, alone * each, watts), np.where(whole, alone, nodes)
-    return np.ceil(watts - 1e-6).astype(np.int64), nodes
+    return np.ceil(watts - 1e-6), nodes
 
 
 _DRAWING = ("cores", "gpus")

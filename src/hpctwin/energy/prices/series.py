@@ -175,7 +175,7 @@ def csv_of(path: Path) -> pl.DataFrame:
         ConfigError: The file cannot be read.
     """
     try:
-        return pl.read_csv(path, infer_schema_length=None)
+        return pl.read_csv(path, glob=False, infer_schema_length=None)
     except (OSError, pl.exceptions.PolarsError) as error:
         raise ConfigError(f"{path}: cannot be read as CSV: {error}") from error
 

@@ -142,7 +142,9 @@ def _table(path: Path) -> pl.LazyFrame:
 
     A few rows contain cells of two rows; surplus cells are dropped.
     """
-    table = pl.scan_csv(path, infer_schema=False, truncate_ragged_lines=True, null_values=["NA"])
+    table = pl.scan_csv(
+        path, glob=False, infer_schema=False, truncate_ragged_lines=True, null_values=["NA"]
+    )
     found = table.rename(lambda name: name.strip())
     if "time" not in found.collect_schema():
         return found

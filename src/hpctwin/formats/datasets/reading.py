@@ -246,10 +246,11 @@ def _one(path: Path, file: File) -> pl.LazyFrame:
         return _separated(path, file)
     columns_in(path, file)  # reports what is wrong with the file, if anything
     if path.suffix == ".parquet":
-        return pl.scan_parquet(path)
+        return pl.scan_parquet(path, glob=False)
     names = _names_without_head(path, file) if file.form == "headless" else None
     return pl.scan_csv(
         path,
+        glob=False,
         has_header=names is None,
         new_columns=names,
         infer_schema=False,

@@ -81,7 +81,7 @@ def _of_job(path: Path) -> str:
 
 
 def _with_job(path: Path) -> pl.DataFrame:
-    frame = pl.read_csv(path, infer_schema=False)
+    frame = pl.read_csv(path, glob=False, infer_schema=False)
     return frame.with_columns(job=pl.lit(_of_job(path)))
 
 

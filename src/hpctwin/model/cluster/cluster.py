@@ -18,7 +18,7 @@ from hpctwin.model.cluster.power import Cooling, PowerCap
 from hpctwin.model.cluster.preemption import Preemption, check_preemption
 from hpctwin.model.cluster.switches import Switch, check_switches
 from hpctwin.model.requests.resources import GPU_TYPE
-from hpctwin.model.settings import Duration, Settings, Time, read_yaml
+from hpctwin.model.settings import MOST, Duration, Settings, Time, read_yaml
 from hpctwin.model.text import Moment, ReadNotes, Shown, moment_text, parse_nodes, since
 from hpctwin.network.blocks import Blocks, blocks_of_platform
 from hpctwin.network.platform import Platform
@@ -56,7 +56,7 @@ class Partition(Settings):
     min_nodes: int = Field(default=1, ge=1)
     max_nodes: int | None = Field(default=None, ge=1)
     max_walltime: Duration | None = Field(default=None, gt=0)
-    max_jobs_per_user: int | None = Field(default=None, ge=1)
+    max_jobs_per_user: int | None = Field(default=None, ge=1, le=MOST)
     priority: float = 0
     default: bool = False
     qos: str | None = None
@@ -250,7 +250,7 @@ class Cluster(Shown, Settings, metaclass=_ClusterType):  # type: ignore[metaclas
     about: str = ""
     nodes: tuple[NodeGroup, ...] = Field(min_length=1)
     partitions: tuple[Partition, ...] = ()
-    resources: dict[str, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
+    resources: dict[str, Annotated[int, Field(ge=0, le=MOST)]] = Field(default_factory=dict)
     reservations: tuple[Reservation, ...] = ()
     failures: Failures = Failures()
     cleanup: Duration = Field(default=0, ge=0)

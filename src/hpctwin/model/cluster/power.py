@@ -17,6 +17,7 @@ from hpctwin.model.settings import Described, Settings
 
 DAY_S = 86_400.0
 
+_MOST_WATTS = 10**15
 _POWER = re.compile(r"([0-9.]+)\s*([kM]?)W", re.IGNORECASE)
 _WINDOW = re.compile(r"(\d{1,2}):(\d\d)-(\d{1,2}):(\d\d)=(.+)")
 
@@ -58,8 +59,10 @@ class PowerCap(Described):
 
     def __post_init__(self) -> None:
         for value in (self.watts, *(window.watts for window in self.windows)):
-            if not (value > 0 and math.isfinite(value)):
-                raise ConfigError(f"a power cap is {value!r} W; it must be above 0")
+            if not 0 < value <= _MOST_WATTS:
+                raise ConfigError(
+                    f"a power cap is {value!r} W; it must be above 0, and at most {_MOST_WATTS:,} W"
+                )
 
     @classmethod
     def parse(cls, text: str, *, lower_modes: bool = False) -> Self:

@@ -199,7 +199,7 @@ def columns_of(frame: pl.DataFrame, counts: Counts | None = None) -> dict[str, A
     """
     counts = {} if counts is None else counts
     said = "walltime_s" in frame.columns
-    frame = with_least_nodes(frame, counts)
+    frame = with_least_nodes(_plain(frame), counts)
     if not said and {"walltime_s", "runtime_s"} <= set(frame.columns):  # some requests give it
         empty = int(frame["walltime_s"].null_count())
         counts |= {"job without walltime, given its run time": empty} if empty else {}
@@ -264,6 +264,37 @@ def columns_of(frame: pl.DataFrame, counts: Counts | None = None) -> dict[str, A
         ),
         **labels,
     }
+
+
+_READ = {
+    "job_id", "submit_s", "runtime_s", "walltime_s", "nodes", "priority", "recorded_start_s",
+    "recorded_nodes", "cancel_s", "fails", "checkpoint_s", "used_memory_gb", "depends", "dependency",
+    "job_name", "request", NODE_W, *LABEL_COLUMNS, *CHUNKS, *MALLEABLE, *DEMANDS,
+}  # fmt: skip
+_READ_BEGIN = ("res_", COLUMN, "predicted_", "use_")
+
+
+def _plain(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return a frame with categories as text, and durations in seconds.
+
+    Raises:
+        WorkloadError: A column that is read holds neither numbers nor text, such as dates.
+    """
+    plain = []
+    for name, dtype in frame.schema.items():
+        if dtype in (pl.Categorical, pl.Enum, pl.Int128):
+            plain.append(pl.col(name).cast(pl.String))
+        elif dtype == pl.Duration:
+            plain.append(pl.col(name).dt.total_microseconds() / 1e6)
+        elif not (
+            dtype.is_numeric()
+            or dtype in (pl.String, pl.Boolean, pl.Null)
+            or (is_usage(name) and isinstance(dtype, pl.List | pl.Array))
+        ) and (name in _READ or name.startswith(_READ_BEGIN) or name.endswith("_per_node")):
+            raise WorkloadError(
+                f"column {name} holds {dtype}; it must hold numbers or text, and times in seconds"
+            )
+    return frame.with_columns(plain)
 
 
 def is_usage(name: str) -> bool:
@@ -339,8 +370,10 @@ def with_least_nodes(frame: pl.DataFrame, counts: Counts | None = None) -> pl.Da
         for number, name in enumerate(SHARED_WITH):
             word = pl.when(word == name).then(pl.lit(str(number))).otherwise(word)
         frame = frame.with_columns(word.alias("shared_with"))
-    if "tasks" not in frame.columns:
-        return frame
+    if "tasks" not in frame.columns or not (
+        frame["tasks"].dtype.is_numeric() or frame["tasks"].dtype in (pl.String, pl.Null)
+    ):
+        return frame  # without tasks, or with an error that other checks report
     shares = pl.col("tasks").cast(pl.Float64, strict=False).fill_null(0) > 0
     if "nodes" not in frame.columns:
         return frame.with_columns(nodes=pl.when(shares).then(1)) if len(frame) else frame

@@ -15,6 +15,8 @@ from hpctwin.model.text import MS_PER_S, parse_moment, since, to_ms
 
 IntArray = npt.NDArray[np.int64]
 
+MOST = 1e12
+"""Largest time (s) and number of nodes: sums of milliseconds stay far inside 64 bits."""
 _ABOVE_ZERO, _LARGEST = np.nextafter(0.0, 1.0), np.finfo(np.float64).max
 
 
@@ -41,35 +43,41 @@ def check_values(ids: npt.NDArray[Any], columns: Mapping[str, npt.NDArray[Any]])
             continue
         rule = _rule(name)
         # For most columns, the smallest and the largest value suffice; NaN fails both comparisons.
-        if rule.least <= values.min() and values.max() < np.inf and not rule.whole:
+        if rule.least <= values.min() and values.max() <= rule.most and not rule.whole:
             continue
-        bad = ~((values >= rule.least) & (values < np.inf))
+        bad = ~((values >= rule.least) & (values <= rule.most))
         if rule.whole:
             bad |= values != np.floor(values)
         if rule.empty:
             bad &= ~np.isnan(values)
         if bad.any():
             row = int(np.flatnonzero(bad)[0])
-            raise WorkloadError(f"job {ids[row]}: {name} is {values[row]:g}; it {rule.must}")
+            limit = "" if rule.most == _LARGEST else f", up to {rule.most:g}"
+            raise WorkloadError(f"job {ids[row]}: {name} is {values[row]:g}; it {rule.must}{limit}")
 
 
 class _Rule(NamedTuple):
-    """Rule for the values of a column: lower bound, whole numbers, known."""
+    """Rule for the values of a column: bounds, whole numbers, known."""
 
     must: str
     least: float
+    most: float = _LARGEST
     whole: bool = False
     empty: bool = False
 
 
 def _rule(name: str) -> _Rule:
     if name == "nodes":
-        return _Rule("must be a whole number above 0", 1.0, whole=True)
+        return _Rule("must be a whole number above 0", 1.0, MOST, whole=True)
     if name == "walltime_s":
-        return _Rule("must be above 0", _ABOVE_ZERO)
+        return _Rule("must be above 0", _ABOVE_ZERO, MOST)
     if name.startswith("resource "):
-        return _Rule("must be a whole number, 0 or more", 0.0, whole=True)
-    if name in ("submit_s", "runtime_s") or name.startswith("per-node "):
+        return _Rule("must be a whole number, 0 or more", 0.0, 2.0**53, whole=True)
+    if name in ("submit_s", "runtime_s"):
+        return _Rule("must be 0 or more", 0.0, MOST)
+    if name.endswith("_s"):
+        return _Rule("must be a finite number", -MOST, MOST)
+    if name.startswith("per-node "):
         return _Rule("must be 0 or more", 0.0)
     if name.startswith("predicted ") or name == "used_memory_gb":
         return _Rule("must be above 0, or empty", _ABOVE_ZERO, empty=True)

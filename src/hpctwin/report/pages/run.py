@@ -281,6 +281,8 @@ def runs_in(folder: Path) -> list[Path]:
     found = sorted(filter(is_run, within))
     if not found:
         why = "the folder contains no run" if folder.is_dir() else "the folder does not exist"
+        if (folder / "stream.json").exists():
+            why = "the folder has the result of a stream, and reports need the whole run"
         raise ConfigError(
             f"{folder}: {why}; a run's folder is written by hpctwin simulate --out FOLDER"
         )
@@ -290,7 +292,7 @@ def runs_in(folder: Path) -> list[Path]:
 def _table(folder: Path, name: str) -> pl.DataFrame:
     path = folder / f"{name}.parquet"
     try:
-        return pl.read_parquet(path)
+        return pl.read_parquet(path, glob=False)
     except (OSError, pl.exceptions.PolarsError) as error:
         raise _not_read(path, "not a Parquet file") from error
 

@@ -87,7 +87,7 @@ class StreamedResult:
     @property
     def jobs(self) -> pl.LazyFrame:
         """The jobs in the columns of `hpctwin.Result.jobs`, in the order of writing."""
-        stored = pl.scan_parquet(self.folder / "jobs" / "*.parquet")
+        stored = _parts_of(self.folder / "jobs")
         wait = pl.col("start_ms") - pl.col("submit_ms")
         turnaround = pl.when(pl.col("start_ms").is_not_null()).then(
             pl.col("end_ms") - pl.col("submit_ms")
@@ -110,7 +110,11 @@ class StreamedResult:
     def placements(self) -> pl.LazyFrame | None:
         """Amounts that jobs held on shared nodes; see `hpctwin.Result.placements`."""
         parts = self.folder / "placements"
-        return pl.scan_parquet(parts / "*.parquet") if parts.is_dir() else None
+        return _parts_of(parts) if parts.is_dir() else None
+
+
+def _parts_of(folder: Path) -> pl.LazyFrame:
+    return pl.scan_parquet(sorted(folder.glob("*.parquet")), glob=False)
 
 
 @check_arguments("source", "cluster", "policy")

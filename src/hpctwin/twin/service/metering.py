@@ -151,7 +151,7 @@ class Metering:
                 columns, step_s=asked.step, ahead_s=asked.horizon, past_s=asked.window
             )
             if self.kept.exists():
-                self._metered.restore(pl.read_parquet(self.kept))
+                self._metered.restore(pl.read_parquet(self.kept, glob=False))
         return self._metered
 
     def _save(self) -> None:

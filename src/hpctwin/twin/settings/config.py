@@ -172,7 +172,9 @@ def kinds_of(sites: Iterable[Any]) -> list[tuple[dict[str, Any] | list[Any], Any
     return [
         (manager, "kind")
         for manager in managers
-        if isinstance(manager, dict) and ":" in str(manager.get("kind"))
+        if isinstance(manager, dict)
+        and isinstance(manager.get("kind"), str)
+        and ":" in manager["kind"]
     ]
 
 

@@ -121,7 +121,7 @@ def read_week(folder: str | Path | None = None) -> Week:
 
 def _read(path: Path, columns: list[str]) -> pl.DataFrame:
     try:
-        frame = pl.read_parquet(path)
+        frame = pl.read_parquet(path, glob=False)
     except (OSError, pl.exceptions.PolarsError) as error:
         raise TraceError(path, f"cannot be read as Parquet: {error}") from error
     for name in columns:
