@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hpctwin.model import Cluster
 from hpctwin.rms.records import events as ev
-from hpctwin.rms.records.records import JobSpec, NodeRecord, Snapshot
+from hpctwin.rms.records.records import JobRecord, JobSpec, NodeRecord, Snapshot
 from hpctwin.twin.core.mirror import MAX_EARLY, Mirror
 from tests.twin.source import Source
 
@@ -183,3 +184,24 @@ def test_the_difference_names_what_differs() -> None:
         update={"jobs": (_waiting(spec.model_copy(update={"walltime_s": 61.0})),)}
     )
     assert again.difference(changed) == ["job 1: walltime_s is 61.0, not 60.0"]
+
+
+def test_a_snapshot_in_which_a_job_holds_an_unknown_node_is_refused() -> None:
+    spec = JobSpec(id="7", submit_s=0, nodes=1, walltime_s=60)
+    with pytest.raises(ValueError, match="job 7 holds node zz, which is not listed"):
+        Snapshot(
+            cluster="c",
+            time_s=10,
+            machine=Cluster.uniform(1),
+            nodes=(NodeRecord(name="n0"),),
+            jobs=(JobRecord(spec=spec, start_s=5, node_names=("zz",)),),
+        )
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"cores_per_task": 1e18, "tasks": 1}, {"tasks_per_node": 2**63}, {"resources": {"x": 2**64}}],
+)
+def test_a_request_beyond_what_the_engine_can_hold_is_no_event(fields: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="less than or equal to"):
+        JobSpec(id="7", submit_s=0, nodes=1, walltime_s=60, **fields)  # type: ignore[arg-type]

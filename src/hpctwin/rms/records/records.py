@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_vali
 from hpctwin.model import Cluster
 from hpctwin.model.cluster.node_group import Sleep
 from hpctwin.model.requests.chunks import Tasks, read_more_tasks
-from hpctwin.model.settings import Described
+from hpctwin.model.settings import MOST, Described
 from hpctwin.model.workload.dependencies import Said, parse_dependencies
 
 # Ids and names reach command lines of resource managers: nothing may look like an option there.
@@ -24,7 +24,7 @@ JobId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@:+\[
 NodeName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._\[\]-]{0,127}$")]
 Label = Annotated[str, StringConstraints(max_length=128)]
 Seconds = Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False)]
-Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Amount = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
 
 REASONS = (
     "account", "dependency", "hold", "licence", "limit", "nodes", "partition", "policy", "reservation",
@@ -145,12 +145,12 @@ class JobSpec(Record):
     memory_gb_per_task: Amount = 0.0
     gpus_per_task: Amount = 0.0
     consumables: dict[Label, Amount] = Field(default_factory=dict)
-    tasks_per_node: int = Field(default=0, ge=0)
+    tasks_per_node: int = Field(default=0, ge=0, le=100_000_000)
     more_tasks: Annotated[str, StringConstraints(max_length=4096)] = ""
     exclusive: bool = False
     shared_with: int = Field(default=0, ge=0, le=2)
     spread_job: bool = False
-    resources: dict[Label, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
+    resources: dict[Label, Annotated[int, Field(ge=0, le=MOST)]] = Field(default_factory=dict)
     dependencies: tuple[JobDependency, ...] = ()
     held: bool = False
     reason: Label = ""
@@ -414,4 +414,9 @@ class Snapshot(Record):
             if len(set(names)) < len(names):
                 twice = next(name for name in names if names.count(name) > 1)
                 raise ValueError(f"{what} {twice} is listed twice; each {what} must be listed once")
+        known = {node.name for node in self.nodes}
+        for job in self.jobs:
+            if not known.issuperset(job.node_names):
+                unknown = next(name for name in job.node_names if name not in known)
+                raise ValueError(f"job {job.spec.id} holds node {unknown}, which is not listed")
         return self
