@@ -100,3 +100,13 @@ def test_numbers_that_milliseconds_cannot_hold_are_rejected(name: str) -> None:
     columns = {"submit_s": [0.0], "runtime_s": [1.0], "nodes": [1.0], name: [1e16]}
     with pytest.raises(WorkloadError, match=f"{name} is 1e\\+16; .* up to 1e\\+12"):
         Workload.build(**columns)  # type: ignore[arg-type]
+
+
+def test_a_missing_id_is_an_error_and_whole_floats_are_numbers() -> None:
+    whole = {"submit_s": [0, 1], "runtime_s": [1, 1], "nodes": [1, 1]}
+    assert Workload.from_frame(pl.DataFrame({**whole, "job_id": [3.0, 4.0]})).job_id.tolist() == [
+        3,
+        4,
+    ]
+    with pytest.raises(WorkloadError, match="row 1: job_id is empty"):
+        Workload.from_frame(pl.DataFrame({**whole, "job_id": [3, None]}))

@@ -17,7 +17,7 @@ from hpctwin.model.requests.chunks import CHUNKS, SHARED_WITH, WHOLE_CHUNKS
 from hpctwin.model.requests.resources import COLUMN
 from hpctwin.model.workload.demands import AMOUNTS, MAX_AMOUNT, MAX_ITERATIONS
 from hpctwin.model.workload.frame import USE_STEP, is_usage
-from hpctwin.model.workload.jobs import MOST
+from hpctwin.model.workload.jobs import ABOVE_ZERO, MOST
 from hpctwin.network.patterns import Pattern
 
 REQUIRED = ("submit_s", "runtime_s", "nodes")
@@ -46,6 +46,7 @@ class _Rule:
             return f"{', '.join(self.words[:-1])} or {self.words[-1]} (0 to {self.most:g})"
         kind = "a whole number" if self.whole else "a number"
         least = "" if self.least is None else f", {self.least:g} or more"
+        least = ", above 0" if self.least == ABOVE_ZERO else least
         return f"{kind}{least}, up to {self.most:g}"
 
 
@@ -68,10 +69,10 @@ _NUMBERS = {
     "max_nodes": _Rule(1, whole=True),
     "suspendable": _Rule(0, whole=True, words=("false", "true"), most=1),
     "resize_s": _Rule(0),
-    "used_memory_gb": _Rule(0),
+    "used_memory_gb": _Rule(ABOVE_ZERO),
     **{name: _Rule(0, most=MAX_AMOUNT) for name in AMOUNTS},
     "iterations": _Rule(1, whole=True, most=MAX_ITERATIONS),
-    **{f"predicted_{name}": _Rule(0) for name in PREDICTED},
+    **{f"predicted_{name}": _Rule(ABOVE_ZERO) for name in PREDICTED},
 }
 
 

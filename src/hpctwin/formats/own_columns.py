@@ -15,7 +15,6 @@ import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
@@ -35,6 +34,7 @@ from hpctwin.formats.fields import moments
 from hpctwin.formats.files import decode, read_bytes, stem, without_packing, write_bytes
 from hpctwin.formats.record import Tally, profiles_lost, swf_fields_lost
 from hpctwin.model import ReadNotes, Workload, write_atomically
+from hpctwin.model.columns import whole_or_text
 from hpctwin.model.files import put_file
 from hpctwin.model.requests.requests import parse_request
 from hpctwin.model.text import FIRST_UNIX_S
@@ -469,19 +469,3 @@ def _moments(column: pl.Series, tally: Tally) -> pl.Series:
             / 1e6
         )
     return moments(column, None, tally)
-
-
-def whole_or_text(column: pl.Series) -> pl.Series:
-    """Return ids or labels as whole numbers if this loses nothing, else as text.
-
-    For example, 007 stays text.
-    """
-    if column.dtype.is_float():
-        column = column.fill_nan(None)
-        number = column.cast(pl.Int64, strict=False)
-        if number.null_count() == column.null_count() and (number == column).all():
-            return number
-    text = column.cast(pl.String)
-    whole = text.cast(pl.Int64, strict=False)
-    same: Any = whole.cast(pl.String).eq_missing(text).all()
-    return whole if same else text

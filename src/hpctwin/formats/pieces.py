@@ -12,8 +12,9 @@ import polars as pl
 
 from hpctwin.errors import TraceError
 from hpctwin.formats.files import stem
-from hpctwin.formats.own_columns import checked_piece, whole_or_text
+from hpctwin.formats.own_columns import checked_piece
 from hpctwin.model import Category
+from hpctwin.model.columns import whole_or_text
 from hpctwin.model.text import count_text
 from hpctwin.model.workload.frame import NOT_THERE
 from hpctwin.model.workload.joining import LABELS, Batch, edges_of, named_pairs, plain

@@ -68,12 +68,7 @@ class Category:
                 return cls._of_dense(values.astype(np.int64, copy=False), low, high)
         series = pl.Series(values)
         if series.dtype.is_numeric():
-            series = series.fill_nan(None) if series.dtype.is_float() else series
-            series = series.set(series.cast(pl.Float64) == UNKNOWN, None)
-            whole = series.cast(pl.Int64, strict=False)
-            # Other numbers are texts: 1.5 and 1.7 are two labels.
-            same = whole.null_count() == series.null_count() and (whole == series).all()
-            series = whole if same else series.cast(pl.String)
+            series = whole_or_text(series.set(series.cast(pl.Float64) == UNKNOWN, None))
         else:
             series = series.cast(pl.String)
             series = series.set(series == "", None)
@@ -178,6 +173,24 @@ def joined_labels(first: Category, second: Category) -> Category:
         code.setdefault(label, len(code))
     again = np.array([*(code[label] for label in second.labels), UNKNOWN], np.int32)
     return Category(np.concatenate([first.codes, again[second.codes]]), tuple(code))
+
+
+def whole_or_text(column: pl.Series) -> pl.Series:
+    """Return ids or labels as whole numbers if this loses nothing, else as text.
+
+    For example, 007 stays text, and so do 1.2 and 1.7. NaN is unknown.
+    """
+    import polars as pl
+
+    if column.dtype.is_float():
+        column = column.fill_nan(None)
+        number = column.cast(pl.Int64, strict=False)
+        if number.null_count() == column.null_count() and (number == column).all():
+            return number
+    text = column.cast(pl.String)
+    whole = text.cast(pl.Int64, strict=False)
+    same: Any = whole.cast(pl.String).eq_missing(text).all()
+    return whole if same else text
 
 
 def ms_of(seconds: npt.ArrayLike) -> npt.NDArray[np.int64]:

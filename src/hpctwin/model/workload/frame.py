@@ -78,7 +78,7 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin.errors import ArgumentError, WorkloadError, in_brief
-from hpctwin.model.columns import PER_NODE, PREDICTED, Category, known_seconds
+from hpctwin.model.columns import PER_NODE, PREDICTED, Category, known_seconds, whole_or_text
 from hpctwin.model.requests.chunks import CHUNKS, SHARED_WITH, more_tasks_text
 from hpctwin.model.requests.resources import COLUMN
 from hpctwin.model.text import MS_PER_S, to_ms
@@ -213,7 +213,14 @@ def columns_of(frame: pl.DataFrame, counts: Counts | None = None) -> dict[str, A
                 f"column {name} is missing; required are submit_s, runtime_s, nodes; "
                 f"found {', '.join(frame.columns)}"
             )
-    ids = frame["job_id"].to_numpy() if "job_id" in frame.columns else None
+    ids = None
+    if "job_id" in frame.columns:
+        column = frame["job_id"]
+        if column.null_count():
+            raise WorkloadError(
+                f"row {column.is_null().arg_max()}: job_id is empty; give each job one"
+            )
+        ids = (whole_or_text(column) if column.dtype.is_float() else column).to_numpy()
     labels: dict[str, Any] = {
         name: Category.of(frame[name]) for name in LABEL_COLUMNS if name in frame.columns
     }

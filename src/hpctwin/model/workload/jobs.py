@@ -17,7 +17,7 @@ IntArray = npt.NDArray[np.int64]
 
 MOST = 1e12
 """Largest time (s) and number of nodes: sums of milliseconds stay far inside 64 bits."""
-_ABOVE_ZERO, _LARGEST = np.nextafter(0.0, 1.0), np.finfo(np.float64).max
+ABOVE_ZERO, _LARGEST = np.nextafter(0.0, 1.0), np.finfo(np.float64).max
 
 
 def check_distinct(ids: npt.NDArray[Any]) -> None:
@@ -70,17 +70,17 @@ def _rule(name: str) -> _Rule:
     if name == "nodes":
         return _Rule("must be a whole number above 0", 1.0, MOST, whole=True)
     if name == "walltime_s":
-        return _Rule("must be above 0", _ABOVE_ZERO, MOST)
+        return _Rule("must be above 0", ABOVE_ZERO, MOST)
     if name.startswith("resource "):
         return _Rule("must be a whole number, 0 or more", 0.0, 2.0**53, whole=True)
     if name in ("submit_s", "runtime_s"):
         return _Rule("must be 0 or more", 0.0, MOST)
-    if name.endswith("_s"):
+    if name in ("recorded_start_s", "cancel_s", "checkpoint_s"):
         return _Rule("must be a finite number", -MOST, MOST)
     if name.startswith("per-node "):
         return _Rule("must be 0 or more", 0.0)
     if name.startswith("predicted ") or name == "used_memory_gb":
-        return _Rule("must be above 0, or empty", _ABOVE_ZERO, empty=True)
+        return _Rule("must be above 0, or empty", ABOVE_ZERO, empty=True)
     return _Rule("must be a finite number", -_LARGEST)
 
 
