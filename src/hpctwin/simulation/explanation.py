@@ -265,7 +265,7 @@ class _Story:
         self.suspended = False
         self.where = -1
         self.stretch: _Stretch | None = None
-        shares = simulation.workload.shares_nodes
+        shares = simulation.shares_nodes
         self.shortages = (SharedShortages if shares else WholeShortages)(simulation, row)
         self.limits = limits_in(simulation.workload, simulation.cluster)
         self.thinks = bool(simulation.workload.dependencies.thinks(len(simulation.workload))[row])
