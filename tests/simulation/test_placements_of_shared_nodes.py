@@ -13,6 +13,7 @@ from hpctwin import Cluster, Simulation, Workload, compare, ordering, simulate
 from hpctwin.errors import PolicyError, SimulationError
 from hpctwin.model import Category
 from hpctwin.network.profiles import HomogeneousTask
+from hpctwin.simulation import explain
 from hpctwin.simulation.running.incremental import OpenSimulation
 from hpctwin.simulation.schedulers import PolicyScheduler
 from hpctwin.simulation.streaming.stream import simulate_stream
@@ -105,6 +106,13 @@ def test_energy_and_explanations_are_those_of_whole_nodes(tmp_path: Path) -> Non
         assert weight.summary()["total_energy_j"] == first.summary()["total_energy_j"]
         assert weight.energy.jobs["energy_j"].equals(first.energy.jobs["energy_j"])
         assert weight.jobs.equals(first.jobs)
+
+
+def test_a_job_of_whole_nodes_is_explained_as_such() -> None:
+    workload = Workload.build(submit_s=[0, 0], runtime_s=[10, 10], nodes=[5, 6])
+    told = [one.text for one in explain(Simulation(workload, cluster(), "@round-robin"), 2)]
+    assert told[0] == "submitted; requests nodes 6"
+    assert any("waited 10 s: too few free nodes" in text for text in told)
 
 
 def test_simulations_are_saved_and_forked_but_not_into_another_capacity_model(
