@@ -55,7 +55,6 @@ SLEEP = POWER | {"sleep": [OFF]}
 DEEP = POWER | {"sleep": [OFF, OFF | {"name": "deep", "power_w": 1}]}
 PARTS: dict[str, Any] = {"components": {"cpu": {"count": 1, "idle_w": 50, "max_w": 200}}}
 CORES = {"cores": 8}
-TWO_SWITCHES = {"switches": [{"name": "s0", "nodes": "0-1"}, {"name": "s1", "nodes": "2-3"}]}
 TIERS = {"partitions": [{"name": "low", "default": True}, {"name": "high"}]}
 REQUEUE = TIERS | {"preemption": {"partitions": {"high": {"tier": 2}}}}
 SUSPEND = TIERS | {"preemption": {"mode": "suspend", "partitions": {"high": {"tier": 2}}}}
@@ -123,6 +122,7 @@ CASES: dict[str, Sequence[Case]] = {
     "`spars-auto` or `spars-ipm` beyond SPARS's own model (below)": [
         *(always(cluster(SLEEP), f"fcfs+easy~{name}:1h") for name in SPARS),
         *(always(cluster(SLEEP | CORES), f"fcfs+none~{name}:1h", jobs(**SHARED)) for name in SPARS),
+        always(cluster(SLEEP), "fcfs+none@weight~spars-auto:1h"),
         *(always(cluster(SLEEP, cleanup=30), f"fcfs+none~{name}:1h") for name in SPARS),
         always(cluster(SLEEP), "fcfs+none@best-fit~spars-ipm:1h"),
         always(cluster(DEEP), "fcfs+none~spars-ipm:1h"),
@@ -138,20 +138,15 @@ CASES: dict[str, Sequence[Case]] = {
     "a cap with lower modes, with a control function": [
         always(cluster(SLEEP, cap=LOWER), power=switch)
     ],
-    "the backfill `outside`, shared": [always(cluster(CORES), OUTSIDE, jobs(**SHARED))],
-    "the placement `random` or `communication-aware`, shared": [
-        always(cluster(CORES, **TWO_SWITCHES), f"@{name}", jobs(**SHARED))
-        for name in ("random", "communication-aware")
+    "the backfill `outside`, shared": [
+        always(cluster(CORES), OUTSIDE, jobs(**SHARED)),
+        always(cluster(), f"{OUTSIDE}@weight"),
     ],
     "jobs that ask for tasks, on a cluster without `cores`": [
         always(cluster(), work=jobs(**SHARED))
     ],
     "recorded node power, shared, with `components`": [
         always(cluster(PARTS | CORES), work=drawn())
-    ],
-    "`fragmentation`, `round-robin`, `tightest-run`, `weight`": [
-        always(cluster(), f"@{name}")
-        for name in ("fragmentation", "round-robin", "tightest-run", "weight")
     ],
     "preemption or checkpoints with `outside`": [
         always(cluster(**REQUEUE), OUTSIDE),
@@ -195,7 +190,7 @@ CASES: dict[str, Sequence[Case]] = {
         in_stream(cluster(), f"fcfs+{name}") for name in ("outside", "selected", "admitted")
     ],
     "`components` of nodes": [in_stream(cluster(PARTS))],
-    "`fragmentation`": [in_stream(cluster(CORES), "@fragmentation", jobs(**SHARED))],
+    "`fragmentation`": [in_stream(cluster(), "@fragmentation")],
     "a control function or lower modes, streamed or forecast": [
         in_stream(cluster(SLEEP), power=switch),
         in_stream(cluster(POWER, cap=LOWER)),

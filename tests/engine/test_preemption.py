@@ -40,6 +40,7 @@ from tests.engine.test_against_reference import (
 )
 from tests.engine.test_shared_against_reference import where_they_ran
 from tests.reference import ReferenceJob, simulate_reference
+from tests.reference.shared_places import ON_SHARED_ONLY
 
 
 def tiers(nodes: int = 4, *, speed: float = 1.0, **preemption: Any) -> Cluster:
@@ -354,7 +355,7 @@ def case_of(draw: st.DrawFn, workload: Workload, cluster: Cluster) -> dict[str, 
     return {
         "workload": workload,
         "cluster": cluster,
-        "placement": rules["placement"],
+        "placement": draw(st.sampled_from((*3 * (rules["placement"],), *ON_SHARED_ONLY))),
         "expected_ms": draw(strategies.expectations(workload)),
         **{name: rules[name] for name in ("overrun", "on_dependency_failure")},
     }
@@ -569,7 +570,7 @@ def shared_cases(draw: st.DrawFn) -> dict[str, Any]:
     return {
         "workload": with_checkpoints(draw, workload),
         "cluster": with_preemption(draw, cluster),
-        "placement": draw(st.sampled_from(("first_fit", "best_fit", "spread"))),
+        "placement": draw(st.sampled_from(("first_fit", "best_fit", "spread", "random"))),
         "expected_ms": draw(strategies.expectations(workload)),
         "overrun": draw(st.sampled_from(("terminate", "continue"))),
         "on_dependency_failure": "cancel",

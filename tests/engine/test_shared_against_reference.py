@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from typing import Any
+from unittest import mock
 
 import polars as pl
 import pytest
@@ -12,10 +13,12 @@ from hypothesis import strategies as st
 
 from hpctwin import Cluster, Simulation, Workload, make_policy
 from hpctwin.policies import find_placement
+from hpctwin.simulation.lowering.capacity import facts_of
 from tests import strategies
 from tests.engine.examples import examples
 from tests.engine.test_against_reference import ORDERINGS, cases, compared, name_of
 from tests.reference import ReferenceJob, simulate_reference
+from tests.reference.jobs import jobs_of
 
 BACKFILLS: list[dict[str, Any]] = [
     {"backfill": "none"},
@@ -163,7 +166,9 @@ def test_jobs_to_be_spread_use_as_many_nodes_as_they_can(
     compared_on_nodes(data.draw(jobs), cluster, ORDERINGS["fcfs"], policy, placement=placement)
 
 
-OFTEN = ("first-fit", "best-fit", "spread", "round-robin", "fragmentation", "tightest-run")
+OFTEN = (
+    "first-fit", "best-fit", "spread", "round-robin", "fragmentation", "tightest-run", "random",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("policy", EVERY, ids=name_of)
@@ -236,6 +241,7 @@ def test_gpus_of_several_types_on_one_node_are_had_as_the_rules_say(
 
 PLACEMENTS = (
     "weight", "round-robin", "contiguous", "fewest-switches", "fragmentation", "tightest-run", "whole-blocks",
+    "communication-aware", "random",
 )  # fmt: skip
 PLACED = [
     pytest.param(placement, policy, id=f"{placement}-{name_of(policy)}")
@@ -253,6 +259,94 @@ def test_each_placement_goes_through_nodes_as_the_rules_say(
     cluster = data.draw(strategies.shared_clusters(cleanup=True).flatmap(strategies.connected))
     workload = data.draw(strategies.shared_workloads(cluster, max_jobs=15, several=several))
     compared_on_nodes(workload, cluster, ORDERINGS["fcfs"], policy, placement=placement)
+
+
+@pytest.mark.parametrize("policy", EVERY, ids=name_of)
+@settings(max_examples=examples(60))
+@given(
+    case=cases(
+        strategies.shared_clusters(cleanup=True),
+        partial(strategies.shared_workloads, max_jobs=20),
+        ("fcfs", "wfp"),
+        lambda cluster: strategies.rules(),
+    ),
+    seed=st.integers(0, 2**62),
+)
+def test_nodes_are_drawn_with_the_seed(
+    policy: dict[str, Any], case: dict[str, Any], seed: int
+) -> None:
+    compared_on_nodes(policy=policy, **case | {"placement": "random"}, seed=seed)
+
+
+@pytest.mark.parametrize("policy", [{"backfill": "easy"}, {"backfill": "conservative"}, SLURM])
+@settings(max_examples=examples(40))
+@given(data=st.data(), several=st.booleans())
+def test_only_jobs_that_communicate_get_whole_blocks(
+    policy: dict[str, Any], data: st.DataObject, several: bool
+) -> None:
+    cluster = data.draw(strategies.shared_clusters(cleanup=True).flatmap(strategies.connected))
+    workload = data.draw(strategies.shared_workloads(cluster, max_jobs=15, several=several))
+    size = len(workload)
+    share = data.draw(
+        st.lists(st.sampled_from((0.0, 0.09, 0.1, 1.0)), min_size=size, max_size=size)
+    )
+
+    def communicating(*about: Any) -> Any:
+        facts = facts_of(*about)
+        facts["communication"] = share
+        return facts
+
+    def told(*about: Any) -> Any:
+        jobs = jobs_of(*about)
+        for job in jobs:
+            job.view.communication = share[job.row]
+        return jobs
+
+    with (
+        mock.patch("hpctwin.simulation.state.base.facts_of", communicating),
+        mock.patch("tests.reference.simulate.jobs_of", told),
+    ):
+        compared_on_nodes(
+            workload, cluster, ORDERINGS["fcfs"], policy, placement="communication-aware"
+        )
+
+
+WHOLE = ("weight", "round-robin", "tightest-run", "fragmentation")
+"""Placements that are defined on shared nodes only."""
+
+
+def where_whole_jobs_ran(simulation: Simulation, reference: list[Any]) -> dict[int, list[int]]:
+    """The nodes of the last start of each job, by row, from the node map."""
+    node_map = simulation.result().node_map
+    assert node_map is not None
+    row_of = {job: row for row, job in enumerate(simulation.workload.job_id.tolist())}
+    where: dict[int, list[int]] = {}
+    for job, start_s, first, count in node_map.select(
+        "job_id", "start_s", "first_node", "count"
+    ).rows():
+        if start_s == reference[row_of[job]].start_ms / 1000:
+            where.setdefault(row_of[job], []).extend(range(first, first + count))
+    return {row: sorted(nodes) for row, nodes in where.items()}
+
+
+@pytest.mark.parametrize("policy", EVERY, ids=name_of)
+@settings(max_examples=examples(100))
+@given(
+    case=cases(
+        strategies.clusters(max_nodes=6, cleanup=True).flatmap(strategies.connected),
+        partial(strategies.workloads, max_jobs=20),
+        ("fcfs", "sjf", "wfp", "largest", "fairshare", "adaptive"),
+    ),
+    placement=st.sampled_from(WHOLE),
+)
+def test_whole_nodes_are_planned_as_shared_ones_by_placements_of_these(
+    policy: dict[str, Any], case: dict[str, Any], placement: str
+) -> None:
+    simulation, reference = compared(policy=policy, **case | {"placement": placement})
+    assert not simulation.workload.shares_nodes
+    assert where_whole_jobs_ran(simulation, reference) == {
+        job.row: list(job.nodes) for job in began(reference)
+    }
 
 
 @pytest.mark.parametrize("backfill", ["easy", "conservative"])

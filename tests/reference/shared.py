@@ -220,6 +220,8 @@ class SharedSimulation(Simulation):
         self.gpus = single_gpus(self.machine.cluster, list(self.asked.values()))
         self.on: dict[Job, dict[int, Tasks]] = {}  # tasks of each running job by node
         self.turn = 0  # the node after the last that a job started on
+        self.begun = 0  # starts of jobs so far
+        self.seed = 0
         self.given: dict[tuple[Job, int], dict[int, Tasks]] = {}  # … of each that began, and when
         self.pool_of = {
             node: number for number, pool in enumerate(self.machine.pools) for node in pool.nodes
@@ -371,6 +373,7 @@ class SharedSimulation(Simulation):
         assert job.start is not None
         self.given[job, job.start] = dict(split)
         self.turn = list(split)[-1] + 1
+        self.begun += 1
 
     def ready(self, node: int) -> int:
         """When a node can be on, where those that can be so first are gone through first."""

@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Any
 
 from hpctwin.model import MS_PER_S
-from tests.reference.blocks import by_blocks
+from tests.reference.blocks import blocks_of, by_blocks
 from tests.reference.jobs import Job, NodeView
 from tests.reference.shared_gpus import GPUS, Types, laid, room_on
 from tests.reference.shared_requests import Amount, Amounts
@@ -158,6 +158,45 @@ def whole_blocks(room: Any, nodes: list[int]) -> list[int]:
     return by_blocks(cluster, fits, room.request.tasks, room.request.nodes)
 
 
+STEP, WORD = 0x9E3779B97F4A7C15, 1 << 64
+
+
+def mixed(state: int) -> int:
+    """A random number of a state: splitmix64."""
+    state = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9 % WORD
+    state = (state ^ (state >> 27)) * 0x94D049BB133111EB % WORD
+    return state ^ (state >> 31)
+
+
+def random(room: Any, nodes: list[int]) -> list[int]:
+    left, order = sorted(room.simulation.pool_of), list[int]()
+    state = mixed((room.simulation.seed + STEP * room.simulation.begun) % WORD)
+    while left:
+        state = (state + STEP) % WORD
+        place = mixed(state) % (WORD >> 1) % len(left)
+        order.append(left[place])
+        left[place] = left[0]
+        left = left[1:]
+    return [node for node in order if node in nodes]
+
+
+def communication_aware(room: Any, nodes: list[int]) -> list[int]:
+    if room.job.view.communication >= 0.1:
+        return whole_blocks(room, nodes)
+    below, height = blocks_of(room.simulation.machine.cluster)
+    blocks = {name: [n for n in nodes if n in below[name]] for name in below if not height[name]}
+    tasks, wanted, found = room.request.tasks, room.request.nodes, list[int]()
+    while tasks > 0:
+        some = {name: sum(room.f[n] for n in left) for name, left in blocks.items() if left}
+        enough = [n for n in some if some[n] >= tasks and len(blocks[n]) >= wanted]
+        block = min(enough, key=lambda name: some[name]) if enough else list(some)[-1]
+        for node in blocks.pop(block):
+            found.append(node)
+            tasks -= min(room.f[node], max(0, tasks - max(0, wanted - 1)))
+            wanted -= 1
+    return found
+
+
 ORDERS: dict[str, Callable[[Any, list[int]], list[int]]] = {
     "weight": weight,
     "round_robin": round_robin,
@@ -165,8 +204,13 @@ ORDERS: dict[str, Callable[[Any, list[int]], list[int]]] = {
     "tightest_run": tightest_run,
     "fewest_switches": fewest_switches,
     "whole_blocks": whole_blocks,
+    "communication_aware": communication_aware,
+    "random": random,
     "scored": scored,
 }
+
+ON_SHARED_ONLY = ("weight", "round_robin", "tightest_run", "fragmentation")
+"""Placements that have no meaning of their own where nodes are only whole."""
 
 
 def group_of(room: Any, node: int) -> Any:

@@ -77,7 +77,8 @@ def has(cluster: Cluster, group: int) -> Amounts:
     for name in NAMES:
         stated = any(getattr(other, name) is not None for other in cluster.nodes)
         amount = getattr(cluster.nodes[group], name)
-        found.append(amount_of(amount or 0) if stated else ENOUGH)
+        unstated = 1 if name == "cores" else ENOUGH
+        found.append(amount_of(amount or 0) if stated else unstated)
     of_group = cluster.nodes[group].consumables
     return (*found, *(amount_of(of_group.get(name, 0)) for name in consumables(cluster)))
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
 from hpctwin.model import Cluster, Workload, to_ms
+from hpctwin.model.requests.chunks import CHUNKS
 from tests.reference.blocks import ON_WHOLE_NODES
 from tests.reference.events import Observer
 from tests.reference.jobs import Job, Order, Place, fcfs, jobs_of
@@ -19,7 +22,7 @@ from tests.reference.preemption import (
 from tests.reference.results import Pass, ReferenceJob
 from tests.reference.share_tree import usage_of
 from tests.reference.shared import SharedSimulation
-from tests.reference.shared_places import ORDERS
+from tests.reference.shared_places import ON_SHARED_ONLY, ORDERS
 from tests.reference.slurm_by_node import ByNode
 from tests.reference.suspension import SharedSuspendingSimulation, SuspendingSimulation
 from tests.reference.user_state import UserState
@@ -46,6 +49,7 @@ def simulate_reference(
     observer: Observer | None = None,
     log: list[Pass] | None = None,
     state: UserState | None = None,
+    seed: int = 0,
 ) -> list[ReferenceJob]:
     """Simulate, and say for each row of the workload what became of it.
 
@@ -59,6 +63,7 @@ def simulate_reference(
         candidate_order: for EASY's candidates, if not the same.
         placement: ``first_fit``, ``best_fit`` or ``spread``. Which nodes of a pool: always the
             lowest free numbers, but for those of `ON_WHOLE_NODES`. With ``slurm`` also ``contiguous``.
+            With those of `ON_SHARED_ONLY`, whole nodes are had as by exclusive jobs on shared ones.
         place: scores free nodes in place of that, smallest first.
         overrun: ``terminate`` or ``continue``.
         on_dependency_failure: ``cancel`` or ``hold``.
@@ -72,12 +77,15 @@ def simulate_reference(
             made again, also for jobs that then started at once.
         log: passes are appended to it.
         state: of the ordering; starts and ends are appended to it.
+        seed: of the placement ``random``, on shared nodes.
     """
     _one_of(
         "backfill",
         backfill,
         ("none", "first-fit", "easy", "conservative", "pack", "slurm", "pbs", "pushdown"),
     )
+    if placement in ON_SHARED_ONLY and not workload.shares_nodes:
+        workload = workload.replace(chunks=dict.fromkeys(CHUNKS, np.zeros(len(workload))))
     of_shared = (*ORDERS, "fragmentation") if workload.shares_nodes else ()
     if backfill == "slurm" and not workload.resources:
         of_shared = (*of_shared, "contiguous")
@@ -121,6 +129,8 @@ def simulate_reference(
     )
     if isinstance(simulation, (SharedSimulation, PreemptingSimulation)):
         simulation.prepare(workload)
+    if isinstance(simulation, SharedSimulation):
+        simulation.seed = seed
     if state is not None:
         simulation.limits.log = state
     simulation.run(until_ms)

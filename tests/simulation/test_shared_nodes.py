@@ -258,7 +258,7 @@ def test_an_impossible_request_of_a_job_is_reported(
     ("group", "policy", "why"),
     [
         ({}, "fcfs+easy", "cluster 'cluster': no node group has 'cores'"),
-        ({"cores": 8}, "fcfs+easy@random", "placement 'random' needs exclusive nodes"),
+        ({"cores": 8}, "fcfs+outside", "'outside' plans exclusive nodes and .* jobs with tasks"),
         ({"cores": 8, **SLEEPS}, "fcfs+none~spars-auto:5", "needs exclusive nodes"),
     ],
 )
@@ -274,5 +274,5 @@ def test_options_incompatible_with_shared_nodes_are_rejected_by_name(
 def test_options_for_whole_nodes_are_rejected_on_shared_nodes() -> None:
     cluster = Cluster.model_validate({"nodes": [{"name": "a", "count": 2, "cores": 8}]})
     workload = Workload.build(submit_s=[0], runtime_s=[1], nodes=[1], chunks={"tasks": [2]})
-    with pytest.raises(ConfigError, match="placement 'random' needs exclusive nodes"):
-        Simulation(workload, cluster, "fcfs+easy").fork("fcfs+easy@random")
+    with pytest.raises(ConfigError, match="backfill 'outside' plans exclusive nodes"):
+        Simulation(workload, cluster, "fcfs+easy").fork("fcfs+outside")

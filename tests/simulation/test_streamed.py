@@ -44,7 +44,7 @@ from tests.strategies import (
 BATCHES = (1, 2, 7, 1000)
 SHARED_PLACEMENTS = (
     "first-fit", "best-fit", "spread", "weight", "round-robin", "contiguous", "fewest-switches",
-    "tightest-run",
+    "tightest-run", "random", "whole-blocks", "communication-aware",
 )  # fmt: skip
 QUANTILES = ("median_", "p95_", "p99_")
 
@@ -99,6 +99,8 @@ def test_a_stream_is_job_by_job_as_in_memory(data: st.DataObject) -> None:
     cluster = data.draw(clusters(cleanup=True))
     workload = data.draw(workloads(cluster))
     options = data.draw(rules(cluster))
+    on_shared = ("weight", "round-robin", "tightest-run")
+    options["placement"] = data.draw(st.sampled_from((options["placement"], *on_shared)))
     order: Any = data.draw(st.sampled_from([*ORDERS.values(), "multifactor", "-chain"]))
     policy = make_policy(
         None,
@@ -651,9 +653,9 @@ def test_tasks_that_come_after_jobs_of_whole_nodes_are_rejected(tmp_path: Path) 
 def test_options_that_cannot_be_streamed_on_shared_nodes_are_rejected_by_name(
     tmp_path: Path,
 ) -> None:
-    table = jobs_of(0, 5, tasks=lambda row: NODES)
-    with pytest.raises(ConfigError, match="needs the kinds of all jobs in advance"):
-        simulate_stream([table], SHARED, "fcfs+easy@fragmentation", out=tmp_path)
+    for what in ({}, {"tasks": lambda row: NODES}):
+        with pytest.raises(ConfigError, match="needs the kinds of all jobs in advance"):
+            simulate_stream([jobs_of(0, 5, **what)], SHARED, "@fragmentation", out=tmp_path)
 
 
 def test_parts_of_another_run_are_not_written_over(tmp_path: Path) -> None:

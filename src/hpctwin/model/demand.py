@@ -17,13 +17,14 @@ import numpy.typing as npt
 from hpctwin.model.cluster.cluster import Cluster
 from hpctwin.model.cluster.limits import idle_limits
 from hpctwin.model.columns import Category
-from hpctwin.model.requests.chunks import PER_TASK, more_tasks_text, read_more_tasks
+from hpctwin.model.requests.chunks import CHUNKS, PER_TASK, more_tasks_text, read_more_tasks
 from hpctwin.model.requests.features import without_groups
 from hpctwin.model.requests.resources import GPU_TYPE
 from hpctwin.model.text import ReadNotes, count_text
 from hpctwin.model.workload.workload import Workload
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 
 
 def consumables_asked(workload: Workload) -> tuple[str, ...]:
@@ -70,6 +71,24 @@ def totals_asked(
             whole = whole + np.array([*more, 0.0])[workload.more_tasks.codes]
         found[name] = whole + np.zeros(len(nodes))
     return found
+
+
+def tasks_asked(workload: Workload) -> IntArray:
+    """Return the number of tasks of each job, of all kinds; of nodes if it asks for none [jobs]."""
+    if not workload.chunks:
+        return workload.nodes
+    first = workload.chunks["tasks"].astype(np.int64)
+    kinds = [read_more_tasks(text) for text in workload.more_tasks.labels]
+    more = np.array([*(sum(kind.tasks for kind in some) for some in kinds), 0])
+    found: IntArray = np.where(first > 0, first, workload.nodes) + more[workload.more_tasks.codes]
+    return found
+
+
+def with_tasks(workload: Workload) -> Workload:
+    """Return jobs with the columns of tasks; jobs that ask for none keep whole nodes."""
+    if workload.shares_nodes:
+        return workload
+    return workload.replace(chunks=dict.fromkeys(CHUNKS, np.zeros(len(workload))))
 
 
 def in_whole_nodes(workload: Workload, cluster: Cluster) -> Workload:

@@ -14,10 +14,9 @@ import numpy as np
 from hpctwin.engine.capacity_models import PREEMPTING_WHOLE, SHARED_NODES
 from hpctwin.engine.compile.policy_modules import JobView, NodeView
 from hpctwin.engine.passes import PASSES
-from hpctwin.engine.shared.placements import SHARED_PLACEMENTS
 from hpctwin.errors import PolicyError
 from hpctwin.policies.backfills import BACKFILLS
-from hpctwin.policies.placements import NodeScore, Placement
+from hpctwin.policies.placements import NodeScore
 from hpctwin.policies.policy import Policy
 from hpctwin.policies.powers import PowerPolicy
 from hpctwin.policies.score import Ordering, Score, State
@@ -39,11 +38,14 @@ def check_policy(policy: Policy) -> list[str]:
     policy.compile()
     took = time.perf_counter() - begin
     placement = policy.placement
+    chooses = f"{placement.name}: fine; exclusive and shared nodes"
+    if placement.score is not None:
+        chooses = check_placement(placement.score)
     return [
         *(f"ordering {text}" for text in said[:1]),
         *(f"candidates {text}" for text in said[1:]),
         f"backfill {_backfill(policy)}; compiled in {took:.2f} s",
-        f"placement {_placement(placement) if placement.score is None else check_placement(placement.score)}",
+        f"placement {chooses}",
         f"power {_power(policy.power)}",
     ]
 
@@ -55,13 +57,6 @@ def _backfill(policy: Policy) -> str:
     preempts = "preemption" if found.works_on(PREEMPTING_WHOLE) else "no preemption"
     text = BACKFILLS.find(policy.backfill).text(dict(policy.settings))
     return f"{text}: fine; {nodes}, {preempts}"
-
-
-def _placement(placement: Placement) -> str:
-    """Describe where a built-in placement works."""
-    shared = placement.shared_name in SHARED_PLACEMENTS.own()
-    both = "exclusive and shared nodes" if shared else "exclusive nodes only"
-    return f"{placement.name}: fine; {both if placement.whole else 'shared nodes only'}"
 
 
 def _power(power: PowerPolicy) -> str:

@@ -63,18 +63,19 @@ class Placement:
         number: Number of the placement in the engine.
         score: Score of nodes for ``SCORED``; a job gets the nodes with the smallest scores.
         summary: Description in one line.
-        whole: Whether it works with whole nodes, and not only with shared ones.
+        shared_only: Whether it is defined on shared nodes only; then the engine plans whole nodes
+            as shared nodes.
     """
 
     name: str
     number: int = int(layout.SCORED)
     score: NodeScore | None = None
     summary: str = ""
-    whole: bool = True
+    shared_only: bool = False
 
     @property
     def shared_name(self) -> str:
-        """Its name in `engine.shared.placements`, if it works with shared nodes."""
+        """Its name in `engine.shared.placements`."""
         return self.name if self.score is None else "scored"
 
     @property
@@ -115,12 +116,14 @@ for _name, _number, _help in (
     PLACEMENTS.register(Entry(_name, _help, partial(Placement, _name, int(_number), summary=_help)))
 
 for _name, _help in (
-    ("weight", "shared nodes by the weight of their group, the smallest first"),
-    ("round-robin", "shared nodes in turn, after the node that the last job started on"),
-    ("tightest-run", "the run of shared nodes with the fewest free cores that fits, as in Slurm"),
+    ("weight", "nodes by the weight of their group, the smallest first"),
+    ("round-robin", "nodes in turn, after the node that the last job started on"),
+    ("tightest-run", "the run of nodes with the fewest free cores that fits, as in Slurm"),
     ("fragmentation", "task by task where the GPUs unusable for the workload's jobs grow least"),
 ):  # fmt: skip
-    PLACEMENTS.register(Entry(_name, _help, partial(Placement, _name, summary=_help, whole=False)))
+    PLACEMENTS.register(
+        Entry(_name, _help, partial(Placement, _name, summary=_help, shared_only=True))
+    )
 
 FIRST_FIT = PLACEMENTS.find("first-fit").make()
 

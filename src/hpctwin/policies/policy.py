@@ -125,10 +125,7 @@ class Policy:
         if self.placement.score is not None:
             needed.append(PLACE_BY_SCORE)
         backfill = PASSES.find(self.backfill)
-        if (
-            backfill.works_on(SHARED_NODES)
-            and self.placement.shared_name in SHARED_PLACEMENTS.own()
-        ):
+        if backfill.works_on(SHARED_NODES):
             choose = SHARED_PLACEMENTS.find(self.placement.shared_name)
             needed += kernels_of(backfill.on(SHARED_NODES), power, choose)
         prepare(needed)

@@ -82,14 +82,16 @@ class SharedShortages:
         kind = next(self._kinds())
         shape, units = sim["shape"][kind], units_of(cluster)
         tasks = int(shape["tasks"])
-        parts = [f"tasks {tasks:,}"]
+        chunks = self.simulation.workload.chunks
+        whole = not chunks or not chunks["tasks"][self.row]
+        parts = [f"nodes {tasks:,}" if whole else f"tasks {tasks:,}"]
         for column, name, unit in columns_of(cluster):
             amount = int(sim["needs"][kind, column])
             if amount:
                 parts.append(f"{name} {amount / units.get(name, unit):g} per task")
-        if shape["exclusive"]:
+        if shape["exclusive"] and not whole:
             parts.append("exclusive nodes")
-        if shape["nodes"] > 1:
+        if shape["nodes"] > 1 and not whole:
             parts.append(f"on at least {int(shape['nodes']):,} nodes")
         if len(list(self._kinds())) > 1:
             parts.append("and tasks of other kinds")
@@ -265,7 +267,7 @@ class _Story:
         self.suspended = False
         self.where = -1
         self.stretch: _Stretch | None = None
-        shares = simulation.workload.shares_nodes
+        shares = simulation.shares_nodes
         self.shortages = (SharedShortages if shares else WholeShortages)(simulation, row)
         self.limits = limits_in(simulation.workload, simulation.cluster)
         self.thinks = bool(simulation.workload.dependencies.thinks(len(simulation.workload))[row])

@@ -6,7 +6,7 @@ A block is a switch with nodes. ``sim.below`` holds the tasks and nodes that fit
 from __future__ import annotations
 
 from hpctwin.engine.compile.jit import jit
-from hpctwin.engine.state.layout import ONE, ZERO, Arrays
+from hpctwin.engine.state.layout import ONE, Arrays
 
 __all__ = ["add_room", "forget_room", "gap", "lowest", "next_block", "roomiest", "take_off"]
 
@@ -86,9 +86,15 @@ def roomiest(top: int, sim: Arrays) -> int:
 
 
 @jit
-def gap(tasks: int, sim: Arrays) -> int:
-    """Return the fullest block that fits tasks; else the last one with some capacity."""
-    found = lowest(tasks, ZERO, -ONE, sim)
+def gap(tasks: int, nodes: int, sim: Arrays) -> int:
+    """Return the fullest block that fits; else the last one with some capacity.
+
+    Args:
+        tasks: Number of tasks still to place.
+        nodes: Number of nodes still missing to the job's minimum.
+        sim: Simulation.
+    """
+    found = lowest(tasks, nodes, -ONE, sim)
     if found >= 0 and sim.switch[found].height == 0:
         return found
     for s in range(len(sim.switch)):

@@ -44,24 +44,40 @@ from hpctwin.engine.state.layout import (
     Arrays,
 )
 
-__all__ = ["COMMUNICATES", "PLACING", "placing"]
+__all__ = ["COMMUNICATES", "PLACING", "STEP", "draw_below", "mixed", "placing"]
 
 COMMUNICATES = 0.1
 """Share of its time alone from which on a job counts as one that communicates."""
 
 
+STEP = -7046029254386353131
+"""Difference of two successive states of a random generator (splitmix64).
+
+Source:
+    Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators.
+"""
+
+
 @jit
-def random_below(bound: int, sim: Arrays) -> int:
-    """Return an integer below ``bound``, from the simulation's generator (splitmix64)."""
-    # The constants are from Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators.
+def mixed(z: int) -> int:
+    """Return a random number for a state of a generator."""
     # Masks make the right shifts of signed integers logical ones.
-    state = sim.clock.random + -7046029254386353131
-    sim.clock.random = state
-    z = state
     z = (z ^ ((z >> 30) & 0x3FFFFFFFF)) * -4658895280553007687
     z = (z ^ ((z >> 27) & 0x1FFFFFFFFF)) * -7723592293110705685
-    z = z ^ ((z >> 31) & 0x1FFFFFFFF)
-    return (z & 0x7FFFFFFFFFFFFFFF) % bound
+    return z ^ ((z >> 31) & 0x1FFFFFFFF)
+
+
+@jit
+def draw_below(bound: int, state: int) -> int:
+    """Return a random integer from 0 to below ``bound``, for a state of a generator."""
+    return (mixed(state) & 0x7FFFFFFFFFFFFFFF) % bound
+
+
+@jit
+def random_below(bound: int, sim: Arrays) -> int:
+    """Return an integer below ``bound``, from the simulation's generator."""
+    sim.clock.random += STEP
+    return draw_below(bound, sim.clock.random)
 
 
 @jit
@@ -270,7 +286,7 @@ def _claim_gaps(j: int, p: int, wanted: int, sim: Arrays) -> None:
     """Claim nodes of the fullest block that fits, else of the last blocks."""
     _count_free(p, sim)
     while wanted > 0:
-        wanted = _claim_block(gap(wanted, sim), j, p, wanted, sim)
+        wanted = _claim_block(gap(wanted, ZERO, sim), j, p, wanted, sim)
 
 
 def place_lowest(j: int, sim: Arrays) -> None:

@@ -62,13 +62,15 @@ class PowerPass:
         Args:
             cluster: The cluster.
             policy: The policy that it is a part of.
-            shares: Whether jobs share nodes.
+            shares: Whether nodes are planned as shared nodes.
             interrupted: Whether jobs preempt others, or continue from checkpoints.
         """
         if shares and not (self.scheduling is None and self.preferred in (LOWEST, SOONEST)):
+            own = policy.placement
+            what = f"placement {own.name!r}" if own.shared_only else "jobs with tasks"
             return (
-                "it needs exclusive nodes and does not support jobs with tasks, which share "
-                "nodes; use none, psus, psas-auto or psas-ipm"
+                f"it needs exclusive nodes and does not support {what}; use none, psus, psas-auto "
+                "or psas-ipm"
             )
         if interrupted and self.scheduling is not None:
             return (

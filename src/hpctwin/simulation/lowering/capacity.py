@@ -1,4 +1,4 @@
-"""What the engine knows under a capacity model: whole nodes, or shared nodes where any job asks for tasks."""
+"""What the engine knows under a capacity model: whole nodes or shared nodes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy.typing as npt
 from hpctwin.engine.passes import Pass
 from hpctwin.engine.state.sim import Sim
 from hpctwin.model import Cluster, Workload
+from hpctwin.model.demand import with_tasks
 from hpctwin.network.profiles import Profile
 from hpctwin.policies import Policy
 from hpctwin.simulation.lowering import workload as whole_nodes
@@ -24,6 +25,7 @@ def known_of(
     *,
     expected_ms: npt.NDArray[np.int64] | None = None,
     tracked: bool = False,
+    shares: bool = False,
     single_gpus: bool | None = None,
 ) -> dict[str, npt.NDArray[Any]]:
     """Return what is known of jobs and cluster, in the engine's form; see `workload.lower`.
@@ -33,15 +35,16 @@ def known_of(
         cluster: the cluster.
         expected_ms: what the scheduler expects jobs to run [jobs]; the walltimes by default.
         tracked: whether nodes have identity; shared nodes always do.
+        shares: whether nodes are shared; they always are if any job asks for tasks.
         single_gpus: whether GPUs are counted one by one; by default if any job asks for a part of one.
     """
-    shares = workload.shares_nodes
+    shares = shares or workload.shares_nodes
     known = whole_nodes.lower(workload, cluster, expected_ms=expected_ms, tracked=tracked or shares)
     if not shares:
         return known
     from hpctwin.simulation.lowering.shared_nodes import shared_known
 
-    return shared_known(known, workload, cluster, single=single_gpus)
+    return shared_known(known, with_tasks(workload), cluster, single=single_gpus)
 
 
 def facts_of(

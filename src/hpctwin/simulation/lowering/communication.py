@@ -26,7 +26,7 @@ def communication_shares(
 
     Args:
         given: Profiles of the jobs; None for a job that does not use the network.
-        ranks: Number of nodes of each job.
+        ranks: Number of ranks of each job: tasks, or nodes.
         platform: Hosts and links.
     """
     speed = float(np.median(platform.host_speed[platform.hosts_of("compute_node")]))

@@ -14,8 +14,7 @@ from hpctwin.engine.passes import Pass
 from hpctwin.engine.state.layout import AMOUNTS
 from hpctwin.engine.state.sim import Sim, records
 from hpctwin.model import PER_NODE, Cluster, Workload
-from hpctwin.model.demand import totals_asked
-from hpctwin.model.requests.chunks import read_more_tasks
+from hpctwin.model.demand import tasks_asked, totals_asked
 from hpctwin.policies import Policy
 from hpctwin.simulation.lowering.gpus import SingleGpus, asks_parts, has_several_types, with_gpus
 from hpctwin.simulation.lowering.heterogeneous_jobs import Nodes, sets_of, tasks_in, with_more
@@ -45,6 +44,9 @@ ALONE = 2**40
 
 TYPICAL = 64
 """Number of kinds of jobs that decide which free GPUs of a node count as unusable."""
+
+_UNSTATED = {"cores": 1000}
+"""Amounts of a node that no node group states, if they are modeled: a node is at least one core."""
 
 _UNITS = {"cores": 1000, "memory_gb": MB_PER_GB, "gpus": 1000}
 _ALONE = AMOUNTS - 1
@@ -78,7 +80,7 @@ def shared_known(
 
     Args:
         known: The engine's other arrays, with tracked nodes.
-        workload: Jobs, some with tasks.
+        workload: Jobs with the columns of tasks.
         cluster: The cluster.
         single: Whether any job asks for a part of a GPU; by default as in the workload.
     """
@@ -154,15 +156,10 @@ def _requests(workload: Workload, cluster: Cluster) -> tuple[dict[str, IntArray]
     tasks = chunks["tasks"].astype(np.int64)
     shares = tasks > 0
     most = chunks["tasks_per_node"].astype(np.int64)
-    tasks = np.where(shares, tasks, workload.nodes)
-    every = tasks
-    if workload.more_tasks.labels:
-        more = [sum(one.tasks for one in read_more_tasks(t)) for t in workload.more_tasks.labels]
-        every = tasks + np.array([*more, 0])[workload.more_tasks.codes]
     asks = {
-        "tasks": tasks,
+        "tasks": np.where(shares, tasks, workload.nodes),
         "nodes": workload.nodes,
-        "most": np.where(shares, np.where(most > 0, most, every), 1),
+        "most": np.where(shares, np.where(most > 0, most, tasks_asked(workload)), 1),
         "exclusive": np.where(shares, chunks["exclusive"].astype(np.int64), 1),
         "shared_with": chunks["shared_with"].astype(np.int64),
         "spread": chunks["spread_job"].astype(np.int64),
@@ -194,7 +191,7 @@ def _whole(cluster: Cluster) -> IntArray:
         for column, name, units in columns_of(cluster):
             has = group.amount(name)
             stated = any(other.amount(name) is not None for other in cluster.nodes)
-            missing = 0 if stated else ENOUGH
+            missing = 0 if stated else _UNSTATED.get(name, ENOUGH)
             row[column] = missing if has is None else int(np.floor(has * units + 1e-6 * units))
         rows += [row] * group.count
     return np.array(rows, np.int64)

@@ -13,7 +13,7 @@ from hpctwin.engine.state.sim import records
 from hpctwin.errors import ConfigError, WorkloadError
 from hpctwin.model import PER_NODE, Cluster, Dependencies, NodeGroup, Workload, to_ms
 from hpctwin.model.columns import UNKNOWN
-from hpctwin.model.demand import consumables_asked
+from hpctwin.model.demand import consumables_asked, tasks_asked
 from hpctwin.model.requests.features import has_features
 from hpctwin.model.requests.resources import GPU_TYPE
 from hpctwin.network.profiles import Profile
@@ -414,7 +414,8 @@ def facts_of(
     facts["risk"] = 0 if risk is None else risk
     facts["predicted_runtime"] = workload.predicted_runtime_s
     if profiles and cluster.platform is not None:
-        facts["communication"] = communication_shares(profiles, workload.nodes, cluster.platform)
+        ranks = tasks_asked(workload)
+        facts["communication"] = communication_shares(profiles, ranks, cluster.platform)
     facts["predicted_power"] = np.nan_to_num(workload.predicted.get("node_w", np.zeros(1)))
     return facts
 

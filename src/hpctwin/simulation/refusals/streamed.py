@@ -15,7 +15,7 @@ __all__ = ["check_streamed"]
 _KEEPS_NO_ROWS = ("none", "first-fit", "easy", "conservative", "pack", "slurm", "pbs")
 """Built-in backfills whose data contain no rows of jobs."""
 
-_NO_SHARED_STREAM = (
+_NO_STREAM = (
     Refusal(
         lambda c, p: p.placement.name == "fragmentation",
         lambda c, p: (
@@ -23,10 +23,6 @@ _NO_SHARED_STREAM = (
             "support streams; use best-fit, or simulate the whole workload"
         ),
     ),
-)
-"""Combinations rejected if jobs share nodes, in addition to `_NO_STREAM`."""
-
-_NO_STREAM = (
     Refusal(
         lambda c, p: (
             p.backfill not in _KEEPS_NO_ROWS
@@ -86,4 +82,4 @@ def check_streamed(
                 "accounts, partitions and QOS of this stream are unknown; give a Parquet "
                 "file or a whole workload, which lists them in advance"
             )
-    refuse((*_NO_STREAM, *(_NO_SHARED_STREAM if workload.shares_nodes else ())), cluster, policy)
+    refuse(_NO_STREAM, cluster, policy)

@@ -9,13 +9,12 @@ import numpy as np
 
 from hpctwin.engine.capacity_models import PREEMPTING_WHOLE, SHARED_NODES, CapacityModel
 from hpctwin.engine.passes import PASSES
-from hpctwin.engine.shared.placements import SHARED_PLACEMENTS
 from hpctwin.engine.state.layout import ONLY_ACTIVE
 from hpctwin.errors import ConfigError
 from hpctwin.model import Cluster, Workload
 from hpctwin.model.workload.jobs import NODE_W
 from hpctwin.network.profiles import Profile
-from hpctwin.policies import PLACEMENTS, Policy
+from hpctwin.policies import Policy
 from hpctwin.policies.backfills import OUTSIDE
 from hpctwin.simulation.lowering.preemption import is_interrupted, suspends, writes_checkpoints
 
@@ -140,33 +139,13 @@ SHARED = (
     Refusal(
         lambda c, p: not PASSES.find(p.backfill).works_on(SHARED_NODES),
         lambda c, p: (
-            f"backfill {p.backfill!r} plans exclusive nodes and does not support jobs with "
-            f"tasks, which share nodes; use {_backfills_on(SHARED_NODES)}"
-        ),
-    ),
-    Refusal(
-        lambda c, p: p.placement.shared_name not in SHARED_PLACEMENTS.own(),
-        lambda c, p: (
-            f"placement {p.placement.name!r} needs exclusive nodes and does not support "
-            "jobs with tasks, which share nodes; use "
-            f"{', '.join(name for name in PLACEMENTS if name in SHARED_PLACEMENTS.own())}"
+            f"backfill {p.backfill!r} plans exclusive nodes and does not support "
+            + (f"placement {p.placement.name!r}" if p.placement.shared_only else "jobs with tasks")
+            + f"; use {_backfills_on(SHARED_NODES)}"
         ),
     ),
 )
-"""Combinations rejected if any job requests tasks."""
-
-
-WHOLE = (
-    Refusal(
-        lambda c, p: not p.placement.whole,
-        lambda c, p: (
-            f"placement {p.placement.name!r} is for shared nodes, but all jobs request "
-            "exclusive nodes; use "
-            f"{', '.join(name for name in PLACEMENTS if PLACEMENTS.find(name).make().whole)}"
-        ),
-    ),
-)
-"""Combinations rejected if no job requests tasks."""
+"""Combinations rejected if nodes are planned as shared nodes."""
 
 
 INTERRUPTED = (
@@ -223,12 +202,13 @@ def check_together(cluster: Cluster, policy: Policy, workload: Workload) -> None
     Raises:
         ConfigError: They are not.
     """
-    shares, interrupted = workload.shares_nodes, is_interrupted(workload, cluster)
-    about = id(cluster), id(policy), shares, interrupted
+    asks, interrupted = workload.shares_nodes, is_interrupted(workload, cluster)
+    about = id(cluster), id(policy), asks, interrupted
     if about not in _TOGETHER:
-        refuse((*MISSING, *(MISSING_SHARED if shares else ())), cluster, policy)
+        shares = asks or policy.placement.shared_only
+        refuse((*MISSING, *(MISSING_SHARED if asks else ())), cluster, policy)
         check_power_policy(cluster, policy, shares=shares, interrupted=interrupted)
-        refuse((*REFUSALS, *(SHARED if shares else WHOLE)), cluster, policy)
+        refuse((*REFUSALS, *(SHARED if shares else ())), cluster, policy)
         if interrupted:
             refuse(INTERRUPTED, cluster, policy)
         if suspends(cluster):

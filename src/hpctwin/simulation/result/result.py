@@ -15,7 +15,7 @@ import polars as pl
 from hpctwin import metrics
 from hpctwin.attributes import Attached, kept
 from hpctwin.engine.operations.transfer import are_suspended, started_ms
-from hpctwin.engine.state.sim import Sim
+from hpctwin.engine.state.sim import Sim, records
 from hpctwin.errors import ConfigError
 from hpctwin.guesses import ATTRIBUTES, GuessedType
 from hpctwin.metrics.sources import JobTable
@@ -517,8 +517,7 @@ def no_lost(jobs: pl.DataFrame) -> pl.DataFrame:
 
 
 def _node_map(workload: Workload, sim: Sim) -> pl.DataFrame:
-    segment = sim["segment"][: sim.clock.segments]
-    segment = segment[segment["nodes"] > 0]
+    segment = _segments(sim)
     starts, suspended = started_ms(sim), are_suspended(sim)
     job, start = segment["job"], segment["start"]
     end = sim["state"]["end"][job]
@@ -545,6 +544,25 @@ def _node_map(workload: Workload, sim: Sim) -> pl.DataFrame:
         }
     )
     return _in_stretches(found, suspended[job], workload, sim) if suspended.any() else found
+
+
+def _segments(sim: Sim) -> npt.NDArray[Any]:
+    """Return where jobs of whole nodes ran, as runs of node numbers, attempt by attempt."""
+    if not len(sim["share"]):
+        known: npt.NDArray[Any] = sim["segment"][: sim.clock.segments]
+        return known[known["nodes"] > 0]
+    part = sim["part"][: int(sim["sharing"]["parts"][0])]
+    part = part[part["tasks"] > 0]
+    attempt = np.cumsum(part["next"] < 0)  # the first row of each has no next
+    order = np.lexsort((part["node"], attempt))
+    part, attempt = part[order], attempt[order]
+    goes_on = (np.diff(part["node"], prepend=-1) == 1) & (np.diff(attempt, prepend=0) == 0)
+    first = np.flatnonzero(~goes_on)
+    nodes = np.diff(first, append=len(part))
+    one = part[first]
+    return records(
+        "segment", len(first), job=one["job"], start=one["start"], first=one["node"], nodes=nodes
+    )
 
 
 def _in_stretches(

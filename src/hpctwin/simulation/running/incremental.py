@@ -247,7 +247,7 @@ class OpenSimulation:
         It is always True where nodes are shared, because only a forecast can decide there.
         """
         simulation = self.simulation
-        return simulation.workload.shares_nodes or (
+        return simulation.shares_nodes or (
             simulation.free_nodes() >= int(simulation.workload.nodes[row])
         )
 

@@ -147,7 +147,7 @@ class Simulation(SimulationBase):
         stretches = self.sizing is not None or suspends(self.cluster)
         # Only the engine knows which jobs have a think time.
         thinks = bool(self._sim["job"]["thinks"].any())
-        if not (self.cluster.has_power or self.workload.shares_nodes or stretches or thinks):
+        if not (self.cluster.has_power or self.shares_nodes or stretches or thinks):
             self._sim.forget("job")
         return self.result()
 

@@ -48,7 +48,7 @@ class PolicyScheduler:
 
     Raises:
         PolicyError: The policy uses fair share or state of users, and past usage is not reported
-            here.
+            here; or its placement plans each node.
     """
 
     def __init__(self, policy: PolicyLike | None, nodes: int, *, rows: int = 1024) -> None:
@@ -58,6 +58,11 @@ class PolicyScheduler:
             raise PolicyError(
                 f"policy {self.policy.name!r} uses {what}, but an external scheduler "
                 "has no record of past usage; use another policy"
+            )
+        if self.policy.placement.shared_only:
+            raise PolicyError(
+                f"policy {self.policy.name!r}: placement {self.policy.placement.name!r} plans each "
+                "node, but an external scheduler only counts nodes; use first-fit"
             )
         self.cluster = Cluster.uniform(nodes=nodes)
         self._simulation = Simulation(_of_nobody(rows), self.cluster, self.policy)

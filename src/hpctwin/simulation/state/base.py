@@ -220,7 +220,7 @@ class SimulationBase(EngineFeed):
         workload, cluster = self.workload, self.cluster
         return (
             self._track_nodes
-            or workload.shares_nodes
+            or self.shares_nodes
             or cluster.has_power
             or bool(cluster.failures.outages)
             or cluster.failures.mtbf is not None
@@ -377,7 +377,8 @@ class SimulationBase(EngineFeed):
         """Return whether another policy needs the same arrays and all are unchanged."""
         cluster = self.cluster
         fixed = not cluster.has_power and cluster.cap is None and self.sizing is None
-        return fixed and self.tracked == other._tracks() and self._sim.jobs == len(self.workload)
+        alike = self.tracked == other._tracks() and self.shares_nodes == other.shares_nodes
+        return fixed and alike and self._sim.jobs == len(self.workload)
 
     def copy_from(self, other: Self) -> None:
         """Take the state of another simulation, which stays unchanged."""
@@ -545,6 +546,7 @@ class SimulationBase(EngineFeed):
             machine,
             expected_ms=expected,
             tracked=self.tracked,
+            shares=self.shares_nodes,
             single_gpus=self.single_gpus,
         )
         if self._profiles:
@@ -557,9 +559,15 @@ class SimulationBase(EngineFeed):
         return known
 
     def _change_policy(self, policy: Policy) -> None:
-        if policy.placement.needs_nodes and not len(self._sim["node"]):
+        own, other = self.policy.placement, policy.placement
+        if own.shared_only != other.shared_only and not self.workload.shares_nodes:
             raise SimulationError(
-                f"placement {policy.placement.name!r} needs node tracking from the start; "
+                f"placement {other.name!r} cannot replace {own.name!r} during a simulation, because "
+                "only one of them plans whole nodes as shared nodes; make a new simulation"
+            )
+        if other.needs_nodes and not len(self._sim["node"]):
+            raise SimulationError(
+                f"placement {other.name!r} needs node tracking from the start; "
                 "make the simulation with track_nodes=True"
             )
         before, self.policy = self.policy, policy

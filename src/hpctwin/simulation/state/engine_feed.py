@@ -206,6 +206,14 @@ class EngineFeed(Looks):
         order = self.policy.order
         return order.alone if order.alone and len(self._sim["promised"]) == 1 else order
 
+    @property
+    def shares_nodes(self) -> bool:
+        """Whether the engine uses the capacity model of shared nodes.
+
+        It does if any job requests tasks, or if the placement is defined on shared nodes only.
+        """
+        return self.workload.shares_nodes or self.policy.placement.shared_only
+
     def compiled_policy(self) -> Decided:
         """Return the policy in the engine's form; the same object until it changes."""
         if self._decided is None:
@@ -309,7 +317,7 @@ class EngineFeed(Looks):
         power = self.policy.power.power_pass if self.cluster.has_power else None
         interrupted = is_interrupted(self.workload, self.cluster)
         backfill = PASSES.find(self.policy.backfill)
-        if self.workload.shares_nodes:
+        if self.shares_nodes:
             return backfill.on(PREEMPTING_SHARED if interrupted else SHARED_NODES), power
         if interrupted:
             return backfill.on(PREEMPTING_WHOLE), power

@@ -26,9 +26,8 @@ from hpctwin.engine.operations.transfer import settled_jobs
 from hpctwin.errors import ConfigError, HpctwinError, WorkloadError
 from hpctwin.model import MS_PER_S, Category, Cluster, State, Workload, write_atomically
 from hpctwin.model.arguments import check_arguments
-from hpctwin.model.demand import Mismatches
+from hpctwin.model.demand import Mismatches, with_tasks
 from hpctwin.model.files import Parts
-from hpctwin.model.requests.chunks import CHUNKS
 from hpctwin.model.workload.dependencies import check_acyclic
 from hpctwin.model.workload.joining import Batch, joined
 from hpctwin.policies import PolicyLike, make_policy
@@ -354,9 +353,7 @@ class _Stream:
             )
         if asks or not self.shares:
             return batch
-        nothing = np.zeros(len(batch))
-        whole = batch.workload.replace(chunks=dict.fromkeys(CHUNKS, nothing))
-        return dataclasses.replace(batch, workload=whole)
+        return dataclasses.replace(batch, workload=with_tasks(batch.workload))
 
     def _with_run_times(self, batch: Batch) -> Batch:
         """Return jobs whose profiles, if any, are about the network."""
