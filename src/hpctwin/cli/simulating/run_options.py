@@ -243,7 +243,13 @@ def simulate_streamed(
     cluster = machine.make(nothing, trace if imported else None)
     with _progress(f"{trace.name} under {policy.name}") as progress:
         result = simulate_stream(
-            own if imported else trace, cluster, policy, out=out, progress=progress, **run.as_dict()
+            own if imported else trace,
+            cluster,
+            policy,
+            out=out,
+            progress=progress,
+            log=True,
+            **run.as_dict(),
         )
     summary = result.summary()
     for note in result.notes:

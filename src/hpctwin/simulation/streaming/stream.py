@@ -70,7 +70,9 @@ class StreamedResult:
     Args:
         folder: Folder of the result: ``jobs/part-*.parquet``, ``lost/…``, and ``node_map/…`` if
             nodes have identity, ``placements/…`` if jobs share them, and ``stretches/…`` if they
-            are suspended.
+            are suspended. With a power model, ``nodes/…`` has energy by node and state. With
+            ``log=True``, ``node_log/…`` has the past power states, ``power/…`` the power over time,
+            and ``link_…/…`` the use of links. ``power/…`` also exists if nodes have components.
         figures: Metrics of `hpctwin.Result.summary`; quantiles within
             `hpctwin.metrics.summary.ERROR`.
         notes: Changes and omissions of the reader, and assumptions, one sentence each.
@@ -183,6 +185,7 @@ class _Stream:
         self.feed, self.parts = feed, parts
         self.began = time.time()
         self.mismatches = Mismatches(cluster)
+        self.components = any(group.components for group in cluster.nodes)
         batch = feed.next()
         if batch is None:
             raise WorkloadError(f"{feed.name} has no jobs to simulate")
@@ -333,9 +336,14 @@ class _Stream:
                 )
 
     def _asking(self, batch: Batch) -> Batch:
-        """Return jobs that request tasks if any do, and whole nodes if none do."""
+        """Return jobs that request tasks if any do, and whole nodes if none do.
+
+        Their use of nodes is kept only if it decides what nodes draw.
+        """
         self.mismatches.add(batch.workload)
         asks = batch.workload.shares_nodes
+        if not self.components:
+            batch = dataclasses.replace(batch, workload=batch.workload.replace(usage={}))
         if asks and not self.shares:
             raise WorkloadError(
                 f"{self.feed.name}: jobs in rows up to {self.feed.given:,} request tasks, "
@@ -402,6 +410,11 @@ class _Stream:
     def _finish(self) -> None:
         self._hand_out(np.ones(self.simulation.state.jobs, bool), np.inf)
         self.complete = True
+        simulation = self.simulation
+        energy = self.sums.energy(simulation)
+        use = None if simulation.network is None else simulation.result().link_use
+        nodes = {} if energy is None else {"nodes": energy.nodes()}
+        self.parts.write(**nodes, **({} if use is None else use.tables))
         self.parts.finish()
         with write_atomically(self.parts.folder / "summary.json") as file:
             summary = self._figures() | ({"notes": notes} if (notes := self._notes()) else {})
