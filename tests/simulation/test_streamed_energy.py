@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -179,19 +180,40 @@ def test_the_measured_power_of_a_shared_node_is_rejected_in_a_stream_too(tmp_pat
         simulate_stream(tables, machine, out=tmp_path, batch=5)
 
 
-def test_the_command_writes_what_it_writes_without_stream(tmp_path: Path) -> None:
-    machine, trace = tmp_path / "c.yaml", tmp_path / "jobs.parquet"
+@pytest.mark.parametrize("begin", ["0", "2024-03-01T22:30:00"])
+@pytest.mark.parametrize("given", [False, True])
+def test_the_command_writes_what_it_writes_without_stream(
+    tmp_path: Path, begin: str, given: bool
+) -> None:
+    """Prices are those of the cluster's file or of an option, by time of day if the trace has dates."""
+    machine, trace, price = (tmp_path / name for name in ("c.yaml", "jobs.parquet", "price.csv"))
+    own = "" if given else f", price: {price}, carbon: 380"
     machine.write_text(
         "{nodes: [{name: c, count: 8, modes: {base: {power_w: 200, idle_w: 90}}, sleep: [{name: off,"
-        " power_w: 5, switch_off: {time: 1s, power_w: 60}, switch_on: {time: 2s, power_w: 80}}]}]}"
+        " power_w: 5, switch_off: {time: 1s, power_w: 60}, switch_on: {time: 2s, power_w: 80}}]}]"
+        f"{own}}}"
     )
-    jobs_of(0, 60).with_columns(pl.col("submit_s") * 9).write_parquet(trace)
-    command = ["simulate", str(trace), "--cluster", str(machine), "--power", "psus:3s", "--out"]
+    hours = [f"2024-03-0{2 if hour < 22 else 1} {hour % 24:02}:00,{hour}.5" for hour in range(24)]
+    price.write_text("\n".join(["time,price", *sorted(hours)]))
+    seconds = pl.col("submit_s") * 90
+    if begin != "0":
+        seconds = pl.lit(begin).str.to_datetime() + pl.duration(seconds=seconds)
+    jobs_of(0, 60).with_columns(submit_s=seconds).write_parquet(trace)
+    command = ["simulate", str(trace), "--cluster", str(machine), "--power", "psus:3s"]
+    command += ["--price", str(price), "--carbon", "380"] if given else []
     for more in ([str(tmp_path / "memory")], [str(tmp_path / "parts"), "--stream"]):
         with pytest.raises(SystemExit, match="0"):
-            main([*command, *more])
-    for name in ("nodes", "node_log", "power"):
-        expected = pl.read_parquet(tmp_path / "memory" / f"{name}.parquet")
-        found = pl.read_parquet(tmp_path / "parts" / name / "*.parquet")
-        assert len(expected) > 15
-        assert_frame_equal(whole(found), whole(expected))
+            main([*command, "--out", *more])
+    if begin == "0":  # else time zero is the first submission, or that of Unix time
+        for name in ("nodes", "node_log", "power"):
+            expected = pl.read_parquet(tmp_path / "memory" / f"{name}.parquet")
+            found = pl.read_parquet(tmp_path / "parts" / name / "*.parquet")
+            assert len(expected) > 15
+            assert_frame_equal(whole(found), whole(expected))
+    told, again = (
+        json.loads((tmp_path / name / "summary.json").read_text()) for name in ("memory", "parts")
+    )
+    (cost,) = (name for name in told if name.startswith("cost_"))
+    for name in (cost, "emissions_kg", "total_energy_j"):
+        assert again[name] == pytest.approx(told[name], rel=1e-9)
+        assert told[name] > 0

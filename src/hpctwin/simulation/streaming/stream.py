@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -44,6 +44,9 @@ from hpctwin.simulation.state.arguments import as_cluster
 from hpctwin.simulation.streaming.dependencies import Past, Waits
 from hpctwin.simulation.streaming.feed import Feed, Source, feed_of
 from hpctwin.simulation.streaming.sums import CoreSums, NodeSums
+
+if TYPE_CHECKING:
+    from hpctwin.energy import Series
 
 __all__ = ["StreamedResult", "simulate_stream"]
 
@@ -76,11 +79,13 @@ class StreamedResult:
         figures: Metrics of `hpctwin.Result.summary`; quantiles within
             `hpctwin.metrics.summary.ERROR`.
         notes: Changes and omissions of the reader, and assumptions, one sentence each.
+        start_epoch_s: Unix time of time zero; None if unknown.
     """
 
     folder: Path
     figures: Mapping[str, Any]
     notes: tuple[str, ...] = ()
+    start_epoch_s: float | None = None
 
     def summary(self) -> dict[str, Any]:
         """Return all metrics of the run in one flat dict; see docs/reference/metrics.md."""
@@ -113,6 +118,30 @@ class StreamedResult:
         """Amounts that jobs held on shared nodes; see `hpctwin.Result.placements`."""
         parts = self.folder / "placements"
         return pl.scan_parquet(parts / "*.parquet") if parts.is_dir() else None
+
+    def cost(self, series: Series, *, zero_s: float = 0.0) -> float | None:
+        """Return the cost or the emissions of all energy; see `hpctwin.Energy.cost`.
+
+        Args:
+            series: Price or carbon intensity.
+            zero_s: Time of the run at which the series begins, in seconds.
+
+        Returns:
+            The sum over ``power/…``; None if the power over time is unknown.
+        """
+        parts = sorted((self.folder / "power").glob("*.parquet"))
+        if not parts:
+            return None
+        total, watts = 0.0, np.zeros(0)
+        until = np.zeros(0)
+        for path in parts:
+            table = pl.read_parquet(path, columns=["time_s", "total_w"])
+            times = np.concatenate([until, series.integral(table["time_s"].to_numpy() - zero_s)])
+            watts = np.append(watts, table["total_w"].to_numpy())
+            total += float(watts[:-1] @ np.diff(times))
+            until, watts = times[-1:], watts[-1:]
+        end = series.integral(np.array([self.figures["energy_end_s"] - zero_s]))
+        return total + float(watts @ (end - until))
 
 
 @check_arguments("source", "cluster", "policy")
@@ -264,7 +293,8 @@ class _Stream:
             if standing != "complete":
                 self.parts.finish()
             self._note(standing, error)
-        return StreamedResult(self.parts.folder, self._figures(), self._notes())
+        epoch_s = self.simulation.workload.start_epoch_s
+        return StreamedResult(self.parts.folder, self._figures(), self._notes(), epoch_s)
 
     def _exchange(self, batch: Batch, until_ms: int) -> None:
         """Write the jobs that have ended, and add the next ones."""
