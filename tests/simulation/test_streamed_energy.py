@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import polars as pl
@@ -21,6 +22,7 @@ from hpctwin.errors import ConfigError
 from hpctwin.model.workload.jobs import NODE_W, Usage
 from hpctwin.policies import make_policy
 from hpctwin.simulation import Result, StreamedResult
+from hpctwin.simulation.streaming import stream
 from tests.energy import test_shared_components
 from tests.energy.powered import joined, platforms, power_policies
 from tests.energy.test_against_reference import powers_of
@@ -71,8 +73,10 @@ def same_steps(found: pl.DataFrame, expected: pl.DataFrame) -> None:
 
 
 def compared(workload: Workload, *parts: Any, batch: int, log: bool = True, **options: Any) -> None:
+    """A workload as a stream, whose past power states are written at each second event time."""
     expected = Simulation(workload, *parts, log=log, **options).run()
-    with TemporaryDirectory() as folder:
+    few = mock.patch.multiple(stream, MOST_LOGGED=0, EVERY=2)
+    with TemporaryDirectory() as folder, few:
         streamed = simulate_stream(workload, *parts, out=folder, batch=batch, log=log, **options)
         same_energy(streamed, expected)
 

@@ -150,6 +150,14 @@ def settled_states(sim: Sim) -> IntArray:
     return past[:, past[3] <= sim.clock.ended]
 
 
+def drop_settled_states(sim: Sim) -> None:
+    """Drop the past power states that `settled_states` returns."""
+    past = sim["log"][: sim.clock.logged]
+    left = past[past["end"] > sim.clock.ended]
+    sim["log"][: len(left)] = left
+    sim.clock.logged = len(left)
+
+
 def _recorded(sim: Sim) -> IntArray:
     past = sim["log"][: sim.clock.logged]
     return np.stack([past[name] for name in ("node", "state", "start", "end")])

@@ -102,8 +102,6 @@ def begun_ms(sim: Sim) -> IntArray:
 def transfer_state(old: Sim, new: Sim, rows: IntArray, to: IntArray, *, waits: bool) -> None:
     """Continue one simulation in another, with some of its jobs and further ones.
 
-    Past power states that `power_control.settled_states` returns are dropped.
-
     Args:
         old: Simulation, between two event times; all jobs that are not settled are transferred.
         new: Arrays of the same cluster and policy, in which nothing has happened. Its new jobs are
@@ -115,19 +113,17 @@ def transfer_state(old: Sim, new: Sim, rows: IntArray, to: IntArray, *, waits: b
     place = np.full(old.jobs + 1, -1, np.int64)
     place[rows] = to
     lost, segment = (_of_jobs(old, name, place) for name in ("lost", "segment"))
-    log = old["log"][: old.clock.logged]
-    log = log[log["end"] > old.clock.ended]
     tables = {
         "outage": old["outage"],
         "lost": _with_room(lost, 2 * old.clock.running),
         "segment": _with_room(segment, 2 * len(old["node"])),
-        "log": _with_room(log, len(old["log"]) - len(log)),
+        "log": old["log"],
     }
     if len(old["share"]):
         tables |= _parts_and_promises(old, new, place)
     new.reshape(**tables)
     _carry_clock(old, new, rows)
-    new.clock.lost, new.clock.segments, new.clock.logged = len(lost), len(segment), len(log)
+    new["clock"]["lost"], new["clock"]["segments"] = len(lost), len(segment)
     for name in ("state", "taken", "kept", "cut"):
         if len(new[name]):
             new[name][to] = old[name][rows]

@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from hpctwin.engine.operations.power_control import drop_settled_states
 from hpctwin.engine.operations.transfer import settled_jobs
 from hpctwin.errors import ConfigError, HpctwinError, WorkloadError
 from hpctwin.model import MS_PER_S, Category, Cluster, State, Workload, write_atomically
@@ -52,6 +53,10 @@ __all__ = ["StreamedResult", "simulate_stream"]
 
 BATCH = 1 << 18
 """Number of jobs per batch."""
+MOST_LOGGED = 1 << 20
+"""Number of past power states above which they are written before the batch ends."""
+EVERY = 1 << 9
+"""Number of event times after which their number is checked."""
 
 STANDING = "stream.json"
 
@@ -268,7 +273,7 @@ class _Stream:
                 while True:
                     self._note("running")
                     until_ms = int(self.simulation.workload.submit_ms[-1]) - 1
-                    self.simulation.advance(until_ms / MS_PER_S)
+                    self._advance(until_ms / MS_PER_S)
                     batch = coming.result()
                     if batch is None:
                         break
@@ -278,7 +283,7 @@ class _Stream:
                         progress(self.done, self.feed.size)
             self.waits.check_complete()
             self._check_numbers(self.taken)
-            self.simulation.advance()
+            self._advance()
             self._finish()
             standing = "complete"
         except BaseException as fault:
@@ -295,6 +300,15 @@ class _Stream:
             self._note(standing, error)
         epoch_s = self.simulation.workload.start_epoch_s
         return StreamedResult(self.parts.folder, self._figures(), self._notes(), epoch_s)
+
+    def _advance(self, until_s: float | None = None) -> None:
+        """Advance to a time or to the end; write past power states before they are too many."""
+        simulation = self.simulation
+        every = EVERY if simulation.log else None
+        while simulation.advance(until_s, instants=every) == "stepped":
+            if simulation.state.clock.logged > MOST_LOGGED:
+                simulation.advance(simulation.now_s)  # further events of this time
+                self._hand_out(np.zeros(simulation.state.jobs, bool), simulation.now_s)
 
     def _exchange(self, batch: Batch, until_ms: int) -> None:
         """Write the jobs that have ended, and add the next ones."""
@@ -436,6 +450,7 @@ class _Stream:
         if rejected.any():
             self.why.update(why_rejected(simulation.workload, simulation.cluster, rejected))
         self.parts.write(**{**tables, "jobs": _stored(tables["jobs"])})
+        drop_settled_states(simulation.state)
 
     def _finish(self) -> None:
         self._hand_out(np.ones(self.simulation.state.jobs, bool), np.inf)
