@@ -34,7 +34,7 @@ from hpctwin.model.workload.dependencies import check_acyclic
 from hpctwin.model.workload.joining import Batch, joined
 from hpctwin.policies import PolicyLike, make_policy
 from hpctwin.simulation.lowering.gpus import asks_parts
-from hpctwin.simulation.lowering.preemption import is_interrupted
+from hpctwin.simulation.lowering.preemption import is_interrupted, suspends
 from hpctwin.simulation.lowering.profiles import network_profiles, with_run_times
 from hpctwin.simulation.lowering.rejected_jobs import why_rejected
 from hpctwin.simulation.lowering.share_tree import shares, with_pairs
@@ -304,7 +304,9 @@ class _Stream:
     def _advance(self, until_s: float | None = None) -> None:
         """Advance to a time or to the end; write past power states before they are too many."""
         simulation = self.simulation
-        every = EVERY if simulation.log else None
+        # Suspended jobs: `RunningSummary` takes them by whole batches only.
+        often = simulation.log and not suspends(simulation.cluster)
+        every = EVERY if often else None
         while simulation.advance(until_s, instants=every) == "stepped":
             if simulation.state.clock.logged > MOST_LOGGED:
                 simulation.advance(simulation.now_s)  # further events of this time
