@@ -182,14 +182,12 @@ CASES: dict[str, Sequence[Case]] = {
     ],
     "suspension with sleep states, contended": [contended(cluster(SLEEP, **SUSPEND))],
     "a sizing": [in_stream(cluster(), sizing=lambda view: None)],
-    "`log`": [in_stream(cluster(), log=True)],
     "orderings that use labels, with an unlabeled source": [
         in_stream(cluster(), "fairshare", labelled=False)
     ],
     "`outside`, `selected` or `admitted`": [
         in_stream(cluster(), f"fcfs+{name}") for name in ("outside", "selected", "admitted")
     ],
-    "`components` of nodes": [in_stream(cluster(PARTS))],
     "`fragmentation`": [in_stream(cluster(), "@fragmentation")],
     "a control function or lower modes, streamed or forecast": [
         in_stream(cluster(SLEEP), power=switch),

@@ -14,10 +14,12 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
 
 from hpctwin import Cluster, Simulation, Workload, read_cluster, simulate_stream
 from hpctwin.contention.network import Network
 from hpctwin.contention.phases import PhaseBuilder
+from hpctwin.energy.accounts.outputs import energy_tables
 from hpctwin.energy.prices.series import Series
 from hpctwin.engine.network.records import RUNNING
 from hpctwin.model import Failures, Outage
@@ -248,12 +250,23 @@ def test_a_running_job_counts_up_to_now() -> None:
 
 @pytest.mark.parametrize("batch", [1, 4, 100])
 def test_streams_have_the_same_energy(batch: int, tmp_path: Path) -> None:
+    """And the same use of links; their power over time is not known before runs end."""
     workload = jobs(*[(0.4, k % len(KINDS), 20.0) for k in range(20)])
-    energy = Simulation(workload, POWERED, sharing="fair").run().energy
-    streamed = simulate_stream(workload, POWERED, sharing="fair", out=tmp_path / "out", batch=batch)
+    options: dict[str, Any] = {"sharing": "fair", "log": True}
+    result = Simulation(workload, POWERED, **options).run()
+    streamed = simulate_stream(workload, POWERED, out=tmp_path, batch=batch, **options)
+    energy, use = result.energy, result.link_use
     assert energy is not None
+    assert use is not None
     assert energies(streamed.jobs.collect()) == pytest.approx(energies(energy.jobs))
     assert streamed.summary()["total_energy_j"] == pytest.approx(energy.total_j)
+    for name, table in {**use.tables, **energy_tables(energy)}.items():
+        if name == "power":
+            assert streamed.cost(Series.hourly([0.1, 0.3], "EUR")) is None
+        else:
+            keys = table.columns[:3]
+            found = pl.read_parquet(tmp_path / name / "*.parquet").sort(keys)
+            assert_frame_equal(found, table.sort(keys))
 
 
 def test_costs_are_those_of_the_energy() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,20 +113,25 @@ class CostOptions:
             more: Further metrics.
             window: The simulated part; None for the whole trace.
         """
+        energy = result.energy
         if window is None:
-            summary = {**result.summary(), **costs(result.energy, series), **more}
+            summary = {
+                **result.summary(),
+                **({} if energy is None else costs(energy.cost, series)),
+                **more,
+            }
         else:
             summary = {**window.summary(result, series), **more}
-        cooled = self.cooled(result.energy, None if window is None else window.begin_s)
+        cooled = self.cooled(energy, None if window is None else window.begin_s)
         if cooled is not None:
             from hpctwin.energy.cooling.model import cooling_figures
 
             summary |= cooling_figures(cooled, cooled["step_s"].to_numpy())
         tables = {} if cooled is None else {"cooling": cooled}
-        if result.energy is not None:
+        if energy is not None:
             from hpctwin.energy.accounts.outputs import cost_changes
 
-            costing = cost_changes(result.energy, series)
+            costing = cost_changes(energy, series)
             tables |= {} if costing is None else {"costs": costing}
         return summary, tables
 
@@ -229,14 +235,17 @@ def _flat(name: str, text: str) -> float | Path:
     return value
 
 
-def costs(energy: Energy | None, series: dict[str, Series]) -> dict[str, float]:
-    """Return the cost and the emissions of the energy."""
+def costs(cost_of: Callable[[Series], float | None], series: dict[str, Series]) -> dict[str, float]:
+    """Return the cost and the emissions of energy, if they are known.
+
+    Args:
+        cost_of: Function that returns the sum over a series.
+        series: Price and carbon from `CostOptions.series`.
+    """
     found: dict[str, float] = {}
-    if energy is None:
-        return found
-    if "price" in series:
-        unit = series["price"].unit.lower() or "currency"
-        found[f"cost_{unit}"] = energy.cost(series["price"])
-    if "carbon" in series:
-        found["emissions_kg"] = energy.cost(series["carbon"]) / 1000
+    for name, one in series.items():
+        cost = cost_of(one)
+        if cost is not None:
+            unit = one.unit.lower() or "currency"
+            found |= {f"cost_{unit}": cost} if name == "price" else {"emissions_kg": cost / 1000}
     return found

@@ -206,6 +206,7 @@ def simulate_streamed(
     machine: ClusterOptions,
     policy: Policy,
     run: RunOptions,
+    energy: EnergyOptions,
     *,
     others: Sequence[str],
     out: Path | None,
@@ -216,14 +217,17 @@ def simulate_streamed(
     """Simulate a trace that is read in parts, and show the results.
 
     Args:
-        trace, machine, policy, run, out, all, json, latex: As of `simulate_command`.
+        trace, machine, policy, run, energy, out, all, json, latex: As of `simulate_command`.
         others: Other options that were given.
 
     Raises:
         ConfigError: There is no output folder, or an option is not supported for a stream.
     """
+    from json import dumps
+
+    from hpctwin.cli.energy_options import costs
     from hpctwin.cli.output import print_json, screen, with_notes
-    from hpctwin.model import Workload
+    from hpctwin.model import Workload, write_atomically
     from hpctwin.report import answer_table, summary_table
     from hpctwin.simulation import simulate_stream
 
@@ -240,16 +244,38 @@ def simulate_streamed(
     nothing = Workload.build(submit_s=[], runtime_s=[], nodes=[], name=trace.name)
     own = trace / "workload.parquet"
     imported = own.is_file()
-    cluster = machine.make(nothing, trace if imported else None)
+    cluster = energy.machine(machine.make(nothing, trace if imported else None))
+    energy.series(nothing, cluster)  # an error in them comes before the run
     with _progress(f"{trace.name} under {policy.name}") as progress:
         result = simulate_stream(
-            own if imported else trace, cluster, policy, out=out, progress=progress, **run.as_dict()
+            own if imported else trace,
+            cluster,
+            policy,
+            out=out,
+            progress=progress,
+            log=True,
+            **run.as_dict(),
         )
-    summary = result.summary()
-    for note in result.notes:
+    summary, notes = result.summary(), [*result.notes]
+    # A stream with dates counts from 1970; the series begin with its first submission.
+    epoch_s = result.start_epoch_s
+    zero_s = 0.0 if epoch_s is None else summary.get("energy_begin_s", 0.0)
+    begin = nothing.replace(start_epoch_s=None if epoch_s is None else epoch_s + zero_s)
+    series, aligned = energy.series(begin, cluster)
+    if cluster.has_power and series:
+        found = costs(lambda one: result.cost(one, zero_s=zero_s), series)
+        if not found:
+            notes.append(
+                "the cost of energy is unknown, because jobs share the network; simulate without "
+                "--stream"
+            )
+        summary |= found | aligned
+        with write_atomically(out / "summary.json") as file:
+            file.write(dumps(summary | with_notes(notes), indent=2, default=str).encode())
+    for note in notes:
         print(f"{trace.name}: {note}", file=sys.stderr)
     if json:
-        print_json(summary | with_notes(result.notes))
+        print_json(summary | with_notes(notes))
     else:
         screen(latex=latex).print(summary_table(summary) if all else answer_table(summary))
     return int(summary.get("jobs_rejected", 0) == summary["jobs"])

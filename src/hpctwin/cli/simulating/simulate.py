@@ -192,13 +192,15 @@ def simulate_command(
             "--sizing": sizing,
             "--runtime-estimate": runtime_estimate != "walltime",
             "--from and --until": part != WindowOptions(),
-            "energy options other than --power": energy != EnergyOptions(power=energy.power),
+            "energy options other than --power, --price, --carbon": energy
+            != EnergyOptions(power=energy.power, price=energy.price, carbon=energy.carbon),
             "options for reading the trace": reading != TraceOptions(),
         }  # fmt: skip
         asked = [name for name, value in others.items() if value]
         return simulate_streamed(
-            trace, machine, chosen, run, others=asked, out=out, all=all, json=json, latex=latex
-        )
+            trace, machine, chosen, run, energy,
+            others=asked, out=out, all=all, json=json, latex=latex,
+        )  # fmt: skip
     workload, window = reading.part(trace, part, machine)
     if window is not None and fairness:
         raise ConfigError("--from and --until do not work with --fairness; remove one of them")

@@ -113,7 +113,8 @@ class ComponentEnergy(Energy):
         nodes = nodes_of_group(self.cluster, number)
         job, first, last, start, end = self._spans
         low, high = np.maximum(first, nodes.start), np.minimum(last, nodes.stop)
-        ran = (high > low) & (end > start)
+        begin = round(self.begin_s * MS_PER_S)
+        ran = (high > low) & (end > np.maximum(start, begin))
         job, low, high, start, end = (one[ran] for one in (job, low, high, start, end))
         # All rows of one run have the same job and start.
         _, row, of = np.unique(job * _SPAN + start, return_index=True, return_inverse=True)
@@ -122,7 +123,7 @@ class ComponentEnergy(Energy):
             job[row],
             np.bincount(of, high - low, minlength=len(row)).astype(np.float64),
             Stretches(low - nodes.start, high - low, of),
-            power.pieces(job[row], start[row], end[row]),
+            power.pieces(job[row], start[row], end[row]).since(begin),
         )
 
     def _work(self, number: int, runs: Runs) -> list[tuple[Stretches, Pieces, bool]]:
@@ -159,9 +160,21 @@ class ComponentEnergy(Energy):
         return joules
 
     @property
+    def parts_j(self) -> Mapping[str, float]:
+        """Energy of each of `losses.PARTS`, in J."""
+        return self.draw.energy_j
+
+    @property
     def total_j(self) -> float:
         """All energy that the cluster drew except cooling, in J."""
-        return math.fsum(self.draw.energy_j.values())
+        return math.fsum(self.parts_j.values())
+
+    @property
+    def is_uncertain(self) -> bool:
+        """Whether the power of any component is uncertain."""
+        return any(
+            part.uncertainty for group in self.cluster.nodes for part in group.components.values()
+        )
 
     @property
     def total_j_sd(self) -> float:
@@ -177,7 +190,7 @@ class ComponentEnergy(Energy):
             mean_w = float(self.node_j[: COMPUTING + 1, nodes].sum()) / max(on_s, 1.0)
             slope = (fed_w(group, mean_w + 1) - fed_w(group, mean_w)) / group.count
             for name, part in group.components.items():
-                used_s, sure_s = self._used_s(number, group, name)
+                used_s, sure_s = self.used_s(number, name)
                 shares = (
                     (part.idle_w * (on_s - sure_s),)
                     if part.max_w is None
@@ -186,8 +199,14 @@ class ComponentEnergy(Energy):
                 square += sum((slope * part.count * part.uncertainty * one) ** 2 for one in shares)
         return math.sqrt(square)
 
-    def _used_s(self, number: int, group: NodeGroup, name: str) -> tuple[float, float]:
-        """Return node-seconds of a component weighted by use, and those of measured power."""
+    def used_s(self, number: int, name: str) -> tuple[float, float]:
+        """Return node-seconds of a component weighted by use, and those of measured power.
+
+        Args:
+            number: Number of the node group.
+            name: Name of the component.
+        """
+        group = self.cluster.nodes[number]
         part = {name: Component(idle_w=0.0, max_w=1.0)}
         one = group.model_copy(update={"components": part})
         used = {name: self.usage[name]} if name in self.usage else {}
@@ -202,10 +221,8 @@ class ComponentEnergy(Energy):
 
     def figures(self) -> dict[str, Any]:
         """Return the metrics of `Energy`, and energies by part (``machine_…_energy_j``)."""
-        more = {f"machine_{part}_energy_j": joules for part, joules in self.draw.energy_j.items()}
-        if any(
-            part.uncertainty for group in self.cluster.nodes for part in group.components.values()
-        ):
+        more = {f"machine_{part}_energy_j": joules for part, joules in self.parts_j.items()}
+        if self.is_uncertain:
             more["total_energy_sd_j"] = self.total_j_sd
         return {**super().figures(), **more}
 

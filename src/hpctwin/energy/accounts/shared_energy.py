@@ -9,7 +9,7 @@ node's jobs by what each of them causes. Idle power is divided by what each of t
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +28,7 @@ from hpctwin.model import MS_PER_S, Cluster, NodeGroup, Workload
 from hpctwin.model.cluster.power import node_w
 from hpctwin.model.columns import ms_of
 
-__all__ = ["SharedComponentEnergy", "SharedEnergy", "SummedEnergy", "Use", "drawn_w", "energy_of"]
+__all__ = ["SharedComponentEnergy", "SharedEnergy", "Use", "drawn_w", "energy_of"]
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -124,6 +124,13 @@ class _Parts:
         """Return some of the parts."""
         return _Parts(*(getattr(self, one.name)[which] for one in fields(self)))
 
+    def since(self, begin_ms: int) -> _Parts:
+        """Return the parts without the time before ``begin_ms``."""
+        if not (self.start_ms < begin_ms).any():
+            return self
+        found = self.rows(np.flatnonzero(self.end_ms > begin_ms))
+        return replace(found, start_ms=np.maximum(found.start_ms, begin_ms))
+
 
 @dataclass(frozen=True, eq=False)
 class _Divided(Energy):
@@ -134,11 +141,11 @@ class _Divided(Energy):
 
     @kept
     def parts(self) -> _Parts:
-        """Parts of jobs on nodes, up to now."""
-        return self._on_nodes()
+        """Parts of jobs on nodes in the covered time."""
+        return self._on_nodes().since(round(self.begin_s * MS_PER_S))
 
     def _on_nodes(self) -> _Parts:
-        """Return the parts of jobs on nodes, from the node map."""
+        """Return the parts of jobs on nodes from their starts on, from the node map."""
         rows = pl.DataFrame({"job_id": self.table["job_id"], "row": np.arange(len(self.table))})
         found = self.node_map.join(rows, on="job_id", how="left", maintain_order="left")
         now_ms = round(self.now_s * MS_PER_S)
@@ -262,33 +269,15 @@ class SharedEnergy(_Divided):
 
 
 @dataclass(frozen=True, eq=False)
-class SummedEnergy(Energy):
-    """`SharedEnergy` of a run without mode changes that keeps only sums of its past.
-
-    Args:
-        computing_j: Energy of each node while jobs were on it, in J [nodes].
-    """
-
-    computing_j: FloatArray = field(default_factory=lambda: np.zeros(0))
-
-    @kept
-    def node_j(self) -> FloatArray:
-        """Energy of each node in each state, in J [states, nodes]."""
-        found: FloatArray = self.spent_ms * self.watts / MS_PER_S
-        found[COMPUTING] = self.computing_j
-        return found
-
-
-@dataclass(frozen=True, eq=False)
 class SharedComponentEnergy(_Divided, ComponentEnergy):
     """`ComponentEnergy` of nodes that jobs share."""
 
     @kept
     def parts(self) -> _Parts:
-        """Parts of jobs on nodes, up to now, cut where their use of components changes."""
-        parts = self._on_nodes()
+        """Parts of jobs on nodes in the covered time, cut where their use of components changes."""
         if not self.usage:
-            return parts
+            return super().parts
+        parts = self._on_nodes()
         found = []
         for number, group in enumerate(self.cluster.nodes):
             nodes = nodes_of_group(self.cluster, number)
@@ -303,7 +292,8 @@ class SharedComponentEnergy(_Divided, ComponentEnergy):
             draws = np.rint(each.used * share).astype(np.int64)
             found.append(replace(each, start_ms=cut.start_ms, end_ms=cut.end_ms, draws=draws))
         columns = [one.name for one in fields(_Parts)]
-        return _Parts(*(np.concatenate([getattr(one, c) for one in found]) for c in columns))
+        all_ = _Parts(*(np.concatenate([getattr(one, c) for one in found]) for c in columns))
+        return all_.since(round(self.begin_s * MS_PER_S))
 
     def _runs_on(self, number: int, group: NodeGroup) -> Runs:
         nodes, use = nodes_of_group(self.cluster, number), self.use

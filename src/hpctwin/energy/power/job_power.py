@@ -50,6 +50,14 @@ class Pieces:
     end_ms: IntArray
     watts: FloatArray
 
+    def since(self, begin_ms: int) -> Pieces:
+        """Return the pieces without the time before ``begin_ms``."""
+        if not (self.start_ms < begin_ms).any():
+            return self
+        later = self.end_ms > begin_ms
+        start_ms = np.maximum(self.start_ms[later], begin_ms)
+        return Pieces(self.run[later], start_ms, self.end_ms[later], self.watts[later])
+
     def moved(self, by_ms: int) -> Pieces:
         """Return the same pieces ``by_ms`` later."""
         return replace(self, start_ms=self.start_ms + by_ms, end_ms=self.end_ms + by_ms)

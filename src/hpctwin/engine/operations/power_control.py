@@ -133,13 +133,34 @@ def past_states(sim: Sim) -> IntArray:
 
     The rows are node, state row, start and end in ms; the present states are included up to now.
     """
-    past = sim["log"][: sim.clock.logged]
-    table = np.stack([past[name] for name in ("node", "state", "start", "end")])
+    table = _recorded(sim)
     nodes = np.arange(len(sim["node"]))
     since = sim["node"]["since"]
     now = np.full(len(nodes), sim.clock.now)
     present = np.stack([nodes, state_rows(sim), since, now])
     return np.concatenate([table, present[:, since < now]], axis=1)
+
+
+def settled_states(sim: Sim) -> IntArray:
+    """Return the past power states that ended by the last end of a job; rows as in `past_states`.
+
+    Later states count only if another job ends after them.
+    """
+    past = _recorded(sim)
+    return past[:, past[3] <= sim.clock.ended]
+
+
+def drop_settled_states(sim: Sim) -> None:
+    """Drop the past power states that `settled_states` returns."""
+    past = sim["log"][: sim.clock.logged]
+    left = past[past["end"] > sim.clock.ended]
+    sim["log"][: len(left)] = left
+    sim.clock.logged = len(left)
+
+
+def _recorded(sim: Sim) -> IntArray:
+    past = sim["log"][: sim.clock.logged]
+    return np.stack([past[name] for name in ("node", "state", "start", "end")])
 
 
 def hide_nodes(sim: Sim, shown: int) -> None:

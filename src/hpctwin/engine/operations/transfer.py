@@ -44,9 +44,16 @@ def ended_jobs(sim: Sim) -> BoolArray:
 
 
 def settled_jobs(sim: Sim) -> BoolArray:
-    """Return which jobs have ended and will cause no event time any more [jobs]."""
+    """Return which jobs have ended and will cause no event time any more [jobs].
+
+    If nodes have a power model, their attempts also ended by the last end of any job: energy is
+    accounted up to that time.
+    """
     clock = sim.clock
     settled = ended_jobs(sim)
+    if sim["rules"]["depths"][0] > 0:
+        lost = sim["lost"][: clock.lost]
+        settled[lost["job"][lost["end"] > clock.ended]] = False
     settled[sim["by_cancel"][clock.cancels_done :]] = False
     waiting = sim["releases"]["job"][: clock.releases]
     settled[np.where(waiting < 0, -1 - waiting, waiting)] = False
@@ -110,6 +117,7 @@ def transfer_state(old: Sim, new: Sim, rows: IntArray, to: IntArray, *, waits: b
         "outage": old["outage"],
         "lost": _with_room(lost, 2 * old.clock.running),
         "segment": _with_room(segment, 2 * len(old["node"])),
+        "log": old["log"],
     }
     if len(old["share"]):
         tables |= _parts_and_promises(old, new, place)

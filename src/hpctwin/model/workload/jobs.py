@@ -150,6 +150,21 @@ class Usage:
         values = np.concatenate([np.zeros(0), *parts])
         return cls(first, np.full(len(parts), round(step_s * MS_PER_S), np.int64), values)
 
+    @classmethod
+    def joined(cls, parts: Sequence[tuple[Usage | None, int]]) -> Usage:
+        """Return the usage of several groups of jobs, one after the other.
+
+        Args:
+            parts: Usage of each group, None if unknown, and its number of jobs.
+        """
+        known = [cls.averages(np.full(size, np.nan)) if one is None else one for one, size in parts]
+        count = np.concatenate([one.count for one in known])
+        return cls(
+            np.concatenate([[0], np.cumsum(count)]),
+            np.concatenate([one.step_ms for one in known]),
+            np.concatenate([one.values[one.first[0] : one.first[-1]] for one in known]),
+        )
+
     def __len__(self) -> int:
         return len(self.step_ms)
 

@@ -16,7 +16,7 @@ from hpctwin.model.columns import UNKNOWN, Category, joined_labels
 from hpctwin.model.workload.demands import joined_demands
 from hpctwin.model.workload.dependencies import Dependencies, NamedEdges
 from hpctwin.model.workload.frame import named_edges
-from hpctwin.model.workload.jobs import check_distinct
+from hpctwin.model.workload.jobs import Usage, check_distinct
 from hpctwin.model.workload.malleable import joined_malleable
 from hpctwin.model.workload.workload import Workload
 
@@ -41,7 +41,6 @@ def plain(workload: Workload) -> Workload:
         recorded_nodes=None,
         header=(),
         carried={},
-        usage={},
         used_memory_gb=None,
     )
 
@@ -91,6 +90,11 @@ def joined(first: Workload, second: Workload) -> tuple[Workload, IntArray, IntAr
             )[order]
             for kind in {**amounts[0], **amounts[1]}
         }
+    both = (first.usage, len(first)), (second.usage, len(second))
+    columns["usage"] = {
+        name: Usage.joined([(found.get(name), jobs) for found, jobs in both]).take(order)
+        for name in {**first.usage, **second.usage}
+    }
     if first.fails is not None or second.fails is not None:
         fails = [np.zeros(len(w), bool) if w.fails is None else w.fails for w in (first, second)]
         columns["fails"] = np.concatenate(fails)[order]
@@ -101,8 +105,8 @@ def joined(first: Workload, second: Workload) -> tuple[Workload, IntArray, IntAr
         ]
         columns["checkpoint_ms"] = np.concatenate(every)[order]
     if first.profiles is not None or second.profiles is not None:
-        both = [w.profiles or (None,) * len(w) for w in (first, second)]
-        columns["profiles"] = tuple((both[0] + both[1])[row] for row in order)
+        does = [w.profiles or (None,) * len(w) for w in (first, second)]
+        columns["profiles"] = tuple((does[0] + does[1])[row] for row in order)
     parts = (first.malleable, first.nodes), (second.malleable, second.nodes)
     columns["malleable"] = joined_malleable(parts, order)
     found = (first.demands, len(first)), (second.demands, len(second))

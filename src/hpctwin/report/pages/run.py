@@ -82,7 +82,9 @@ class ReportedRun:
             cluster=result.cluster,
             power=None if energy is None else power_changes(energy),
             states=None if energy is None or energy.log is None else node_log(energy),
-            link_tables=LinkTables(**links) if (links := _link_tables(result)) else None,
+            link_tables=None
+            if result.link_use is None
+            else LinkTables(*result.link_use.tables.values()),
         )
 
     @property
@@ -208,22 +210,10 @@ def _tables(result: Result) -> dict[str, pl.DataFrame]:
         "gpu_shares": result.gpu_shares,
         "lost": result.lost if len(result.lost) else None,
         "stretches": result.stretches,
-        **{f"link_{name}": table for name, table in _link_tables(result).items()},
+        **({} if result.link_use is None else result.link_use.tables),
         **({} if energy is None else energy_tables(energy)),
     }
     return {name: table for name, table in there.items() if table is not None}
-
-
-def _link_tables(result: Result) -> dict[str, pl.DataFrame]:
-    use = result.link_use
-    if use is None:
-        return {}
-    return {
-        "totals": use.table,
-        "loads": use.over_time,
-        "levels": use.by_level,
-        "switches": use.by_switch,
-    }
 
 
 def _with_energy(jobs: pl.DataFrame, energy: Energy) -> pl.DataFrame:

@@ -35,13 +35,6 @@ _NO_STREAM = (
         ),
     ),
     ACTS_BETWEEN_EVENTS,
-    Refusal(
-        lambda c, p: c.has_power and any(group.components for group in c.nodes),
-        lambda c, p: (
-            f"cluster {c.name!r}: power draw of node components depends on the use of all "
-            "jobs and does not support streams; give the power draw of nodes under 'modes'"
-        ),
-    ),
 )
 
 
@@ -70,8 +63,6 @@ def check_streamed(
             "sizing: streams are not supported, because a sizing function needs all "
             "pending and running jobs; simulate the whole workload"
         )
-    if options.get("log"):
-        raise ConfigError("log: past power states are not kept for a stream; remove 'log'")
     scores = policy.order, policy.candidates, policy.placement.score
     for score in () if labelled else filter(None, scores):
         from hpctwin.model.workload.joining import LABELS

@@ -21,7 +21,13 @@ from hpctwin.simulation.state.base import SimulationBase
 __all__ = ["energy_so_far"]
 
 
-def energy_so_far(simulation: SimulationBase, jobs: pl.DataFrame, node_map: pl.DataFrame) -> Energy:
+def energy_so_far(
+    simulation: SimulationBase,
+    jobs: pl.DataFrame,
+    node_map: pl.DataFrame,
+    *,
+    settled: bool = False,
+) -> Energy:
     """Account for time and energy of each node in each state, and of each job.
 
     The account covers the time from the first submission to the last end of a job; while the
@@ -31,6 +37,8 @@ def energy_so_far(simulation: SimulationBase, jobs: pl.DataFrame, node_map: pl.D
         simulation: The simulation.
         jobs: Table of its jobs.
         node_map: Nodes of the jobs; if jobs share nodes, with the shares they used and held.
+        settled: Whether the account ends with the last end of a job even while the simulation
+            continues, if a job has ended. Jobs to come change nothing of it.
     """
     sim, cluster, workload = simulation.state, simulation.cluster, simulation.workload
     spent = spent_ms(sim)
@@ -38,7 +46,7 @@ def energy_so_far(simulation: SimulationBase, jobs: pl.DataFrame, node_map: pl.D
     begin_ms = end_ms - int(spent[:, 0].sum())
     log = past_states(sim) if simulation.log else None
     changes = simulation.outside.changes
-    if simulation.done and 0 <= sim.clock.ended < end_ms:
+    if (settled or simulation.done) and 0 <= sim.clock.ended < end_ms:
         # Jobs that never run may be submitted, or canceled, after the last end.
         end_ms = int(sim.clock.ended)
         spent -= spent_since_end_ms(sim)

@@ -40,6 +40,16 @@ class LinkUse:
     platform: Platform
     loads: LinkLoads
 
+    @property
+    def tables(self) -> dict[str, pl.DataFrame]:
+        """All tables, by their names in the folder of a run; see `report.LinkTables`."""
+        return {
+            "link_totals": self.table,
+            "link_loads": self.over_time,
+            "link_levels": self.by_level,
+            "link_switches": self.by_switch,
+        }
+
     @kept
     def table(self) -> pl.DataFrame:
         """One row for each link.

@@ -16,12 +16,13 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from hpctwin.engine.operations.power_control import drop_settled_states
 from hpctwin.engine.operations.transfer import settled_jobs
 from hpctwin.errors import ConfigError, HpctwinError, WorkloadError
 from hpctwin.model import MS_PER_S, Category, Cluster, State, Workload, write_atomically
@@ -32,7 +33,7 @@ from hpctwin.model.workload.dependencies import check_acyclic
 from hpctwin.model.workload.joining import Batch, joined
 from hpctwin.policies import PolicyLike, make_policy
 from hpctwin.simulation.lowering.gpus import asks_parts
-from hpctwin.simulation.lowering.preemption import is_interrupted
+from hpctwin.simulation.lowering.preemption import is_interrupted, suspends
 from hpctwin.simulation.lowering.profiles import network_profiles, with_run_times
 from hpctwin.simulation.lowering.rejected_jobs import why_rejected
 from hpctwin.simulation.lowering.share_tree import shares, with_pairs
@@ -44,10 +45,17 @@ from hpctwin.simulation.streaming.dependencies import Past, Waits
 from hpctwin.simulation.streaming.feed import Feed, Source, feed_of
 from hpctwin.simulation.streaming.sums import CoreSums, NodeSums
 
+if TYPE_CHECKING:
+    from hpctwin.energy import Series
+
 __all__ = ["StreamedResult", "simulate_stream"]
 
 BATCH = 1 << 18
 """Number of jobs per batch."""
+MOST_LOGGED = 1 << 20
+"""Number of past power states above which they are written before the batch ends."""
+EVERY = 1 << 9
+"""Number of event times after which their number is checked."""
 
 STANDING = "stream.json"
 
@@ -69,15 +77,19 @@ class StreamedResult:
     Args:
         folder: Folder of the result: ``jobs/part-*.parquet``, ``lost/…``, and ``node_map/…`` if
             nodes have identity, ``placements/…`` if jobs share them, and ``stretches/…`` if they
-            are suspended.
+            are suspended. With a power model, ``nodes/…`` has energy by node and state. With
+            ``log=True``, ``node_log/…`` has the past power states, ``power/…`` the power over time,
+            and ``link_…/…`` the use of links. ``power/…`` also exists if nodes have components.
         figures: Metrics of `hpctwin.Result.summary`; quantiles within
             `hpctwin.metrics.summary.ERROR`.
         notes: Changes and omissions of the reader, and assumptions, one sentence each.
+        start_epoch_s: Unix time of time zero; None if unknown.
     """
 
     folder: Path
     figures: Mapping[str, Any]
     notes: tuple[str, ...] = ()
+    start_epoch_s: float | None = None
 
     def summary(self) -> dict[str, Any]:
         """Return all metrics of the run in one flat dict; see docs/reference/metrics.md."""
@@ -114,6 +126,30 @@ class StreamedResult:
 
 def _parts_of(folder: Path) -> pl.LazyFrame:
     return pl.scan_parquet(sorted(folder.glob("*.parquet")), glob=False)
+
+    def cost(self, series: Series, *, zero_s: float = 0.0) -> float | None:
+        """Return the cost or the emissions of all energy; see `hpctwin.Energy.cost`.
+
+        Args:
+            series: Price or carbon intensity.
+            zero_s: Time of the run at which the series begins, in seconds.
+
+        Returns:
+            The sum over ``power/…``; None if the power over time is unknown.
+        """
+        parts = sorted((self.folder / "power").glob("*.parquet"))
+        if not parts:
+            return None
+        total, watts = 0.0, np.zeros(0)
+        until = np.zeros(0)
+        for path in parts:
+            table = pl.read_parquet(path, columns=["time_s", "total_w"])
+            times = np.concatenate([until, series.integral(table["time_s"].to_numpy() - zero_s)])
+            watts = np.append(watts, table["total_w"].to_numpy())
+            total += float(watts[:-1] @ np.diff(times))
+            until, watts = times[-1:], watts[-1:]
+        end = series.integral(np.array([self.figures["energy_end_s"] - zero_s]))
+        return total + float(watts @ (end - until))
 
 
 @check_arguments("source", "cluster", "policy")
@@ -186,6 +222,7 @@ class _Stream:
         self.feed, self.parts = feed, parts
         self.began = time.time()
         self.mismatches = Mismatches(cluster)
+        self.components = any(group.components for group in cluster.nodes)
         batch = feed.next()
         if batch is None:
             raise WorkloadError(f"{feed.name} has no jobs to simulate")
@@ -239,7 +276,7 @@ class _Stream:
                 while True:
                     self._note("running")
                     until_ms = int(self.simulation.workload.submit_ms[-1]) - 1
-                    self.simulation.advance(until_ms / MS_PER_S)
+                    self._advance(until_ms / MS_PER_S)
                     batch = coming.result()
                     if batch is None:
                         break
@@ -249,7 +286,7 @@ class _Stream:
                         progress(self.done, self.feed.size)
             self.waits.check_complete()
             self._check_numbers(self.taken)
-            self.simulation.advance()
+            self._advance()
             self._finish()
             standing = "complete"
         except BaseException as fault:
@@ -264,7 +301,19 @@ class _Stream:
             if standing != "complete":
                 self.parts.finish()
             self._note(standing, error)
-        return StreamedResult(self.parts.folder, self._figures(), self._notes())
+        epoch_s = self.simulation.workload.start_epoch_s
+        return StreamedResult(self.parts.folder, self._figures(), self._notes(), epoch_s)
+
+    def _advance(self, until_s: float | None = None) -> None:
+        """Advance to a time or to the end; write past power states before they are too many."""
+        simulation = self.simulation
+        # Suspended jobs: `RunningSummary` takes them by whole batches only.
+        often = simulation.log and not suspends(simulation.cluster)
+        every = EVERY if often else None
+        while simulation.advance(until_s, instants=every) == "stepped":
+            if simulation.state.clock.logged > MOST_LOGGED:
+                simulation.advance(simulation.now_s)  # further events of this time
+                self._hand_out(np.zeros(simulation.state.jobs, bool), simulation.now_s)
 
     def _exchange(self, batch: Batch, until_ms: int) -> None:
         """Write the jobs that have ended, and add the next ones."""
@@ -336,9 +385,14 @@ class _Stream:
                 )
 
     def _asking(self, batch: Batch) -> Batch:
-        """Return jobs that request tasks if any do, and whole nodes if none do."""
+        """Return jobs that request tasks if any do, and whole nodes if none do.
+
+        Their use of nodes is kept only if it decides what nodes draw.
+        """
         self.mismatches.add(batch.workload)
         asks = batch.workload.shares_nodes
+        if not self.components:
+            batch = dataclasses.replace(batch, workload=batch.workload.replace(usage={}))
         if asks and not self.shares:
             raise WorkloadError(
                 f"{self.feed.name}: jobs in rows up to {self.feed.given:,} request tasks, "
@@ -399,10 +453,16 @@ class _Stream:
         if rejected.any():
             self.why.update(why_rejected(simulation.workload, simulation.cluster, rejected))
         self.parts.write(**{**tables, "jobs": _stored(tables["jobs"])})
+        drop_settled_states(simulation.state)
 
     def _finish(self) -> None:
         self._hand_out(np.ones(self.simulation.state.jobs, bool), np.inf)
         self.complete = True
+        simulation = self.simulation
+        energy = self.sums.energy(simulation)
+        use = None if simulation.network is None else simulation.result().link_use
+        nodes = {} if energy is None else {"nodes": energy.nodes()}
+        self.parts.write(**nodes, **({} if use is None else use.tables))
         self.parts.finish()
         with write_atomically(self.parts.folder / "summary.json") as file:
             summary = self._figures() | ({"notes": notes} if (notes := self._notes()) else {})

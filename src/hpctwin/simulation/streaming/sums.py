@@ -10,8 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from hpctwin.energy.accounts.shared_energy import SharedEnergy, SummedEnergy
+from hpctwin.energy.accounts.accounting import Energy
+from hpctwin.energy.accounts.component_energy import ComponentEnergy
+from hpctwin.energy.accounts.outputs import node_log, power_changes
+from hpctwin.energy.accounts.summed_energy import EnergySums
 from hpctwin.engine.operations.job_history import submitted_ms
+from hpctwin.engine.operations.power_control import settled_states
 from hpctwin.engine.operations.transfer import are_suspended, started_ms
 from hpctwin.engine.state.sim import Sim
 from hpctwin.metrics.sources import JobSource, JobTable
@@ -59,6 +63,8 @@ class NodeSums:
         self._summary = RunningSummary(self._size(), exact=False, tau_s=tau_s)
         self._preemption = None if cluster.preemption is None else PreemptionSums()
         self._stretches = StretchSums() if suspends(cluster) else None
+        self._energy = EnergySums(cluster) if cluster.has_power else None
+        self._power_end: pl.DataFrame | None = None  # the last power, at the end of its window
 
     def _size(self) -> int:
         """Return the size of the cluster, in the counted unit."""
@@ -74,7 +80,8 @@ class NodeSums:
 
         Returns:
             Tables ``jobs``, ``lost``, ``stretches`` if jobs are suspended, and ``node_map`` or
-            ``placements`` of a result; ``jobs`` with ``energy_j`` if nodes have a power model.
+            ``placements`` of a result; ``jobs`` with ``energy_j`` if nodes have a power model; and
+            the next rows of ``node_log`` and ``power`` if they are known.
         """
         result = simulation.result()
         source = result.course.source
@@ -94,12 +101,52 @@ class NodeSums:
         if result.node_map is None:
             return tables
         tables["node_map"] = _of_jobs(result.node_map, tables["jobs"])
-        if result.energy is not None:
-            own = dataclasses.replace(
-                result.energy, table=tables["jobs"], node_map=tables["node_map"]
-            )
-            tables["jobs"] = own.jobs
+        if (energy := result.energy) is not None:
+            own: dict[str, Any] = {"table": tables["jobs"], "node_map": tables["node_map"]}
+            if isinstance(energy, ComponentEnergy):
+                rows = np.flatnonzero(gone)
+                own["usage"] = {name: one.take(rows) for name, one in energy.usage.items()}
+            tables["jobs"] = dataclasses.replace(energy, **own).jobs
+            if simulation.log or isinstance(energy, ComponentEnergy):
+                _, more = self._drawn(simulation, result.jobs, result.node_map, until_s)
+                tables |= more
         return tables
+
+    def _drawn(
+        self, simulation: Simulation, jobs: pl.DataFrame, node_map: pl.DataFrame, until_s: float
+    ) -> tuple[Energy | None, Tables]:
+        """Add the energy since the previous window, up to the last end of a job.
+
+        Args:
+            simulation: Simulation of the present jobs.
+            jobs: Table of its jobs.
+            node_map: Their nodes, as for `energy_so_far`.
+            until_s: As for `window`.
+
+        Returns:
+            Energy of that time, None if there is none; and the next rows of ``node_log`` and
+            ``power``. If jobs share the network, the power over time is known at the end only.
+        """
+        assert self._energy is not None
+        last = math.isinf(until_s)
+        if simulation.state.clock.ended < 0 and not last:
+            return None, {}
+        energy = energy_so_far(simulation, jobs, node_map, settled=True)
+        found = self._energy.window(energy)
+        tables: Tables = {}
+        if simulation.log:
+            log = energy.log if last else settled_states(simulation.state)
+            tables["node_log"] = node_log(dataclasses.replace(energy, log=log))
+        if found is not None and simulation.network is None:
+            power = power_changes(found)
+            if power is not None:
+                # The next window begins with the power at the end of this one.
+                ends = pl.col("time_s") >= found.now_s
+                tables["power"], self._power_end = power.filter(~ends), power.filter(ends)
+        if last and self._power_end is not None:
+            before = [tables["power"]] if "power" in tables else []
+            tables["power"] = pl.concat([*before, self._power_end])
+        return found, tables
 
     def keep(self, rows: IntArray, to: IntArray, size: int) -> None:
         """Keep the sums of jobs that stay when other jobs come.
@@ -116,8 +163,17 @@ class NodeSums:
         Args:
             simulation: Simulation at the end of the last window.
         """
-        energy = simulation.result().energy
+        energy = self.energy(simulation)
         return self._job_figures() | ({} if energy is None else energy.figures())
+
+    def energy(self, simulation: Simulation) -> Energy | None:
+        """Return the energy of the run; None if nodes have no power model.
+
+        Args:
+            simulation: Simulation at the end of the last window.
+        """
+        energy = simulation.result().energy
+        return energy if self._energy is None or energy is None else self._energy.total(energy)
 
     def _job_figures(self) -> dict[str, Any]:
         """Return the metrics of the jobs."""
@@ -164,7 +220,7 @@ class CoreSums(NodeSums):
     def __init__(self, cluster: Cluster, tau_s: float) -> None:
         super().__init__(cluster, tau_s)
         self._held = HeldOverTime(cluster)
-        self._joules = Joules(cluster) if cluster.has_power else None
+        self._used_j = np.zeros(0)  # of the present jobs
         # Amount that each present job counted with in the previous window; -1 for new jobs.
         self._counted = np.zeros(0, np.int64)
         self._reached_s = -math.inf
@@ -197,12 +253,22 @@ class CoreSums(NodeSums):
         before = attempts.with_columns(nodes=pl.Series(lost, dtype=pl.Int64))
         placed = placements(workload, self._cluster, sim, of=gone)
         self._held.add(placed)
-        if self._joules is not None:
-            jobs = jobs.with_columns(energy_j=self._joules.window(simulation, jobs))
+        drawn: Tables = {}
+        if self._energy is not None:
+            ran = shares_held(
+                workload, self._cluster, placements(workload, self._cluster, sim, ran=True)
+            )
+            energy, drawn = self._drawn(simulation, jobs, ran, until_s)
+            if not len(self._used_j):
+                self._used_j = np.zeros(len(jobs))
+            if energy is not None:
+                self._used_j = self._used_j + energy.jobs["energy_j"].to_numpy()
+            jobs = jobs.with_columns(energy_j=self._used_j)
         tables = {
             "jobs": jobs.filter(gone),
             "lost": attempts.filter(_of_attempts(sim, gone)),
             "placements": placed,
+            **drawn,
         }
         passed = in_cores
         if self._stretches is not None:
@@ -224,83 +290,22 @@ class CoreSums(NodeSums):
         counted = np.full(size, -1)
         counted[to] = self._counted[rows]
         self._counted = counted
-        if self._joules is not None:
-            self._joules.keep(rows, to, size)
+        used_j = np.zeros(size)
+        if self._energy is not None:
+            used_j[to] = self._used_j[rows]
+        self._used_j = used_j
 
-    def figures(self, simulation: Simulation) -> dict[str, Any]:
+    def _job_figures(self) -> dict[str, Any]:
         """See `NodeSums`."""
-        found = of_shared_nodes(self._job_figures(), self._cluster, self._held.totals())
-        return found | ({} if self._joules is None else self._joules.figures(simulation))
+        return of_shared_nodes(super()._job_figures(), self._cluster, self._held.totals())
 
-
-class Joules:
-    """Sums of the energy that shared nodes drew and their jobs used, J.
-
-    Args:
-        cluster: Cluster whose nodes have a power model.
-    """
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-        self._of_nodes = np.zeros(cluster.node_count)  # while jobs were on them
-        self._of_jobs: FloatArray | None = None  # of the present jobs
-        self._reached_s = 0.0
-
-    def window(self, simulation: Simulation, jobs: pl.DataFrame) -> FloatArray:
-        """Add the energy since the previous window.
-
-        Args:
-            simulation: Simulation of the present jobs.
-            jobs: Table of its jobs.
-
-        Returns:
-            Energy that each job has used so far [jobs].
-        """
-        energy = self._since(simulation, jobs)
-        self._of_nodes += energy.computing_j
-        used = energy.jobs["energy_j"].to_numpy()
-        self._of_jobs = used if self._of_jobs is None else self._of_jobs + used
-        self._reached_s = energy.now_s
-        return self._of_jobs
-
-    def _since(self, simulation: Simulation, jobs: pl.DataFrame) -> SharedEnergy:
-        """Return the energy of the jobs on nodes since the time reached."""
-        workload = simulation.workload
-        placed = placements(workload, self._cluster, simulation.state, ran=True)
-        later = pl.col("end_s").is_null() | (pl.col("end_s") > self._reached_s)
-        placed = placed.filter(later).with_columns(
-            pl.max_horizontal("start_s", pl.lit(self._reached_s)).alias("start_s")
-        )
-        energy = energy_so_far(simulation, jobs, shares_held(workload, self._cluster, placed))
-        assert isinstance(energy, SharedEnergy)
-        return energy
-
-    def keep(self, rows: IntArray, to: IntArray, size: int) -> None:
-        """See `NodeSums.keep`."""
-        assert self._of_jobs is not None
-        used = np.zeros(size)
-        used[to] = self._of_jobs[rows]
-        self._of_jobs = used
-
-    def figures(self, simulation: Simulation) -> dict[str, Any]:
-        """Return the metrics of `Energy.figures`.
-
-        Args:
-            simulation: Simulation at the end of the last window.
-        """
+    def energy(self, simulation: Simulation) -> Energy | None:
+        """See `NodeSums`."""
+        if self._energy is None:
+            return None
         nobody = placements(simulation.workload, self._cluster, simulation.state).clear()
         held = shares_held(simulation.workload, self._cluster, nobody)
-        last = energy_so_far(simulation, nobody, held)
-        return SummedEnergy(
-            last.table,
-            held,
-            self._cluster,
-            last.spent_ms,
-            None,
-            begin_s=last.begin_s,
-            network=last.network,
-            computing_j=self._of_nodes,
-        ).figures()
+        return self._energy.total(energy_so_far(simulation, nobody, held))
 
 
 def _first_submit_s(simulation: Simulation) -> float:
