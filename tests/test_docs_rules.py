@@ -93,12 +93,9 @@ def in_stream(
     text: str = "fcfs+easy",
     work: Workload | None = None,
     labelled: bool = True,
-    power: Any = None,
     **options: Any,
 ) -> Case:
-    return lambda: check_streamed(
-        at, make_policy(text, power=power), work or jobs(), options, labelled=labelled
-    )
+    return lambda: check_streamed(at, make_policy(text), work or jobs(), options, labelled=labelled)
 
 
 def forecast(at: Cluster, text: str = "fcfs+easy", **parts: Any) -> Case:
@@ -196,9 +193,7 @@ CASES: dict[str, Sequence[Case]] = {
     ],
     "`components` of nodes": [in_stream(cluster(PARTS))],
     "`fragmentation`": [in_stream(cluster(CORES), "@fragmentation", jobs(**SHARED))],
-    "a control function or lower modes, streamed or forecast": [
-        in_stream(cluster(SLEEP), power=switch),
-        in_stream(cluster(POWER, cap=LOWER)),
+    "a control function or lower modes, forecast": [
         forecast(cluster(SLEEP), power=switch),
         forecast(cluster(POWER, cap=LOWER)),
     ],

@@ -8,7 +8,7 @@ node's jobs by what each of them causes. Idle power is divided by what each of t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
@@ -226,11 +226,10 @@ class SharedEnergy(_Divided):
         return self._by_state(self.spent_ms * self.watts / MS_PER_S, lambda time_s: time_s)
 
     @property
-    def computing_j(self) -> FloatArray:
-        """Energy of each node while jobs of ``node_map`` were on it, in J [nodes]."""
-        nothing = np.zeros_like(self.watts)
-        found: FloatArray = self._by_state(nothing, lambda time_s: time_s).sum(axis=0)
-        return found
+    def computing_j(self) -> dict[str, FloatArray]:
+        """Energy of each node while jobs of ``node_map`` were on it, in J [nodes], by state."""
+        found = self._by_state(np.zeros_like(self.watts), lambda time_s: time_s)
+        return dict(zip(self.states, found, strict=True))
 
     def _by_state(self, found: FloatArray, integral: Integral) -> FloatArray:
         """Set the rows of computing states to the amounts by use [states, nodes]."""
@@ -263,19 +262,21 @@ class SharedEnergy(_Divided):
 
 @dataclass(frozen=True, eq=False)
 class SummedEnergy(Energy):
-    """`SharedEnergy` of a run without mode changes that keeps only sums of its past.
+    """`SharedEnergy` of a run that keeps only sums of its past.
 
     Args:
-        computing_j: Energy of each node while jobs were on it, in J [nodes].
+        computing_j: Energy of each node while jobs were on it, in J [nodes], by state.
     """
 
-    computing_j: FloatArray = field(default_factory=lambda: np.zeros(0))
+    computing_j: Mapping[str, FloatArray] = field(default_factory=dict)
 
     @kept
     def node_j(self) -> FloatArray:
         """Energy of each node in each state, in J [states, nodes]."""
         found: FloatArray = self.spent_ms * self.watts / MS_PER_S
-        found[COMPUTING] = self.computing_j
+        for row, name in enumerate(self.states):
+            if name.startswith("computing"):
+                found[row] = self.computing_j.get(name, 0.0)
         return found
 
 

@@ -119,12 +119,12 @@ REFUSALS = (
 ACTS_BETWEEN_EVENTS = Refusal(
     lambda c, p: p.power.control is not None or (c.cap is not None and c.cap.lower_modes),
     lambda c, p: (
-        f"cluster {c.name!r}: streams and forecasts are not supported with a power control "
+        f"cluster {c.name!r}: forecasts are not supported with a power control "
         "function or with a power cap that lowers modes; use power policy psus, psas-auto or "
         "psas-ipm"
     ),
 )
-"""Rejected in streams and forecasts, in which Python does not act between event times."""
+"""Rejected in forecasts, in which Python does not act between event times."""
 
 
 def _backfills_on(model: CapacityModel) -> str:

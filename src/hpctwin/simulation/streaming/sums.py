@@ -242,7 +242,7 @@ class Joules:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._of_nodes = np.zeros(cluster.node_count)  # while jobs were on them
+        self._of_nodes: dict[str, FloatArray] = {}  # while jobs were on them, by state
         self._of_jobs: FloatArray | None = None  # of the present jobs
         self._reached_s = 0.0
 
@@ -257,7 +257,8 @@ class Joules:
             Energy that each job has used so far [jobs].
         """
         energy = self._since(simulation, jobs)
-        self._of_nodes += energy.computing_j
+        for state, more in energy.computing_j.items():
+            self._of_nodes[state] = self._of_nodes.get(state, 0.0) + more
         used = energy.jobs["energy_j"].to_numpy()
         self._of_jobs = used if self._of_jobs is None else self._of_jobs + used
         self._reached_s = energy.now_s
@@ -297,6 +298,7 @@ class Joules:
             self._cluster,
             last.spent_ms,
             None,
+            last.changes,
             begin_s=last.begin_s,
             network=last.network,
             computing_j=self._of_nodes,
