@@ -193,10 +193,7 @@ CASES: dict[str, Sequence[Case]] = {
     ],
     "`components` of nodes": [in_stream(cluster(PARTS))],
     "`fragmentation`": [in_stream(cluster(CORES), "@fragmentation", jobs(**SHARED))],
-    "a control function or lower modes, forecast": [
-        forecast(cluster(SLEEP), power=switch),
-        forecast(cluster(POWER, cap=LOWER)),
-    ],
+    "a control function, forecast": [forecast(cluster(SLEEP), power=switch)],
 }
 
 

@@ -384,6 +384,18 @@ class SimulationBase(EngineFeed):
         self._sim.copy_from(other._sim)
         self.adopt(other)
 
+    def with_state(self, sim: Sim, decided: Decided) -> Self:
+        """Return this simulation with other arrays of its jobs, which have their policy.
+
+        Args:
+            sim: The arrays, with the same rows.
+            decided: The policy in the engine's form, as the arrays have it.
+        """
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other._sim, other._decided = sim, decided
+        return other
+
     def adopt(self, other: Self) -> None:
         """Take all but the arrays of another simulation, whose arrays are already here."""
         self.__dict__ = {**other.__dict__, "_sim": self._sim}
