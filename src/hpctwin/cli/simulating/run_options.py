@@ -204,6 +204,7 @@ def option_from(package: str, option: str) -> Any:
 def simulate_streamed(
     trace: Path,
     machine: ClusterOptions,
+    energy: EnergyOptions,
     policy: Policy,
     run: RunOptions,
     *,
@@ -216,7 +217,7 @@ def simulate_streamed(
     """Simulate a trace that is read in parts, and show the results.
 
     Args:
-        trace, machine, policy, run, out, all, json, latex: As of `simulate_command`.
+        trace, machine, energy, policy, run, out, all, json, latex: As of `simulate_command`.
         others: Other options that were given.
 
     Raises:
@@ -240,7 +241,7 @@ def simulate_streamed(
     nothing = Workload.build(submit_s=[], runtime_s=[], nodes=[], name=trace.name)
     own = trace / "workload.parquet"
     imported = own.is_file()
-    cluster = machine.make(nothing, trace if imported else None)
+    cluster = energy.machine(machine.make(nothing, trace if imported else None))
     with _progress(f"{trace.name} under {policy.name}") as progress:
         result = simulate_stream(
             own if imported else trace, cluster, policy, out=out, progress=progress, **run.as_dict()

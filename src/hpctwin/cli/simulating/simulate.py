@@ -192,12 +192,24 @@ def simulate_command(
             "--sizing": sizing,
             "--runtime-estimate": runtime_estimate != "walltime",
             "--from and --until": part != WindowOptions(),
-            "energy options other than --power": energy != EnergyOptions(power=energy.power),
+            "energy options other than --power, --power-cap and --lower-modes": energy
+            != EnergyOptions(
+                power=energy.power, power_cap=energy.power_cap, lower_modes=energy.lower_modes
+            ),
             "options for reading the trace": reading != TraceOptions(),
         }  # fmt: skip
         asked = [name for name, value in others.items() if value]
         return simulate_streamed(
-            trace, machine, chosen, run, others=asked, out=out, all=all, json=json, latex=latex
+            trace,
+            machine,
+            energy,
+            chosen,
+            run,
+            others=asked,
+            out=out,
+            all=all,
+            json=json,
+            latex=latex,
         )
     workload, window = reading.part(trace, part, machine)
     if window is not None and fairness:
