@@ -92,12 +92,9 @@ def in_stream(
     text: str = "fcfs+easy",
     work: Workload | None = None,
     labelled: bool = True,
-    power: Any = None,
     **options: Any,
 ) -> Case:
-    return lambda: check_streamed(
-        at, make_policy(text, power=power), work or jobs(), options, labelled=labelled
-    )
+    return lambda: check_streamed(at, make_policy(text), work or jobs(), options, labelled=labelled)
 
 
 def forecast(at: Cluster, text: str = "fcfs+easy", **parts: Any) -> Case:
@@ -189,12 +186,7 @@ CASES: dict[str, Sequence[Case]] = {
         in_stream(cluster(), f"fcfs+{name}") for name in ("outside", "selected", "admitted")
     ],
     "`fragmentation`": [in_stream(cluster(), "@fragmentation")],
-    "a control function or lower modes, streamed or forecast": [
-        in_stream(cluster(SLEEP), power=switch),
-        in_stream(cluster(POWER, cap=LOWER)),
-        forecast(cluster(SLEEP), power=switch),
-        forecast(cluster(POWER, cap=LOWER)),
-    ],
+    "a control function, forecast": [forecast(cluster(SLEEP), power=switch)],
 }
 
 

@@ -54,6 +54,41 @@ def test_jobs_of_a_stream_share_the_network(
 
 
 @pytest.mark.parametrize(
+    "energy",
+    [["--power-cap", "5kW", "--lower-modes"], ["--power-cap", "6400W"], ["--power", "my.py:f"]],
+    ids=("lower-modes", "cap", "control"),
+)
+def test_a_stream_is_capped_and_controlled_as_a_run_in_memory(
+    energy: list[str],
+    trace: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("my.py").write_text(
+        "def f(view):\n"
+        "    on = view.nodes('sleeping') if view.waiting else ()\n"
+        "    return view.orders(on=on, off=() if view.waiting else view.nodes('idle'))\n"
+    )
+    Path("c.yaml").write_text(
+        f"nodes:\n  - name: n\n    count: {NODES}\n"
+        "    modes: {base: {power_w: 200, idle_w: 100}, slow: {power_w: 140, idle_w: 90, speed: 0.7}}\n"
+        "    sleep: [{power_w: 9, switch_off: {time: 4, power_w: 50},"
+        " switch_on: {time: 60, power_w: 150}}]\n"
+    )
+    command = ["simulate", trace, "--cluster", "c.yaml", *energy, "--json"]
+    assert run(*command) == 0
+    expected = json.loads(capsys.readouterr().out)
+    assert run(*command, "--stream", "--out", "run") == 0
+    figures = json.loads(capsys.readouterr().out)
+    for name in ("mean_wait_s", "makespan_s", "total_energy_j", "compute_energy_j"):
+        assert figures[name] == expected[name]
+    lowers = "--lower-modes" in energy
+    assert ("computing_slow_node_s" in figures) == lowers
+
+
+@pytest.mark.parametrize(
     ("arguments", "told"),
     [
         (["-n", "32"], "--stream: the output folder is missing; add --out FOLDER"),

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpctwin import Cluster, Simulation
+from hpctwin import Cluster, Simulation, simulate_stream
 from hpctwin.contention.network import Network
 from hpctwin.contention.phases import PhaseBuilder
 from hpctwin.network.profiles import HomogeneousTask, ParallelTask, Profile, Sequence
@@ -183,3 +183,22 @@ def test_a_cap_lowers_modes(tmp_path: Path) -> None:
         stepped.save(tmp_path / "saved")
         stepped = Simulation.load(tmp_path / "saved")
     assert times(stepped.run().jobs) == found
+
+
+@settings(max_examples=10, deadline=None)
+@given(some_jobs, st.sampled_from(POLICIES), st.sampled_from([1, 2, 5]))
+def test_a_stream_under_a_cap_that_lowers_modes_is_as_in_memory(
+    given: Any, policy: str, batch: int
+) -> None:
+    capped = clusters(cap={"watts": 1000, "lower_modes": True})
+    workload = jobs((0.0, 1, 60.0), *given)
+    whole = Simulation(workload, capped, policy, sharing="fair").run()
+    assert whole.energy is not None
+    with tempfile.TemporaryDirectory() as folder:
+        streamed = simulate_stream(
+            workload, capped, policy, sharing="fair", out=folder, batch=batch
+        )
+        found = streamed.jobs.collect().sort("job_id")
+    assert times(found) == times(whole.jobs)
+    assert energies(found) == pytest.approx(energies(whole.energy.jobs))
+    assert streamed.summary()["total_energy_j"] == pytest.approx(whole.energy.total_j)

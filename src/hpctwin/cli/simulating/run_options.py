@@ -204,9 +204,9 @@ def option_from(package: str, option: str) -> Any:
 def simulate_streamed(
     trace: Path,
     machine: ClusterOptions,
+    energy: EnergyOptions,
     policy: Policy,
     run: RunOptions,
-    energy: EnergyOptions,
     *,
     others: Sequence[str],
     out: Path | None,
@@ -217,7 +217,7 @@ def simulate_streamed(
     """Simulate a trace that is read in parts, and show the results.
 
     Args:
-        trace, machine, policy, run, energy, out, all, json, latex: As of `simulate_command`.
+        trace, machine, energy, policy, run, out, all, json, latex: As of `simulate_command`.
         others: Other options that were given.
 
     Raises:

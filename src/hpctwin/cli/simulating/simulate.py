@@ -192,13 +192,16 @@ def simulate_command(
             "--sizing": sizing,
             "--runtime-estimate": runtime_estimate != "walltime",
             "--from and --until": part != WindowOptions(),
-            "energy options other than --power, --price, --carbon": energy
-            != EnergyOptions(power=energy.power, price=energy.price, carbon=energy.carbon),
+            "energy options other than --power, --power-cap, --lower-modes, --price, --carbon": energy
+            != EnergyOptions(
+                power=energy.power, power_cap=energy.power_cap, lower_modes=energy.lower_modes,
+                price=energy.price, carbon=energy.carbon,
+            ),
             "options for reading the trace": reading != TraceOptions(),
         }  # fmt: skip
         asked = [name for name, value in others.items() if value]
         return simulate_streamed(
-            trace, machine, chosen, run, energy,
+            trace, machine, energy, chosen, run,
             others=asked, out=out, all=all, json=json, latex=latex,
         )  # fmt: skip
     workload, window = reading.part(trace, part, machine)

@@ -233,11 +233,10 @@ class SharedEnergy(_Divided):
         return self._by_state(self.spent_ms * self.watts / MS_PER_S, lambda time_s: time_s)
 
     @property
-    def computing_j(self) -> FloatArray:
-        """Energy of each node while jobs of ``node_map`` were on it, in J [nodes]."""
-        nothing = np.zeros_like(self.watts)
-        found: FloatArray = self._by_state(nothing, lambda time_s: time_s).sum(axis=0)
-        return found
+    def computing_j(self) -> dict[str, FloatArray]:
+        """Energy of each node while jobs of ``node_map`` were on it, in J [nodes], by state."""
+        found = self._by_state(np.zeros_like(self.watts), lambda time_s: time_s)
+        return dict(zip(self.states, found, strict=True))
 
     def _by_state(self, found: FloatArray, integral: Integral) -> FloatArray:
         """Set the rows of computing states to the amounts by use [states, nodes]."""

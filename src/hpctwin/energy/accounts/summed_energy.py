@@ -25,19 +25,21 @@ FloatArray = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class _SummedEnergy(Energy):
-    """`Energy` of a run without mode changes.
+    """`Energy` whose energy of computing nodes is summed up already.
 
     Args:
-        computing_j: Energy of each node while jobs were on it, in J [nodes].
+        computing_j: Energy of each node while jobs were on it, in J [nodes], by state.
     """
 
-    computing_j: FloatArray = field(default_factory=lambda: np.zeros(0))
+    computing_j: Mapping[str, FloatArray] = field(default_factory=dict)
 
     @kept
     def node_j(self) -> FloatArray:
         """Energy of each node in each state, in J [states, nodes]."""
         found: FloatArray = self.spent_ms * self.watts / MS_PER_S
-        found[COMPUTING] = self.computing_j
+        for row, name in enumerate(self.states):
+            if name.startswith("computing"):
+                found[row] = self.computing_j.get(name, 0.0)
         return found
 
 
@@ -72,7 +74,9 @@ class EnergySums:
     """
 
     def __init__(self, cluster: Cluster) -> None:
-        self._computing_j = np.zeros(cluster.node_count)
+        self._computing_j: defaultdict[str, FloatArray] = defaultdict(
+            lambda: np.zeros(cluster.node_count)
+        )
         self._parts_j: defaultdict[str, float] = defaultdict(float)
         self._used_s: defaultdict[tuple[int, str], FloatArray] = defaultdict(lambda: np.zeros(2))
         self._spent_ms: IntArray | None = None
@@ -93,15 +97,17 @@ class EnergySums:
             if log is not None:
                 log = log.copy()
                 log[2] = np.maximum(log[2], round(begin_s * MS_PER_S))
-            spent_ms = until.spent_ms - before_ms
+            spent_ms = until.spent_ms.copy()
+            spent_ms[: len(before_ms)] -= before_ms  # modes that occur first have further rows
             found = replace(until, begin_s=begin_s, spent_ms=spent_ms, log=log)
         self._until_s, self._spent_ms = until.now_s, until.spent_ms
         if isinstance(found, SharedEnergy):
-            self._computing_j += found.computing_j
+            for state, joules in found.computing_j.items():
+                self._computing_j[state] += joules
         if isinstance(found, ComponentEnergy):
-            self._computing_j += found.node_j[COMPUTING]
-            for part, joules in found.parts_j.items():
-                self._parts_j[part] += joules
+            self._computing_j["computing"] += found.node_j[COMPUTING]
+            for part, part_j in found.parts_j.items():
+                self._parts_j[part] += part_j
             if found.is_uncertain:
                 for number, group in enumerate(found.cluster.nodes):
                     for name in group.components:
@@ -115,7 +121,9 @@ class EnergySums:
             last: Energy up to the end of the last window. Only its times in states need be complete.
         """
         about = last.table, last.node_map, last.cluster, last.spent_ms, None
-        more: dict[str, Any] = {"begin_s": last.begin_s, "computing_j": self._computing_j}
+        more: dict[str, Any] = {
+            "begin_s": last.begin_s, "computing_j": self._computing_j, "changes": last.changes,
+        }  # fmt: skip
         if isinstance(last, ComponentEnergy):
             more |= {"summed_j": self._parts_j, "summed_s": self._used_s}
             return _SummedComponentEnergy(*about, **more)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,7 @@ from hpctwin.model import Cluster, NodeGroup
 
 __all__ = [
     "ModeChange",
+    "folded",
     "group_of_node",
     "mode_row",
     "mode_rows",
@@ -156,6 +158,38 @@ def time_by_mode(cluster: Cluster, changes: Sequence[ModeChange], spent_ms: IntA
                 before = change.spent_ms[:, nodes]
         found[row : row + 2, nodes] += total[:, nodes] - before
     return found
+
+
+def folded(
+    cluster: Cluster, changes: Sequence[ModeChange], until_ms: int
+) -> tuple[ModeChange, ...]:
+    """Return mode changes with at most one per mode and group up to a time, and one more.
+
+    The times in modes stay the same, and so does the order in which modes first occur.
+
+    Args:
+        cluster: The cluster.
+        changes: Mode changes so far, by time.
+        until_ms: Time up to which it does not matter when modes changed, in ms.
+    """
+    past = [change for change in changes if change.time_ms <= until_ms]
+    first = {one.group: cluster.nodes[one.group].first_mode for one in past}
+    spent: dict[tuple[int, str], Any] = {}
+    now = dict(first)
+    since: dict[int, Any] = dict.fromkeys(first, 0)
+    for change in past:
+        key = change.group, now[change.group]
+        spent[key] = spent.get(key, 0) + change.spent_ms - since[change.group]
+        now[change.group], since[change.group] = change.mode, change.spent_ms
+    found = []
+    mode = dict(first)
+    total = {one[0]: spent.pop(one, 0) for one in first.items()}
+    for number, name in (*dict.fromkeys((one.group, one.mode) for one in past), *now.items()):
+        if name != mode[number]:
+            found.append(ModeChange(past[-1].time_ms, number, name, total[number]))
+            mode[number] = name
+            total[number] = total[number] + spent.pop((number, name), 0)
+    return (*found, *changes[len(past) :])
 
 
 def split_log(cluster: Cluster, changes: Sequence[ModeChange], log: IntArray) -> IntArray:

@@ -12,13 +12,14 @@ import numpy.typing as npt
 
 from hpctwin.engine.queue.limits import count_held
 from hpctwin.engine.state.array_allocation import copied, in_bytes
-from hpctwin.engine.state.layout import COMPLETED, LAYOUT, SUSPENDED, UNSUBMITTED
+from hpctwin.engine.state.layout import COMPLETED, LAYOUT, NEVER, SUSPENDED, UNSUBMITTED
 from hpctwin.engine.state.sim import Sim, records
 
 __all__ = [
     "add_pending_dependencies",
     "are_suspended",
     "begun_ms",
+    "earliest_start_ms",
     "ended_jobs",
     "lengthen_chains",
     "paused_ms",
@@ -97,6 +98,19 @@ def begun_ms(sim: Sim) -> IntArray:
     ]  # of two attempts of a job, the first one is written last
     begun[lost["job"]] = lost["start"]
     return begun
+
+
+def earliest_start_ms(sim: Sim, rows: IntArray) -> int:
+    """Return when the first attempt of some jobs started, ms; `NEVER` if none has.
+
+    Args:
+        sim: Simulation.
+        rows: Rows of the jobs.
+    """
+    start = started_ms(sim)[rows]
+    lost = sim["lost"][: sim.clock.lost]
+    attempts = lost["start"][np.isin(lost["job"], rows)]
+    return int(min(start[start >= 0].min(initial=NEVER), attempts.min(initial=NEVER)))
 
 
 def transfer_state(old: Sim, new: Sim, rows: IntArray, to: IntArray, *, waits: bool) -> None:

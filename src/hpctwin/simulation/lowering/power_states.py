@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.energy.power.states import group_of_node, nodes_of_group, state_names
+from hpctwin.energy.power.states import folded, group_of_node, nodes_of_group, state_names
 from hpctwin.engine.operations.power_control import (
     Work,
     hide_nodes,
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Outside",
+    "carried",
     "change_power",
     "first_instant",
     "modes_of",
@@ -58,6 +59,19 @@ class Outside:
     asked: bool = False
     next_call_s: float | None = None
     last_s: float = 0.0
+
+
+def carried(outside: Outside, cluster: Cluster, place: IntArray, until_ms: int) -> Outside:
+    """Return the changes with other rows of jobs, and with few mode changes up to a time.
+
+    Args:
+        outside: Changes so far.
+        cluster: The cluster.
+        place: New row of each job by its row, -1 for none.
+        until_ms: Time up to which it does not matter when modes changed, in ms.
+    """
+    work = {int(place[job]): left for job, left in outside.work.items() if place[job] >= 0}
+    return replace(outside, work=work, changes=folded(cluster, outside.changes, until_ms))
 
 
 # --- arrays for the engine -----------------------------------------------------------------------

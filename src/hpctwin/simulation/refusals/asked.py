@@ -1,10 +1,10 @@
-"""Clusters and policies for which forecasts cannot be made."""
+"""Policies for which forecasts cannot be made."""
 
 from __future__ import annotations
 
+from hpctwin.errors import ConfigError
 from hpctwin.model import Cluster
 from hpctwin.policies import Policy
-from hpctwin.simulation.refusals.together import ACTS_BETWEEN_EVENTS, refuse
 
 __all__ = ["check_forecasts"]
 
@@ -13,6 +13,12 @@ def check_forecasts(cluster: Cluster, policy: Policy) -> None:
     """Check that forecasts can be made for jobs on a cluster under a policy.
 
     Raises:
-        ConfigError: They cannot.
+        ConfigError: They cannot: a control function may keep state, which calls about
+            possible futures would change.
     """
-    refuse((ACTS_BETWEEN_EVENTS,), cluster, policy)
+    if policy.power.control is not None:
+        raise ConfigError(
+            f"cluster {cluster.name!r}: forecasts are not supported with a power control function, "
+            "because its own state would follow futures that may not happen; use power policy "
+            "psus, psas-auto or psas-ipm, or write a compiled one"
+        )

@@ -8,7 +8,7 @@ from typing import Any
 from hpctwin.errors import ConfigError
 from hpctwin.model import Cluster, Workload
 from hpctwin.policies import Policy
-from hpctwin.simulation.refusals.together import ACTS_BETWEEN_EVENTS, Refusal, refuse
+from hpctwin.simulation.refusals.together import Refusal, refuse
 
 __all__ = ["check_streamed"]
 
@@ -34,7 +34,6 @@ _NO_STREAM = (
             f"{', '.join(_KEEPS_NO_ROWS)}"
         ),
     ),
-    ACTS_BETWEEN_EVENTS,
 )
 
 

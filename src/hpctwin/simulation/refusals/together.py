@@ -115,17 +115,6 @@ REFUSALS = (
 """Combinations that are always rejected, in the order of the check."""
 
 
-ACTS_BETWEEN_EVENTS = Refusal(
-    lambda c, p: p.power.control is not None or (c.cap is not None and c.cap.lower_modes),
-    lambda c, p: (
-        f"cluster {c.name!r}: streams and forecasts are not supported with a power control "
-        "function or with a power cap that lowers modes; use power policy psus, psas-auto or "
-        "psas-ipm"
-    ),
-)
-"""Rejected in streams and forecasts, in which Python does not act between event times."""
-
-
 def _backfills_on(model: CapacityModel) -> str:
     """List the backfills that work with a capacity model, the simplest first."""
     found = {name: PASSES.find(name) for name in PASSES.own()}

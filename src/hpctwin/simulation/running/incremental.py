@@ -22,9 +22,10 @@ from hpctwin.engine.operations.interactive import (
     stand_by,
 )
 from hpctwin.engine.operations.power_control import node_powers, nodes_of_job, spent_ms
+from hpctwin.engine.operations.transfer import started_ms
 from hpctwin.engine.operations.warm_start import NodePowers, Running
 from hpctwin.engine.state import layout
-from hpctwin.engine.state.sim import Decided
+from hpctwin.engine.state.sim import Decided, Sim
 from hpctwin.errors import SimulationError, WorkloadError
 from hpctwin.model import MS_PER_S, NEVER_MS, to_ms
 from hpctwin.simulation.lowering.cluster import pool_of_nodes
@@ -157,6 +158,11 @@ def energy_j(simulation: Simulation) -> float:
     return float((spent * node_watts(simulation.cluster)).sum()) / MS_PER_S
 
 
+def has_started(sim: Sim, row: int) -> bool:
+    """Return whether a job has nodes, or had them until it ended."""
+    return bool(layout.RUNNING <= sim["state"]["phase"][row] < layout.UNSUBMITTED)
+
+
 class OpenSimulation:
     """A simulation in which no job arrives unless requested.
 
@@ -209,6 +215,12 @@ class OpenSimulation:
         self._limit_ms: IntArray = self._ahead["job"]["limit"]
         self._arrival_ms: IntArray = self._ahead["job"]["submit"]
         self._decided: Decided | None = None
+        cap = simulation.cluster.cap
+        self._lowers = cap is not None and cap.lower_modes
+        if self._lowers and self.oracle:
+            groups = simulation.cluster.nodes
+            self._fastest = max(g.speed * mode.speed for g in groups for mode in g.modes.values())
+        self._told = np.zeros(0, np.int64)
 
     @property
     def queued(self) -> int:
@@ -332,6 +344,7 @@ class OpenSimulation:
         """
         rows = np.arange(self.size, self.size + len(past))
         like(self._ahead, rows, past, arrival_ms)
+        self._told = past
         return rows
 
     def forecast(
@@ -368,12 +381,18 @@ class OpenSimulation:
         self._arrival_ms[known] = now_ms if arrival_ms is None else arrival_ms
         found = np.empty((2, len(watched)), np.int64)
         begin = time.perf_counter()
+        if self._lowers:
+            self.advance_before(now_ms)  # the engine alone does not choose modes
         if self.simulation.compiled_policy() is not self._decided:
             self._decide()
+        # An expected runtime does not depend on modes.
+        chooses = self._lowers and self.oracle
+        if chooses:
+            self._ahead.know(pool=self.simulation.state["pool"])
         while True:
             code = look_ahead(
-                self.simulation.state.address, self._ahead.address, now_ms,
-                coming, watched, latest_ms, int(self.oracle), found,
+                self.simulation.state.address, self._ahead.address, now_ms, coming,
+                watched[:0] if chooses else watched, latest_ms, int(self.oracle), found,
             )  # fmt: skip
             if code == layout.DONE:
                 break
@@ -386,8 +405,36 @@ class OpenSimulation:
                     "that is not a number"
                 )
             more_ahead(self.simulation.state, self._ahead, coming)
+        if chooses:
+            self._choose_modes(watched, latest_ms, found)
         self.simulation.engine_s += time.perf_counter() - begin
         return found
+
+    def _choose_modes(self, watched: IntArray, latest_ms: int, found: IntArray) -> None:
+        """Run a forecast that has begun until the watched jobs have ended, and choose modes.
+
+        Args:
+            watched: Rows of the jobs asked about.
+            latest_ms: Time after which starts do not matter, in ms.
+            found: Output: start and end in ms [2, watched], as for `forecast`.
+        """
+        ahead, workload = self._ahead, self.simulation.workload
+        assert self._decided is not None
+        fork = self.simulation.with_state(ahead, self._decided)
+        if workload.shares_nodes and len(self._told):
+            fork.workload = workload.take(np.append(np.arange(self.size), self._told))
+        until_s = None if latest_ms >= NEVER_MS else latest_ms / MS_PER_S
+        for place, row in enumerate(watched.tolist()):
+            while not has_started(ahead, row) and fork.advance(until_s, instants=1) == "stepped":
+                pass
+            start, end = started_ms(ahead)[row], fork.column("end")[row]
+            if not has_started(ahead, row) or start > latest_ms:
+                found[:, place] = -1
+                continue
+            while runs(fork)[row] and fork.advance(instants=1) == "stepped":
+                pass
+            # The end of a job that was preempted and waits is the one that was expected.
+            found[:, place] = start, fork.column("end")[row] if has_started(ahead, row) else end
 
     def _decide(self) -> None:
         """Give forecasts the simulation's policy, without knowledge of future failures."""

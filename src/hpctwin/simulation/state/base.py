@@ -19,7 +19,7 @@ from hpctwin.engine.operations.clock import (
     schedule_later,
 )
 from hpctwin.engine.operations.creation import choose_pass, new_sim
-from hpctwin.engine.operations.transfer import transfer_state
+from hpctwin.engine.operations.transfer import earliest_start_ms, transfer_state
 from hpctwin.engine.passes import Pass
 from hpctwin.engine.powers import PowerPass
 from hpctwin.engine.state import layout
@@ -385,6 +385,18 @@ class SimulationBase(EngineFeed):
         self._sim.copy_from(other._sim)
         self.adopt(other)
 
+    def with_state(self, sim: Sim, decided: Decided) -> Self:
+        """Return this simulation with other arrays of its jobs, which have their policy.
+
+        Args:
+            sim: The arrays, with the same rows.
+            decided: The policy in the engine's form, as the arrays have it.
+        """
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other._sim, other._decided = sim, decided
+        return other
+
     def adopt(self, other: Self) -> None:
         """Take all but the arrays of another simulation, whose arrays are already here."""
         self.__dict__ = {**other.__dict__, "_sim": self._sim}
@@ -399,6 +411,16 @@ class SimulationBase(EngineFeed):
     ) -> None:
         """Continue from a state that was read from a file."""
         self._sim.put_state(state)
+        self._put_outside(outside)
+        self._outages = [outages]
+        self.drawn = drawn
+        if self.cluster.failures.mtbf is not None:
+            self._horizon = self._first_ms + drawn * BLOCK_MS
+        self._decided = None
+        self.engine_s = engine_s
+
+    def _put_outside(self, outside: power_states.Outside) -> None:
+        """Set the changes made to nodes so far, and with them the speeds of nodes."""
         self.outside = outside
         if outside.changes:
             pool = self._sim["pool"].copy()
@@ -406,12 +428,6 @@ class SimulationBase(EngineFeed):
             for name, column in speed_columns(speeds).items():
                 pool[name] = column
             self._sim.know(pool=pool)
-        self._outages = [outages]
-        self.drawn = drawn
-        if self.cluster.failures.mtbf is not None:
-            self._horizon = self._first_ms + drawn * BLOCK_MS
-        self._decided = None
-        self.engine_s = engine_s
 
     def replace_ended_jobs(
         self,
@@ -432,18 +448,19 @@ class SimulationBase(EngineFeed):
             numbers: Those of ``expected_s``, ``risk`` and ``begin_s`` that were given; as for
                 `Simulation` [jobs].
         """
+        before = self._sim
+        place = np.full(before.jobs + 1, -1, np.int64)
+        place[rows] = to
         if self.network is not None:
-            place = np.full(len(self.workload), -1, np.int64)
-            place[rows] = to
             profiles = np.array(network_profiles(workload, self.cluster), object)
             profiles[to] = np.array(self._profiles, object)[rows]
             self._profiles = tuple(profiles)
             workload = workload.replace(profiles=None, demands={})
             names = workload.job_id.tolist()
-            self.network = self.network.with_jobs(self._profiles, names, place)
+            self.network = self.network.with_jobs(self._profiles, names, place[:-1])
         workload = as_features(workload, self.cluster)
         check_together(self.cluster, self.policy, workload)
-        before, self.workload = self._sim, workload
+        self.workload = workload
         self._passes = None
         self.__dict__.pop("_rows", None)
         numbers = numbers or {}
@@ -453,9 +470,10 @@ class SimulationBase(EngineFeed):
         self._sim = self._new_sim(*self._asked, 0, waits=waits)
         transfer_state(before, self._sim, rows, to, waits=waits)
         if (move := self.policy.scheduling.move) is not None:
-            place = np.full(before.jobs + 1, -1, np.int64)
-            place[rows] = to
             move(before, self._sim, place)
+        # Past states that are still to be written may have begun before any mode change.
+        begun = -1 if self.log else min(earliest_start_ms(before, rows), int(before.clock.ended))
+        self._put_outside(power_states.carried(self.outside, self.cluster, place, begun))
         self._decided = None
         now = int(self._sim.clock.now)
         node, start, end = self.outages_so_far()

@@ -123,10 +123,6 @@ class StreamedResult:
         parts = self.folder / "placements"
         return _parts_of(parts) if parts.is_dir() else None
 
-
-def _parts_of(folder: Path) -> pl.LazyFrame:
-    return pl.scan_parquet(sorted(folder.glob("*.parquet")), glob=False)
-
     def cost(self, series: Series, *, zero_s: float = 0.0) -> float | None:
         """Return the cost or the emissions of all energy; see `hpctwin.Energy.cost`.
 
@@ -143,13 +139,17 @@ def _parts_of(folder: Path) -> pl.LazyFrame:
         total, watts = 0.0, np.zeros(0)
         until = np.zeros(0)
         for path in parts:
-            table = pl.read_parquet(path, columns=["time_s", "total_w"])
+            table = pl.read_parquet(path, columns=["time_s", "total_w"], glob=False)
             times = np.concatenate([until, series.integral(table["time_s"].to_numpy() - zero_s)])
             watts = np.append(watts, table["total_w"].to_numpy())
             total += float(watts[:-1] @ np.diff(times))
             until, watts = times[-1:], watts[-1:]
         end = series.integral(np.array([self.figures["energy_end_s"] - zero_s]))
         return total + float(watts @ (end - until))
+
+
+def _parts_of(folder: Path) -> pl.LazyFrame:
+    return pl.scan_parquet(sorted(folder.glob("*.parquet")), glob=False)
 
 
 @check_arguments("source", "cluster", "policy")

@@ -14,6 +14,7 @@ from hpctwin.energy.accounts.accounting import Energy
 from hpctwin.energy.accounts.component_energy import ComponentEnergy
 from hpctwin.energy.accounts.outputs import node_log, power_changes
 from hpctwin.energy.accounts.summed_energy import EnergySums
+from hpctwin.energy.power.states import split_log
 from hpctwin.engine.operations.job_history import submitted_ms
 from hpctwin.engine.operations.power_control import settled_states
 from hpctwin.engine.operations.transfer import are_suspended, started_ms
@@ -135,7 +136,11 @@ class NodeSums:
         found = self._energy.window(energy)
         tables: Tables = {}
         if simulation.log:
-            log = energy.log if last else settled_states(simulation.state)
+            log = energy.log
+            if not last:
+                log = settled_states(simulation.state)
+                if energy.changes:
+                    log = split_log(self._cluster, energy.changes, log)
             tables["node_log"] = node_log(dataclasses.replace(energy, log=log))
         if found is not None and simulation.network is None:
             power = power_changes(found)
