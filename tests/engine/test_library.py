@@ -127,7 +127,7 @@ def test_a_library_of_other_sources_is_refused(
     monkeypatch.setattr(library, "PACKAGED", tmp_path)
     (tmp_path / "engine-x86-64-v2-0123456789abcdef.so").touch()
     with pytest.warns(RuntimeWarning, match="built from other sources .* hpctwin warmup"):
-        assert library.address_in_library(STOP.function) == 0
+        assert library.address_in_library(STOP.symbol) == 0
 
 
 @pytest.mark.usefixtures("nothing_opened")
@@ -140,7 +140,7 @@ def test_a_library_that_cannot_be_loaded_is_reported_and_not_used(
     damaged.parent.mkdir()
     damaged.write_bytes(b"\x7fELF cut off")
     with pytest.warns(RuntimeWarning, match="cannot be loaded .* kernels are compiled one by one"):
-        assert library.address_in_library(STOP.function) == 0
+        assert library.address_in_library(STOP.symbol) == 0
 
 
 def test_without_a_c_compiler_no_library_is_built(

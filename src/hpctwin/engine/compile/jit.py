@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hpctwin.engine.compile.calls import Call
 from hpctwin.engine.compile.compile_errors import why_not_compiled
-from hpctwin.engine.compile.library import address_in_library
+from hpctwin.engine.compile.library import address_in_library, import_source, symbol_of
 from hpctwin.errors import PolicyError, SimulationError
 
 if TYPE_CHECKING:
@@ -78,7 +78,9 @@ class Compiled:
     """A function that other compiled functions call by its address.
 
     Args:
-        function: Python function, or a part.
+        function: Python function, or a part; or its full name, such as
+            ``hpctwin.engine.loop.event_loop.advance``. Its module is then imported only if it must
+            be compiled.
         signature: Types of result and arguments, such as ``int64(int64, Sim)``.
         kind: ``kernel``, ``short kernel`` (loops are not unrolled) or ``score``.
         kept: Whether its compiled form may be kept on disk, if its source is a file.
@@ -87,12 +89,24 @@ class Compiled:
     def __init__(
         self, function: Any, signature: str, kind: str = "score", *, kept: bool = True
     ) -> None:
-        self.function: Callable[..., Any] = getattr(function, "py_func", function)
+        if isinstance(function, str):
+            self.symbol = function
+        else:
+            self.function = getattr(function, "py_func", function)
+            self.symbol = symbol_of(self.function)
         self.signature = signature
         self.kind = kind
         self._kept = kept
         self._lock = threading.Lock()
         self._address = 0
+
+    @cached_property
+    def function(self) -> Callable[..., Any]:
+        """The Python function."""
+        module, _, name = self.symbol.rpartition(".")
+        found = getattr(import_source(module), name)
+        function: Callable[..., Any] = getattr(found, "py_func", found)
+        return function
 
     @cached_property
     def translation(self) -> Translation:
@@ -117,7 +131,7 @@ class Compiled:
         """Return whether the function is ready without compiling; load it if it is on disk."""
         with self._lock:
             if not self._address:
-                found = address_in_library(self.function) if self._kept else 0
+                found = address_in_library(self.symbol) if self._kept else 0
                 self._address = found or self.translation.load()
         return self._address != 0
 
@@ -151,7 +165,7 @@ class Kernel(Compiled):
     """A function that is compiled at its first use and cached on disk.
 
     Args:
-        function: Function to compile together with all it calls; it may itself be a part.
+        function: Function to compile together with all it calls, see `Compiled`.
         signature: Types of result and arguments, such as ``int64(int64, Sim)``.
         unrolled: Whether the compiler unrolls loops, which pays off for loops with many iterations.
     """
@@ -163,7 +177,7 @@ class Kernel(Compiled):
     @property
     def name(self) -> str:
         """Return the function's name without leading underscores."""
-        return str(self.function.__name__).lstrip("_")
+        return self.symbol.rpartition(".")[2].lstrip("_")
 
     def _compile(self) -> int:
         try:

@@ -10,15 +10,20 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from functools import cache
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+from hpctwin.errors import SimulationError
+
 __all__ = [
-    "PACKAGED", "address_in_library", "cache_folder", "checks_bounds", "library_name", "library_path",
-    "processor_level", "source_key", "symbol_of",
+    "PACKAGED", "address_in_library", "cache_folder", "checks_bounds", "import_source", "library_name",
+    "library_path", "processor_level", "source_key", "symbol_of",
 ]  # fmt: skip
 
 _PACKAGE = Path(__file__).parents[2]
@@ -79,6 +84,20 @@ def library_path() -> Path | None:
     return next(filter(Path.is_file, paths), None)
 
 
+def import_source(module: str) -> ModuleType:
+    """Import a module of kernels, which a process does only when it must compile one of them.
+
+    Raises:
+        SimulationError: Sources have been edited since the process began.
+    """
+    if module not in sys.modules and source_key.__wrapped__() != source_key():
+        raise SimulationError(
+            f"{_PACKAGE}: its files have been edited or replaced since this process began; start "
+            "it again"
+        )
+    return import_module(module)
+
+
 def symbol_of(function: Callable[..., Any]) -> str:
     """Return the name of a function in the library."""
     return f"{function.__module__}.{function.__qualname__}"
@@ -108,10 +127,10 @@ def _library() -> ctypes.CDLL | None:
         return None
 
 
-def address_in_library(function: Callable[..., Any]) -> int:
+def address_in_library(symbol: str) -> int:
     """Return the address of a function in the library; 0 if it is not there."""
     library = _library()
-    if library is None or not function.__module__.startswith("hpctwin."):
+    if library is None or not symbol.startswith("hpctwin."):
         return 0
-    found = getattr(library, symbol_of(function), None)
+    found = getattr(library, symbol, None)
     return 0 if found is None else ctypes.cast(found, ctypes.c_void_p).value or 0

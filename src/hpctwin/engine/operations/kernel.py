@@ -7,59 +7,88 @@ from typing import Any
 
 import numpy.typing as npt
 
-from hpctwin.engine.capacity import plan
 from hpctwin.engine.capacity_models import (
     PARTICULAR_NODES,
     PREEMPTING_SHARED,
     PREEMPTING_WHOLE,
     SHARED_NODES,
 )
+from hpctwin.engine.compile import entry_points
+from hpctwin.engine.compile.entry_points import (
+    ADVANCE,
+    BEFORE,
+    BUILD_PLAN,
+    COUNTED,
+    INNER_ADVANCE,
+    LINES,
+    NOTE_END,
+    NOTE_START,
+    PLACE_BY_SCORE,
+    RACE,
+    REACH_PLAN,
+    RETURN_NOTED,
+    SCORE,
+    START,
+    START_NOTED,
+    UNAWARE,
+    placing_kernel,
+)
 from hpctwin.engine.compile.jit import Compiled, Kernel
-from hpctwin.engine.fast_passes import counted_passes, score_line_scan
-from hpctwin.engine.jobs import transitions
-from hpctwin.engine.loop import event_loop
 from hpctwin.engine.operations.creation import prepare
 from hpctwin.engine.passes import PASSES, Pass
-from hpctwin.engine.placement.node_selection import PLACING
-from hpctwin.engine.placement.ranking import PLACE_BY_SCORE
-from hpctwin.engine.power import switching_plan
 from hpctwin.engine.powers import POWER_PASSES, PowerPass
-from hpctwin.engine.queue.order import note_end, note_start, score_with_state
 from hpctwin.engine.shared.placements import SHARED_PLACEMENTS
+from hpctwin.engine.state.layout import (
+    BEST_FIT,
+    COMMUNICATION_AWARE,
+    CONTIGUOUS,
+    FEWEST_SWITCHES,
+    FIRST_FIT,
+    LEAST_DRAW,
+    LOWEST,
+    RANDOM,
+    SCORED,
+    SOONEST,
+    SPREAD,
+    WHOLE_BLOCKS,
+)
 from hpctwin.engine.state.sim import single
 
-__all__ = ["advance", "all_kernels", "hooks", "kernels_of", "reorder", "tournament"]
+__all__ = ["all_kernels", "hooks", "kernels_of", "placing", "tournament"]
 
-advance = Kernel(event_loop.advance_at, "int64(int64, int64, int64)")
-"""Run `event_loop.advance` at an address: ``(address, until, instants) -> code``."""
+_PREFERRED = {
+    int(LOWEST): placing_kernel("place_lowest"),
+    int(SOONEST): placing_kernel("place_soonest"),
+    int(LEAST_DRAW): placing_kernel("place_least_draw"),
+}
+_BY_PLACEMENT = {
+    int(CONTIGUOUS): placing_kernel("place_contiguous"),
+    int(SPREAD): placing_kernel("place_evenly"),
+    int(RANDOM): placing_kernel("place_anywhere"),
+    int(SCORED): Kernel(
+        "hpctwin.engine.placement.ranking.place_ranked", "void(int64, Sim)", unrolled=False
+    ),
+    int(WHOLE_BLOCKS): placing_kernel("place_whole_blocks"),
+    int(FEWEST_SWITCHES): placing_kernel("place_fewest_switches"),
+    int(COMMUNICATION_AWARE): placing_kernel("place_by_communication"),
+}
 
-inner_advance = Kernel(event_loop.advance, "int64(Sim, int64, int64)")
-"""The loop itself, which kernels call."""
 
-race = Kernel(counted_passes.pass_raced, "void(Sim)")
-"""The pass for long queues if counting decides."""
+def placing(placement: int, preferred: int) -> Kernel | None:
+    """Return the kernel that claims a job's nodes; None if the power policy does.
 
-lines = Kernel(score_line_scan.pass_lined, "void(Sim)")
-"""The pass for shorter queues in an order that changes, if counting decides."""
+    Args:
+        placement: Number of the placement in the engine.
+        preferred: Which nodes of a pool first and best fit take, see `engine.powers.PowerPass`.
+    """
+    if placement in (FIRST_FIT, BEST_FIT) or preferred not in _PREFERRED:
+        return _PREFERRED.get(preferred)
+    return _BY_PLACEMENT[placement]
 
 
 def tournament(found: Pass) -> Kernel:
     """Return the pass that replaces another if the queue is long."""
-    return (found.kernel("raced") if found.model.shared else None) or race
-
-
-SCORE = Kernel(score_with_state, "void(int64, Sim)", unrolled=False)
-"""Score a job by an ordering with state."""
-
-NOTE_START = Kernel(note_start, "void(int64, Sim)", unrolled=False)
-"""Update the ordering's state for a job that starts."""
-
-NOTE_END = Kernel(note_end, "void(int64, Sim)", unrolled=False)
-"""Update it for a job that returns its nodes."""
-
-
-reorder = Kernel(event_loop.reorder, "void(int64)")
-"""Sort the queue by another ordering: ``(address)``."""
+    return (found.kernel("raced") if found.model.shared else None) or RACE
 
 
 def hooks(
@@ -97,19 +126,19 @@ def hooks(
         counted: Whether counting may decide, if the pass is of that kind.
     """
     needed = [tournament(found)] if races else []
-    needed += [lines] if lined else []
+    needed += [LINES] if lined else []
     needed += [PLACE_BY_SCORE] if place is not None else []
     needed += [placing] if placing is not None else []
     if stateful := started is not None or ended is not None:
-        needed += [SCORE, NOTE_START, NOTE_END, transitions.START_NOTED, transitions.RETURN_NOTED]
+        needed += [SCORE, NOTE_START, NOTE_END, START_NOTED, RETURN_NOTED]
     prepare([*kernels_of(found, power, shared, planned=planned, counted=counted), *needed])
     by_counting, reserved = _counted(found, counted), _reserved(found, power)
-    leaving, later = found.model.kernel("GAVE_BACK"), found.model.kernel("FITS_LATER")
-    start = transitions.START if started is None else transitions.START_NOTED
-    returning = None if ended is None else transitions.RETURN_NOTED
+    leaving = found.model.gave_back
+    start = START if started is None else START_NOTED
+    returning = None if ended is None else RETURN_NOTED
     before, after = 0, 0
     if power is not None:
-        before, after = switching_plan.BEFORE.address, _after(power, shared).address
+        before, after = BEFORE.address, _after(power, shared).address
     return single(
         "hooks",
         (
@@ -121,23 +150,23 @@ def hooks(
             ("note_start", 0 if started is None else NOTE_START.address),
             ("note_end", 0 if ended is None else NOTE_END.address),
             ("place", 0 if place is None else place.address),
-            ("advance", inner_advance.address),
+            ("advance", INNER_ADVANCE.address),
             ("run_pass", _address(found.kernel("run")) if planned else 0),
             ("run_race", tournament(found).address if races else 0),
-            ("run_lined", lines.address if lined else 0),
+            ("run_lined", LINES.address if lined else 0),
             ("run_counted", _address(by_counting)),
             ("start", 0 if leaving is not None else start.address),
             ("place_nodes", _address(placing)),
             ("place_by_score", 0 if place is None else PLACE_BY_SCORE.address),
-            ("build_plan", plan.BUILD_PLAN.address if _plans(power, planned) else 0),
-            ("reach_plan", plan.REACH_PLAN.address if _plans(power, planned) else 0),
+            ("build_plan", BUILD_PLAN.address if _plans(power, planned) else 0),
+            ("reach_plan", REACH_PLAN.address if _plans(power, planned) else 0),
             ("entered", _address(found.kernel("entered"))),
             ("left", _address(found.kernel("left"))),
             ("reserved", _address(reserved)),
             ("gave_back", _address(leaving or returning)),
             ("choose", _address(shared)),
-            ("fits_later", _address(later)),
-            ("wake", _address(found.model.kernel("WAKE"))),
+            ("fits_later", _address(found.model.fits_later)),
+            ("wake", _address(found.model.wake)),
             ("before_pass", before),
             ("after_pass", after),
         ),
@@ -160,9 +189,8 @@ def all_kernels() -> list[Kernel]:
     from hpctwin.engine.operations import initial_jobs, job_history, lookahead
     from hpctwin.engine.summary import job_figures
 
-    found = [race, lines, PLACE_BY_SCORE, *PLACING]
-    found += [SCORE, NOTE_START, NOTE_END, transitions.START_NOTED, transitions.RETURN_NOTED]
-    found += [reorder, switching_plan.give_orders, number_table.READ_LINES]
+    found = [one for one in vars(entry_points).values() if isinstance(one, Kernel)]
+    found += [*_PREFERRED.values(), *_BY_PLACEMENT.values(), number_table.READ_LINES]
     found += [
         moving_ends.PUT_END,
         resizing.STOP,
@@ -181,7 +209,6 @@ def all_kernels() -> list[Kernel]:
             found += kernels_of(one, power)
         if one.by_node:
             found += kernels_of(one.on(PARTICULAR_NODES), None)
-            found += filter(None, [PARTICULAR_NODES.kernel("PLACING")])
         if one.works_on(SHARED_NODES):
             found.append(tournament(one.on(SHARED_NODES)))
             for place, power in product(places, powers):
@@ -218,25 +245,25 @@ def kernels_of(
         planned: Whether the pass itself is needed, in addition to counting.
         counted: Whether counting may decide, if the pass is of that kind.
     """
-    switching = [] if power is None else [switching_plan.BEFORE, _after(power, shared)]
+    switching = [] if power is None else [BEFORE, _after(power, shared)]
     choosing = [] if shared is None else [shared]
-    planning = [plan.BUILD_PLAN, plan.REACH_PLAN] if _plans(power, planned) else []
+    planning = [BUILD_PLAN, REACH_PLAN] if _plans(power, planned) else []
     passing = filter(
         None,
         (
-            found.model.kernel("GAVE_BACK") or transitions.START,
+            found.model.gave_back or START,
             _counted(found, counted),
             found.kernel("run") if planned else None,
             found.kernel("entered"), found.kernel("left"), _reserved(found, power),
-            found.model.kernel("FITS_LATER"), found.model.kernel("WAKE"),
+            found.model.fits_later, found.model.wake,
         ),
     )  # fmt: skip
-    return [inner_advance, advance, *planning, *passing, *choosing, *switching]
+    return [INNER_ADVANCE, ADVANCE, *planning, *passing, *choosing, *switching]
 
 
 def _plans(power: PowerPass | None, planned: bool) -> bool:
     """Return whether the pass or the power policy may need a plan."""
-    return planned or (power is not None and power.after is not switching_plan.UNAWARE)
+    return planned or (power is not None and power.after is not UNAWARE)
 
 
 def _after(power: PowerPass, shared: Kernel | None) -> Kernel:
@@ -251,7 +278,7 @@ def _counted(found: Pass, counted: bool) -> Kernel | None:
     """Return the pass that counts; None if counting never decides."""
     if found.others is None or not counted:
         return None
-    return found.kernel("counted") or counted_passes.COUNTED
+    return found.kernel("counted") or COUNTED
 
 
 def _reserved(found: Pass, power: PowerPass | None) -> Kernel | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from hpctwin.engine.capacity_models import (
@@ -18,6 +18,7 @@ from hpctwin.engine.capacity_models import (
     uses_capacity,
 )
 from hpctwin.engine.compile.jit import Kernel
+from hpctwin.engine.compile.library import symbol_of
 from hpctwin.engine.compile.policy_modules import Modules
 from hpctwin.engine.state.layout import NEVER
 
@@ -105,9 +106,10 @@ class Pass:
         function = getattr(self, name)
         if function is None:
             return None
-        unrolled = self.model.shared or name != "run"
-        bound = bind(getattr(function, "py_func", function), self.model)
-        return _kernel(bound, name in ("entered", "left"), unrolled)
+        plain = getattr(function, "py_func", function)
+        signature = "void(int64, Sim)" if name in ("entered", "left") else "void(Sim)"
+        model = self.model if uses_capacity(plain) else None
+        return _kernel(plain, model, signature, unrolled=self.model.shared or name != "run")
 
 
 @cache
@@ -115,10 +117,27 @@ def _on(found: Pass, model: CapacityModel) -> Pass:
     return replace(found, model=model, others=None)
 
 
+class _BoundKernel(Kernel):
+    """A function with `capacity` as one model, whose module is imported only to compile it."""
+
+    def __init__(
+        self, function: Callable[..., None], model: CapacityModel, signature: str, *, unrolled: bool
+    ) -> None:
+        super().__init__(f"{symbol_of(function)}_{model.name}", signature, unrolled=unrolled)
+        self._bound = partial(bind, function, model)
+
+    @cached_property
+    def function(self) -> Callable[..., Any]:
+        return self._bound()
+
+
 @cache
-def _kernel(function: Callable[..., None], of_job: bool, unrolled: bool) -> Kernel:
-    signature = "void(int64, Sim)" if of_job else "void(Sim)"
-    return Kernel(function, signature, unrolled=unrolled)
+def _kernel(
+    function: Callable[..., None], model: CapacityModel | None, signature: str, *, unrolled: bool
+) -> Kernel:
+    if model is None:
+        return Kernel(function, signature, unrolled=unrolled)
+    return _BoundKernel(function, model, signature, unrolled=unrolled)
 
 
 def settings_of(record: type | None, values: Mapping[str, float]) -> Any:

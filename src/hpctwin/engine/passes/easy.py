@@ -14,7 +14,7 @@ from hpctwin.engine.queue.priority_tournament import (
     shift_labels,
     show,
 )
-from hpctwin.engine.shared.job_starts import is_longer
+from hpctwin.engine.shared.fit import is_longer
 from hpctwin.engine.shared.reservations.kind_bounds import (
     bound_kind,
     list_begins,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,9 +11,11 @@ import numpy.typing as npt
 from hpctwin.engine.passes import Pass
 from hpctwin.engine.state.sim import Sim
 from hpctwin.model import Cluster, Workload
-from hpctwin.network.profiles import Profile
 from hpctwin.policies import Policy
 from hpctwin.simulation.lowering import workload as whole_nodes
+
+if TYPE_CHECKING:
+    from hpctwin.network.profiles import Profile
 
 __all__ = ["facts_of", "known_of", "rules_of"]
 

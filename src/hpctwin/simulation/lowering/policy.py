@@ -191,11 +191,11 @@ class Deciding:
 
         It is None if nodes have no identity or the power pass claims them.
         """
-        from hpctwin.engine.placement.node_selection import placing
+        from hpctwin.engine.operations.kernel import placing
 
         if not self.tracked or self.found.model.shared:
             return None
-        claims = self.found.model.kernel("PLACING")
+        claims = self.found.model.placing
         if claims is not None:
             return claims
         preferred = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,15 +11,10 @@ from hpctwin.errors import ConfigError
 from hpctwin.model import Cluster, Workload
 from hpctwin.model.columns import ms_of
 from hpctwin.model.workload.demands import phases_of
-from hpctwin.network.platform import Platform
-from hpctwin.network.profiles import (
-    HomogeneousTask,
-    ParallelTask,
-    Profile,
-    Sequence,
-    parts_of,
-    per_rank,
-)
+
+if TYPE_CHECKING:
+    from hpctwin.network.platform import Platform
+    from hpctwin.network.profiles import Profile
 
 __all__ = ["UNKNOWN_MS", "network_profiles", "on_network", "power_follows_load", "with_run_times"]
 
@@ -45,6 +41,8 @@ def with_run_times(workload: Workload, cluster: Cluster) -> tuple[Workload, Clus
     plain = workload.replace(profiles=None)
     if all(one.length_s is not None for one in profiles) and len(profiles) == len(workload):
         return plain, _at_one_speed(cluster)
+    from hpctwin.network.profiles import per_rank
+
     runtime_s = workload.runtime_ms / 1000
     for row, profile in enumerate(workload.profiles):
         if profile is not None:
@@ -156,6 +154,8 @@ def _without_speed(cluster: Cluster, job: str) -> ConfigError:
 
 
 def _length_s(profile: Profile, cluster: Cluster, job: str) -> float:
+    from hpctwin.network.profiles import HomogeneousTask, parts_of
+
     platform = cluster.platform
     if platform is None:
         raise ConfigError(
@@ -178,6 +178,8 @@ def _length_s(profile: Profile, cluster: Cluster, job: str) -> float:
 
 
 def _alone_s(profile: Profile, speed: float, job: str) -> float:
+    from hpctwin.network.profiles import HomogeneousTask, ParallelTask, Sequence
+
     if profile.length_s is not None:
         return profile.length_s
     if isinstance(profile, Sequence):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,12 +16,13 @@ from hpctwin.model.columns import UNKNOWN
 from hpctwin.model.demand import consumables_asked
 from hpctwin.model.requests.features import has_features
 from hpctwin.model.requests.resources import GPU_TYPE
-from hpctwin.network.profiles import Profile
 from hpctwin.simulation.lowering.cluster import Kinds, Machine, machine_of
-from hpctwin.simulation.lowering.communication import communication_shares
 from hpctwin.simulation.lowering.limits import Limits, limits_of, no_limits
 from hpctwin.simulation.lowering.preemption import claims_of
 from hpctwin.simulation.lowering.share_tree import labels_of, share_tree
+
+if TYPE_CHECKING:
+    from hpctwin.network.profiles import Profile
 
 __all__ = ["facts_of", "limits_in", "lower", "needs_of_whole_nodes"]
 
@@ -414,6 +415,8 @@ def facts_of(
     facts["risk"] = 0 if risk is None else risk
     facts["predicted_runtime"] = workload.predicted_runtime_s
     if profiles and cluster.platform is not None:
+        from hpctwin.simulation.lowering.communication import communication_shares
+
         facts["communication"] = communication_shares(profiles, workload.nodes, cluster.platform)
     facts["predicted_power"] = np.nan_to_num(workload.predicted.get("node_w", np.zeros(1)))
     return facts

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from hpctwin.engine.compile.entry_points import NOTE_START, REORDER
 from hpctwin.engine.operations.clock import (
     begins,
     come_back_at,
@@ -30,7 +31,6 @@ from hpctwin.metrics.registry import TAU_S, check_tau
 from hpctwin.model import NEVER_MS, Cluster, Workload, to_ms
 from hpctwin.model.arguments import check_arguments
 from hpctwin.model.demand import as_features, in_whole_nodes
-from hpctwin.network.profiles import Profile
 from hpctwin.policies import (
     OrderingLike,
     PlacementLike,
@@ -65,7 +65,7 @@ from hpctwin.simulation.state.sizing import SizingHook
 
 if TYPE_CHECKING:
     from hpctwin.contention.running_jobs import RunningJobs
-    from hpctwin.engine.compile.jit import Kernel
+    from hpctwin.network.profiles import Profile
 
 __all__ = ["SimulationBase"]
 
@@ -76,14 +76,6 @@ SHORT = 1 << 19
 
 
 _UNTOUCHED = power_states.Outside()
-
-
-@cache
-def _reorder() -> Kernel:
-    """Return the kernel that sorts a queue; imported only if a simulation is forked."""
-    from hpctwin.engine.operations.kernel import reorder
-
-    return reorder
 
 
 class SimulationBase(EngineFeed):
@@ -509,8 +501,6 @@ class SimulationBase(EngineFeed):
         rows = sim.running["job"]
         if state is None or state.started is None or not len(rows):
             return
-        from hpctwin.engine.operations.kernel import NOTE_START
-
         self.compiled_policy()
         clock, start = sim.clock, sim["state"]["start"]
         now = clock.now
@@ -574,4 +564,4 @@ class SimulationBase(EngineFeed):
         if policy.order.changes:
             return  # such a queue is scored at each pass and never sorted
         self.compiled_policy()
-        _reorder()(self._sim.address)
+        REORDER(self._sim.address)
