@@ -168,3 +168,13 @@ def test_a_call_checks_its_arrays_and_raises_what_the_function_raises() -> None:
         COUNT_LEADING(np.zeros(3), np.zeros(3, np.int64))
     with pytest.raises(TypeError):
         COUNT_LEADING(np.zeros((2, 2), np.int64)[:, 0], np.zeros(3, np.int64))
+
+
+def test_sources_that_were_edited_meanwhile_are_not_imported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kernel = Kernel("hpctwin.engine.agents.delays.no_such_function", "void(Sim)")
+    library.source_key()
+    monkeypatch.setattr(library, "_sources", lambda: iter([Path(__file__)]))
+    with pytest.raises(SimulationError, match="edited or replaced since this process began"):
+        kernel.compiled()

@@ -6,10 +6,13 @@ implements them. `bind` makes the copy of a backfill that calls those of one mod
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
 from dataclasses import dataclass
 from dis import get_instructions
 from functools import cache
+from importlib import import_module
+from inspect import getsource
 from types import FunctionType
 from typing import Any, Protocol, cast
 
@@ -21,7 +24,7 @@ from hpctwin.engine.compile.entry_points import (
     WAKE_SHARED,
 )
 from hpctwin.engine.compile.jit import Kernel, jit
-from hpctwin.engine.compile.library import import_source
+from hpctwin.engine.compile.library import check_sources
 from hpctwin.engine.state.layout import Arrays
 
 __all__ = [
@@ -57,7 +60,8 @@ class CapacityModel:
     @property
     def operations(self) -> Any:
         """The module, loaded at first use."""
-        return import_source(f"{__name__}.{self.name}")
+        check_sources()
+        return import_module(f"{__name__}.{self.name}")
 
 
 WHOLE_NODES = CapacityModel("whole_nodes")
@@ -266,6 +270,8 @@ capacity: Capacity = cast("Capacity", object())
 @cache
 def bind(function: Callable[..., Any], model: CapacityModel) -> Callable[..., Any]:
     """Return a copy of a function, and those it calls, with `capacity` as one model."""
+    if function.__module__.startswith("hpctwin.engine.passes."):
+        _import_parts(function.__module__)
     bound: dict[str, Any] = {}
     for name, value in _used(function).items():
         if value is capacity:
@@ -279,6 +285,20 @@ def bind(function: Callable[..., Any], model: CapacityModel) -> Callable[..., An
     copy.__qualname__ = f"{function.__name__}_{model.name}"
     copy.__annotations__ = function.__annotations__
     return copy
+
+
+@cache
+def _import_parts(name: str) -> None:
+    """Run the imports below ``if TYPE_CHECKING`` in a module of a backfill.
+
+    They are of functions that its kernels call. Without compiling, nothing calls these functions.
+    """
+    module = import_module(name)
+    for block in ast.parse(getsource(module)).body:
+        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING":
+            code = compile(ast.Module(block.body, []), str(module.__file__), "exec")
+            check_sources()
+            exec(code, vars(module))
 
 
 @cache

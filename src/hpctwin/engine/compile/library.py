@@ -10,19 +10,16 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
-import sys
 import warnings
 from collections.abc import Callable, Iterator
 from functools import cache
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from hpctwin.errors import SimulationError
 
 __all__ = [
-    "PACKAGED", "address_in_library", "cache_folder", "checks_bounds", "import_source", "library_name",
+    "PACKAGED", "address_in_library", "cache_folder", "check_sources", "checks_bounds", "library_name",
     "library_path", "processor_level", "source_key", "symbol_of",
 ]  # fmt: skip
 
@@ -84,18 +81,17 @@ def library_path() -> Path | None:
     return next(filter(Path.is_file, paths), None)
 
 
-def import_source(module: str) -> ModuleType:
-    """Import a module of kernels, which a process does only when it must compile one of them.
+def check_sources() -> None:
+    """Check that sources which are imported only to compile them belong to the rest.
 
     Raises:
         SimulationError: Sources have been edited since the process began.
     """
-    if module not in sys.modules and source_key.__wrapped__() != source_key():
+    if source_key.__wrapped__() != source_key():
         raise SimulationError(
             f"{_PACKAGE}: its files have been edited or replaced since this process began; start "
             "it again"
         )
-    return import_module(module)
 
 
 def symbol_of(function: Callable[..., Any]) -> str:

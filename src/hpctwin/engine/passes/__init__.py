@@ -108,7 +108,7 @@ class Pass:
             return None
         plain = getattr(function, "py_func", function)
         signature = "void(int64, Sim)" if name in ("entered", "left") else "void(Sim)"
-        model = self.model if uses_capacity(plain) else None
+        model = self.model if uses_capacity(plain) else WHOLE_NODES
         return _kernel(plain, model, signature, unrolled=self.model.shared or name != "run")
 
 
@@ -117,27 +117,25 @@ def _on(found: Pass, model: CapacityModel) -> Pass:
     return replace(found, model=model, others=None)
 
 
-class _BoundKernel(Kernel):
-    """A function with `capacity` as one model, whose module is imported only to compile it."""
+class _PassKernel(Kernel):
+    """A pass's function with `capacity` as one model, which is imported only to compile it."""
 
     def __init__(
         self, function: Callable[..., None], model: CapacityModel, signature: str, *, unrolled: bool
     ) -> None:
-        super().__init__(f"{symbol_of(function)}_{model.name}", signature, unrolled=unrolled)
+        symbol = symbol_of(function)
+        if uses_capacity(function):
+            symbol += f"_{model.name}"
+        super().__init__(symbol, signature, unrolled=unrolled)
         self._bound = partial(bind, function, model)
 
     @cached_property
     def function(self) -> Callable[..., Any]:
+        """The Python function."""
         return self._bound()
 
 
-@cache
-def _kernel(
-    function: Callable[..., None], model: CapacityModel | None, signature: str, *, unrolled: bool
-) -> Kernel:
-    if model is None:
-        return Kernel(function, signature, unrolled=unrolled)
-    return _BoundKernel(function, model, signature, unrolled=unrolled)
+_kernel = cache(_PassKernel)
 
 
 def settings_of(record: type | None, values: Mapping[str, float]) -> Any:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import polars as pl
@@ -27,7 +27,9 @@ from hpctwin.network.archive import pack, unpack
 from hpctwin.policies import Policy, parse_policy
 from hpctwin.simulation.lowering.power_states import Outside
 from hpctwin.simulation.state.base import SimulationBase
-from hpctwin.simulation.state.sizing import SizingHook
+
+if TYPE_CHECKING:
+    from hpctwin.simulation.state.sizing import SizingHook
 
 __all__ = ["load", "save"]
 

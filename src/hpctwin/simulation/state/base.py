@@ -45,13 +45,6 @@ from hpctwin.simulation.lowering.capacity import facts_of, known_of
 from hpctwin.simulation.lowering.cluster import BLOCK_MS, Outages, recorded_outages
 from hpctwin.simulation.lowering.policy import circumstances
 from hpctwin.simulation.lowering.preemption import is_interrupted, suspends, writes_checkpoints
-from hpctwin.simulation.lowering.profiles import (
-    UNKNOWN_MS,
-    network_profiles,
-    on_network,
-    power_follows_load,
-    with_run_times,
-)
 from hpctwin.simulation.refusals import check_contended, check_together
 from hpctwin.simulation.state.arguments import (
     as_cluster,
@@ -61,11 +54,11 @@ from hpctwin.simulation.state.arguments import (
     risks,
 )
 from hpctwin.simulation.state.engine_feed import EngineFeed, Once
-from hpctwin.simulation.state.sizing import SizingHook
 
 if TYPE_CHECKING:
     from hpctwin.contention.running_jobs import RunningJobs
     from hpctwin.network.profiles import Profile
+    from hpctwin.simulation.state.sizing import SizingHook
 
 __all__ = ["SimulationBase"]
 
@@ -136,6 +129,8 @@ class SimulationBase(EngineFeed):
         )
         check_together(cluster, self.policy, workload)
         if sizing is not None:
+            from hpctwin.simulation.state.sizing import SizingHook
+
             if not isinstance(sizing, SizingHook):
                 raise ArgumentError(
                     f"sizing is {in_brief(sizing)}; give hpctwin_sizing.Sizing(function) "
@@ -229,6 +224,10 @@ class SimulationBase(EngineFeed):
         self.mode_speeds = [
             {name: mode.speed for name, mode in group.modes.items()} for group in cluster.nodes
         ]
+        if workload.profiles is None and not (workload.demands or self.contends):
+            return workload, cluster
+        from hpctwin.simulation.lowering.profiles import on_network, with_run_times
+
         if self.sharing is None:
             return with_run_times(workload, cluster)
         workload, cluster, self._profiles = on_network(
@@ -253,6 +252,7 @@ class SimulationBase(EngineFeed):
             from hpctwin.contention.running_jobs import RunningJobs
             from hpctwin.contention.sizes import Sizes
             from hpctwin.contention.spared_energy import SparedEnergy
+            from hpctwin.simulation.lowering.profiles import power_follows_load
 
             cluster, names = self.cluster, self.workload.job_id.tolist()
             by_load = power_follows_load(cluster) and not self.workload.shares_nodes
@@ -424,6 +424,8 @@ class SimulationBase(EngineFeed):
                 `Simulation` [jobs].
         """
         if self.network is not None:
+            from hpctwin.simulation.lowering.profiles import network_profiles
+
             place = np.full(len(self.workload), -1, np.int64)
             place[rows] = to
             profiles = np.array(network_profiles(workload, self.cluster), object)
@@ -538,6 +540,8 @@ class SimulationBase(EngineFeed):
             single_gpus=self.single_gpus,
         )
         if self._profiles:
+            from hpctwin.simulation.lowering.profiles import UNKNOWN_MS
+
             job = known["job"].copy()
             job["runtime"][[one is not None for one in self._profiles]] = UNKNOWN_MS
             known = {**known, "job": job}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +27,9 @@ from hpctwin.simulation.lowering import power_states
 from hpctwin.simulation.lowering.cluster import Outages, drawn_outages
 from hpctwin.simulation.lowering.policy import Deciding
 from hpctwin.simulation.lowering.preemption import is_interrupted
-from hpctwin.simulation.state.sizing import SizingHook
+
+if TYPE_CHECKING:
+    from hpctwin.simulation.state.sizing import SizingHook
 
 __all__ = ["EngineFeed", "Looks", "Once"]
 
