@@ -11,8 +11,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.engine.operations.limit_counts import reached
 from hpctwin.engine.passes import PASSES, kept_of
+from hpctwin.engine.queue.limits import reached
 from hpctwin.engine.state import layout
 from hpctwin.engine.state.layout import AMOUNTS
 from hpctwin.errors import ConfigError

@@ -7,13 +7,6 @@ from __future__ import annotations
 
 from hpctwin.engine.compile.jit import Kernel
 
-__all__ = [
-    "ADVANCE", "BEFORE", "BUILD_PLAN", "COUNTED", "FITS_LATER", "GAVE_BACK", "GIVE_ORDERS",
-    "INNER_ADVANCE", "LINES", "MANAGED", "MANAGED_SHARED", "NOTE_END", "NOTE_START", "PLACE_BY_SCORE",
-    "PLACE_PICKED", "RACE", "REACH_PLAN", "REORDER", "RETURN_NOTED", "SCORE", "START", "START_NOTED",
-    "UNAWARE", "WAKE", "WAKE_SHARED", "placing_kernel",
-]  # fmt: skip
-
 
 def _kernel(name: str, signature: str, *, unrolled: bool = True) -> Kernel:
     return Kernel(f"hpctwin.engine.{name}", signature, unrolled=unrolled)
@@ -48,6 +41,8 @@ NOTE_END = _kernel("queue.order.note_end", "void(int64, Sim)", unrolled=False)
 START = _kernel("jobs.transitions.start_taken", "void(int64, Sim)")
 START_NOTED = _kernel("jobs.transitions.start_noted", "void(int64, Sim)")
 RETURN_NOTED = _kernel("jobs.transitions.return_noted", "void(int64, Sim)")
+WITH_STATE = [SCORE, NOTE_START, NOTE_END, START_NOTED, RETURN_NOTED]
+"""What an ordering with state needs."""
 GAVE_BACK = _kernel("shared.allocation.gave_back", "void(int64, Sim)")
 FITS_LATER = _kernel("preempting.fit_after_eviction.fits_later", "void(int64, Sim)")
 WAKE = _kernel("jobs.suspended_jobs.wake_uncovered", "void(Sim)")

@@ -13,64 +13,32 @@ from hpctwin.engine.capacity_models import (
     PREEMPTING_WHOLE,
     SHARED_NODES,
 )
-from hpctwin.engine.compile import entry_points
-from hpctwin.engine.compile.entry_points import (
-    ADVANCE,
-    BEFORE,
-    BUILD_PLAN,
-    COUNTED,
-    INNER_ADVANCE,
-    LINES,
-    NOTE_END,
-    NOTE_START,
-    PLACE_BY_SCORE,
-    RACE,
-    REACH_PLAN,
-    RETURN_NOTED,
-    SCORE,
-    START,
-    START_NOTED,
-    UNAWARE,
-    placing_kernel,
-)
+from hpctwin.engine.compile import entry_points as entry
 from hpctwin.engine.compile.jit import Compiled, Kernel
 from hpctwin.engine.operations.creation import prepare
 from hpctwin.engine.passes import PASSES, Pass
 from hpctwin.engine.powers import POWER_PASSES, PowerPass
 from hpctwin.engine.shared.placements import SHARED_PLACEMENTS
-from hpctwin.engine.state.layout import (
-    BEST_FIT,
-    COMMUNICATION_AWARE,
-    CONTIGUOUS,
-    FEWEST_SWITCHES,
-    FIRST_FIT,
-    LEAST_DRAW,
-    LOWEST,
-    RANDOM,
-    SCORED,
-    SOONEST,
-    SPREAD,
-    WHOLE_BLOCKS,
-)
+from hpctwin.engine.state import layout
 from hpctwin.engine.state.sim import single
 
 __all__ = ["all_kernels", "hooks", "kernels_of", "placing", "tournament"]
 
 _PREFERRED = {
-    int(LOWEST): placing_kernel("place_lowest"),
-    int(SOONEST): placing_kernel("place_soonest"),
-    int(LEAST_DRAW): placing_kernel("place_least_draw"),
+    int(layout.LOWEST): entry.placing_kernel("place_lowest"),
+    int(layout.SOONEST): entry.placing_kernel("place_soonest"),
+    int(layout.LEAST_DRAW): entry.placing_kernel("place_least_draw"),
 }
 _BY_PLACEMENT = {
-    int(CONTIGUOUS): placing_kernel("place_contiguous"),
-    int(SPREAD): placing_kernel("place_evenly"),
-    int(RANDOM): placing_kernel("place_anywhere"),
-    int(SCORED): Kernel(
+    int(layout.CONTIGUOUS): entry.placing_kernel("place_contiguous"),
+    int(layout.SPREAD): entry.placing_kernel("place_evenly"),
+    int(layout.RANDOM): entry.placing_kernel("place_anywhere"),
+    int(layout.SCORED): Kernel(
         "hpctwin.engine.placement.ranking.place_ranked", "void(int64, Sim)", unrolled=False
     ),
-    int(WHOLE_BLOCKS): placing_kernel("place_whole_blocks"),
-    int(FEWEST_SWITCHES): placing_kernel("place_fewest_switches"),
-    int(COMMUNICATION_AWARE): placing_kernel("place_by_communication"),
+    int(layout.WHOLE_BLOCKS): entry.placing_kernel("place_whole_blocks"),
+    int(layout.FEWEST_SWITCHES): entry.placing_kernel("place_fewest_switches"),
+    int(layout.COMMUNICATION_AWARE): entry.placing_kernel("place_by_communication"),
 }
 
 
@@ -81,14 +49,14 @@ def placing(placement: int, preferred: int) -> Kernel | None:
         placement: Number of the placement in the engine.
         preferred: Which nodes of a pool first and best fit take, see `engine.powers.PowerPass`.
     """
-    if placement in (FIRST_FIT, BEST_FIT) or preferred not in _PREFERRED:
+    if placement in (layout.FIRST_FIT, layout.BEST_FIT) or preferred not in _PREFERRED:
         return _PREFERRED.get(preferred)
     return _BY_PLACEMENT[placement]
 
 
 def tournament(found: Pass) -> Kernel:
     """Return the pass that replaces another if the queue is long."""
-    return (found.kernel("raced") if found.model.shared else None) or RACE
+    return (found.kernel("raced") if found.model.shared else None) or entry.RACE
 
 
 def hooks(
@@ -126,40 +94,40 @@ def hooks(
         counted: Whether counting may decide, if the pass is of that kind.
     """
     needed = [tournament(found)] if races else []
-    needed += [LINES] if lined else []
-    needed += [PLACE_BY_SCORE] if place is not None else []
+    needed += [entry.LINES] if lined else []
+    needed += [entry.PLACE_BY_SCORE] if place is not None else []
     needed += [placing] if placing is not None else []
     if stateful := started is not None or ended is not None:
-        needed += [SCORE, NOTE_START, NOTE_END, START_NOTED, RETURN_NOTED]
+        needed += entry.WITH_STATE
     prepare([*kernels_of(found, power, shared, planned=planned, counted=counted), *needed])
     by_counting, reserved = _counted(found, counted), _reserved(found, power)
     leaving = found.model.gave_back
-    start = START if started is None else START_NOTED
-    returning = None if ended is None else RETURN_NOTED
+    start = entry.START if started is None else entry.START_NOTED
+    returning = None if ended is None else entry.RETURN_NOTED
     before, after = 0, 0
     if power is not None:
-        before, after = BEFORE.address, _after(power, shared).address
+        before, after = entry.BEFORE.address, _after(power, shared).address
     return single(
         "hooks",
         (
             ("order", order.address),
             ("candidates", candidates.address),
-            ("score", SCORE.address if stateful else 0),
+            ("score", entry.SCORE.address if stateful else 0),
             ("started", 0 if started is None else started.address),
             ("ended", 0 if ended is None else ended.address),
-            ("note_start", 0 if started is None else NOTE_START.address),
-            ("note_end", 0 if ended is None else NOTE_END.address),
+            ("note_start", 0 if started is None else entry.NOTE_START.address),
+            ("note_end", 0 if ended is None else entry.NOTE_END.address),
             ("place", 0 if place is None else place.address),
-            ("advance", INNER_ADVANCE.address),
+            ("advance", entry.INNER_ADVANCE.address),
             ("run_pass", _address(found.kernel("run")) if planned else 0),
             ("run_race", tournament(found).address if races else 0),
-            ("run_lined", LINES.address if lined else 0),
+            ("run_lined", entry.LINES.address if lined else 0),
             ("run_counted", _address(by_counting)),
             ("start", 0 if leaving is not None else start.address),
             ("place_nodes", _address(placing)),
-            ("place_by_score", 0 if place is None else PLACE_BY_SCORE.address),
-            ("build_plan", BUILD_PLAN.address if _plans(power, planned) else 0),
-            ("reach_plan", REACH_PLAN.address if _plans(power, planned) else 0),
+            ("place_by_score", 0 if place is None else entry.PLACE_BY_SCORE.address),
+            ("build_plan", entry.BUILD_PLAN.address if _plans(power, planned) else 0),
+            ("reach_plan", entry.REACH_PLAN.address if _plans(power, planned) else 0),
             ("entered", _address(found.kernel("entered"))),
             ("left", _address(found.kernel("left"))),
             ("reserved", _address(reserved)),
@@ -175,13 +143,7 @@ def hooks(
 
 def all_kernels() -> list[Kernel]:
     """Return all kernels, without kernels that reproduce errors of publications."""
-    from hpctwin.engine.agents import (
-        agent_record,
-        delays,
-        jobs,
-        parallel_steps,
-        step,
-    )
+    from hpctwin.engine.agents import agent_record, delays, jobs, parallel_steps, step
     from hpctwin.engine.agents import power as agents_power
     from hpctwin.engine.containers import number_table
     from hpctwin.engine.jobs import moving_ends, resizing
@@ -189,19 +151,12 @@ def all_kernels() -> list[Kernel]:
     from hpctwin.engine.operations import initial_jobs, job_history, lookahead
     from hpctwin.engine.summary import job_figures
 
-    found = [one for one in vars(entry_points).values() if isinstance(one, Kernel)]
-    found += [*_PREFERRED.values(), *_BY_PLACEMENT.values(), number_table.READ_LINES]
-    found += [
-        moving_ends.PUT_END,
-        resizing.STOP,
-        initial_jobs.PUT_UNDERWAY,
-        job_figures.ADD_NUMBERS,
-        job_figures.SUM_LEVELS,
-    ]
-    found += [job_history.TELL_COURSE, *job_figures.KERNELS]
-    found += [flows.ADD_FLOWS, meter.SETTLE_METER, running.ADVANCE, running.START, running.STOP]
-    found += [running.COUNT, running.SHARE, running.PAUSE, running.CONTINUE]
-    found += [lookahead.arrive, lookahead.enter, lookahead.withdraw, lookahead.look_ahead]
+    modules = [entry, delays, jobs, agents_power, agent_record, step, parallel_steps, number_table]
+    modules += [moving_ends, resizing, flows, meter, running, initial_jobs, job_history, lookahead]
+    modules += [job_figures]
+    values = [value for module in modules for value in vars(module).values()]
+    values += [*_PREFERRED.values(), *_BY_PLACEMENT.values()]
+    found = [value for value in values if isinstance(value, Kernel)]
     powers = [POWER_PASSES.find(name) for name in POWER_PASSES.own()]
     places = list(map(SHARED_PLACEMENTS.find, SHARED_PLACEMENTS.own()))
     for one in map(PASSES.find, PASSES.own()):
@@ -216,15 +171,6 @@ def all_kernels() -> list[Kernel]:
         if one.works_on(PREEMPTING_WHOLE):
             found += kernels_of(one.on(PREEMPTING_WHOLE), None)
             found += kernels_of(one.on(PREEMPTING_SHARED), None, places[0])
-    for module in (
-        delays,
-        jobs,
-        agents_power,
-        agent_record,
-        step,
-        parallel_steps,
-    ):
-        found += [value for value in vars(module).values() if isinstance(value, Kernel)]
     return list(dict.fromkeys(found))
 
 
@@ -245,25 +191,25 @@ def kernels_of(
         planned: Whether the pass itself is needed, in addition to counting.
         counted: Whether counting may decide, if the pass is of that kind.
     """
-    switching = [] if power is None else [BEFORE, _after(power, shared)]
+    switching = [] if power is None else [entry.BEFORE, _after(power, shared)]
     choosing = [] if shared is None else [shared]
-    planning = [BUILD_PLAN, REACH_PLAN] if _plans(power, planned) else []
+    planning = [entry.BUILD_PLAN, entry.REACH_PLAN] if _plans(power, planned) else []
     passing = filter(
         None,
         (
-            found.model.gave_back or START,
+            found.model.gave_back or entry.START,
             _counted(found, counted),
             found.kernel("run") if planned else None,
             found.kernel("entered"), found.kernel("left"), _reserved(found, power),
             found.model.fits_later, found.model.wake,
         ),
     )  # fmt: skip
-    return [INNER_ADVANCE, ADVANCE, *planning, *passing, *choosing, *switching]
+    return [entry.INNER_ADVANCE, entry.ADVANCE, *planning, *passing, *choosing, *switching]
 
 
 def _plans(power: PowerPass | None, planned: bool) -> bool:
     """Return whether the pass or the power policy may need a plan."""
-    return planned or (power is not None and power.after is not UNAWARE)
+    return planned or (power is not None and power.after is not entry.UNAWARE)
 
 
 def _after(power: PowerPass, shared: Kernel | None) -> Kernel:
@@ -278,7 +224,7 @@ def _counted(found: Pass, counted: bool) -> Kernel | None:
     """Return the pass that counts; None if counting never decides."""
     if found.others is None or not counted:
         return None
-    return found.kernel("counted") or COUNTED
+    return found.kernel("counted") or entry.COUNTED
 
 
 def _reserved(found: Pass, power: PowerPass | None) -> Kernel | None:

@@ -136,7 +136,7 @@ def transfer_state(old: Sim, new: Sim, rows: IntArray, to: IntArray, *, waits: b
         _carry_shared(old, new, _part_rows(old, place), to)
     _carry_labels(old, new)
     if len(new["held"]):
-        from hpctwin.engine.operations.limit_counts import count_held
+        from hpctwin.engine.queue.limits import count_held
 
         count_held(new)
     if waits and not len(new["tells"]):

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.engine.operations.creation import index_nodes, more_room
-from hpctwin.engine.operations.limit_counts import begin_used, count_held
 from hpctwin.engine.operations.power_control import NodePowers, state_rows
+from hpctwin.engine.queue.limits import begin_used, count_held
 from hpctwin.engine.state.layout import (
     ASLEEP,
     COMPUTING,

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from hpctwin.engine.capacity.blocked_pools import is_blocked
 from hpctwin.engine.compile.jit import jit
 from hpctwin.engine.passes import Pass, capacity
 from hpctwin.engine.state.layout import NOBODY_PASSES, Arrays
-
-if TYPE_CHECKING:
-    from hpctwin.engine.capacity.blocked_pools import is_blocked
 
 __all__ = ["PASS", "pass_none"]
 

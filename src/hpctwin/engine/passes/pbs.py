@@ -6,20 +6,16 @@ server's attributes; the rules are in docs/reference/rules/backfills.md.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from hpctwin.engine.capacity.plan import planned_end
 from hpctwin.engine.compile.intrinsics import view
 from hpctwin.engine.compile.jit import jit
 from hpctwin.engine.passes import Pass, capacity
+from hpctwin.engine.queue.limits import at_any_limit, hold
+from hpctwin.engine.queue.order import order_queue, pop_order, reckon_fairshare
 from hpctwin.engine.state.layout import NEVER, RETURN, TAKE, WAITING, ZERO, Arrays
 from hpctwin.engine.state.records import Int, Step, YesNo
-
-if TYPE_CHECKING:
-    from hpctwin.engine.capacity.plan import planned_end
-    from hpctwin.engine.queue.limits import at_any_limit, hold
-    from hpctwin.engine.queue.order import order_queue, pop_order, reckon_fairshare
 
 __all__ = ["PASS", "Numbers"]
 

@@ -424,7 +424,7 @@ def facts_of(
     facts["risk"] = 0 if risk is None else risk
     facts["predicted_runtime"] = workload.predicted_runtime_s
     if profiles and cluster.platform is not None:
-        from hpctwin.simulation.lowering.communication import communication_shares
+        from hpctwin.simulation.lowering.profiles import communication_shares
 
         facts["communication"] = communication_shares(profiles, workload.nodes, cluster.platform)
     facts["predicted_power"] = np.nan_to_num(workload.predicted.get("node_w", np.zeros(1)))

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import polars as pl
@@ -26,10 +26,8 @@ from hpctwin.model.workload.frame import LABEL_COLUMNS
 from hpctwin.network.archive import pack, unpack
 from hpctwin.policies import Policy, parse_policy
 from hpctwin.simulation.lowering.power_states import Outside
+from hpctwin.simulation.state.arguments import SizingHook
 from hpctwin.simulation.state.base import SimulationBase
-
-if TYPE_CHECKING:
-    from hpctwin.simulation.state.sizing import SizingHook
 
 __all__ = ["load", "save"]
 

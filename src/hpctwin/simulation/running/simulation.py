@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, TypeVar, Unpack
+from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -24,10 +24,8 @@ from hpctwin.policies import OrderingLike, PlacementLike, Policy, PolicyLike, Po
 from hpctwin.simulation.lowering.preemption import suspends
 from hpctwin.simulation.result.result import Result, make_result
 from hpctwin.simulation.running.advance import Outcome, advance_engine
+from hpctwin.simulation.state.arguments import SizingHook
 from hpctwin.simulation.state.base import SimulationBase
-
-if TYPE_CHECKING:
-    from hpctwin.simulation.state.sizing import SizingHook
 
 __all__ = ["RunOptions", "Simulation", "SimulationOptions", "simulate", "spelled_out"]
 

@@ -47,6 +47,7 @@ from hpctwin.simulation.lowering.policy import circumstances
 from hpctwin.simulation.lowering.preemption import is_interrupted, suspends, writes_checkpoints
 from hpctwin.simulation.refusals import check_contended, check_together
 from hpctwin.simulation.state.arguments import (
+    SizingHook,
     as_cluster,
     as_workload,
     begins_ms,
@@ -58,7 +59,6 @@ from hpctwin.simulation.state.engine_feed import EngineFeed, Once
 if TYPE_CHECKING:
     from hpctwin.contention.running_jobs import RunningJobs
     from hpctwin.network.profiles import Profile
-    from hpctwin.simulation.state.sizing import SizingHook
 
 __all__ = ["SimulationBase"]
 
@@ -129,8 +129,6 @@ class SimulationBase(EngineFeed):
         )
         check_together(cluster, self.policy, workload)
         if sizing is not None:
-            from hpctwin.simulation.state.sizing import SizingHook
-
             if not isinstance(sizing, SizingHook):
                 raise ArgumentError(
                     f"sizing is {in_brief(sizing)}; give hpctwin_sizing.Sizing(function) "

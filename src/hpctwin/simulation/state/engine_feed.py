@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,9 +27,7 @@ from hpctwin.simulation.lowering import power_states
 from hpctwin.simulation.lowering.cluster import Outages, drawn_outages
 from hpctwin.simulation.lowering.policy import Deciding
 from hpctwin.simulation.lowering.preemption import is_interrupted
-
-if TYPE_CHECKING:
-    from hpctwin.simulation.state.sizing import SizingHook
+from hpctwin.simulation.state.arguments import SizingHook
 
 __all__ = ["EngineFeed", "Looks", "Once"]
 
