@@ -13,8 +13,8 @@ def _kernel(name: str, signature: str, *, unrolled: bool = True) -> Kernel:
 
 
 def placing_kernel(name: str) -> Kernel:
-    """Return a kernel that claims a job's nodes: a function of `node_selection`."""
-    return _kernel(f"placement.node_selection.{name}", "void(int64, Sim)", unrolled=False)
+    """Return a kernel that claims a job's nodes: a function below `engine.placement`."""
+    return _kernel(f"placement.{name}", "void(int64, Sim)", unrolled=False)
 
 
 ADVANCE = _kernel("loop.event_loop.advance_at", "int64(int64, int64, int64)")

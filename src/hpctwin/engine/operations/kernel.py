@@ -25,20 +25,18 @@ from hpctwin.engine.state.sim import single
 __all__ = ["all_kernels", "hooks", "kernels_of", "placing", "tournament"]
 
 _PREFERRED = {
-    int(layout.LOWEST): entry.placing_kernel("place_lowest"),
-    int(layout.SOONEST): entry.placing_kernel("place_soonest"),
-    int(layout.LEAST_DRAW): entry.placing_kernel("place_least_draw"),
+    int(layout.LOWEST): entry.placing_kernel("node_selection.place_lowest"),
+    int(layout.SOONEST): entry.placing_kernel("node_selection.place_soonest"),
+    int(layout.LEAST_DRAW): entry.placing_kernel("node_selection.place_least_draw"),
 }
 _BY_PLACEMENT = {
-    int(layout.CONTIGUOUS): entry.placing_kernel("place_contiguous"),
-    int(layout.SPREAD): entry.placing_kernel("place_evenly"),
-    int(layout.RANDOM): entry.placing_kernel("place_anywhere"),
-    int(layout.SCORED): Kernel(
-        "hpctwin.engine.placement.ranking.place_ranked", "void(int64, Sim)", unrolled=False
-    ),
-    int(layout.WHOLE_BLOCKS): entry.placing_kernel("place_whole_blocks"),
-    int(layout.FEWEST_SWITCHES): entry.placing_kernel("place_fewest_switches"),
-    int(layout.COMMUNICATION_AWARE): entry.placing_kernel("place_by_communication"),
+    int(layout.CONTIGUOUS): entry.placing_kernel("node_selection.place_contiguous"),
+    int(layout.SPREAD): entry.placing_kernel("node_selection.place_evenly"),
+    int(layout.RANDOM): entry.placing_kernel("node_selection.place_anywhere"),
+    int(layout.SCORED): entry.placing_kernel("ranking.place_ranked"),
+    int(layout.WHOLE_BLOCKS): entry.placing_kernel("node_selection.place_whole_blocks"),
+    int(layout.FEWEST_SWITCHES): entry.placing_kernel("node_selection.place_fewest_switches"),
+    int(layout.COMMUNICATION_AWARE): entry.placing_kernel("node_selection.place_by_communication"),
 }
 
 

@@ -8,16 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.engine.passes import Pass
-from hpctwin.engine.state.sim import Sim
 from hpctwin.model import Cluster, Workload
-from hpctwin.policies import Policy
 from hpctwin.simulation.lowering import workload as whole_nodes
 
 if TYPE_CHECKING:
     from hpctwin.network.profiles import Profile
 
-__all__ = ["facts_of", "known_of", "rules_of"]
+__all__ = ["facts_of", "known_of"]
 
 
 def known_of(
@@ -59,12 +56,3 @@ def facts_of(
     from hpctwin.simulation.lowering.shared_nodes import shared_facts
 
     return shared_facts(facts, workload, cluster)
-
-
-def rules_of(sim: Sim, policy: Policy, found: Pass) -> dict[str, Any]:
-    """Return the fields of `engine.state.layout.Rules` that are the capacity model's."""
-    if not found.model.shared:
-        return {}
-    from hpctwin.simulation.lowering.shared_nodes import most_promises
-
-    return {"promises": most_promises(sim, policy, found)}
