@@ -7,6 +7,7 @@ implements them. `bind` makes the copy of a backfill that calls those of one mod
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from dis import get_instructions
@@ -60,8 +61,10 @@ class CapacityModel:
     @property
     def operations(self) -> Any:
         """The module, loaded at first use."""
-        check_sources()
-        return import_module(f"{__name__}.{self.name}")
+        name = f"{__name__}.{self.name}"
+        if name not in sys.modules:
+            check_sources()
+        return import_module(name)
 
 
 WHOLE_NODES = CapacityModel("whole_nodes")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import pickle
+import sys
 import threading
 from collections.abc import Callable
 from functools import cached_property, update_wrapper
@@ -121,8 +122,9 @@ class Compiled:
     @cached_property
     def function(self) -> Callable[..., Any]:
         """The Python function."""
-        check_sources()
         module, _, name = self.symbol.rpartition(".")
+        if module not in sys.modules:
+            check_sources()
         found = getattr(import_module(module), name)
         function: Callable[..., Any] = getattr(found, "py_func", found)
         return function

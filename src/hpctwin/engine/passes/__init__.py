@@ -123,10 +123,8 @@ class _PassKernel(Kernel):
     def __init__(
         self, function: Callable[..., None], model: CapacityModel, signature: str, *, unrolled: bool
     ) -> None:
-        symbol = symbol_of(function)
-        if uses_capacity(function):
-            symbol += f"_{model.name}"
-        super().__init__(symbol, signature, unrolled=unrolled)
+        suffix = f"_{model.name}" if uses_capacity(function) else ""
+        super().__init__(symbol_of(function) + suffix, signature, unrolled=unrolled)
         self._bound = partial(bind, function, model)
 
     @cached_property
