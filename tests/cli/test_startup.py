@@ -37,7 +37,11 @@ try:
 except SystemExit as end:
     assert end.code == 0, end
 print(sorted(heavy & set(sys.modules)))
+print(sum(name.partition('.')[0] == 'hpctwin' for name in sys.modules))
 """
+
+MOST_MODULES = 130
+"""Number of modules of hpctwin that a plain run may import."""
 
 
 def test_simulate_loads_nothing_that_only_other_runs_need(tmp_path: Path) -> None:
@@ -51,7 +55,17 @@ def test_simulate_loads_nothing_that_only_other_runs_need(tmp_path: Path) -> Non
         text=True,
         check=True,
     )
-    assert done.stdout.splitlines()[-1] == "[]"
+    found, modules = done.stdout.splitlines()[-2:]
+    assert found == "[]"
+    assert int(modules) <= MOST_MODULES
+
+
+def test_the_simulation_package_imports_few_modules() -> None:
+    names = "import sys; from hpctwin.simulation import Simulation; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", names], capture_output=True, text=True, check=True)
+    imported = [name for name in done.stdout.split() if name.partition(".")[0] == "hpctwin"]
+    assert len(imported) <= MOST_MODULES
+    assert "hpctwin.engine.queue.order" not in imported
 
 
 def loaded_by(*command: str) -> set[str]:

@@ -22,9 +22,10 @@ def test_warmup_leaves_a_library_with_every_entry_of_the_engine(
         main(["warmup"])
     assert ended.value.code == 0
     assert f"{library_path()}\n" in capsys.readouterr().out
-    functions = [one.function for one in library_functions()]
-    assert all(map(address_in_library, functions))
-    assert {symbol_of(one).partition("hpctwin.")[2] for one in functions} >= {
+    functions = library_functions()
+    assert all(address_in_library(one.symbol) for one in functions)
+    assert [one.symbol for one in functions] == [symbol_of(one.function) for one in functions]
+    assert {one.symbol.partition("hpctwin.")[2] for one in functions} >= {
         "engine.loop.event_loop.advance", "engine.loop.event_loop.reorder",
         "engine.passes.easy.pass_easy_whole_nodes",
         "engine.passes.easy.pass_easy_preempting_shared_nodes",

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hpctwin import Cluster, Simulation, Workload, read_cluster, simulate
 from hpctwin.energy import Series
-from hpctwin.energy.power.network import NetworkPower
+from hpctwin.energy.accounts.accounting import NetworkPower
 from hpctwin.errors import ConfigError
 from hpctwin.simulation import replay
 from tests.contention.test_network import send

@@ -127,7 +127,7 @@ def test_a_library_of_other_sources_is_refused(
     monkeypatch.setattr(library, "PACKAGED", tmp_path)
     (tmp_path / "engine-x86-64-v2-0123456789abcdef.so").touch()
     with pytest.warns(RuntimeWarning, match="built from other sources .* hpctwin warmup"):
-        assert library.address_in_library(STOP.function) == 0
+        assert library.address_in_library(STOP.symbol) == 0
 
 
 @pytest.mark.usefixtures("nothing_opened")
@@ -140,7 +140,7 @@ def test_a_library_that_cannot_be_loaded_is_reported_and_not_used(
     damaged.parent.mkdir()
     damaged.write_bytes(b"\x7fELF cut off")
     with pytest.warns(RuntimeWarning, match="cannot be loaded .* kernels are compiled one by one"):
-        assert library.address_in_library(STOP.function) == 0
+        assert library.address_in_library(STOP.symbol) == 0
 
 
 def test_without_a_c_compiler_no_library_is_built(
@@ -168,3 +168,13 @@ def test_a_call_checks_its_arrays_and_raises_what_the_function_raises() -> None:
         COUNT_LEADING(np.zeros(3), np.zeros(3, np.int64))
     with pytest.raises(TypeError):
         COUNT_LEADING(np.zeros((2, 2), np.int64)[:, 0], np.zeros(3, np.int64))
+
+
+def test_sources_that_were_edited_meanwhile_are_not_imported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kernel = Kernel("hpctwin.engine.agents.delays.no_such_function", "void(Sim)")
+    library.source_key()
+    monkeypatch.setattr(library, "_sources", lambda: iter([Path(__file__)]))
+    with pytest.raises(SimulationError, match="edited or replaced since this process began"):
+        kernel.compiled()

@@ -112,7 +112,7 @@ def test_what_is_not_at_hand_is_looked_for_on_disk_once_and_is_when_it_is_compil
 
 
 def test_the_tournament_is_compiled_only_once_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hpctwin.engine.operations.kernel.race.at_hand", lambda: False)
+    monkeypatch.setattr("hpctwin.engine.compile.entry_points.RACE.at_hand", lambda: False)
     workload = Workload.build(
         submit_s=[0.0] * 300 + [10.0] * 700, runtime_s=[50.0] * 1000, nodes=[1] * 1000
     )

@@ -20,7 +20,7 @@ from hpctwin.errors import ConfigError, near
 from hpctwin.formats.files import Element, parse_xml
 from hpctwin.network import units
 from hpctwin.network.builder import MOST_HOSTS, Builder, HostOptions, Link, Watts
-from hpctwin.network.platform import DEFAULT_GAMMA, Devices, Platform, PowerStates, Role, SleepState
+from hpctwin.network.platform import Devices, Platform, PowerStates, Role, SleepState
 from hpctwin.network.zones import Attached, Declared, Gateways, Links, Shortest, Star, Zone
 
 MASTERS = ("master_host", "master_host0")
@@ -164,7 +164,7 @@ class _Reader:
         gamma, bandwidth, latency = options.values()
         self._root = root
         self._builder = Builder(
-            path.stem, gamma=gamma or DEFAULT_GAMMA, loopback=(bandwidth, latency)
+            path.stem, gamma=gamma or units.DEFAULT_GAMMA, loopback=(bandwidth, latency)
         )
         self._later: list[tuple[Element, Callable[[], None]]] = []
         self._backbones: dict[int, Links] = {}

@@ -11,8 +11,9 @@ from typing import TypeVar
 import numpy as np
 
 from hpctwin.errors import ConfigError, in_brief, near
-from hpctwin.network.platform import DEFAULT_GAMMA, Devices, Platform, PowerStates, Role
+from hpctwin.network.platform import Devices, Platform, PowerStates, Role
 from hpctwin.network.topologies import Dragonfly, FatTree, Topology, Torus
+from hpctwin.network.units import DEFAULT_GAMMA
 from hpctwin.network.zones import Declared, FloatArray, Gateways, IntArray, Links, Star, Zone
 
 __all__ = ["MOST_HOSTS", "TOPOLOGIES", "Builder", "HostOptions", "Link", "Watts"]

@@ -12,18 +12,16 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.errors import ConfigError, NoRouteError, UnknownNameError
+from hpctwin.network.units import DEFAULT_GAMMA
 from hpctwin.network.zones import Attached, Gateways, Zone, links_matrix
 
-__all__ = ["DEFAULT_GAMMA", "Devices", "Platform", "PowerStates", "Role", "Routes", "SleepState"]
+__all__ = ["Devices", "Platform", "PowerStates", "Role", "Routes", "SleepState"]
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 LinkArray = npt.NDArray[np.int32]
 
 Role = Literal["compute_node", "storage", "master"]
-
-DEFAULT_GAMMA = 4194304.0
-"""Largest number of bytes in flight of one flow (TCP's window)."""
 
 _AT_ONCE = 1 << 16
 """Number of pairs whose routes are computed at a time, which bounds the memory."""

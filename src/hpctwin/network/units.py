@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-__all__ = ["bandwidth", "latency", "number", "speed"]
+__all__ = ["DEFAULT_GAMMA", "bandwidth", "latency", "number", "speed"]
 
 _AMOUNT = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-z/]*)\s*")
 _DECIMAL = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18,
@@ -23,6 +23,8 @@ _BANDWIDTHS = {
     for unit, bits in (("Bps", 1), ("B/s", 1), ("bps", 8), ("b/s", 8), ("bit/s", 8))
     for prefix, factor in {**_DECIMAL, **_BINARY}.items()
 }
+DEFAULT_GAMMA = 4194304.0
+"""Default of the largest number of bytes in flight of one flow (TCP's window)."""
 _TIMES = {"w": 604800.0, "d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6,
           "ns": 1e-9, "ps": 1e-12}  # fmt: skip
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hpctwin.engine.capacity_models import PARTICULAR_NODES, SHARED_NODES
+from hpctwin.engine.compile.entry_points import LINES, PLACE_BY_SCORE, RACE, REORDER
 from hpctwin.engine.passes import PASSES, Pass
 from hpctwin.engine.state.layout import CONTIGUOUS
 from hpctwin.errors import ConfigError, UnknownNameError
@@ -89,14 +90,14 @@ class Policy:
             PolicyError: Something cannot be compiled.
         """
         from hpctwin.engine.operations.creation import prepare
-        from hpctwin.engine.operations.kernel import kernels_of, reorder
+        from hpctwin.engine.operations.kernel import kernels_of
 
         scores = self.order, *self.order.updates, self.candidates, self.placement.score
         for score in scores:
             if score is not None:
                 _ = score.compiled
         power = self.power.power_pass if self.power.switches else None
-        prepare([*kernels_of(self.scheduling, power), reorder])
+        prepare([*kernels_of(self.scheduling, power), REORDER])
 
     def compile_for_any_machine(self) -> None:
         """Compile also what some cluster or queue may need later.
@@ -108,18 +109,16 @@ class Policy:
         """
         from hpctwin.engine.operations.creation import prepare
         from hpctwin.engine.operations.initial_jobs import PUT_UNDERWAY
-        from hpctwin.engine.operations.kernel import kernels_of, lines, race
-        from hpctwin.engine.placement.node_selection import placing
-        from hpctwin.engine.placement.ranking import PLACE_BY_SCORE
+        from hpctwin.engine.operations.kernel import kernels_of, placing
         from hpctwin.engine.shared.placements import SHARED_PLACEMENTS
 
         self.compile()
         power = self.power.power_pass
         claims = placing(self.placement.number, power.preferred)
-        needed = [race, lines, PUT_UNDERWAY, *kernels_of(self.scheduling, power)]
+        needed = [RACE, LINES, PUT_UNDERWAY, *kernels_of(self.scheduling, power)]
         if self.on_whole_nodes is not self.scheduling:
             needed += kernels_of(self.on_whole_nodes, None)
-            claims = PARTICULAR_NODES.kernel("PLACING")
+            claims = PARTICULAR_NODES.placing
         if claims is not None:
             needed.append(claims)
         if self.placement.score is not None:

@@ -16,11 +16,10 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin.attributes import kept
-from hpctwin.energy.accounts.accounting import Energy, sum_over_time
+from hpctwin.energy.accounts.accounting import Energy, NetworkPower, sum_over_time
 from hpctwin.energy.accounts.component_energy import ComponentEnergy, Runs
 from hpctwin.energy.power.job_power import Pieces, job_power
 from hpctwin.energy.power.losses import Stretches
-from hpctwin.energy.power.network import NetworkPower
 from hpctwin.energy.power.states import ModeChange, nodes_of_group, row_of_mode
 from hpctwin.energy.prices.series import Series
 from hpctwin.engine.state.layout import COMPUTING

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from hpctwin.engine.capacity.maintenance_windows import follow_clock
 from hpctwin.engine.compile.intrinsics import call, call_with_job, move_rows
-from hpctwin.engine.compile.jit import Kernel, jit
+from hpctwin.engine.compile.jit import jit
 from hpctwin.engine.state.layout import (
     ASLEEP_NODES,
     BEST_FIT,
@@ -176,9 +176,6 @@ def build_plan(sim: Arrays) -> None:
     know_changes(sim.clock.changes_done, sim)
 
 
-BUILD_PLAN = Kernel(build_plan, "void(Sim)", unrolled=False)
-
-
 @jit
 def plan_preempted(sim: Arrays) -> None:
     """Let preempted jobs leave the plan when their grace ends."""
@@ -227,9 +224,6 @@ def reach_plan(time: int, sim: Arrays) -> None:
         for c in range(sim.plan_amount.width):
             sim.plan_amount[row, c] += sim.shift[c]
     know_changes(last, sim)
-
-
-REACH_PLAN = Kernel(reach_plan, "void(int64, Sim)", unrolled=False)
 
 
 @jit

@@ -6,15 +6,26 @@ implements them. `bind` makes the copy of a backfill that calls those of one mod
 
 from __future__ import annotations
 
+import ast
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from dis import get_instructions
 from functools import cache
 from importlib import import_module
+from inspect import getsource
 from types import FunctionType
 from typing import Any, Protocol, cast
 
+from hpctwin.engine.compile.entry_points import (
+    FITS_LATER,
+    GAVE_BACK,
+    PLACE_PICKED,
+    WAKE,
+    WAKE_SHARED,
+)
 from hpctwin.engine.compile.jit import Kernel, jit
+from hpctwin.engine.compile.library import check_sources
 from hpctwin.engine.state.layout import Arrays
 
 __all__ = [
@@ -32,30 +43,42 @@ class CapacityModel:
         shared: Whether jobs share nodes.
         by_node: Whether reservations are sets of particular nodes.
         preempts: Whether jobs preempt others.
+        gave_back: Called when a job returns what it has; None if the event loop does that.
+        fits_later: Called to find out whether a job fits at a time; None if plans say so.
+        wake: Called to resume suspended jobs; None if none are suspended.
+        placing: Claims a job's nodes; None if the placement decides.
     """
 
     name: str
     shared: bool = False
     by_node: bool = False
     preempts: bool = False
+    gave_back: Kernel | None = None
+    fits_later: Kernel | None = None
+    wake: Kernel | None = None
+    placing: Kernel | None = None
 
     @property
     def operations(self) -> Any:
         """The module, loaded at first use."""
-        return import_module(f"{__name__}.{self.name}")
-
-    def kernel(self, name: str) -> Kernel | None:
-        """Return a kernel that the event loop calls besides passes; None if none exists."""
-        found: Kernel | None = getattr(self.operations, name, None)
-        return found
+        name = f"{__name__}.{self.name}"
+        if name not in sys.modules:
+            check_sources()
+        return import_module(name)
 
 
 WHOLE_NODES = CapacityModel("whole_nodes")
-PARTICULAR_NODES = CapacityModel("particular_nodes", by_node=True)
-SHARED_NODES = CapacityModel("shared_nodes", shared=True, by_node=True)
-PREEMPTING_WHOLE = CapacityModel("preempting_whole_nodes", preempts=True)
+PARTICULAR_NODES = CapacityModel("particular_nodes", by_node=True, placing=PLACE_PICKED)
+SHARED_NODES = CapacityModel("shared_nodes", shared=True, by_node=True, gave_back=GAVE_BACK)
+PREEMPTING_WHOLE = CapacityModel("preempting_whole_nodes", preempts=True, wake=WAKE)
 PREEMPTING_SHARED = CapacityModel(
-    "preempting_shared_nodes", shared=True, by_node=True, preempts=True
+    "preempting_shared_nodes",
+    shared=True,
+    by_node=True,
+    preempts=True,
+    gave_back=GAVE_BACK,
+    fits_later=FITS_LATER,
+    wake=WAKE_SHARED,
 )
 
 
@@ -250,6 +273,8 @@ capacity: Capacity = cast("Capacity", object())
 @cache
 def bind(function: Callable[..., Any], model: CapacityModel) -> Callable[..., Any]:
     """Return a copy of a function, and those it calls, with `capacity` as one model."""
+    if function.__module__.startswith("hpctwin.engine.passes."):
+        _import_parts(function.__module__)
     bound: dict[str, Any] = {}
     for name, value in _used(function).items():
         if value is capacity:
@@ -263,6 +288,20 @@ def bind(function: Callable[..., Any], model: CapacityModel) -> Callable[..., An
     copy.__qualname__ = f"{function.__name__}_{model.name}"
     copy.__annotations__ = function.__annotations__
     return copy
+
+
+@cache
+def _import_parts(name: str) -> None:
+    """Run the imports below ``if TYPE_CHECKING`` in a module of a backfill.
+
+    They are of functions that its kernels call. Without compiling, nothing calls these functions.
+    """
+    module = import_module(name)
+    for block in ast.parse(getsource(module)).body:
+        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING":
+            code = compile(ast.Module(block.body, []), str(module.__file__), "exec")
+            check_sources()
+            exec(code, vars(module))
 
 
 @cache

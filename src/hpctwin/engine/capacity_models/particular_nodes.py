@@ -30,13 +30,13 @@ from hpctwin.engine.capacity_models.whole_nodes import (
     may_fit,
     may_preempt,
 )
-from hpctwin.engine.compile.jit import Kernel, jit
+from hpctwin.engine.compile.jit import jit
 from hpctwin.engine.jobs.transitions import start_job
 from hpctwin.engine.placement.job_nodes import claim
 from hpctwin.engine.state.layout import NEVER, ZERO, Arrays
 
 __all__ = [
-    "PLACING", "any_may_start", "begin_cycle", "begin_pass", "block", "fits", "is_skipped", "keep_order",
+    "any_may_start", "begin_cycle", "begin_pass", "block", "fits", "is_skipped", "keep_order",
     "kept_job", "may_fit", "may_preempt", "reserve_rounded", "start", "start_fitting",
     "start_or_preempt",
 ]  # fmt: skip
@@ -166,9 +166,6 @@ def place_picked(j: int, sim: Arrays) -> None:
     for node in range(len(sim.node)):
         if has(PICKED, node, sim):
             claim(j, node, sim)
-
-
-PLACING = Kernel(place_picked, "void(int64, Sim)", unrolled=False)
 
 
 @jit

@@ -5,7 +5,6 @@ from __future__ import annotations
 from hpctwin.engine.capacity.blocked_pools import block, meets_block
 from hpctwin.engine.capacity_models import shared_nodes
 from hpctwin.engine.capacity_models.shared_nodes import (
-    GAVE_BACK,
     alignment,
     begin_cycle,
     begin_pass,
@@ -26,7 +25,6 @@ from hpctwin.engine.capacity_models.shared_nodes import (
 )
 from hpctwin.engine.compile.jit import jit
 from hpctwin.engine.preempting.eviction import resume
-from hpctwin.engine.preempting.fit_after_eviction import FITS_LATER
 from hpctwin.engine.preempting.shared_start import start_after_preempting
 from hpctwin.engine.queue.preemptor_order import (
     awaits_nodes,
@@ -42,11 +40,10 @@ from hpctwin.engine.queue.preemptor_order import (
 from hpctwin.engine.shared.job_starts import free_unheld
 from hpctwin.engine.shared.job_starts import put_held as load_held
 from hpctwin.engine.shared.reservations.node_reservations import forget_links
-from hpctwin.engine.shared.suspended_jobs import WAKE_SHARED as WAKE
 from hpctwin.engine.state.layout import Arrays
 
 __all__ = [
-    "FITS_LATER", "GAVE_BACK", "WAKE", "alignment", "any_may_start", "awaits_nodes", "begin_cycle",
+    "alignment", "any_may_start", "awaits_nodes", "begin_cycle",
     "begin_pass", "begin_with_held", "block", "earliest_start", "finds_again", "fits", "free_held",
     "give_back_held", "hold", "is_skipped", "is_sorted", "is_too_large", "job_at", "job_left",
     "keep_order", "kept_job", "list_preemptors", "list_startable", "load_held", "may_fit",

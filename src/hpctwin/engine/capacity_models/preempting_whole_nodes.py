@@ -28,7 +28,6 @@ from hpctwin.engine.capacity_models.whole_nodes import (
     take_held,
 )
 from hpctwin.engine.compile.jit import jit
-from hpctwin.engine.jobs.suspended_jobs import WAKE
 from hpctwin.engine.preempting import eviction
 from hpctwin.engine.preempting.eviction import resume, starts_or_preempts
 from hpctwin.engine.queue.preemptor_order import (
@@ -45,7 +44,7 @@ from hpctwin.engine.queue.preemptor_order import (
 from hpctwin.engine.state.layout import Arrays
 
 __all__ = [
-    "WAKE", "alignment", "any_may_start", "awaits_nodes", "begin_cycle", "begin_pass",
+    "alignment", "any_may_start", "awaits_nodes", "begin_cycle", "begin_pass",
     "begin_with_held", "block", "earliest_start", "finds_again", "fits", "free_held", "give_back_held",
     "hold", "is_skipped", "is_sorted", "is_too_large", "job_at", "job_left", "keep_order", "kept_job",
     "list_preemptors", "list_startable", "load_held", "may_fit", "may_preempt", "next_candidate",

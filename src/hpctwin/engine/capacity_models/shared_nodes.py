@@ -20,8 +20,12 @@ from hpctwin.engine.queue.order import (
 )
 from hpctwin.engine.shared import fit
 from hpctwin.engine.shared.alignment import alignment
-from hpctwin.engine.shared.allocation import GAVE_BACK
-from hpctwin.engine.shared.fit import asks_too_much_shared, is_skipped_shared, short_resource
+from hpctwin.engine.shared.fit import (
+    asks_too_much_shared,
+    is_longer,
+    is_skipped_shared,
+    short_resource,
+)
 from hpctwin.engine.shared.job_starts import (
     any_may_fit,
     begin_anew,
@@ -31,7 +35,6 @@ from hpctwin.engine.shared.job_starts import (
     free_held,
     give_back_held,
     hold,
-    is_longer,
     load_held,
     start_chosen,
     start_held,
@@ -43,7 +46,7 @@ from hpctwin.engine.shared.reservations.slurm_earliest_start import reserve_roun
 from hpctwin.engine.state.layout import ZERO, Arrays
 
 __all__ = [
-    "GAVE_BACK", "alignment", "any_may_start", "awaits_nodes", "begin_cycle", "begin_pass",
+    "alignment", "any_may_start", "awaits_nodes", "begin_cycle", "begin_pass",
     "begin_with_held", "block", "earliest_start", "finds_again", "fits", "free_held", "give_back_held",
     "hold", "is_skipped", "is_sorted", "is_too_large", "job_at", "job_left", "keep_order", "kept_job",
     "list_preemptors", "list_startable", "load_held", "may_fit", "may_preempt", "next_candidate",

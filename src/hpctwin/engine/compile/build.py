@@ -24,7 +24,7 @@ from llvmlite import binding as llvm
 from hpctwin.engine.compile.compiler import lowered
 from hpctwin.engine.compile.jit import Compiled
 from hpctwin.engine.compile.kernel_key import kernel_key
-from hpctwin.engine.compile.library import library_name, symbol_of
+from hpctwin.engine.compile.library import library_name
 from hpctwin.engine.compile.linking import all_parts
 from hpctwin.engine.compile.machine_code import internalize, machine_code
 from hpctwin.errors import SimulationError
@@ -131,7 +131,7 @@ def _bitcode(function: Compiled) -> bytes:
     module: Any = form.library._final_module.clone()
     for part in all_parts(form.library._linking_libraries):
         module.link_in(part._get_module_for_linking(), preserve=True)
-    name = symbol_of(function.function)
+    name = function.symbol
     module.get_function(form.fndesc.llvm_func_name).name = name
     internalize(module)
     for other in module.functions:

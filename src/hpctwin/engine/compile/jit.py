@@ -6,15 +6,21 @@ library of compiled code nor in the user's cache.
 
 from __future__ import annotations
 
+import ctypes
 import os
+import pickle
+import sys
 import threading
 from collections.abc import Callable
 from functools import cached_property, update_wrapper
-from typing import TYPE_CHECKING, Any, TypeVar
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
-from hpctwin.engine.compile.calls import Call
+import numpy as np
+
 from hpctwin.engine.compile.compile_errors import why_not_compiled
-from hpctwin.engine.compile.library import address_in_library
+from hpctwin.engine.compile.library import address_in_library, check_sources, symbol_of
+from hpctwin.engine.compile.policy_modules import JobView, NodeView
 from hpctwin.errors import PolicyError, SimulationError
 
 if TYPE_CHECKING:
@@ -23,6 +29,19 @@ if TYPE_CHECKING:
 __all__ = ["Compiled", "Kernel", "Part", "jit", "part_of_score"]
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+_RETURNED = (0, -2)
+"""Statuses of a function that has returned; -2 is for None."""
+_SCALARS: dict[str, Any] = {
+    "int64": ctypes.c_int64,
+    "float64": ctypes.c_double,
+    "bool": ctypes.c_bool,
+    "Sim": ctypes.c_void_p,
+}
+_VIEWS: dict[str, list[type[int | float]]] = {
+    "Job": list(get_type_hints(JobView).values()),
+    "Node": list(get_type_hints(NodeView).values()),
+}
 
 
 class Part:
@@ -78,7 +97,9 @@ class Compiled:
     """A function that other compiled functions call by its address.
 
     Args:
-        function: Python function, or a part.
+        function: Python function, or a part; or its full name, such as
+            ``hpctwin.engine.loop.event_loop.advance``. Its module is then imported only if it must
+            be compiled.
         signature: Types of result and arguments, such as ``int64(int64, Sim)``.
         kind: ``kernel``, ``short kernel`` (loops are not unrolled) or ``score``.
         kept: Whether its compiled form may be kept on disk, if its source is a file.
@@ -87,12 +108,26 @@ class Compiled:
     def __init__(
         self, function: Any, signature: str, kind: str = "score", *, kept: bool = True
     ) -> None:
-        self.function: Callable[..., Any] = getattr(function, "py_func", function)
+        if isinstance(function, str):
+            self.symbol = function
+        else:
+            self.function = getattr(function, "py_func", function)
+            self.symbol = symbol_of(self.function)
         self.signature = signature
         self.kind = kind
         self._kept = kept
         self._lock = threading.Lock()
         self._address = 0
+
+    @cached_property
+    def function(self) -> Callable[..., Any]:
+        """The Python function."""
+        module, _, name = self.symbol.rpartition(".")
+        if module not in sys.modules:
+            check_sources()
+        found = getattr(import_module(module), name)
+        function: Callable[..., Any] = getattr(found, "py_func", found)
+        return function
 
     @cached_property
     def translation(self) -> Translation:
@@ -117,7 +152,7 @@ class Compiled:
         """Return whether the function is ready without compiling; load it if it is on disk."""
         with self._lock:
             if not self._address:
-                found = address_in_library(self.function) if self._kept else 0
+                found = address_in_library(self.symbol) if self._kept else 0
                 self._address = found or self.translation.load()
         return self._address != 0
 
@@ -151,7 +186,7 @@ class Kernel(Compiled):
     """A function that is compiled at its first use and cached on disk.
 
     Args:
-        function: Function to compile together with all it calls; it may itself be a part.
+        function: Function to compile together with all it calls, see `Compiled`.
         signature: Types of result and arguments, such as ``int64(int64, Sim)``.
         unrolled: Whether the compiler unrolls loops, which pays off for loops with many iterations.
     """
@@ -163,7 +198,7 @@ class Kernel(Compiled):
     @property
     def name(self) -> str:
         """Return the function's name without leading underscores."""
-        return str(self.function.__name__).lstrip("_")
+        return self.symbol.rpartition(".")[2].lstrip("_")
 
     def _compile(self) -> int:
         try:
@@ -185,3 +220,83 @@ class Kernel(Compiled):
             self._sought = True
             self.load()
         return self._address != 0
+
+
+class _Raised(ctypes.Structure):
+    """An exception as compiled code describes it: class, arguments and place are pickled."""
+
+    _fields_ = (("pickled", ctypes.c_void_p), ("size", ctypes.c_int32))
+
+
+class Call:
+    """A compiled function as Python calls it; other threads of Python run meanwhile.
+
+    It returns a status. Its first two arguments are where it puts its result and its exception; an
+    array is five numbers, its shape and its strides.
+
+    Args:
+        address: Address of the function.
+        signature: Types of result and arguments, see `jit.Compiled`.
+    """
+
+    def __init__(self, address: int, signature: str) -> None:
+        result, _, given = signature.removesuffix(")").partition("(")
+        self._result = _SCALARS.get(result, ctypes.c_void_p)
+        kinds = given.split(", ")
+        self._arrays = {at: _array(kind) for at, kind in enumerate(kinds) if kind.endswith("]")}
+        self._arrays |= {at: _view(kind) for at, kind in enumerate(kinds) if kind in _VIEWS}
+        pointer, number = ctypes.c_void_p, ctypes.c_int64
+        types: list[Any] = [pointer, pointer]
+        for at, kind in enumerate(kinds):
+            shape = [number] * (2 * kind.count(",") + 2)
+            array = [pointer, pointer, number, number, pointer, *shape]
+            if kind in _VIEWS:
+                types += [number if one is int else ctypes.c_double for one in _VIEWS[kind]]
+            elif at in self._arrays:
+                types += array
+            else:
+                types.append(pointer if kind.startswith("State") else _SCALARS[kind])
+        self._function = ctypes.CFUNCTYPE(ctypes.c_int32, *types)(address)
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Call the function.
+
+        Raises:
+            TypeError: An argument is not of the declared type.
+        """
+        found, raised = self._result(), ctypes.c_void_p()
+        places = ctypes.addressof(found), ctypes.addressof(raised)
+        words = arguments if not self._arrays else self._words(arguments)
+        status = self._function(*places, *words)
+        if status not in _RETURNED:
+            assert raised.value is not None
+            what = _Raised.from_address(raised.value)
+            kind, given, _ = pickle.loads(ctypes.string_at(what.pickled, what.size))
+            raise kind(*given or ())
+        return found.value
+
+    def _words(self, arguments: tuple[Any, ...]) -> list[Any]:
+        words: list[Any] = []
+        for at, one in enumerate(arguments):
+            words += self._arrays[at](one) if at in self._arrays else (one,)
+        return words
+
+
+def _view(kind: str) -> Callable[[Any], tuple[Any, ...]]:
+    """Return a function that returns the words by which a job or node is passed."""
+    types = _VIEWS[kind]
+    return lambda view: tuple(made(one) for made, one in zip(types, view, strict=True))
+
+
+def _array(kind: str) -> Callable[[Any], tuple[Any, ...]]:
+    """Return a function that returns the words by which an array of a kind is passed."""
+    element, _, places = kind.partition("[")
+    dtype, dimensions = np.dtype(element), places.count(",") + 1
+
+    def flat(array: Any) -> tuple[Any, ...]:
+        if array.dtype != dtype or array.ndim != dimensions or not array.flags.c_contiguous:
+            raise TypeError(f"{array.dtype} array [{array.shape}] given, {kind} needed")
+        owners = None, None
+        return *owners, array.size, array.itemsize, array.ctypes.data, *array.shape, *array.strides
+
+    return flat

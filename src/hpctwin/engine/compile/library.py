@@ -16,9 +16,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from hpctwin.errors import SimulationError
+
 __all__ = [
-    "PACKAGED", "address_in_library", "cache_folder", "checks_bounds", "library_name", "library_path",
-    "processor_level", "source_key", "symbol_of",
+    "PACKAGED", "address_in_library", "cache_folder", "check_sources", "checks_bounds", "library_name",
+    "library_path", "processor_level", "source_key", "symbol_of",
 ]  # fmt: skip
 
 _PACKAGE = Path(__file__).parents[2]
@@ -79,6 +81,19 @@ def library_path() -> Path | None:
     return next(filter(Path.is_file, paths), None)
 
 
+def check_sources() -> None:
+    """Check that sources which are imported only to compile them belong to the rest.
+
+    Raises:
+        SimulationError: Sources have been edited since the process began.
+    """
+    if source_key.__wrapped__() != source_key():
+        raise SimulationError(
+            f"{_PACKAGE}: its files have been edited or replaced since this process began; start "
+            "it again"
+        )
+
+
 def symbol_of(function: Callable[..., Any]) -> str:
     """Return the name of a function in the library."""
     return f"{function.__module__}.{function.__qualname__}"
@@ -108,10 +123,10 @@ def _library() -> ctypes.CDLL | None:
         return None
 
 
-def address_in_library(function: Callable[..., Any]) -> int:
+def address_in_library(symbol: str) -> int:
     """Return the address of a function in the library; 0 if it is not there."""
     library = _library()
-    if library is None or not function.__module__.startswith("hpctwin."):
+    if library is None or not symbol.startswith("hpctwin."):
         return 0
-    found = getattr(library, symbol_of(function), None)
+    found = getattr(library, symbol, None)
     return 0 if found is None else ctypes.cast(found, ctypes.c_void_p).value or 0

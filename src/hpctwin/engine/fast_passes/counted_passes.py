@@ -13,7 +13,7 @@ from __future__ import annotations
 from hpctwin.engine.capacity.maintenance_windows import maintenance_is_over
 from hpctwin.engine.capacity.plan import plan_nodes_back
 from hpctwin.engine.compile.intrinsics import move_rows
-from hpctwin.engine.compile.jit import Kernel, jit
+from hpctwin.engine.compile.jit import jit
 from hpctwin.engine.jobs.transitions import start_job
 from hpctwin.engine.queue.limits import is_skipped, may_start
 from hpctwin.engine.queue.order import (
@@ -159,9 +159,6 @@ def pass_counted(sim: Arrays) -> None:
     elif may_start(sim):
         reckon_fairshare(sim)
         pass_scored(others, sim)
-
-
-COUNTED = Kernel(pass_counted, "void(Sim)")
 
 
 @jit

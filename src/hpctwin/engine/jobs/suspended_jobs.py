@@ -8,7 +8,7 @@ its start assumes that it resumes when all jobs on its nodes are expected to end
 from __future__ import annotations
 
 from hpctwin.engine.capacity.plan import planned_end
-from hpctwin.engine.compile.jit import Kernel, jit
+from hpctwin.engine.compile.jit import jit
 from hpctwin.engine.containers.heap import heap_push
 from hpctwin.engine.containers.suspended_stack import depth_of
 from hpctwin.engine.jobs.running_jobs import run_insert, run_remove
@@ -17,7 +17,8 @@ from hpctwin.engine.power.node_states import touch_nodes
 from hpctwin.engine.state.layout import ZERO, Arrays
 
 __all__ = [
-    "WAKE", "began", "expect_to_go_on", "go_on", "leaves_by", "list_suspended", "move_start", "suspend",
+    "began", "expect_to_go_on", "go_on", "leaves_by", "list_suspended", "move_start", "suspend",
+    "wake_uncovered",
 ]  # fmt: skip
 
 
@@ -140,6 +141,3 @@ def wake_uncovered(sim: Arrays) -> None:
             go_on(sim.stack[i], sim)
     if n > 0 and sim.clock.queued > 0:
         expect_to_go_on(n, sim)
-
-
-WAKE = Kernel(wake_uncovered, "void(Sim)")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hpctwin.engine.capacity.plan import choose_pools, load_take, note_freed, plan_change
 from hpctwin.engine.compile.intrinsics import call_with_job
-from hpctwin.engine.compile.jit import Kernel, jit
+from hpctwin.engine.compile.jit import jit
 from hpctwin.engine.containers.heap import heap_push, heap_remove
 from hpctwin.engine.containers.suspended_stack import remove_suspended
 from hpctwin.engine.jobs.running_jobs import run_insert, run_remove
@@ -167,8 +167,6 @@ def note_given(j: int, sim: Arrays) -> None:
         sim.clock.releases = heap_push(sim.releases, sim.clock.releases, state.start, -1 - j)
 
 
-START = Kernel(start_taken, "void(int64, Sim)")
-
 _start = jit(start_taken)
 
 
@@ -176,9 +174,6 @@ def start_noted(j: int, sim: Arrays) -> None:
     """Do the same as `start_taken`, and update the ordering's state."""
     _start(j, sim)
     note_start(j, sim)
-
-
-START_NOTED = Kernel(start_noted, "void(int64, Sim)")
 
 
 @jit
@@ -255,9 +250,6 @@ def return_noted(j: int, sim: Arrays) -> None:
     """Do the same as `return_nodes`, and update the ordering's state."""
     return_nodes(j, sim)
     note_end(j, sim)
-
-
-RETURN_NOTED = Kernel(return_noted, "void(int64, Sim)")
 
 
 @jit

@@ -10,7 +10,6 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.engine.queue.limits import count_held
 from hpctwin.engine.state.array_allocation import copied, in_bytes
 from hpctwin.engine.state.layout import COMPLETED, LAYOUT, NEVER, SUSPENDED, UNSUBMITTED
 from hpctwin.engine.state.sim import Sim, records
@@ -158,7 +157,10 @@ def transfer_state(old: Sim, new: Sim, rows: IntArray, to: IntArray, *, waits: b
     if len(old["share"]):
         _carry_shared(old, new, _part_rows(old, place), to)
     _carry_labels(old, new)
-    count_held(new)
+    if len(new["held"]):
+        from hpctwin.engine.queue.limits import count_held
+
+        count_held(new)
     if waits and not len(new["tells"]):
         # The engine checks for failed dependencies only if this table is not empty.
         new.know(tells=records("tells", 1))

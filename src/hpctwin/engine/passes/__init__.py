@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from hpctwin.engine.capacity_models import (
@@ -18,6 +18,7 @@ from hpctwin.engine.capacity_models import (
     uses_capacity,
 )
 from hpctwin.engine.compile.jit import Kernel
+from hpctwin.engine.compile.library import symbol_of
 from hpctwin.engine.compile.policy_modules import Modules
 from hpctwin.engine.state.layout import NEVER
 
@@ -105,9 +106,10 @@ class Pass:
         function = getattr(self, name)
         if function is None:
             return None
-        unrolled = self.model.shared or name != "run"
-        bound = bind(getattr(function, "py_func", function), self.model)
-        return _kernel(bound, name in ("entered", "left"), unrolled)
+        plain = getattr(function, "py_func", function)
+        signature = "void(int64, Sim)" if name in ("entered", "left") else "void(Sim)"
+        model = self.model if uses_capacity(plain) else WHOLE_NODES
+        return _kernel(plain, model, signature, unrolled=self.model.shared or name != "run")
 
 
 @cache
@@ -115,10 +117,23 @@ def _on(found: Pass, model: CapacityModel) -> Pass:
     return replace(found, model=model, others=None)
 
 
-@cache
-def _kernel(function: Callable[..., None], of_job: bool, unrolled: bool) -> Kernel:
-    signature = "void(int64, Sim)" if of_job else "void(Sim)"
-    return Kernel(function, signature, unrolled=unrolled)
+class _PassKernel(Kernel):
+    """A pass's function with `capacity` as one model, which is imported only to compile it."""
+
+    def __init__(
+        self, function: Callable[..., None], model: CapacityModel, signature: str, *, unrolled: bool
+    ) -> None:
+        suffix = f"_{model.name}" if uses_capacity(function) else ""
+        super().__init__(symbol_of(function) + suffix, signature, unrolled=unrolled)
+        self._bound = partial(bind, function, model)
+
+    @cached_property
+    def function(self) -> Callable[..., Any]:
+        """The Python function."""
+        return self._bound()
+
+
+_kernel = cache(_PassKernel)
 
 
 def settings_of(record: type | None, values: Mapping[str, float]) -> Any:

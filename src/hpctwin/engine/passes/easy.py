@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from hpctwin.engine.compile.intrinsics import view
 from hpctwin.engine.compile.jit import jit
 from hpctwin.engine.passes import Pass, capacity
-from hpctwin.engine.queue.order import order_candidates, pop_order, reckon_fairshare
-from hpctwin.engine.queue.priority_tournament import (
-    first_fitting,
-    hide,
-    ready,
-    remove,
-    shift_labels,
-    show,
-)
-from hpctwin.engine.shared.job_starts import is_longer
-from hpctwin.engine.shared.reservations.kind_bounds import (
-    bound_kind,
-    list_begins,
-    search_all_kinds,
-    search_kinds_that_fit,
-)
 from hpctwin.engine.state.layout import HEAD_IS_PROTECTED, NEVER, ZERO, Arrays
 from hpctwin.engine.state.records import Count
+
+if TYPE_CHECKING:
+    from hpctwin.engine.queue.order import order_candidates, pop_order, reckon_fairshare
+    from hpctwin.engine.queue.priority_tournament import (
+        first_fitting,
+        hide,
+        ready,
+        remove,
+        shift_labels,
+        show,
+    )
+    from hpctwin.engine.shared.fit import is_longer
+    from hpctwin.engine.shared.reservations.kind_bounds import (
+        bound_kind,
+        list_begins,
+        search_all_kinds,
+        search_kinds_that_fit,
+    )
 
 __all__ = ["PASS", "Numbers", "pass_easy"]
 

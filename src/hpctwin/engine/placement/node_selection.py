@@ -6,10 +6,8 @@ job.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from hpctwin.engine.capacity.plan import active_from
-from hpctwin.engine.compile.jit import Kernel, jit
+from hpctwin.engine.compile.jit import jit
 from hpctwin.engine.containers.node_sets import first_in, is_free
 from hpctwin.engine.containers.switch_blocks import (
     add_room,
@@ -21,30 +19,17 @@ from hpctwin.engine.containers.switch_blocks import (
     take_off,
 )
 from hpctwin.engine.placement.job_nodes import claim
-from hpctwin.engine.placement.ranking import place_ranked
 from hpctwin.engine.state.layout import (
     ASLEEP_NODES,
     AWAKE_NODES,
-    BEST_FIT,
-    COMMUNICATION_AWARE,
-    CONTIGUOUS,
-    FEWEST_SWITCHES,
-    FIRST_FIT,
     FREE_NODES,
-    LEAST_DRAW,
-    LOWEST,
     NEVER,
     ONE,
-    RANDOM,
-    SCORED,
-    SOONEST,
-    SPREAD,
-    WHOLE_BLOCKS,
     ZERO,
     Arrays,
 )
 
-__all__ = ["COMMUNICATES", "PLACING", "STEP", "draw_below", "mixed", "placing"]
+__all__ = ["COMMUNICATES", "STEP", "draw_below", "mixed"]
 
 COMMUNICATES = 0.1
 """Share of its time alone from which on a job counts as one that communicates."""
@@ -354,37 +339,3 @@ def place_anywhere(j: int, sim: Arrays) -> None:
     for p in range(sim.rules.pools):
         if sim.take[p] > 0:
             _claim_any(j, p, sim.take[p], sim)
-
-
-def _kernel(function: Callable[[int, Arrays], None]) -> Kernel:
-    return Kernel(function, "void(int64, Sim)", unrolled=False)
-
-
-_PREFERRED = {
-    int(LOWEST): _kernel(place_lowest),
-    int(SOONEST): _kernel(place_soonest),
-    int(LEAST_DRAW): _kernel(place_least_draw),
-}
-_BY_PLACEMENT = {
-    int(CONTIGUOUS): _kernel(place_contiguous),
-    int(SPREAD): _kernel(place_evenly),
-    int(RANDOM): _kernel(place_anywhere),
-    int(SCORED): _kernel(place_ranked),
-    int(WHOLE_BLOCKS): _kernel(place_whole_blocks),
-    int(FEWEST_SWITCHES): _kernel(place_fewest_switches),
-    int(COMMUNICATION_AWARE): _kernel(place_by_communication),
-}
-PLACING = [*_PREFERRED.values(), *_BY_PLACEMENT.values()]
-"""All placement kernels."""
-
-
-def placing(placement: int, preferred: int) -> Kernel | None:
-    """Return the kernel that claims a job's nodes; None if the power policy does.
-
-    Args:
-        placement: Number of the placement in the engine.
-        preferred: Which nodes of a pool first and best fit take, see `engine.powers.PowerPass`.
-    """
-    if placement in (FIRST_FIT, BEST_FIT) or preferred not in _PREFERRED:
-        return _PREFERRED.get(preferred)
-    return _BY_PLACEMENT[placement]

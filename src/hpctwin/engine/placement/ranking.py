@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from hpctwin.engine.capacity.plan import active_from
 from hpctwin.engine.compile.intrinsics import ranked_by
-from hpctwin.engine.compile.jit import Kernel, jit
+from hpctwin.engine.compile.jit import jit
 from hpctwin.engine.compile.policy_modules import NodeView
 from hpctwin.engine.containers.node_sets import is_free
 from hpctwin.engine.placement.job_nodes import claim
 from hpctwin.engine.queue.order import decayed, fair_of, seen
 from hpctwin.engine.state.layout import ZERO, Arrays
 
-__all__ = ["PLACE_BY_SCORE", "place_ranked"]
+__all__ = ["divide_by_score", "place_ranked"]
 
 
 def divide_by_score(j: int, sim: Arrays) -> None:
@@ -30,9 +30,6 @@ def divide_by_score(j: int, sim: Arrays) -> None:
             sim.low[p] -= 1
             sim.take[p] += 1
             left -= 1
-
-
-PLACE_BY_SCORE = Kernel(divide_by_score, "void(int64, Sim)")
 
 
 def place_ranked(j: int, sim: Arrays) -> None:

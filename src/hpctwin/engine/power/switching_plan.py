@@ -19,7 +19,7 @@ from hpctwin.engine.capacity.plan import (
     plan_take,
 )
 from hpctwin.engine.compile.intrinsics import call, sim_at
-from hpctwin.engine.compile.jit import Kernel, jit
+from hpctwin.engine.compile.jit import jit
 from hpctwin.engine.containers.node_sets import first_in
 from hpctwin.engine.power.node_states import (
     end_transitions,
@@ -45,7 +45,7 @@ from hpctwin.engine.state.layout import (
     Arrays,
 )
 
-__all__ = ["BEFORE", "MANAGED", "UNAWARE", "give_orders"]
+__all__ = ["after_pass_managed", "after_pass_unaware", "before_pass", "give_orders"]
 
 AHEAD = 256
 """Number of pending jobs that are planned ahead when nodes must be woken for them."""
@@ -321,12 +321,8 @@ def after_pass_managed(sim: Arrays) -> None:
     switch_and_look_again(first, sim.clock.queued == 0, sim)
 
 
-BEFORE = Kernel(before_pass, "void(Sim)", unrolled=False)
-UNAWARE = Kernel(after_pass_unaware, "void(Sim)", unrolled=False)
-MANAGED = Kernel(after_pass_managed, "void(Sim)", unrolled=False)
-
-
-def _give_orders(address: int, nodes: Any, on: int) -> None:
+def give_orders(address: int, nodes: Any, on: int) -> None:
+    """Switch nodes on (1) or off (0) now; request a pass."""
     sim = sim_at(address)
     for i in range(len(nodes)):
         if on == 1:
@@ -337,7 +333,3 @@ def _give_orders(address: int, nodes: Any, on: int) -> None:
     if sim.clock.switching > 0:
         sim.clock.timer = min(sim.clock.timer, sim.switching[0].time)
     sim.clock.pass_due = 1
-
-
-give_orders = Kernel(_give_orders, "void(int64, int64[::1], int64)")
-"""Switch nodes on (1) or off (0) now; request a pass: ``(address, nodes, on)``."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hpctwin.engine.power.switching_plan import UNAWARE
+from hpctwin.engine.compile.entry_points import UNAWARE
 from hpctwin.engine.powers import PowerPass
 from hpctwin.engine.state.layout import SOONEST
 

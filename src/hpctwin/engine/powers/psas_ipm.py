@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from hpctwin.engine.power.switching_plan import MANAGED
+from hpctwin.engine.compile.entry_points import MANAGED, MANAGED_SHARED
 from hpctwin.engine.powers import PowerPass
-from hpctwin.engine.shared.power_management import MANAGED_SHARED
 from hpctwin.engine.state.layout import ONLY_ACTIVE
 
 TAKES_TIMEOUT = NEEDS_TIMEOUT = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hpctwin.engine.power.switching_plan import UNAWARE
+from hpctwin.engine.compile.entry_points import UNAWARE
 from hpctwin.engine.powers import PowerPass
 from hpctwin.engine.state.layout import LEAST_DRAW, NOT_SWITCHING_OFF
 

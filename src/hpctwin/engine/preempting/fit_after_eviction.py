@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hpctwin.engine.capacity.plan import planned_end
-from hpctwin.engine.compile.jit import Kernel, jit
+from hpctwin.engine.compile.jit import jit
 from hpctwin.engine.preempting.node_loans import is_suspended_for
 from hpctwin.engine.shared.allocation import put_back
 from hpctwin.engine.shared.fit import goes_at, resources_fit
@@ -12,7 +12,7 @@ from hpctwin.engine.shared.node_resources import copy_all, lend_held
 from hpctwin.engine.shared.placement import choose
 from hpctwin.engine.state.layout import TAKE, Arrays
 
-__all__ = ["FITS_LATER"]
+__all__ = ["fits_later"]
 
 
 @jit
@@ -60,6 +60,3 @@ def fits_later(j: int, sim: Arrays) -> None:
     if fits:
         choose(j, sim)
         rooms.found = 1
-
-
-FITS_LATER = Kernel(fits_later, "void(int64, Sim)")

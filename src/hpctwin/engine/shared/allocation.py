@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hpctwin.engine.capacity.plan import active_from, plan_change
 from hpctwin.engine.compile.intrinsics import call_with_job
-from hpctwin.engine.compile.jit import Kernel, jit
+from hpctwin.engine.compile.jit import jit
 from hpctwin.engine.containers.heap import heap_push
 from hpctwin.engine.containers.node_sets import touch
 from hpctwin.engine.jobs.running_jobs import run_insert
@@ -179,9 +179,6 @@ def gave_back(j: int, sim: Arrays) -> None:
     account(j, -sim.shape[sim.job[j].kind].charge, sim)
     if sim.hooks.note_end != 0:
         call_with_job(sim.hooks.note_end, j, sim)
-
-
-GAVE_BACK = Kernel(gave_back, "void(int64, Sim)")
 
 
 @jit

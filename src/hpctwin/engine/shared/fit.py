@@ -266,6 +266,20 @@ def first_among(kind: int, sim: Arrays) -> int:
 
 
 @jit
+def is_longer(j: int, sim: Arrays) -> bool:
+    """Return whether a job is at least as long as one of its kind that did not fit.
+
+    Expected runtimes are compared. For a job that `goes_by_kind`, that proves nothing: with less
+    capacity, its first tasks may be placed on other nodes.
+    """
+    kind = sim.job[j].kind
+    if goes_by_kind(kind, sim):
+        return False
+    tried = sim.tried[kind]
+    return tried.look == sim.sharing.looks and sim.job[j].expected >= tried.length
+
+
+@jit
 def kinds_fit_empty(kind: int, sim: Arrays) -> bool:
     """Return `fits_empty` for a job that `goes_by_kind`, with nodes by number."""
     first = first_among(kind, sim)

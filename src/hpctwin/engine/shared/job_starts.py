@@ -17,6 +17,7 @@ from hpctwin.engine.shared.fit import (
     begin_pass,
     fits_over,
     goes_by_kind,
+    is_longer,
     is_there,
     keeps_off,
     mark_pools,
@@ -307,20 +308,6 @@ def begin_anew(sim: Arrays) -> None:
     sim.plan_rows[0] = 0
     if sim.asks.width > 0:
         plan_build(sim)
-
-
-@jit
-def is_longer(j: int, sim: Arrays) -> bool:
-    """Return whether a job is at least as long as one of its kind that did not fit.
-
-    Expected runtimes are compared. For a job that `goes_by_kind`, that proves nothing: with less
-    capacity, its first tasks may be placed on other nodes.
-    """
-    kind = sim.job[j].kind
-    if goes_by_kind(kind, sim):
-        return False
-    tried = sim.tried[kind]
-    return tried.look == sim.sharing.looks and sim.job[j].expected >= tried.length
 
 
 @jit

@@ -5,7 +5,7 @@ It depends on when each node is reserved for a pending job.
 
 from __future__ import annotations
 
-from hpctwin.engine.compile.jit import Kernel, jit
+from hpctwin.engine.compile.jit import jit
 from hpctwin.engine.power.node_states import (
     due,
     end_transitions,
@@ -21,7 +21,7 @@ from hpctwin.engine.shared.job_starts import begin_anew
 from hpctwin.engine.shared.reservations.node_reservations import reserve_shared
 from hpctwin.engine.state.layout import ASLEEP, NEVER, ZERO, Arrays
 
-__all__ = ["MANAGED_SHARED"]
+__all__ = ["after_pass_managed_shared"]
 
 
 @jit
@@ -119,6 +119,3 @@ def after_pass_managed_shared(sim: Arrays) -> None:
     end_transitions(sim)
     note_use(sim)
     look_again(sim.clock.now if at_once else next_due(sim), sim)
-
-
-MANAGED_SHARED = Kernel(after_pass_managed_shared, "void(Sim)")

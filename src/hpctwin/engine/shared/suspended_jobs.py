@@ -7,14 +7,14 @@ node than it has.
 
 from __future__ import annotations
 
-from hpctwin.engine.compile.jit import Kernel, jit
+from hpctwin.engine.compile.jit import jit
 from hpctwin.engine.jobs.suspended_jobs import go_on, leaves_by, list_suspended, move_start, suspend
 from hpctwin.engine.queue.order import submitted_before
 from hpctwin.engine.shared.fit import go_together
 from hpctwin.engine.shared.node_resources import ALONE, CORES, held
 from hpctwin.engine.state.layout import Arrays
 
-__all__ = ["WAKE_SHARED", "expect_shared", "order_by_level", "settle_cores"]
+__all__ = ["expect_shared", "order_by_level", "settle_cores", "wake_shared"]
 
 
 @jit
@@ -130,6 +130,3 @@ def wake_shared(sim: Arrays) -> None:
     settle_cores(n, sim)
     if sim.clock.queued > 0:
         expect_shared(n, sim)
-
-
-WAKE_SHARED = Kernel(wake_shared, "void(Sim)")

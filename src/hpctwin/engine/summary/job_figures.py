@@ -21,7 +21,6 @@ __all__ = [
     "EVENT_KEYS",
     "HIGH_BITS",
     "INFINITE",
-    "KERNELS",
     "LEADING_BITS",
     "LEFT",
     "LIMBS",
@@ -390,5 +389,3 @@ EVENT_KEYS = Kernel(
 ADD_LABELLED = Kernel(add_labelled, "void(int64[::1], int32[::1], int64[::1], int64[::1])")
 COUNT_LEADING = Kernel(count_leading, "void(int64[::1], int64[::1])")
 TAKE_LEADING = Kernel(take_leading, "void(int64[::1], bool[::1], int64[::1])")
-
-KERNELS = EVENT_KEYS, ADD_LABELLED, COUNT_LEADING, TAKE_LEADING

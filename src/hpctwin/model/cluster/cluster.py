@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
@@ -12,7 +12,7 @@ from hpctwin.errors import ConfigError, near
 from hpctwin.guesses import GuessedType
 from hpctwin.model.arguments import check_arguments
 from hpctwin.model.cluster.limits import Account, Limit, check_accounts, check_limits
-from hpctwin.model.cluster.network import Network, Storage, blocks_of, check_network, platform_of
+from hpctwin.model.cluster.network import Network, Storage, check_network
 from hpctwin.model.cluster.node_group import MOST_NODES, NodeGroup
 from hpctwin.model.cluster.power import Cooling, PowerCap
 from hpctwin.model.cluster.preemption import Preemption, check_preemption
@@ -20,8 +20,10 @@ from hpctwin.model.cluster.switches import Switch, check_switches
 from hpctwin.model.requests.resources import GPU_TYPE
 from hpctwin.model.settings import MOST, Duration, Settings, Time, read_yaml
 from hpctwin.model.text import Moment, ReadNotes, Shown, moment_text, parse_nodes, since
-from hpctwin.network.blocks import Blocks, blocks_of_platform
-from hpctwin.network.platform import Platform
+
+if TYPE_CHECKING:
+    from hpctwin.network.blocks import Blocks
+    from hpctwin.network.platform import Platform
 
 Cap = Annotated[
     PowerCap,
@@ -291,6 +293,8 @@ class Cluster(Shown, Settings, metaclass=_ClusterType):  # type: ignore[metaclas
         Node *i* is the *i*-th host that computes (`Platform.hosts_of`).
         """
         if self._platform is None and self.network is not None:
+            from hpctwin.model.cluster.platform import platform_of
+
             groups = [
                 (
                     group.name,
@@ -311,6 +315,9 @@ class Cluster(Shown, Settings, metaclass=_ClusterType):  # type: ignore[metaclas
 
     def blocks(self) -> list[Blocks]:
         """Return the blocks of its network; nothing if its network is not modeled."""
+        from hpctwin.model.cluster.platform import blocks_of
+        from hpctwin.network.blocks import blocks_of_platform
+
         if self.network is not None:
             return blocks_of(self.network, [(group.name, group.count) for group in self.nodes])
         return [] if self._platform is None else blocks_of_platform(self._platform)

@@ -16,6 +16,8 @@ ROOT = "root"
 Share = Annotated[float, Field(ge=0)] | Literal["parent"]
 Measure = Literal["nodes", "cores", "gpus", "memory_gb"]
 Amounts = dict[Measure, Annotated[float, Field(ge=0)]]
+MEASURES = ("jobs", "nodes", "cores", "gpus", "memory_gb")
+"""What limits count; the engine numbers them in this order."""
 WALL = "wall"
 Used = dict[Measure | Literal["wall"], Annotated[float, Field(ge=0)]]
 

@@ -7,7 +7,7 @@ docs/reference/traces.md, "Jobs that communicate".
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,8 +15,9 @@ import numpy.typing as npt
 from hpctwin.errors import WorkloadError, near
 from hpctwin.model.columns import UNKNOWN, Category, joined_labels
 from hpctwin.model.text import MS_PER_S
-from hpctwin.network.patterns import Pattern
-from hpctwin.network.profiles import Delay, Profile, Sequence, SpreadTask, StorageTransfer
+
+if TYPE_CHECKING:
+    from hpctwin.network.profiles import Profile
 
 Demands = Mapping[str, "npt.NDArray[np.float64] | Category"]
 """Columns of demands by name [jobs]; empty if no job has any."""
@@ -102,6 +103,9 @@ def phases_of(demands: Demands, runtime_ms: npt.NDArray[np.int64]) -> list[Profi
 
 
 def _phases(row: Mapping[str, Any], runtime_s: float) -> Profile:
+    from hpctwin.network.patterns import Pattern
+    from hpctwin.network.profiles import Delay, Sequence, SpreadTask, StorageTransfer
+
     count = int(row["iterations"])
     inner: list[Profile] = []
     if np.isnan(row["flops"]):
@@ -158,6 +162,8 @@ def _check_amounts(name: str, column: npt.NDArray[np.float64], ids: npt.NDArray[
 
 def _pattern(text: str) -> str:
     """Return the name of a pattern, which is written in any case."""
+    from hpctwin.network.patterns import Pattern
+
     try:
         return str(Pattern(text.strip().lower()))
     except ValueError as error:

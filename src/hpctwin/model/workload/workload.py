@@ -39,11 +39,12 @@ from hpctwin.model.workload.jobs import (
     submit_for_load,
 )
 from hpctwin.model.workload.malleable import Malleable, checked_malleable
-from hpctwin.network.profiles import Profile
 
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
+
+    from hpctwin.network.profiles import Profile
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -280,6 +281,8 @@ class Workload(Shown, metaclass=GuessedType):
                     f"recorded_nodes is {in_brief(recorded_nodes)}; it must be a list of texts or None"
                 )
         if profiles is not None:
+            from hpctwin.network.profiles import Profile
+
             columns["profiles"] = np.array(profiles, object)
             if not all(one is None or isinstance(one, Profile) for one in profiles):
                 raise ArgumentError(

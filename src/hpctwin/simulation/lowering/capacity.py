@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.engine.passes import Pass
-from hpctwin.engine.state.sim import Sim
 from hpctwin.model import Cluster, Workload
 from hpctwin.model.demand import with_tasks
-from hpctwin.network.profiles import Profile
-from hpctwin.policies import Policy
 from hpctwin.simulation.lowering import workload as whole_nodes
 
-__all__ = ["facts_of", "known_of", "rules_of"]
+if TYPE_CHECKING:
+    from hpctwin.network.profiles import Profile
+
+__all__ = ["facts_of", "known_of"]
 
 
 def known_of(
@@ -60,12 +59,3 @@ def facts_of(
     from hpctwin.simulation.lowering.shared_nodes import shared_facts
 
     return shared_facts(facts, workload, cluster)
-
-
-def rules_of(sim: Sim, policy: Policy, found: Pass) -> dict[str, Any]:
-    """Return the fields of `engine.state.layout.Rules` that are the capacity model's."""
-    if not found.model.shared:
-        return {}
-    from hpctwin.simulation.lowering.shared_nodes import most_promises
-
-    return {"promises": most_promises(sim, policy, found)}

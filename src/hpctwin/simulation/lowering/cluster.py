@@ -17,7 +17,6 @@ from hpctwin.engine.state.sim import records
 from hpctwin.model import NEVER_MS, PER_NODE, Cluster, Partition, to_ms
 from hpctwin.model.cluster.switches import switch_tree
 from hpctwin.model.text import parse_nodes
-from hpctwin.network.blocks import tree_of_blocks
 
 __all__ = [
     "BLOCK_MS",
@@ -109,6 +108,8 @@ def _made(cluster: Cluster) -> Machine:
     if cluster.switches or not cluster.is_connected:
         above, height, switch_of = switch_tree(cluster.switches, cluster.node_count)
     else:
+        from hpctwin.network.blocks import tree_of_blocks
+
         above, height, switch_of = tree_of_blocks(cluster.blocks(), cluster.node_count)
     return Machine(
         partitions,

@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from hpctwin.model import Cluster, Limit
-from hpctwin.model.cluster.limits import ROOT, WALL, line_of
+from hpctwin.model.cluster.limits import MEASURES, ROOT, WALL, line_of
 
-__all__ = ["JOBS", "MEASURES", "UNITS", "JobClass", "Rule", "RuleFinder", "most_of", "rules_of_use"]
+__all__ = ["JOBS", "UNITS", "JobClass", "Rule", "RuleFinder", "most_of", "rules_of_use"]
 
-MEASURES = ("jobs", "nodes", "cores", "gpus", "memory_gb")
 UNITS = {"jobs": 1, "nodes": 1, "cores": 1000, "gpus": 1000, "memory_gb": 1024}
 JOBS = MEASURES.index("jobs")
 _LONG = {"cores": "Cpu", "nodes": "Node", "memory_gb": "Mem", "gpus": "GRES", "jobs": "Jobs"}

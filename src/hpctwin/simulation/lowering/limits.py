@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -15,11 +14,11 @@ from hpctwin.engine.queue.limits import SECOND_MS
 from hpctwin.engine.state.layout import LAYOUT, NEVER
 from hpctwin.engine.state.sim import records
 from hpctwin.model import Cluster, Limit, Workload, to_ms
+from hpctwin.model.cluster.limits import MEASURES
 from hpctwin.model.columns import Category
 from hpctwin.model.demand import totals_asked
 from hpctwin.simulation.lowering.limit_rules import (
     JOBS,
-    MEASURES,
     UNITS,
     Rule,
     RuleFinder,
@@ -27,7 +26,7 @@ from hpctwin.simulation.lowering.limit_rules import (
     rules_of_use,
 )
 
-__all__ = ["Limits", "limits_of", "no_limits"]
+__all__ = ["Limits", "limits_of"]
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
@@ -64,17 +63,6 @@ class Limits:
             if bound["holds"]:
                 return self.names[int(bound["ceiling"])]
         return ""
-
-
-@cache
-def no_limits() -> dict[str, npt.NDArray[Any]]:
-    """Return the engine's arrays for a cluster without limits."""
-    return {
-        "bound": records("bound", 0),
-        "bounds": np.zeros((0, 3), np.int64),
-        "charge": np.zeros((0, len(MEASURES)), np.int64),
-        "ceiling": records("ceiling", 0),
-    }
 
 
 def limits_of(workload: Workload, cluster: Cluster, partition: IntArray, smallest: Any) -> Limits:

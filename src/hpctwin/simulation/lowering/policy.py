@@ -23,7 +23,6 @@ from hpctwin.policies import Ordering, Policy
 from hpctwin.policies.backfills import OUTSIDE
 from hpctwin.policies.placements import NodeScore
 from hpctwin.simulation.lowering import power_states
-from hpctwin.simulation.lowering.capacity import rules_of
 
 __all__ = ["Deciding", "circumstances"]
 
@@ -191,11 +190,11 @@ class Deciding:
 
         It is None if nodes have no identity or the power pass claims them.
         """
-        from hpctwin.engine.placement.node_selection import placing
+        from hpctwin.engine.operations.kernel import placing
 
         if not self.tracked or self.found.model.shared:
             return None
-        claims = self.found.model.kernel("PLACING")
+        claims = self.found.model.placing
         if claims is not None:
             return claims
         preferred = (
@@ -236,7 +235,10 @@ class Deciding:
             rules["sent_back_for"] = to_ms(cluster.preemption.requeue_after)
         if self.found.by_node and self.found.model.by_node:
             rules["by_node"] = self.found.most_reservations(policy.numbers(), 1)
-        rules |= rules_of(self.sim, policy, self.found)
+        if self.found.model.shared:
+            from hpctwin.simulation.lowering.shared_nodes import most_promises
+
+            rules["promises"] = most_promises(self.sim, policy, self.found)
         if cluster.has_power:
             rules |= power_states.power_rules(cluster, policy, log=self.log)
         return rules

@@ -9,12 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.energy.power.states import folded, group_of_node, nodes_of_group, state_names
-from hpctwin.engine.operations.power_control import (
-    Work,
-    hide_nodes,
-    state_rows,
-)
 from hpctwin.engine.state.layout import IDLE
 from hpctwin.engine.state.sim import Sim, records
 from hpctwin.model import NEVER_MS, Cluster, Workload, to_ms
@@ -23,6 +17,7 @@ from hpctwin.simulation.lowering.cluster import changes_of
 
 if TYPE_CHECKING:
     from hpctwin.energy.power.states import ModeChange
+    from hpctwin.engine.operations.power_control import Work
 
 __all__ = [
     "Outside",
@@ -70,6 +65,8 @@ def carried(outside: Outside, cluster: Cluster, place: IntArray, until_ms: int) 
         place: New row of each job by its row, -1 for none.
         until_ms: Time up to which it does not matter when modes changed, in ms.
     """
+    from hpctwin.energy.power.states import folded
+
     work = {int(place[job]): left for job, left in outside.work.items() if place[job] >= 0}
     return replace(outside, work=work, changes=folded(cluster, outside.changes, until_ms))
 
@@ -110,6 +107,8 @@ def sleeps(cluster: Cluster, power: PowerPolicy, pool: IntArray) -> npt.NDArray[
         power: The power policy.
         pool: Pool of each node [nodes].
     """
+    from hpctwin.energy.power.states import group_of_node
+
     depths = max(cluster.depths, 1)
     groups = list(group_of_node(cluster))
     pools = int(pool.max()) + 1
@@ -155,6 +154,8 @@ def untouched(sim: Sim) -> bool:
 
 def change_power(sim: Sim, cluster: Cluster, power: PowerPolicy) -> None:
     """Continue under another power policy, with nodes hidden from jobs as it requires."""
+    from hpctwin.engine.operations.power_control import hide_nodes
+
     pool = sim["pool"].copy()
     pool["keep"] = power.keep
     sim.know(sleep=sleeps(cluster, power, sim["pool_of"]), pool=pool)
@@ -182,6 +183,9 @@ def node_states(sim: Sim, cluster: Cluster) -> list[str]:
 
     An idle node that a job holds is ``held``: the job is suspended, or its nodes are cleaned up.
     """
+    from hpctwin.energy.power.states import state_names
+    from hpctwin.engine.operations.power_control import state_rows
+
     names = state_names(cluster)
     rows = state_rows(sim)
     held = (rows == IDLE) & (sim["node"]["job"] >= 0)
@@ -198,6 +202,8 @@ def modes_of(cluster: Cluster, outside: Outside) -> list[str]:
 
 def speeds(sim: Sim, cluster: Cluster, changed: Mapping[int, str]) -> npt.NDArray[np.float64]:
     """Return the speeds of all pools, with some node groups in other modes [pools]."""
+    from hpctwin.energy.power.states import nodes_of_group
+
     found: npt.NDArray[np.float64] = sim["pool"]["speed"].copy()
     for number, mode in changed.items():
         own = cluster.nodes[number]

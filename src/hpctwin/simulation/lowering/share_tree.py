@@ -12,7 +12,6 @@ import numpy.typing as npt
 from hpctwin.engine.state.sim import records
 from hpctwin.model import Category, Cluster, Workload
 from hpctwin.model.cluster.limits import ROOT, Account
-from hpctwin.model.workload.joining import NOBODY, named_pairs
 
 __all__ = ["labels_of", "share_tree", "shares", "with_pairs"]
 
@@ -64,6 +63,8 @@ def _pairs(
     workload: Workload, cluster: Cluster
 ) -> tuple[list[tuple[str, str]], npt.NDArray[np.int64]]:
     """Return all (account, user) pairs, the cluster's first, and the pair of each job."""
+    from hpctwin.model.workload.joining import NOBODY, named_pairs
+
     pairs = {(account.name, user): None for account in cluster.accounts for user in account.users}
     here, of_job = named_pairs(workload.account, workload.user)
     pairs |= dict.fromkeys(here)

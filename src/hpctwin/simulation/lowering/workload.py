@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,16 +12,18 @@ from hpctwin.engine.state.layout import NEVER
 from hpctwin.engine.state.sim import records
 from hpctwin.errors import ConfigError, WorkloadError
 from hpctwin.model import PER_NODE, Cluster, Dependencies, NodeGroup, Workload, to_ms
+from hpctwin.model.cluster.limits import MEASURES
 from hpctwin.model.columns import UNKNOWN
 from hpctwin.model.demand import consumables_asked, tasks_asked
 from hpctwin.model.requests.features import has_features
 from hpctwin.model.requests.resources import GPU_TYPE
-from hpctwin.network.profiles import Profile
 from hpctwin.simulation.lowering.cluster import Kinds, Machine, machine_of
-from hpctwin.simulation.lowering.communication import communication_shares
-from hpctwin.simulation.lowering.limits import Limits, limits_of, no_limits
 from hpctwin.simulation.lowering.preemption import claims_of
 from hpctwin.simulation.lowering.share_tree import labels_of, share_tree
+
+if TYPE_CHECKING:
+    from hpctwin.network.profiles import Profile
+    from hpctwin.simulation.lowering.limits import Limits
 
 __all__ = ["facts_of", "limits_in", "lower", "needs_of_whole_nodes"]
 
@@ -39,6 +41,12 @@ _ALIKE = "alike"
 # `engine.state.sim.Sim`.
 _NOBODY = np.zeros(0, np.int64)
 _NO_EDGES = {"tells": records("tells", 0), "waits": np.zeros(0, np.int64)}
+_NO_LIMITS = {
+    "bound": records("bound", 0),
+    "bounds": np.zeros((0, 3), np.int64),
+    "charge": np.zeros((0, len(MEASURES)), np.int64),
+    "ceiling": records("ceiling", 0),
+}
 _NO_NODES = dict.fromkeys(("by_pool", "pool_of"), np.zeros(0, np.int64))
 
 
@@ -123,7 +131,7 @@ def lower(
         "partition": kinds.partition,
         "promised": promised,
         "tree": share_tree(workload, cluster),
-        **(no_limits() if limits is None else limits.arrays),
+        **(_NO_LIMITS if limits is None else limits.arrays),
         **claims_of(workload, cluster, partition),
     }
 
@@ -341,6 +349,8 @@ def _limits(
 ) -> Limits | None:
     if not cluster.limits:
         return None
+    from hpctwin.simulation.lowering.limits import limits_of
+
     smallest = _smallest(eligible, kind, [cluster.nodes[g] for g in group_of_pool])
     return limits_of(workload, cluster, partition, smallest)
 
@@ -414,6 +424,8 @@ def facts_of(
     facts["risk"] = 0 if risk is None else risk
     facts["predicted_runtime"] = workload.predicted_runtime_s
     if profiles and cluster.platform is not None:
+        from hpctwin.simulation.lowering.profiles import communication_shares
+
         ranks = tasks_asked(workload)
         facts["communication"] = communication_shares(profiles, ranks, cluster.platform)
     facts["predicted_power"] = np.nan_to_num(workload.predicted.get("node_w", np.zeros(1)))

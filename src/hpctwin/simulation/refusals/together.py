@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,10 +14,12 @@ from hpctwin.engine.state.layout import ONLY_ACTIVE
 from hpctwin.errors import ConfigError
 from hpctwin.model import Cluster, Workload
 from hpctwin.model.workload.jobs import NODE_W
-from hpctwin.network.profiles import Profile
 from hpctwin.policies import Policy
 from hpctwin.policies.backfills import OUTSIDE
 from hpctwin.simulation.lowering.preemption import is_interrupted, suspends, writes_checkpoints
+
+if TYPE_CHECKING:
+    from hpctwin.network.profiles import Profile
 
 __all__ = ["Refusal", "check_contended", "check_together", "check_usage", "refuse"]
 

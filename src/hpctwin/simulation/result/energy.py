@@ -8,10 +8,9 @@ import numpy as np
 import polars as pl
 
 from hpctwin.contention.link_loads import LinkLoads
-from hpctwin.energy.accounts.accounting import Energy
+from hpctwin.energy.accounts.accounting import Energy, NetworkPower
 from hpctwin.energy.accounts.outputs import LoadEnergy
 from hpctwin.energy.accounts.shared_energy import energy_of
-from hpctwin.energy.power.network import NetworkPower
 from hpctwin.energy.power.states import split_log, time_by_mode
 from hpctwin.engine.operations.power_control import past_states, spent_ms, spent_since_end_ms
 from hpctwin.model import MS_PER_S, Cluster

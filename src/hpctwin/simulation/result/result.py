@@ -253,9 +253,11 @@ class Result(Shown, metaclass=GuessedType):
     @kept
     def rejection_reasons(self) -> dict[str, int]:
         """Number of jobs that can never run on the cluster, by reason."""
+        rejected = self.course.source.rejected()
+        if not rejected.any():
+            return {}
         from hpctwin.simulation.lowering.rejected_jobs import why_rejected
 
-        rejected = self.course.source.rejected()
         return why_rejected(self.workload, self.cluster, rejected)
 
     @kept

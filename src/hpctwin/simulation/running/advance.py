@@ -9,20 +9,18 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterable
-from functools import cache, partial
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from functools import partial
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
+from hpctwin.engine.compile.entry_points import ADVANCE
 from hpctwin.engine.state import layout
 from hpctwin.engine.state.sim import Sim
 from hpctwin.errors import PolicyError, SimulationError
 from hpctwin.model import MS_PER_S, NEVER_MS, to_ms
 from hpctwin.policies import Policy
 from hpctwin.simulation.state.base import SimulationBase
-
-if TYPE_CHECKING:
-    from hpctwin.engine.compile.jit import Kernel
 
 __all__ = [
     "THREAD_NAME",
@@ -175,7 +173,7 @@ def advance_engine(
     if simulation.broken:
         raise SimulationError(f"simulation cannot continue: {simulation.broken}")
     until = NEVER_MS if until_s is None else to_ms(until_s)
-    advance, sim = _advance(), simulation.state
+    sim = simulation.state
     simulation.compiled_policy()
     begin = time.perf_counter()
     first = 0 if instants is None else int(sim.clock.instants)
@@ -186,7 +184,7 @@ def advance_engine(
         if instants is not None:
             left = min(left, first + instants - int(sim.clock.instants))
         entered = time.perf_counter()
-        call = partial(advance, sim.address, until, left)
+        call = partial(ADVANCE, sim.address, until, left)
         interrupted = False
         try:
             if _may_take_long(simulation, until, left) and hears_interrupts():
@@ -257,14 +255,6 @@ def not_a_number(policy: Policy, sim: Sim) -> str:
     if node < 0 or placed is None:
         return f"ordering {policy.order.name!r}"
     return f"{placed.label}, called for node {node},"
-
-
-@cache
-def _advance() -> Kernel:
-    """Return the kernel that advances a simulation; imported only when one runs."""
-    from hpctwin.engine.operations.kernel import advance
-
-    return advance
 
 
 def _may_take_long(simulation: SimulationBase, until: int, instants: int) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 
 from hpctwin.energy.power.control import Control, Orders, PowerView
 from hpctwin.energy.power.states import ModeChange, group_of_node, node_watts, nodes_of_group
+from hpctwin.engine.compile.entry_points import GIVE_ORDERS
 from hpctwin.engine.operations.clock import go_to
 from hpctwin.engine.operations.creation import more_log
 from hpctwin.engine.operations.power_control import change_speed, spent_ms, state_rows
@@ -32,8 +33,6 @@ __all__ = ["ModeFitting", "advance_controlled", "begin", "put_into_mode", "set_m
 
 def switch(simulation: SimulationBase, *, on: Iterable[int], off: Iterable[int]) -> None:
     """Switch nodes on and off now; see `Simulation.switch`."""
-    from hpctwin.engine.power.switching_plan import give_orders
-
     states = node_states(simulation.state, simulation.cluster)
     sleeping = [bool(group.sleep) for group in group_of_node(simulation.cluster)]
     for nodes, wanted, number in ((off, "idle", 0), (on, "sleeping", 1)):
@@ -54,7 +53,7 @@ def switch(simulation: SimulationBase, *, on: Iterable[int], off: Iterable[int])
             if simulation.log:
                 more_log(simulation.state)
             simulation.compiled_policy()
-            give_orders(simulation.state.address, chosen, number)
+            GIVE_ORDERS(simulation.state.address, chosen, number)
 
 
 def set_mode(simulation: SimulationBase, group: str, mode: str) -> None:

@@ -26,8 +26,8 @@ from hpctwin.model.workload.frame import LABEL_COLUMNS
 from hpctwin.network.archive import pack, unpack
 from hpctwin.policies import Policy, parse_policy
 from hpctwin.simulation.lowering.power_states import Outside
+from hpctwin.simulation.state.arguments import SizingHook
 from hpctwin.simulation.state.base import SimulationBase
-from hpctwin.simulation.state.sizing import SizingHook
 
 __all__ = ["load", "save"]
 

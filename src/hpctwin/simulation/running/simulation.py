@@ -24,8 +24,8 @@ from hpctwin.policies import OrderingLike, PlacementLike, Policy, PolicyLike, Po
 from hpctwin.simulation.lowering.preemption import suspends
 from hpctwin.simulation.result.result import Result, make_result
 from hpctwin.simulation.running.advance import Outcome, advance_engine
+from hpctwin.simulation.state.arguments import SizingHook
 from hpctwin.simulation.state.base import SimulationBase
-from hpctwin.simulation.state.sizing import SizingHook
 
 __all__ = ["RunOptions", "Simulation", "SimulationOptions", "simulate", "spelled_out"]
 

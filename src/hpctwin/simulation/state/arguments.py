@@ -1,10 +1,11 @@
-"""Conversion of users' arguments into a workload, a cluster, and numbers per job."""
+"""Users' arguments: their conversion into a workload, a cluster and numbers per job."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -13,8 +14,11 @@ from hpctwin.errors import ConfigError, WorkloadError, in_brief
 from hpctwin.model import MS_PER_S, NEVER_MS, Cluster, ReadNotes, Workload
 from hpctwin.model.arguments import column
 from hpctwin.model.columns import ms_of
+from hpctwin.policies import Policy
 
-__all__ = ["as_cluster", "as_workload", "begins_ms", "expected_ms", "risks", "stated_cluster"]
+__all__ = [
+    "SizingHook", "as_cluster", "as_workload", "begins_ms", "expected_ms", "risks", "stated_cluster",
+]  # fmt: skip
 
 
 def as_workload(given: Workload | str | os.PathLike[str]) -> Workload:
@@ -138,3 +142,39 @@ def begins_ms(begin_s: npt.ArrayLike, workload: Workload) -> npt.NDArray[np.int6
             f"job {workload.job_id[row]}: begin_s is {begin[row]:g}; it must be a finite number"
         )
     return ms_of(np.maximum(begin, 0.0))
+
+
+@runtime_checkable
+class SizingHook(Protocol):
+    """Decides which jobs run, and on how many nodes, such as `hpctwin_sizing.Sizing`.
+
+    Its state is ``simulation.sized``: a value that is replaced and never changed, so that forks may
+    share it. `hpctwin.engine.jobs.resizing` has the engine's operations to change a job's size.
+    """
+
+    name: str
+
+    def check(self, cluster: Cluster, policy: Policy, workload: Workload) -> None:
+        """Raise a `ConfigError` if the sizes of these jobs cannot be decided."""
+
+    def begin(self, simulation: Any) -> Any:
+        """Return the state of a `Simulation` in which nothing has happened."""
+
+    def advance(
+        self,
+        simulation: Any,
+        advance: Callable[..., Any],
+        *,
+        until_s: float | None,
+        instants: int | None,
+    ) -> Literal["done", "reached", "stepped"]:
+        """Advance a simulation as `Simulation.advance` does; ``advance`` does so without sizing."""
+
+    def expected_ms(self, simulation: Any) -> npt.NDArray[np.int64]:
+        """Return the expected runtime of each job on the nodes it asks for, in ms [jobs]."""
+
+    def save(self, simulation: Any) -> dict[str, Any]:
+        """Return the state as plain values, for a file."""
+
+    def resume(self, simulation: Any, saved: Mapping[str, Any]) -> None:
+        """Continue from the values that `save` returned."""

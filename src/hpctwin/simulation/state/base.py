@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from hpctwin.engine.compile.entry_points import NOTE_START, REORDER
 from hpctwin.engine.operations.clock import (
     begins,
     come_back_at,
@@ -30,7 +31,6 @@ from hpctwin.metrics.registry import TAU_S, check_tau
 from hpctwin.model import NEVER_MS, Cluster, Workload, to_ms
 from hpctwin.model.arguments import check_arguments
 from hpctwin.model.demand import as_features, in_whole_nodes
-from hpctwin.network.profiles import Profile
 from hpctwin.policies import (
     OrderingLike,
     PlacementLike,
@@ -45,15 +45,9 @@ from hpctwin.simulation.lowering.capacity import facts_of, known_of
 from hpctwin.simulation.lowering.cluster import BLOCK_MS, Outages, recorded_outages
 from hpctwin.simulation.lowering.policy import circumstances
 from hpctwin.simulation.lowering.preemption import is_interrupted, suspends, writes_checkpoints
-from hpctwin.simulation.lowering.profiles import (
-    UNKNOWN_MS,
-    network_profiles,
-    on_network,
-    power_follows_load,
-    with_run_times,
-)
 from hpctwin.simulation.refusals import check_contended, check_together
 from hpctwin.simulation.state.arguments import (
+    SizingHook,
     as_cluster,
     as_workload,
     begins_ms,
@@ -61,11 +55,10 @@ from hpctwin.simulation.state.arguments import (
     risks,
 )
 from hpctwin.simulation.state.engine_feed import EngineFeed, Once
-from hpctwin.simulation.state.sizing import SizingHook
 
 if TYPE_CHECKING:
     from hpctwin.contention.running_jobs import RunningJobs
-    from hpctwin.engine.compile.jit import Kernel
+    from hpctwin.network.profiles import Profile
 
 __all__ = ["SimulationBase"]
 
@@ -76,14 +69,6 @@ SHORT = 1 << 19
 
 
 _UNTOUCHED = power_states.Outside()
-
-
-@cache
-def _reorder() -> Kernel:
-    """Return the kernel that sorts a queue; imported only if a simulation is forked."""
-    from hpctwin.engine.operations.kernel import reorder
-
-    return reorder
 
 
 class SimulationBase(EngineFeed):
@@ -237,6 +222,10 @@ class SimulationBase(EngineFeed):
         self.mode_speeds = [
             {name: mode.speed for name, mode in group.modes.items()} for group in cluster.nodes
         ]
+        if workload.profiles is None and not (workload.demands or self.contends):
+            return workload, cluster
+        from hpctwin.simulation.lowering.profiles import on_network, with_run_times
+
         if self.sharing is None:
             return with_run_times(workload, cluster)
         workload, cluster, self._profiles = on_network(
@@ -261,6 +250,7 @@ class SimulationBase(EngineFeed):
             from hpctwin.contention.running_jobs import RunningJobs
             from hpctwin.contention.sizes import Sizes
             from hpctwin.contention.spared_energy import SparedEnergy
+            from hpctwin.simulation.lowering.profiles import power_follows_load
 
             cluster, names = self.cluster, self.workload.job_id.tolist()
             by_load = power_follows_load(cluster) and not self.workload.shares_nodes
@@ -452,6 +442,8 @@ class SimulationBase(EngineFeed):
         place = np.full(before.jobs + 1, -1, np.int64)
         place[rows] = to
         if self.network is not None:
+            from hpctwin.simulation.lowering.profiles import network_profiles
+
             profiles = np.array(network_profiles(workload, self.cluster), object)
             profiles[to] = np.array(self._profiles, object)[rows]
             self._profiles = tuple(profiles)
@@ -528,8 +520,6 @@ class SimulationBase(EngineFeed):
         rows = sim.running["job"]
         if state is None or state.started is None or not len(rows):
             return
-        from hpctwin.engine.operations.kernel import NOTE_START
-
         self.compiled_policy()
         clock, start = sim.clock, sim["state"]["start"]
         now = clock.now
@@ -568,6 +558,8 @@ class SimulationBase(EngineFeed):
             single_gpus=self.single_gpus,
         )
         if self._profiles:
+            from hpctwin.simulation.lowering.profiles import UNKNOWN_MS
+
             job = known["job"].copy()
             job["runtime"][[one is not None for one in self._profiles]] = UNKNOWN_MS
             known = {**known, "job": job}
@@ -600,4 +592,4 @@ class SimulationBase(EngineFeed):
         if policy.order.changes:
             return  # such a queue is scored at each pass and never sorted
         self.compiled_policy()
-        _reorder()(self._sim.address)
+        REORDER(self._sim.address)

@@ -27,7 +27,7 @@ from hpctwin.simulation.lowering import power_states
 from hpctwin.simulation.lowering.cluster import Outages, drawn_outages
 from hpctwin.simulation.lowering.policy import Deciding
 from hpctwin.simulation.lowering.preemption import is_interrupted
-from hpctwin.simulation.state.sizing import SizingHook
+from hpctwin.simulation.state.arguments import SizingHook
 
 __all__ = ["EngineFeed", "Looks", "Once"]
 

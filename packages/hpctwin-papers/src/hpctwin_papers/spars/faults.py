@@ -16,12 +16,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from hpctwin.engine.compile.entry_points import UNAWARE
 from hpctwin.engine.compile.jit import jit
 from hpctwin.engine.passes import PASSES, made_of
 from hpctwin.engine.passes.easy import Numbers, pass_easy
 from hpctwin.engine.passes.first_fit import pass_first_fit
 from hpctwin.engine.passes.none import pass_none
-from hpctwin.engine.power.switching_plan import UNAWARE
 from hpctwin.engine.powers import POWER_PASSES, PowerPass
 from hpctwin.engine.queue.order import drop_started
 from hpctwin.engine.state.layout import (
