@@ -247,7 +247,10 @@ class Capacity(Protocol):
 
     @staticmethod
     def finds_again(j: int, sim: Arrays) -> bool:
-        """Return whether a search would find a job's held reservation again; False says nothing."""
+        """Return whether a held reservation is where a search would put it; may move it there.
+
+        False says nothing.
+        """
 
     @staticmethod
     def give_back_held(j: int, sim: Arrays) -> None:

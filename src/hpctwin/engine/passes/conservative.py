@@ -55,7 +55,8 @@ def reservations_stand(sim: Arrays) -> bool:
 def keep_or_reserve(j: int, compress: bool, sim: Arrays) -> bool:
     """Give a job a reservation, unless it is skipped; return whether it has one.
 
-    With ``compress`` it gives its present reservation back first, and reserves again.
+    With ``compress`` it moves to where a search puts it: it gives its reservation back, and reserves
+    again.
     """
     skipped = capacity.is_skipped(j, sim)
     if held(sim.kept)[j].start >= 0 and compress and not skipped and capacity.finds_again(j, sim):

@@ -34,6 +34,7 @@ from hpctwin.engine.shared.reservations.node_reservations import (
     forget_links,
     free_row,
     link,
+    promise_nodes,
     reserve_shared,
     take_off,
 )
@@ -157,10 +158,10 @@ def hold(j: int, sim: Arrays) -> None:
 
 @jit
 def finds_again(j: int, sim: Arrays) -> bool:
-    """Return whether a search would find a job's held reservation again.
+    """Return whether a job's held reservation is where a search would put it, after moving it there.
 
-    False says nothing. The free table must prove that the job fits at no earlier time and would get
-    the same nodes, which depend on cores only.
+    False says nothing. The free table must prove that the job fits at no earlier time, and which
+    nodes it gets. Both must depend on cores only.
     """
     kind = sim.job[j].kind
     if sim.rooms.table == 0 or len(sim.cut) > 0 or sim.sharing.owners > 0 or not stops_early(sim):
@@ -170,26 +171,46 @@ def finds_again(j: int, sim: Arrays) -> bool:
     for c in range(sim.needs.width):
         if c != CORES and c != ALONE and sim.needs[kind, c] > 0:
             return False
-    start = held(sim.kept)[j].start
-    end = start + sim.job[j].expected
-    first = held(sim.kept)[j].first
-    if search_rows(j, sim.clock.now, start, first, sim) < start:
+    own = held(sim.kept)[j]
+    time = search_rows(j, sim.clock.now, own.start, own.first, sim)
+    end = time + sim.job[j].expected
+    if time == own.start:
+        row = sim.rooms.spanned
+        if row < 0:
+            row = row_at(time, sim)
+            free_table.begin_least(row, sim.least_later, sim)
+        while row < sim.rooms.sums and sim.sums[row].time < end:
+            free_table.lower_least(row, sim.least_later, sim)
+            row += 1
+        free_table.least_with(own.first, sim)
+    elif sim.rooms.bounded == 0:
         return False
-    free_table.begin_least(row_at(start, sim), sim.least_later, sim)
-    for row in range(row_at(start, sim), row_at(end - 1, sim) + 1):
-        free_table.lower_least(row, sim.least_later, sim)
-    free_table.least_with(first, sim)
-    mark_pools(kind, start, end, sim)
-    list_fits(kind, start, sim)
+    sim.rooms.bounded = 0
+    mark_pools(kind, time, end, sim)
+    if not list_fits(kind, time, sim):
+        return False
     choose(j, sim)
-    return is_chosen(first, sim)
+    if time == own.start and is_chosen(own.first, sim):
+        return True
+    for c in range(sim.asks.width):
+        if sim.asks[j, c] > 0:
+            return False
+    free_held(j, sim)
+    for n in range(sim.sharing.chosen):
+        free_at(sim.chosen_nodes[n], time, sim)
+    own.start = time
+    own.first = promise_nodes(j, time, end, sim)
+    return True
 
 
 @jit
-def list_fits(kind: int, begin: int, sim: Arrays) -> None:
-    """Set ``sim.fits`` for a job that fits ``sim.least_cores`` from a time on, by number of node.
+def list_fits(kind: int, begin: int, sim: Arrays) -> bool:
+    """Set ``sim.fits`` by ``sim.least_cores`` from a time on, by number of node.
 
-    Nodes after the last one that it gets are omitted.
+    Nodes after the last one that a job of the kind gets are omitted.
+
+    Returns:
+        Whether it fits.
     """
     shape = sim.shape[kind]
     enough = shape.tasks if shape.spread == 1 else shape.nodes
@@ -205,7 +226,8 @@ def list_fits(kind: int, begin: int, sim: Arrays) -> None:
             nodes += 1
         sim.fits[node] = fits
         if total >= shape.tasks and nodes >= enough:
-            break
+            return True
+    return False
 
 
 @jit

@@ -68,8 +68,7 @@ def remove(row: int, sim: Arrays) -> None:
     if own.after >= 0:
         sim.promise[own.after].before = own.before
         reckon_reach(own.after, sim)
-    if sim.near[own.node] == row + 1:
-        sim.near[own.node] = own.before + 1
+    sim.near[own.node] = own.before + 1
 
 
 @jit

@@ -388,6 +388,7 @@ def search_rows(j: int, time: int, until: int, promise: int, sim: Arrays) -> int
     length = sim.job[j].expected
     rows = sim.rooms.sums
     sim.rooms.bounded = 0
+    sim.rooms.spanned = -1
     first = row_at(time, sim)
     last = first
     later = MINUS_ONE
@@ -412,6 +413,7 @@ def search_rows(j: int, time: int, until: int, promise: int, sim: Arrays) -> int
             while later < end:
                 free_table.lower_least(later, sim.least_later, sim)
                 later += 1
+            sim.rooms.spanned = later
             free_table.least_with(promise, sim)
         else:
             free_table.begin_least(last - 1, sim.least_cores, sim)

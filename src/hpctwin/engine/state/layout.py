@@ -311,6 +311,7 @@ class Rooms:
     table: Int  # 1: `Scratch.free_cores` is valid, like the sums
     bounded: Int  # 1: `Scratch.least_cores` is valid for the job and span that are tried next
     pruned: Int  # 1: `Share.since` and `Promise.ahead` leave out what has ended before a span
+    spanned: Int  # row before which `Scratch.least_later` holds what is least; -1: none
     linked: Int  # 1: reservations are on their nodes, and know what is left when they begin
 
 
