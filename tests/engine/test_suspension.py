@@ -302,6 +302,7 @@ def test_nothing_is_left_over_and_stretches_add_up_to_what_jobs_ran(
     figures = result.summary()
     capacity = result.cluster.node_count * figures["makespan_s"]
     assert figures["held_node_s"] <= capacity + 1e-6
+    assert figures["resizes"] == 0
     suspended = result.jobs.filter(pl.col("suspended_s") > 0)
     length = (pl.col("end_s") - pl.col("start_s")).sum()
     ran = result.stretches.group_by("job_id").agg(ran_s=length)

@@ -331,8 +331,10 @@ def with_kept(stretches: pl.DataFrame, lost: pl.DataFrame) -> pl.DataFrame:
         lost: Attempts or stretches that were cut off.
 
     Returns:
-        The stretches with ``kept_s``: the part of each that was not in vain, and ``cut_off``:
-        whether it ended as its attempt was cut off. ``nodes`` is that of its attempt.
+        The stretches with ``cut_off``, whether each ended as its attempt was cut off, and with
+        ``kept_s``, the part of it that was not in vain. All time that an attempt lost counts when
+        it is cut off, so ``kept_s`` of its last stretch may be below 0. ``nodes`` is that of the
+        attempt.
     """
     saved_s = pl.col("kept_s") if "kept_s" in lost.columns else pl.lit(0.0)
     attempts = lost.select(
@@ -347,13 +349,16 @@ def with_kept(stretches: pl.DataFrame, lost: pl.DataFrame) -> pl.DataFrame:
     )
     within = (pl.col("end_s") <= pl.col("until_s")).fill_null(value=False)
     length_s = pl.col("end_s") - pl.col("start_s")
-    earlier_s = length_s.cum_sum().over("job_id", "since_s") - length_s
-    kept_s = (pl.col("saved_s") - earlier_s).clip(0.0, length_s)
-    return found.with_columns(
+    lost_s = length_s.filter(within).sum().over("job_id", "since_s") - pl.col("saved_s")
+    is_last = within & (pl.col("end_s") == pl.col("until_s"))
+    found = found.with_columns(
         nodes=pl.when(within).then("held").otherwise("nodes"),
-        kept_s=pl.when(within).then(kept_s).otherwise(length_s),
-        cut_off=within & (pl.col("end_s") == pl.col("until_s")),
+        kept_s=pl.when(is_last).then(length_s - lost_s).otherwise(length_s),
     ).drop("since_s", "until_s", "saved_s", "held")
+    # Two attempts may begin at one time, of which the first was cut off then.
+    ends = lost.select("job_id", "end_s", cut_off=pl.lit(value=True)).unique()
+    found = found.join(ends, on=["job_id", "end_s"], how="left", maintain_order="left")
+    return found.with_columns(pl.col("cut_off").fill_null(value=False))
 
 
 def sized_figures(
