@@ -174,7 +174,6 @@ def test_the_result_reports_suspended_jobs_that_lost_a_node():
     ]
     assert result.node_map.sort("job_id", "start_s").rows() == [
         (1, 0.0, 5.0, 0, 2),
-        (1, 10.0, 10.0, 0, 2),
         (1, 20.0, 40.0, 0, 2),
         (2, 0.0, 10.0, 2, 2),
         (2, 20.0, 40.0, 2, 2),
@@ -202,7 +201,6 @@ def test_shared_nodes_report_suspended_jobs_that_lost_a_node():
     assert told.select("job_id", "node", "start_s", "end_s", "cores", "memory_gb").rows() == [
         (1, 0, 0.0, 5.0, 8.0, 4.0),
         (1, 0, 5.0, 10.0, 0.0, 4.0),
-        (1, 0, 10.0, 10.0, 8.0, 4.0),
         (1, 0, 12.0, 32.0, 8.0, 4.0),
         (2, 1, 0.0, 10.0, 8.0, 4.0),
         (2, 1, 10.0, 20.0, 0.0, 4.0),

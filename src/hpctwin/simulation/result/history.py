@@ -35,6 +35,7 @@ __all__ = [
     "sized_series",
     "stretches_of",
     "stretches_of_attempts",
+    "stretches_on_nodes",
 ]
 
 IntArray = npt.NDArray[np.int64]
@@ -274,6 +275,15 @@ def stretches_of_attempts(
             "attempt_s": attempt[order] / MS_PER_S,
         }
     )
+
+
+def stretches_on_nodes(stretches: pl.DataFrame) -> pl.DataFrame:
+    """Return stretches of `stretches_of_attempts` in which jobs used nodes.
+
+    A job that is requeued while it is suspended has a last stretch without length.
+    """
+    of_last = pl.col("attempt_s") == pl.col("attempt_s").max().over("job_id")
+    return stretches.filter(of_last | (pl.col("end_s") > pl.col("start_s")))
 
 
 def lost_stretches(workload: Workload, sim: Sim) -> pl.DataFrame:

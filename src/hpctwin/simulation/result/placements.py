@@ -17,7 +17,7 @@ from hpctwin.model.requests.chunks import PER_TASK
 from hpctwin.model.requests.resources import GPU_TYPE
 from hpctwin.simulation.lowering.gpus import ONE_GPU, SingleGpus
 from hpctwin.simulation.lowering.shared_nodes import columns_of
-from hpctwin.simulation.result.history import stretches_of_attempts
+from hpctwin.simulation.result.history import stretches_of_attempts, stretches_on_nodes
 
 __all__ = ["gpu_shares", "placement_table", "placements", "shares_held", "use_now"]
 
@@ -122,7 +122,7 @@ def _in_stretches(
     lasting = table.filter(lasted)
     others = lasting.join(begun, left_on=["job_id", "start_s"], right_on=keys, how="anti")
     parts = [table.filter(~lasted), others]
-    for one, when in ((table, ran), (kept, stands)):
+    for one, when in ((table, stretches_on_nodes(ran)), (kept, stands)):
         of_attempt = one.filter(lasted).drop("end_s").rename({"start_s": "attempt_s"})
         apart = of_attempt.join(when, on=keys, maintain_order="left_right")
         parts.append(apart.select(table.columns))

@@ -35,6 +35,7 @@ from hpctwin.simulation.result.history import (
     sized_course,
     stretches_of,
     stretches_of_attempts,
+    stretches_on_nodes,
 )
 from hpctwin.simulation.state.base import SimulationBase
 
@@ -548,7 +549,7 @@ def _in_stretches(
     node_map: pl.DataFrame, paused: npt.NDArray[np.bool_], workload: Workload, sim: Sim
 ) -> pl.DataFrame:
     """Return the node map, with attempts that were suspended only while they ran."""
-    ran = stretches_of_attempts(workload, sim).select("job_id", "attempt_s", "start_s", "end_s")
+    ran = stretches_on_nodes(stretches_of_attempts(workload, sim)).drop("nodes")
     of_job = node_map.filter(paused).drop("end_s").rename({"start_s": "attempt_s"})
     apart = of_job.join(ran, on=["job_id", "attempt_s"], maintain_order="left_right")
     return pl.concat([node_map.filter(~paused), apart.select(node_map.columns)])
