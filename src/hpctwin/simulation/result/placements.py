@@ -103,13 +103,13 @@ def _in_stretches(
     rows, start_ms = attempts["job"], attempts["start"]
     keys = ["job_id", "attempt_s"]
     begun = pl.DataFrame({"job_id": workload.job_id[rows], "attempt_s": start_ms / MS_PER_S})
-    ran = stretches_of_attempts(workload, sim).select(*keys, "start_s", "end_s")
-    ran = ran.join(begun, on=keys, how="semi")
+    every = stretches_of_attempts(workload, sim).select(*keys, "start_s", "end_s")
+    ran = stretches_on_nodes(every).join(begun, on=keys, how="semi")
     # Suspended until the next stretch, or, if there is none, if it is suspended now.
     waits = (sim["cut"]["suspended"][rows] == 1) & (started_ms(sim)[rows] == start_ms)
     first = begun.with_columns(start_s="attempt_s", end_s="attempt_s")
     stands = (
-        pl.concat([first, ran])
+        pl.concat([first, every.join(begun, on=keys, how="semi")])
         .sort(*keys, "start_s", "end_s", nulls_last=True, maintain_order=True)
         .select(*keys, start_s="end_s", end_s=pl.col("start_s").shift(-1).over(keys))
         .join(begun.with_columns(waits=waits), on=keys, how="left", maintain_order="left")
@@ -122,7 +122,7 @@ def _in_stretches(
     lasting = table.filter(lasted)
     others = lasting.join(begun, left_on=["job_id", "start_s"], right_on=keys, how="anti")
     parts = [table.filter(~lasted), others]
-    for one, when in ((table, stretches_on_nodes(ran)), (kept, stands)):
+    for one, when in ((table, ran), (kept, stands)):
         of_attempt = one.filter(lasted).drop("end_s").rename({"start_s": "attempt_s"})
         apart = of_attempt.join(when, on=keys, maintain_order="left_right")
         parts.append(apart.select(table.columns))
