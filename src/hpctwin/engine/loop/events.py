@@ -247,7 +247,7 @@ def cancel_job(j: int, sim: Arrays) -> None:
 def node_event(node: int, sign: int, sim: Arrays) -> None:
     """Apply a node failure (sign -1) or repair (+1).
 
-    A failure ends or requeues the jobs on the node, also those that are suspended there.
+    A failure ends or requeues the jobs on the node, including jobs suspended there.
     """
     p = sim.pool_of[node]
     own = sim.node[node]

@@ -81,7 +81,7 @@ SUSPENDED: Any = np.int64(13)
 It resumes when other jobs have left them.
 """
 STRETCH, PAUSES = np.array([1, 2])
-"""What a record of `records.Lost` is, if the job was suspended in its attempt."""
+"""Kinds of `records.Lost` if the job was suspended: a stretch of an attempt, an attempt."""
 
 AFTER, AFTERANY, AFTEROK = np.array([0, 1, 2])
 

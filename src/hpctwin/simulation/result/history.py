@@ -365,7 +365,7 @@ def with_kept(stretches: pl.DataFrame, lost: pl.DataFrame) -> pl.DataFrame:
         nodes=pl.when(within).then("held").otherwise("nodes"),
         kept_s=pl.when(is_last).then(length_s - lost_s).otherwise(length_s),
     ).drop("since_s", "until_s", "saved_s", "held")
-    # Two attempts may begin at one time, of which the first was cut off then.
+    # Two attempts may begin at one time: the first was cut off then.
     ends = lost.select("job_id", "end_s", cut_off=pl.lit(value=True)).unique()
     found = found.join(ends, on=["job_id", "end_s"], how="left", maintain_order="left")
     return found.with_columns(pl.col("cut_off").fill_null(value=False))
