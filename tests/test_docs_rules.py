@@ -153,7 +153,6 @@ CASES: dict[str, Sequence[Case]] = {
     "checkpoints with a cap that lowers modes": [
         always(cluster(POWER, cap=LOWER, failures=FAILS), work=jobs(checkpoint_s=[5, 5]))
     ],
-    "suspension with node failures": [always(cluster(failures=FAILS, **SUSPEND))],
     "suspension with limits of `minutes`, or with `safe`": [
         always(cluster(limits=MINUTES, **SUSPEND))
     ],
@@ -177,7 +176,6 @@ CASES: dict[str, Sequence[Case]] = {
         contended(cluster(), jobs(malleable={name: [one, 1]}), sized=True)
         for name, one in (("max_nodes", 2), ("suspendable", 1))
     ],
-    "suspension with sleep states, contended": [contended(cluster(SLEEP, **SUSPEND))],
     "a sizing": [in_stream(cluster(), sizing=lambda view: None)],
     "orderings that use labels, with an unlabeled source": [
         in_stream(cluster(), "fairshare", labelled=False)

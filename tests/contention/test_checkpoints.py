@@ -85,6 +85,26 @@ def test_a_preempted_job_continues_and_says_what_it_kept() -> None:
     assert result.lost.select("start_s", "end_s", "kept_s").rows() == [(0.0, 3.0, 2.0)]
 
 
+def test_intervals_do_not_count_suspensions() -> None:
+    cluster = Cluster.model_validate(
+        {
+            **interrupted((7.5, 0.5)).model_dump(),
+            "partitions": [{"name": "low", "default": True}, {"name": "high"}],
+            "preemption": {
+                "mode": "suspend", "checkpoint": 2, "partitions": {"high": {"tier": 2}},
+            },
+        }
+    )  # fmt: skip
+    workload = Workload.build(
+        submit_s=[0, 3], nodes=[8, 8], walltime_s=[60, 60], runtime_s=[60, 60],
+        profiles=[LONG, SECOND], partition=["low", "high"],
+    )  # fmt: skip
+    # It is suspended from 3 to 4, has run for 6.5 s when a node fails, and starts again at 8.
+    result = simulate(workload, cluster, sharing="fair")
+    assert result.jobs.sort("job_id")["end_s"].to_list() == [12.0, 4.0]
+    assert result.lost.select("start_s", "end_s", "kept_s").rows() == [(0.0, 7.5, 6.0)]
+
+
 @settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 6000), st.sampled_from([0, 300, 1000, 1700])), min_size=1, max_size=4),

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from hpctwin import Cluster, Simulation, Workload, read_cluster
 from hpctwin.contention.network import Network
 from hpctwin.contention.phases import PhaseBuilder
-from hpctwin.errors import ConfigError
 from hpctwin.model import Category
 from hpctwin.network.profiles import Delay, HomogeneousTask, Profile, Sequence, SmpiTrace
 from tests.contention.test_energy import NAPS, POWERED, energies
@@ -125,15 +124,22 @@ some_jobs = st.lists(
 )  # fmt: skip
 
 
+def with_naps(cluster: Cluster) -> Cluster:
+    content = cluster.model_dump()
+    content["nodes"][0]["sleep"] = [NAPS]
+    return Cluster.model_validate(content)
+
+
+@pytest.mark.parametrize("power", ["", "~psus:0", "~psas-ipm:1s"])
 @settings(max_examples=30, deadline=None)
 @given(some_jobs, st.sampled_from(POLICIES[:2]), st.lists(st.floats(0.0, 3.0), max_size=4))
 def test_interrupted_runs_are_the_same_and_energies_add_up(
-    some: Any, policy: str, pauses: list[float]
+    power: str, some: Any, policy: str, pauses: list[float]
 ) -> None:
     pause, kinds, walltime, partition = zip(*some, strict=True)
     rows = zip(np.cumsum(pause), kinds, walltime, partition, strict=True)
     workload = jobs(*((at, KINDS[k][0], wall, KINDS[k][1], name) for at, k, wall, name in rows))
-    cluster = preempting(POWERED)
+    cluster, policy = preempting(with_naps(POWERED) if power else POWERED), policy + power
     whole = Simulation(workload, cluster, policy, sharing="fair", log=True).run()
     one = Simulation(workload, cluster, policy, sharing="fair")
     with tempfile.TemporaryDirectory() as folder:
@@ -154,12 +160,30 @@ def test_interrupted_runs_are_the_same_and_energies_add_up(
     assert float(np.diff(drawn_s) @ watts[:-1]) == pytest.approx(whole.energy.total_j)
 
 
-def test_nodes_that_sleep_are_refused() -> None:
-    content = POWERED.model_dump()
-    content["nodes"][0]["sleep"] = [NAPS]
-    cluster = preempting(Cluster.model_validate(content))
-    with pytest.raises(ConfigError, match="cannot be suspended on nodes with sleep states"):
-        Simulation(jobs((0.0, 8, 9.0, computing(1.0), "low")), cluster, sharing="fair")
+def test_nodes_of_suspended_jobs_stay_on() -> None:
+    # Seven nodes are idle from 1.5 to 4.5. The last job wakes two nodes, from 9 to 10.25.
+    low = 0.0, 8, 60.0, computing(4.0), "low"
+    high, last = (1.5, 1, 9.0, computing(3.0), "high"), (9.0, 2, 9.0, computing(1.0), "low")
+    cluster = preempting(with_naps(POWERED))
+    result = Simulation(jobs(low, high, last), cluster, "fcfs+easy~psus:0.5s", sharing="fair").run()
+    assert times(result.jobs) == [
+        (1, 0.0, 7.0, "completed"), (2, 1.5, 4.5, "completed"), (3, 10.25, 11.25, "completed"),
+    ]  # fmt: skip
+    assert result.energy is not None
+    # One of the two cores of each node computes: 150 W.
+    assert energies(result.energy.jobs) == pytest.approx([150 * 8 * 4, 150 * 3, 150 * 2])
+
+
+def test_a_job_begins_on_nodes_that_wake_before_it_is_suspended() -> None:
+    # The nodes sleep from 1.5 on, and are on from 5.25; high suspends low then, not at 4.5.
+    first = 0.0, 8, 9.0, computing(1.0), "low"
+    low, high = (4.0, 8, 60.0, computing(2.0), "low"), (4.5, 8, 9.0, computing(1.0), "high")
+    cluster = preempting(with_naps(POWERED))
+    policy = "fcfs+easy~psus:0"
+    found = Simulation(jobs(first, low, high), cluster, policy, sharing="fair").run().jobs
+    assert times(found) == [
+        (1, 0.0, 1.0, "completed"), (2, 5.25, 8.25, "completed"), (3, 5.25, 6.25, "completed"),
+    ]  # fmt: skip
 
 
 def test_a_suspension_is_no_contention() -> None:

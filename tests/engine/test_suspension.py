@@ -108,6 +108,54 @@ def test_a_suspended_job_that_is_cancelled_leaves_its_nodes(run):
     assert ends(result)[0] == 8
 
 
+def failing_at(node: int, start: int, duration: int, then: str = "requeue", **preemption: Any):
+    """As `suspending`, with a node that fails."""
+    outage = {"node": node, "start": start, "duration": duration}
+    failures = {"outages": [outage], "on_failure": then}
+    content = suspending(**preemption).model_dump(exclude_unset=True)
+    return Cluster.model_validate({**content, "failures": failures})
+
+
+@pytest.mark.parametrize(
+    ("node", "then", "said_of"),
+    [
+        # High is on node 0, and continues if another node of low fails.
+        (3, "requeue", [(15, 35, State.COMPLETED, 1), (5, 15, State.COMPLETED, 0)]),
+        (3, "fail", [(0, 8, State.NODE_FAILURE, 0), (5, 15, State.COMPLETED, 0)]),
+        # Both are on node 0; high starts first, on node 1.
+        (0, "requeue", [(18, 38, State.COMPLETED, 1), (8, 18, State.COMPLETED, 1)]),
+        (0, "fail", [(0, 8, State.NODE_FAILURE, 0), (5, 8, State.NODE_FAILURE, 0)]),
+    ],
+)
+def test_a_node_that_fails_ends_suspended_jobs_too(run, node, then, said_of):
+    workload = of_tiers((0, 20, 20, 4, "low"), (5, 10, 10, 1, "high"))
+    result = run(workload, failing_at(node, 8, 2, then))
+    found = zip(
+        starts(result), ends(result), states(result), (j.requeues for j in result), strict=True
+    )
+    assert list(found) == said_of
+    assert [job.preemptions for job in result] == [1, 0]
+
+
+def test_a_job_continues_if_the_job_that_suspended_it_loses_another_node(run):
+    workload = of_tiers((0, 20, 20, 2, "low"), (5, 10, 10, 3, "high"))
+    # High had nodes 0 to 2.
+    result = run(workload, failing_at(2, 8, 30))
+    assert starts(result) == [0, 8]
+    assert [job.requeues for job in result] == [0, 1]
+    # It takes nodes 0, 1 and 3 at once, and low is suspended again.
+    assert ends(result) == [33, 18]
+    assert [job.preemptions for job in result] == [2, 0]
+
+
+def test_a_suspended_job_that_lost_a_node_continues_from_its_checkpoint(run):
+    workload = of_tiers((0, 20, 20, 4, "low"), (5, 10, 10, 1, "high"))
+    result = run(workload, failing_at(3, 8, 2, checkpoint=3))
+    # Three of the five seconds that it ran are kept.
+    assert starts(result) == [15, 5]
+    assert ends(result) == [32, 15]
+
+
 def test_one_tier_is_suspended_and_another_waits_again(run):
     workload = of_tiers((0, 20, 20, 2, "low"), (0, 20, 20, 2, "mid"), (5, 5, 5, 4, "high"))
     result = run(workload, suspending(mid={"mode": "requeue"}))
@@ -158,14 +206,14 @@ suspensions = partial(
 
 @st.composite
 def cases(draw: st.DrawFn) -> dict[str, Any]:
-    cluster = draw(strategies.clusters(max_nodes=9, outages=False))
+    cluster = draw(strategies.clusters(max_nodes=9))
     workload = draw(strategies.workloads(cluster))
     return case_of(draw, workload, with_preemption(draw, cluster, suspensions))
 
 
 @st.composite
 def busy_cases(draw: st.DrawFn) -> dict[str, Any]:
-    """Many are suspended, some several times, and some jobs are cancelled."""
+    """Many are suspended, some several times; some jobs are cancelled, and some nodes fail."""
     content = draw(suspensions(tiers()))
     of_classes = content.setdefault("partitions", {})
     for name, modes in (
@@ -177,7 +225,17 @@ def busy_cases(draw: st.DrawFn) -> dict[str, Any]:
     case = busy(draw, content, GROUPS[: draw(st.integers(1, 2))])
     cancel_s = strategies.numbers(draw, len(case["workload"]), -9, 40)
     cancelled = case["workload"].replace(cancel_ms=np.where(cancel_s > 20, 1000 * cancel_s, -1))
-    return {**case, "workload": cancelled}
+    return {**case, "workload": cancelled, "cluster": failing(draw, case["cluster"])}
+
+
+def failing(draw: st.DrawFn, cluster: Cluster) -> Cluster:
+    """The cluster, of which nodes may fail at whole seconds, also for no longer than a moment."""
+    node, start = st.integers(0, cluster.node_count - 1), st.integers(0, 60)
+    rows = st.lists(st.tuples(node, start, st.sampled_from((1, 5, 20))), max_size=4)
+    outages = [dict(zip(("node", "start", "duration"), row, strict=True)) for row in draw(rows)]
+    then = draw(st.sampled_from(("requeue", "requeue", "fail")))
+    content = cluster.model_dump(exclude_unset=True)
+    return Cluster.model_validate({**content, "failures": {"outages": outages, "on_failure": then}})
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=name_of)
@@ -237,18 +295,23 @@ def test_nothing_is_left_over_and_stretches_add_up_to_what_jobs_ran(
     assert (sim["beneath"] == -1).all()
     assert not sim["cut"]["tried"].any()
     assert not sim["cut"]["covered"].any()
-    assert sim["stock"]["free"][: sim.pools].tolist() == sim["amount"][: sim.pools].tolist()
+    stock = sim["stock"][: sim.pools]
+    assert (stock["free"] + stock["down"]).tolist() == sim["amount"][: sim.pools].tolist()
     result = simulation.result()
     assert result.stretches is not None
     figures = result.summary()
     capacity = result.cluster.node_count * figures["makespan_s"]
     assert figures["held_node_s"] <= capacity + 1e-6
+    assert figures["resizes"] == 0
     suspended = result.jobs.filter(pl.col("suspended_s") > 0)
-    ran = result.stretches.group_by("job_id").agg(ran_s=(pl.col("end_s") - pl.col("start_s")).sum())
-    told = suspended.join(ran, on="job_id").select(
-        apart=pl.col("end_s") - pl.col("start_s") - pl.col("suspended_s") - pl.col("ran_s")
-    )
-    assert (told["apart"].abs() < 1e-9).all()
+    length = (pl.col("end_s") - pl.col("start_s")).sum()
+    ran = result.stretches.group_by("job_id").agg(ran_s=length)
+    lost = result.lost.group_by("job_id").agg(lost_s=length)
+    told = suspended.join(ran, on="job_id").join(lost, on="job_id", how="left")
+    last_s = (pl.col("end_s") - pl.col("start_s")).fill_null(0.0)
+    whole_s = last_s + pl.col("lost_s").fill_null(0.0)
+    apart = told.select(apart=whole_s - pl.col("suspended_s") - pl.col("ran_s"))["apart"]
+    assert (apart.abs() < 1e-9).all()
 
 
 # --- where nodes are shared ----------------------------------------------------------------------
@@ -333,7 +396,7 @@ def test_a_job_with_an_exclusive_node_keeps_the_memory_it_requests(run):
 
 @st.composite
 def shared_cases(draw: st.DrawFn) -> dict[str, Any]:
-    cluster = draw(strategies.shared_clusters(outages=False))
+    cluster = draw(strategies.shared_clusters())
     if draw(st.booleans()):
         cluster = draw(strategies.stocked(cluster))
     what = {name: draw(st.booleans()) for name in ("several", "owners")}

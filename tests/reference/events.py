@@ -207,8 +207,8 @@ class Events:
             return
         self.vacate(job)
         self.undo_if_not_begun(job)
-        if job.start is not None and self.machine.cluster.failures.on_failure == "requeue":
-            job.attempts.append((job.start, self.now, job.nodes))
+        if self.machine.cluster.failures.on_failure == "requeue":
+            job.attempts = job.runs_until(self.now)
         if self.machine.cluster.failures.on_failure == "fail":
             self.end(job, State.NODE_FAILURE)
         else:

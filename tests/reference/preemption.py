@@ -93,7 +93,7 @@ class PreemptingSimulation(Simulation):
         """Remember what the last checkpoint keeps; how long that had taken."""
         if not job.checkpoint or job.start is None:  # it was undone before it began
             return 0
-        kept = (self.now - job.start) // job.checkpoint * job.checkpoint
+        kept = self.ran(job) // job.checkpoint * job.checkpoint
         job.done += int(kept * self.speed_of(job))
         return kept
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from copy import copy, deepcopy
 from dataclasses import replace
 from fractions import Fraction
@@ -79,6 +79,12 @@ class Suspending(PreemptingSimulation, ABC):
         job.remains = job.due - self.now
         job.due = job.over = NEVER
 
+    def put_back(self, job: Job) -> None:
+        super().put_back(job)
+        job.suspended = False
+        job.resumed = None
+        job.paused = 0
+
     def set_end(self, job: Job, since: int, work: Fraction) -> None:
         super().set_end(job, since, work)
         if job.suspended:
@@ -120,6 +126,9 @@ class SuspendingSimulation(Suspending):
         """All who are on a node, who has it last first."""
         on = self.machine.job_on[node]
         return [*self.beneath.get(node, []), *([] if on is None else [on])]
+
+    def jobs_on(self, node: int) -> Iterator[Job]:
+        yield from self.members(node)
 
     def above(self, job: Job) -> list[Job]:
         """Those who have nodes of a job, or wait for them to come back before it does."""

@@ -49,7 +49,6 @@ def drawn(
 ) -> tuple[Cluster, Workload, str]:
     """A machine, jobs and a policy; nodes are shared or not, and jobs may preempt others."""
     told_of = data.draw(st.sampled_from((None, preemptions, suspensions)))
-    outages = outages and told_of is not suspensions
     if data.draw(st.booleans()):
         cluster = data.draw(strategies.shared_clusters(outages=outages).flatmap(strategies.racked))
         if data.draw(st.booleans()):

@@ -152,6 +152,67 @@ def test_the_result_reports_which_jobs_were_suspended_for_how_long_and_where_eac
     assert figures["wasted_node_s"] == figures["preempted_node_s"] == 0
 
 
+def test_the_result_reports_suspended_jobs_that_lost_a_node():
+    failures = {"outages": [{"node": 0, "start": 10, "duration": 1}]}
+    of = cluster(SUSPEND, failures=failures)
+    result = simulate(workload(), of, track_nodes=True)
+    # Jobs 1 and 3 lose node 0. Job 3 then suspends job 2 on node 2.
+    assert result.jobs.select("start_s", "end_s", "suspended_s", "preemptions").rows() == [
+        (20.0, 40.0, 5.0, 1),
+        (0.0, 40.0, 10.0, 1),
+        (10.0, 20.0, 0.0, 0),
+    ]
+    assert result.lost.sort("job_id").rows() == [(1, 0.0, 10.0, 2, 0.0), (3, 5.0, 10.0, 2, 0.0)]
+    assert result.stretches.rows() == [
+        (1, 0.0, 5.0, 2),
+        (1, 10.0, 10.0, 2),
+        (1, 20.0, 40.0, 2),
+        (2, 0.0, 10.0, 2),
+        (2, 20.0, 40.0, 2),
+        (3, 5.0, 10.0, 2),
+        (3, 10.0, 20.0, 2),
+    ]
+    assert result.node_map.sort("job_id", "start_s").rows() == [
+        (1, 0.0, 5.0, 0, 2),
+        (1, 20.0, 40.0, 0, 2),
+        (2, 0.0, 10.0, 2, 2),
+        (2, 20.0, 40.0, 2, 2),
+        (3, 5.0, 10.0, 0, 2),
+        (3, 10.0, 20.0, 1, 2),
+    ]
+    figures = result.summary()
+    assert (figures["suspensions"], figures["suspended_s"]) == (2, 15)
+    assert figures["held_node_s"] == 140
+    assert figures["wasted_node_s"] == 20
+    # Of its first five seconds, job 1 keeps three.
+    kept = simulate(workload(checkpoint_s=[3, 3, 3]), of).summary()
+    assert kept["wasted_node_s"] == 2 * (2 + 2)
+
+
+def test_shared_nodes_report_suspended_jobs_that_lost_a_node():
+    failures = {"outages": [{"node": 0, "start": 10, "duration": 2}]}
+    nodes = [{"name": "n", "count": 2, "cores": 8, "memory_gb": 16}]
+    asked = {"tasks": [1, 1, 1], "cores_per_task": [8, 8, 8], "memory_gb_per_task": [4, 4, 8]}
+    jobs = workload(1, chunks=asked)
+    result = simulate(jobs, cluster(SUSPEND, nodes=nodes, failures=failures))
+    assert result.placements is not None
+    # Job 3 suspends job 1 on node 0, then job 2 on node 1.
+    told = result.placements.sort("job_id", "start_s")
+    assert told.select("job_id", "node", "start_s", "end_s", "cores", "memory_gb").rows() == [
+        (1, 0, 0.0, 5.0, 8.0, 4.0),
+        (1, 0, 5.0, 10.0, 0.0, 4.0),
+        (1, 0, 12.0, 32.0, 8.0, 4.0),
+        (2, 1, 0.0, 10.0, 8.0, 4.0),
+        (2, 1, 10.0, 20.0, 0.0, 4.0),
+        (2, 1, 20.0, 40.0, 8.0, 4.0),
+        (3, 0, 5.0, 10.0, 8.0, 8.0),
+        (3, 1, 10.0, 20.0, 8.0, 8.0),
+    ]
+    figures = result.summary()
+    assert figures["held_core_s"] == 8 * (5 + 20 + 10 + 20 + 5 + 10)
+    assert figures["lost_core_s"] == 8 * (5 + 5)
+
+
 def test_a_job_that_is_suspended_still_says_when_it_started():
     simulation = Simulation(workload(), cluster(SUSPEND))
     simulation.advance(10)
@@ -167,11 +228,6 @@ def test_a_simulation_with_suspended_jobs_is_saved_and_continues(tmp_path):
 
 
 def test_options_incompatible_with_suspended_jobs_are_rejected():
-    failing = {"outages": [{"node": 0, "start": 1, "duration": 1}]}
-    with pytest.raises(
-        ConfigError, match="'suspend' does not work with node failures; remove 'failures'"
-    ):
-        Simulation(workload(), cluster(SUSPEND, failures=failing))
     limits = [{"user": "ann", "minutes": {"nodes": 9}}]
     with pytest.raises(ConfigError, match="limits on the remaining minutes of walltimes"):
         Simulation(workload(), cluster(SUSPEND, limits=limits))

@@ -334,12 +334,16 @@ class RunningJobs:
 
     def _next_checkpoints(self, sim: Sim) -> dict[_Start, int]:
         """Return when jobs on the network write their next checkpoints, in ms."""
-        intervals, found = sim["claim"]["checkpoint"], {}
+        intervals, cut, found = sim["claim"]["checkpoint"], sim["cut"], {}
         for row, start_ms in self._network.running:
             every = int(intervals[row])
             if every and (row, start_ms) not in self._suspended:
-                ran_ms = max(self._written_ms - start_ms, 0)
-                found[row, start_ms] = start_ms + (ran_ms // every + 1) * every
+                since_ms, ran_ms = start_ms, 0
+                if self._suspends and cut["pauses"][row] > 0:
+                    # It has written those up to its last suspension.
+                    since_ms, ran_ms = start_ms + int(cut["paused"][row]), int(cut["ran"][row])
+                ran_ms = max(self._written_ms - since_ms, ran_ms)
+                found[row, start_ms] = since_ms + (ran_ms // every + 1) * every
         return found
 
     def _write_checkpoints(self, sim: Sim, time_ms: int) -> None:

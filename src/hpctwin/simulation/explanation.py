@@ -330,6 +330,7 @@ class _Story:
                 text = "preempted by another job and requeued"
             self.add("requeued", text)
             self.pushed = self.risen = 0
+            self.suspended = False
         suspended = cut is not None and bool(cut["suspended"])
         if suspended != self.suspended:
             words = "suspended for another job" if suspended else "resumed"

@@ -12,20 +12,14 @@ from hpctwin.engine.compile.jit import jit
 from hpctwin.engine.containers.heap import heap_push
 from hpctwin.engine.containers.suspended_stack import depth_of
 from hpctwin.engine.jobs.running_jobs import run_insert, run_remove
-from hpctwin.engine.jobs.transitions import forget_end
+from hpctwin.engine.jobs.transitions import forget_end, last_start, note_stretch
 from hpctwin.engine.power.node_states import touch_nodes
 from hpctwin.engine.state.layout import ZERO, Arrays
 
 __all__ = [
-    "began", "expect_to_go_on", "go_on", "leaves_by", "list_suspended", "move_start", "suspend",
+    "expect_to_go_on", "go_on", "leaves_by", "let_run", "list_suspended", "move_start", "suspend",
     "wake_uncovered",
 ]  # fmt: skip
-
-
-@jit
-def began(j: int, sim: Arrays) -> int:
-    """Return when a job started, also if it was suspended since, ms."""
-    return sim.state[j].start - sim.cut[j].paused
 
 
 @jit
@@ -43,22 +37,15 @@ def suspend(j: int, sim: Arrays) -> None:
     """Suspend a running job, and record its time since it started or resumed."""
     cut = sim.cut[j]
     now = sim.clock.now
-    since = sim.state[j].start if cut.times == 0 else cut.since
+    if last_start(j, sim) < now:
+        note_stretch(j, sim)
     cut.suspended = 1
     cut.times += 1
+    cut.pauses += 1
     cut.ran = now - sim.state[j].start
     cut.left = sim.state[j].end - now
     forget_end(j, sim)
     touch_nodes(j, sim)
-    if since == now:
-        return
-    stretch = sim.lost[sim.clock.lost]
-    stretch.job = j
-    stretch.start = since
-    stretch.end = now
-    stretch.kept = now - since
-    stretch.nodes = sim.job[j].nodes
-    sim.clock.lost += 1
 
 
 @jit
@@ -73,6 +60,13 @@ def go_on(j: int, sim: Arrays) -> None:
     sim.state[j].end = now + cut.left
     sim.clock.ends = heap_push(sim.ends, sim.clock.ends, now + cut.left, j)
     touch_nodes(j, sim)
+
+
+@jit
+def let_run(j: int, sim: Arrays) -> None:
+    """Resume a job if it is suspended, because it ends now or waits again."""
+    if len(sim.beneath) > 0 and sim.cut[j].suspended == 1:
+        go_on(j, sim)
 
 
 @jit

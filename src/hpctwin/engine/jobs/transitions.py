@@ -6,7 +6,7 @@ from hpctwin.engine.capacity.plan import choose_pools, load_take, note_freed, pl
 from hpctwin.engine.compile.intrinsics import call_with_job
 from hpctwin.engine.compile.jit import jit
 from hpctwin.engine.containers.heap import heap_push, heap_remove
-from hpctwin.engine.containers.suspended_stack import remove_suspended
+from hpctwin.engine.containers.suspended_stack import is_on, remove_suspended
 from hpctwin.engine.jobs.running_jobs import run_insert, run_remove
 from hpctwin.engine.placement.job_nodes import (
     forget_segments,
@@ -34,10 +34,12 @@ from hpctwin.engine.state.layout import (
     MINUS_ONE,
     NEVER,
     ONE,
+    PAUSES,
     PENDING,
     PREEMPTED,
     RACED,
     RUNNING,
+    STRETCH,
     TAKE,
     THOUSANDTH,
     UNSUBMITTED,
@@ -313,18 +315,17 @@ def forget_end(j: int, sim: Arrays) -> None:
 
 
 @jit
-def slowest_listed(j: int, sim: Arrays) -> int:
-    """Return the pool of the slowest whole nodes that a job has, by its node list.
+def slowest_of(j: int, sim: Arrays) -> int:
+    """Return the pool of the slowest whole nodes that a job has or awaits.
 
     ``taken`` does not count nodes on which other jobs are at the bottom of the stack.
     """
-    node = sim.state[j].first_node
-    slowest = sim.pool_of[node]
-    while node >= 0:
+    slowest = -1
+    for node in range(len(sim.node)):
         p = sim.pool_of[node]
-        if sim.pool[p].speed < sim.pool[slowest].speed:
-            slowest = p
-        node = sim.node[node].next
+        if slowest < 0 or sim.pool[p].speed < sim.pool[slowest].speed:
+            if is_on(j, node, sim):
+                slowest = p
     return slowest
 
 
@@ -333,7 +334,7 @@ def slowest_held(j: int, sim: Arrays) -> int:
     """Return the pool of the slowest nodes that a running job has."""
     if len(sim.share) == 0:
         if len(sim.beneath) > 0:
-            return slowest_listed(j, sim)
+            return slowest_of(j, sim)
         load_take(j, sim)
         return slowest_taken(sim)
     row = sim.state[j].first_node
@@ -362,6 +363,57 @@ def keep_done(j: int, sim: Arrays) -> int:
 
 
 @jit
+def began(j: int, sim: Arrays) -> int:
+    """Return when a job started, also if it was suspended since, ms."""
+    return sim.state[j].start - sim.cut[j].paused
+
+
+@jit
+def last_start(j: int, sim: Arrays) -> int:
+    """Return when a job started or last resumed, ms."""
+    return sim.state[j].start if sim.cut[j].pauses == 0 else sim.cut[j].since
+
+
+@jit
+def note_lost(j: int, start: int, kept: int, sim: Arrays) -> None:
+    """Record an attempt of a job, or a part of it, that ends now."""
+    lost = sim.lost[sim.clock.lost]
+    lost.job = j
+    lost.start = start
+    lost.end = sim.clock.now
+    lost.kept = kept
+    lost.nodes = sim.job[j].nodes
+    lost.what = 0
+    lost.attempt = start
+    sim.clock.lost += 1
+
+
+@jit
+def note_stretch(j: int, sim: Arrays) -> None:
+    """Record the time since a job started or last resumed, which ends now."""
+    since = last_start(j, sim)
+    note_lost(j, since, sim.clock.now - since, sim)
+    stretch = sim.lost[sim.clock.lost - 1]
+    stretch.what = STRETCH
+    stretch.attempt = began(j, sim)
+
+
+@jit
+def note_attempt(j: int, kept: int, sim: Arrays) -> None:
+    """Record an attempt that is cut off now, and its last stretch if it was suspended."""
+    if len(sim.beneath) == 0 or sim.cut[j].pauses == 0:
+        note_lost(j, sim.state[j].start, kept, sim)
+        return
+    cut = sim.cut[j]
+    note_stretch(j, sim)
+    note_lost(j, began(j, sim), kept, sim)
+    sim.lost[sim.clock.lost - 1].what = PAUSES
+    cut.before += cut.paused
+    cut.paused = 0
+    cut.pauses = 0
+
+
+@jit
 def cut_off(j: int, sim: Arrays) -> None:
     """Take the nodes from a running job, as if it had never started.
 
@@ -376,13 +428,7 @@ def cut_off(j: int, sim: Arrays) -> None:
     tidy_queue(sim)
     sim.race.valid = 0
     if not forget_begin(j, sim):
-        lost = sim.lost[sim.clock.lost]
-        lost.job = j
-        lost.start = sim.state[j].start
-        lost.end = sim.clock.now
-        lost.kept = kept
-        lost.nodes = sim.job[j].nodes
-        sim.clock.lost += 1
+        note_attempt(j, kept, sim)
     sim.state[j].requeues += 1
     sim.state[j].start = -1
     sim.state[j].end = -1

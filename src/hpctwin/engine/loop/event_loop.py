@@ -36,9 +36,9 @@ def records_have_room(sim: Arrays) -> bool:
     nodes = len(sim.node)
     if nodes == 0:
         return True
-    return sim.clock.lost + sim.clock.running <= len(
-        sim.lost
-    ) and sim.clock.segments + nodes <= len(sim.segment)
+    # A job that was suspended leaves two records when it is cut off: its last stretch, and all.
+    lost = sim.clock.lost + sim.clock.running * (1 if len(sim.beneath) == 0 else 2)
+    return lost <= len(sim.lost) and sim.clock.segments + nodes <= len(sim.segment)
 
 
 @jit

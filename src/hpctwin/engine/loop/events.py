@@ -5,7 +5,7 @@ from __future__ import annotations
 from hpctwin.engine.compile.jit import jit
 from hpctwin.engine.containers.heap import heap_pop, heap_push, heap_remove
 from hpctwin.engine.containers.node_sets import touch
-from hpctwin.engine.jobs.suspended_jobs import go_on
+from hpctwin.engine.jobs.suspended_jobs import let_run
 from hpctwin.engine.jobs.transitions import (
     close,
     finish,
@@ -224,8 +224,7 @@ def cancel_job(j: int, sim: Arrays) -> None:
     """Cancel a job that has not ended."""
     phase = sim.state[j].phase
     if phase == RUNNING:
-        if len(sim.beneath) > 0 and sim.cut[j].suspended == 1:
-            go_on(j, sim)
+        let_run(j, sim)
         if sim.rules.cleanup > 0 and sim.state[j].start <= sim.clock.now:
             clean_up_from_now(j, CANCELLED, sim)
             return
@@ -248,7 +247,7 @@ def cancel_job(j: int, sim: Arrays) -> None:
 def node_event(node: int, sign: int, sim: Arrays) -> None:
     """Apply a node failure (sign -1) or repair (+1).
 
-    A failure ends or requeues the jobs on the node.
+    A failure ends or requeues the jobs on the node, including jobs suspended there.
     """
     p = sim.pool_of[node]
     own = sim.node[node]
@@ -268,6 +267,7 @@ def node_event(node: int, sign: int, sim: Arrays) -> None:
     touch(node, sim)
     while own.job >= 0:
         j = own.job
+        let_run(j, sim)
         forget_end(j, sim)
         if has_ended(j, sim):
             finish(j, sim)

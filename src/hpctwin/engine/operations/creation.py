@@ -352,6 +352,7 @@ def more_room(sim: Sim) -> None:
     nodes = len(sim["node"])
     clock = sim["clock"][0]
     lost = clock["lost"] + clock["running"] + (clock["queued"] if len(sim["cut"]) else 0)
+    lost += clock["running"] if len(sim["beneath"]) else 0
     needs = {"lost": lost, "segment": clock["segments"] + nodes}
     short = {name: rows for name, rows in needs.items() if nodes and rows > len(sim[name])}
     if short:

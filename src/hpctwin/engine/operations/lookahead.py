@@ -57,7 +57,7 @@ def forget_preemption(j: int, sim: Arrays) -> None:
     cut.times = cut.lost = cut.done = 0
     cut.leaves = cut.tried = cut.waits = 0
     cut.suspended = cut.covered = cut.ran = cut.left = 0
-    cut.paused = cut.since = cut.until = 0
+    cut.pauses = cut.paused = cut.before = cut.since = cut.until = 0
 
 
 @jit

@@ -11,15 +11,17 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.engine.state.array_allocation import copied, in_bytes
-from hpctwin.engine.state.layout import COMPLETED, LAYOUT, NEVER, SUSPENDED, UNSUBMITTED
+from hpctwin.engine.state.layout import COMPLETED, LAYOUT, NEVER, PAUSES, STRETCH, UNSUBMITTED
 from hpctwin.engine.state.sim import Sim, records
 
 __all__ = [
     "add_pending_dependencies",
     "are_suspended",
     "begun_ms",
+    "cut_off",
     "earliest_start_ms",
     "ended_jobs",
+    "had_pauses",
     "lengthen_chains",
     "paused_ms",
     "settled_jobs",
@@ -61,11 +63,28 @@ def settled_jobs(sim: Sim) -> BoolArray:
 
 
 def are_suspended(sim: Sim) -> BoolArray:
-    """Return which jobs were suspended for other jobs, and may still be [jobs]."""
+    """Return which jobs were suspended since their last start, and may still be [jobs]."""
     if not len(sim["beneath"]):
         return np.zeros(len(sim["state"]), np.bool_)
-    mode = sim["yields"]["mode"][sim["claim"]["standing"]]
-    found: BoolArray = (mode == SUSPENDED) & (sim["cut"]["times"] > 0)
+    found: BoolArray = sim["cut"]["pauses"] > 0
+    return found
+
+
+def cut_off(sim: Sim) -> npt.NDArray[np.void]:
+    """Return the attempts that were cut off; a suspension ends no attempt."""
+    lost = sim["lost"][: sim.clock.lost]
+    found: npt.NDArray[np.void] = lost[lost["what"] != STRETCH]
+    return found
+
+
+def had_pauses(job: IntArray, start: IntArray, sim: Sim) -> BoolArray:
+    """Return whether jobs were suspended in the attempts that began at some times [attempts]."""
+    found: BoolArray = are_suspended(sim)[job] & (started_ms(sim)[job] == start)
+    before = cut_off(sim)
+    before = before[before["what"] == PAUSES]
+    if len(before):
+        known = set(before[["job", "start"]].tolist())
+        found |= np.array([one in known for one in zip(job.tolist(), start.tolist(), strict=True)])
     return found
 
 
@@ -84,14 +103,14 @@ def paused_ms(sim: Sim) -> IntArray:
     """Return how long jobs have been suspended up to now, ms [jobs]."""
     cut = sim["cut"]
     now = sim.clock.now - started_ms(sim) - cut["ran"]
-    paused: IntArray = np.where(cut["suspended"] == 1, now, cut["paused"])
+    paused: IntArray = np.where(cut["suspended"] == 1, now, cut["paused"]) + cut["before"]
     return paused
 
 
 def begun_ms(sim: Sim) -> IntArray:
     """Return when jobs began for the first time, ms; -1 if they have not [jobs]."""
     state = sim["state"]
-    begun: IntArray = np.where(state["started"] == 1, state["start"], -1)
+    begun: IntArray = np.where(state["started"] == 1, started_ms(sim), -1)
     lost = sim["lost"][: sim.clock.lost][
         ::-1
     ]  # of two attempts of a job, the first one is written last

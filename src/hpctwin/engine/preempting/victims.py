@@ -12,7 +12,7 @@ from __future__ import annotations
 from hpctwin.engine.capacity.plan import load_take, plan_change, plan_fits, planned_end, row_at
 from hpctwin.engine.compile.intrinsics import call_with_job
 from hpctwin.engine.compile.jit import jit
-from hpctwin.engine.jobs.suspended_jobs import began
+from hpctwin.engine.jobs.transitions import began
 from hpctwin.engine.preempting.held_parts import (
     count_marked,
     count_nodes,

@@ -80,6 +80,8 @@ SUSPENDED: Any = np.int64(13)
 
 It resumes when other jobs have left them.
 """
+STRETCH, PAUSES = np.array([1, 2])
+"""Kinds of `records.Lost` if the job was suspended: a stretch of an attempt, an attempt."""
 
 AFTER, AFTERANY, AFTEROK = np.array([0, 1, 2])
 

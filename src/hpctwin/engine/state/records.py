@@ -184,7 +184,9 @@ class Cut:
     covered: Int  # number of its nodes that other jobs have
     ran: Int  # time it had run when it was suspended,
     left: Int  # … and remaining time after that
+    pauses: Int  # number of times it was suspended since it started
     paused: Int  # its suspended time, by which ``state.start`` is later than its actual start
+    before: Int  # suspended time of earlier attempts
     since: Int  # time of its last resumption
     until: Int  # expected end of all jobs on its nodes
 
@@ -501,13 +503,17 @@ class Outage:
 
 
 class Lost:
-    """An attempt that ended by a failure, or for another job."""
+    """An attempt that ended by a failure, or for another job; or a stretch of an attempt."""
 
     job: Int
     start: Int
     end: Int
-    kept: Int  # part of it that a checkpoint keeps
+    kept: Int  # part of it that a checkpoint keeps; all of a stretch
     nodes: Int
+    what: (
+        Int  # 0: an attempt without suspensions; `STRETCH` of an attempt; an attempt with `PAUSES`
+    )
+    attempt: Int  # start of the attempt
 
 
 class Segment:

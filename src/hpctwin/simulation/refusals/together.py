@@ -162,13 +162,6 @@ INTERRUPTED = (
 
 SUSPENDED = (
     Refusal(
-        lambda c, p: bool(c.failures.outages) or c.failures.mtbf is not None,
-        lambda c, p: (
-            f"cluster {c.name!r}: preemption mode 'suspend' does not work with node "
-            "failures; remove 'failures', or use mode requeue or cancel"
-        ),
-    ),
-    Refusal(
         lambda c, p: any(limit.is_timed for limit in c.limits),
         lambda c, p: (
             f"cluster {c.name!r}: preemption mode 'suspend' does not work with limits on "
@@ -255,11 +248,6 @@ def check_contended(
     Raises:
         ConfigError: Something else does; or a job's amounts are those of each of its ranks.
     """
-    if suspends(cluster) and cluster.depths > 0:
-        raise ConfigError(
-            f"cluster {cluster.name!r}: jobs that share the network cannot be suspended on nodes with "
-            "sleep states; use mode requeue or cancel, or remove 'sharing'"
-        )
     malleable = workload.malleable
     if not sized or malleable is None:
         return

@@ -34,6 +34,8 @@ __all__ = [
     "sized_figures",
     "sized_series",
     "stretches_of",
+    "stretches_of_attempts",
+    "stretches_on_nodes",
 ]
 
 IntArray = npt.NDArray[np.int64]
@@ -232,9 +234,16 @@ def _labels(column: Category) -> pl.Series | pl.Expr:
 
 
 def stretches_of(workload: Workload, sim: Sim, until_ms: float | None = None) -> pl.DataFrame:
-    """Return the table ``stretches`` of `Result`, by job, then start.
+    """Return the table ``stretches`` of `Result`; see `stretches_of_attempts`."""
+    return stretches_of_attempts(workload, sim, until_ms).drop("attempt_s")
 
-    The end of a running stretch is null.
+
+def stretches_of_attempts(
+    workload: Workload, sim: Sim, until_ms: float | None = None
+) -> pl.DataFrame:
+    """Return the table ``stretches`` of `Result`, by job, then start, and ``attempt_s``.
+
+    The end of a running stretch is null. ``attempt_s`` is the start of its attempt.
 
     Args:
         workload: The jobs.
@@ -242,6 +251,7 @@ def stretches_of(workload: Workload, sim: Sim, until_ms: float | None = None) ->
         until_ms: Time reached, if it is later than the last event time.
     """
     before, state = sim["lost"][: sim.clock.lost], sim["state"]
+    before = before[before["what"] != layout.PAUSES]
     starts = state["start"].copy()
     # A job that waits for its nodes to power on has not begun.
     begun = (starts >= 0) & (starts <= (sim.clock.now if until_ms is None else until_ms))
@@ -254,6 +264,7 @@ def stretches_of(workload: Workload, sim: Sim, until_ms: float | None = None) ->
     start = np.concatenate([before["start"], starts[last]])
     end = np.concatenate([before["end"], ended])
     nodes = np.concatenate([before["nodes"], sim["job"]["nodes"][last]])
+    attempt = np.concatenate([before["attempt"], started_ms(sim)[last]])
     order = np.lexsort((start, row))
     return pl.DataFrame(
         {
@@ -261,8 +272,18 @@ def stretches_of(workload: Workload, sim: Sim, until_ms: float | None = None) ->
             "start_s": start[order] / MS_PER_S,
             "end_s": known_seconds(end[order], end[order] >= 0),
             "nodes": nodes[order],
+            "attempt_s": attempt[order] / MS_PER_S,
         }
     )
+
+
+def stretches_on_nodes(stretches: pl.DataFrame) -> pl.DataFrame:
+    """Return stretches of `stretches_of_attempts` in which jobs used nodes.
+
+    A job that is requeued while it is suspended has a last stretch without length.
+    """
+    of_last = pl.col("attempt_s") == pl.col("attempt_s").max().over("job_id")
+    return stretches.filter(of_last | (pl.col("end_s") > pl.col("start_s")))
 
 
 def lost_stretches(workload: Workload, sim: Sim) -> pl.DataFrame:
@@ -290,7 +311,7 @@ def attempts_of(
     Args:
         jobs: Table of a result; jobs start with their first stretch.
         stretches: Table of the same result.
-        lost: Stretches that failures ended.
+        lost: Attempts or stretches that were cut off.
 
     Returns:
         The jobs with start, end and nodes of the last stretch, which a job that is suspended now
@@ -306,20 +327,48 @@ def attempts_of(
         start_s="last_start_s", nodes=pl.coalesce("last_nodes", "nodes")
     )
     held = held.drop("last_start_s", "last_nodes")
-    before = stretches.join(
+    before = with_kept(stretches, lost).join(
         last.rename({"last_start_s": "start_s"}), on=["job_id", "start_s"], how="anti"
     )
-    kept_s = (
-        pl.when(_in_vain(before, lost)).then(0.0).otherwise(pl.col("end_s") - pl.col("start_s"))
+    return held, before.drop("cut_off")
+
+
+def with_kept(stretches: pl.DataFrame, lost: pl.DataFrame) -> pl.DataFrame:
+    """Return stretches with what they kept of their time.
+
+    Args:
+        stretches: Table of a result.
+        lost: Attempts or stretches that were cut off.
+
+    Returns:
+        The stretches with ``cut_off``, whether each ended as its attempt was cut off, and with
+        ``kept_s``, the part of it that was not in vain. All time that an attempt lost counts when
+        it is cut off, so ``kept_s`` of its last stretch may be below 0. ``nodes`` is that of the
+        attempt.
+    """
+    saved_s = pl.col("kept_s") if "kept_s" in lost.columns else pl.lit(0.0)
+    attempts = lost.select(
+        "job_id", since_s="start_s", until_s="end_s", saved_s=saved_s, held=pl.col("nodes")
     )
-    return held, before.with_columns(kept_s=kept_s)
-
-
-def _in_vain(stretches: pl.DataFrame, lost: pl.DataFrame) -> pl.Series:
-    """Return whether a failure ended each stretch."""
-    ended = lost.select("job_id", "start_s", in_vain=pl.lit(value=True))
-    told = stretches.join(ended, on=["job_id", "start_s"], how="left", maintain_order="left")
-    return told["in_vain"].fill_null(value=False)
+    found = stretches.join_asof(
+        attempts.sort("since_s", "until_s", maintain_order=True),
+        left_on="start_s",
+        right_on="since_s",
+        by="job_id",
+        check_sortedness=False,
+    )
+    within = (pl.col("end_s") <= pl.col("until_s")).fill_null(value=False)
+    length_s = pl.col("end_s") - pl.col("start_s")
+    lost_s = length_s.filter(within).sum().over("job_id", "since_s") - pl.col("saved_s")
+    is_last = within & (pl.col("end_s") == pl.col("until_s"))
+    found = found.with_columns(
+        nodes=pl.when(within).then("held").otherwise("nodes"),
+        kept_s=pl.when(is_last).then(length_s - lost_s).otherwise(length_s),
+    ).drop("since_s", "until_s", "saved_s", "held")
+    # Two attempts may begin at one time: the first was cut off then.
+    ends = lost.select("job_id", "end_s", cut_off=pl.lit(value=True)).unique()
+    found = found.join(ends, on=["job_id", "end_s"], how="left", maintain_order="left")
+    return found.with_columns(pl.col("cut_off").fill_null(value=False))
 
 
 def sized_figures(
@@ -370,12 +419,13 @@ class StretchSums:
 
         Args:
             stretches: Table of a result.
-            lost: Stretches that failures ended.
+            lost: Attempts or stretches that were cut off.
         """
+        stretches = with_kept(stretches, lost)
         begins_again = stretches["start_s"] != stretches["end_s"].shift(1)
         # A job that continues after a failure was neither suspended nor resized.
         again = stretches["job_id"] == stretches["job_id"].shift(1)
-        again &= ~_in_vain(stretches, lost).shift(1, fill_value=False)
+        again &= ~stretches["cut_off"].shift(1, fill_value=False)
         self._suspensions += int((again & begins_again).sum())
         self._resizes += int((again & ~begins_again).sum())
         gaps = stretches["start_s"] - stretches["end_s"].shift(1)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin.engine.operations.job_history import course_of
-from hpctwin.engine.operations.transfer import are_suspended, started_ms
+from hpctwin.engine.operations.transfer import cut_off, had_pauses, started_ms
 from hpctwin.engine.state.layout import RUNNING
 from hpctwin.engine.state.sim import Sim
 from hpctwin.model import MS_PER_S, Cluster, Workload
@@ -17,7 +17,7 @@ from hpctwin.model.requests.chunks import PER_TASK
 from hpctwin.model.requests.resources import GPU_TYPE
 from hpctwin.simulation.lowering.gpus import ONE_GPU, SingleGpus
 from hpctwin.simulation.lowering.shared_nodes import columns_of
-from hpctwin.simulation.result.history import stretches_of
+from hpctwin.simulation.result.history import stretches_of_attempts, stretches_on_nodes
 
 __all__ = ["gpu_shares", "placement_table", "placements", "shares_held", "use_now"]
 
@@ -72,42 +72,59 @@ def placements(
             return table
         return _with_types(table, workload, cluster, of_gpus, gpus.of_types(sim["needs"]))
 
-    suspended = are_suspended(sim)
-    if now or not suspended.any():
+    every = sim["part"][: int(sim["sharing"]["parts"][0])][["job", "start"]]
+    attempts = np.unique(every) if len(sim["beneath"]) and not now else every[:0]
+    attempts = attempts[had_pauses(attempts["job"], attempts["start"], sim)]
+    if not len(attempts):
         return told(sim)
     shape = sim["shape"].copy()
     shape["exclusive"] = 0
     kept = told({"shape": shape, "whole": sim["whole"], "needs": sim["needs"]})
     kept = kept.with_columns(cores=pl.lit(0.0))
-    return _in_stretches(told(sim), kept.clear() if ran else kept, suspended, workload, sim)
+    return _in_stretches(told(sim), kept.clear() if ran else kept, attempts, workload, sim)
 
 
 def _in_stretches(
     table: pl.DataFrame,
     kept: pl.DataFrame,
-    suspended: npt.NDArray[np.bool_],
+    attempts: npt.NDArray[np.void],
     workload: Workload,
     sim: Sim,
 ) -> pl.DataFrame:
-    """Return placements in which suspended jobs held only what they kept."""
-    rows = np.flatnonzero(suspended)
-    job, start_s = workload.job_id[rows], started_ms(sim)[rows] / MS_PER_S
-    ran = stretches_of(workload, sim).select("job_id", "start_s", "end_s")
-    ran = ran.join(pl.DataFrame({"job_id": job}), on="job_id", how="semi")
-    begun = pl.DataFrame({"job_id": job, "start_s": start_s, "end_s": start_s})
+    """Return placements in which suspended jobs held only what they kept.
+
+    Args:
+        table: The placements.
+        kept: The same, with what the jobs keep while they are suspended.
+        attempts: ``job`` and ``start`` of the attempts that were suspended.
+        workload: The jobs.
+        sim: Their simulation.
+    """
+    rows, start_ms = attempts["job"], attempts["start"]
+    keys = ["job_id", "attempt_s"]
+    begun = pl.DataFrame({"job_id": workload.job_id[rows], "attempt_s": start_ms / MS_PER_S})
+    every = stretches_of_attempts(workload, sim).select(*keys, "start_s", "end_s")
+    ran = stretches_on_nodes(every).join(begun, on=keys, how="semi")
+    # Suspended until the next stretch, or, if there is none, if it is suspended now.
+    waits = (sim["cut"]["suspended"][rows] == 1) & (started_ms(sim)[rows] == start_ms)
+    first = begun.with_columns(start_s="attempt_s", end_s="attempt_s")
     stands = (
-        pl.concat([begun, ran])
-        .sort("job_id", "start_s", "end_s", nulls_last=True, maintain_order=True)
-        .select(
-            "job_id", start_s="end_s", end_s=pl.col("start_s").shift(-1).over("job_id")
+        pl.concat([first, every.join(begun, on=keys, how="semi")])
+        .sort(*keys, "start_s", "end_s", nulls_last=True, maintain_order=True)
+        .select(*keys, start_s="end_s", end_s=pl.col("start_s").shift(-1).over(keys))
+        .join(begun.with_columns(waits=waits), on=keys, how="left", maintain_order="left")
+        .filter(
+            (pl.col("end_s") > pl.col("start_s")) | (pl.col("end_s").is_null() & pl.col("waits"))
         )
-    )  # fmt: skip
-    now = pl.Series(workload.job_id[rows[sim["cut"]["suspended"][rows] == 1]])
-    goes_on_later = pl.col("end_s").is_null() & pl.col("job_id").is_in(now.implode())
-    stands = stands.filter((pl.col("end_s") > pl.col("start_s")) | goes_on_later)
-    parts = [table.join(begun, on="job_id", how="anti")]
+    )
+    # An attempt that was cut off at its start was not suspended, though the next one begins then.
+    lasted = (pl.col("end_s") > pl.col("start_s")).fill_null(value=True)
+    lasting = table.filter(lasted)
+    others = lasting.join(begun, left_on=["job_id", "start_s"], right_on=keys, how="anti")
+    parts = [table.filter(~lasted), others]
     for one, when in ((table, ran), (kept, stands)):
-        apart = one.drop("start_s", "end_s").join(when, on="job_id", maintain_order="left_right")
+        of_attempt = one.filter(lasted).drop("end_s").rename({"start_s": "attempt_s"})
+        apart = of_attempt.join(when, on=keys, maintain_order="left_right")
         parts.append(apart.select(table.columns))
     return pl.concat(parts).sort("start_s", "job_id", "node", maintain_order=True)
 
@@ -207,9 +224,7 @@ def _ends(rows: IntArray, sim: Sim) -> IntArray:
     state, job, start = sim["state"], part["job"], part["start"]
     end = np.where(course_of(sim).phase[job] == RUNNING, -1, state["end"][job])
     # An attempt before its job's last start was cut off, by a failure or another job.
-    lost = sim["lost"][: sim.clock.lost]
-    lost = lost[~are_suspended(sim)[lost["job"]]]
-    ends = {(j, s): e for j, s, e in lost[["job", "start", "end"]].tolist()}
+    ends = {(j, s): e for j, s, e in cut_off(sim)[["job", "start", "end"]].tolist()}
     started, every = started_ms(sim), sim["part"][: int(sim["sharing"]["parts"][0])]
     for row in np.flatnonzero(started[job] != start):
         end[row] = ends[int(job[row]), int(start[row])]

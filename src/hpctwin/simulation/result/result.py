@@ -14,7 +14,7 @@ import polars as pl
 
 from hpctwin import metrics
 from hpctwin.attributes import Attached, kept
-from hpctwin.engine.operations.transfer import are_suspended, started_ms
+from hpctwin.engine.operations.transfer import cut_off, had_pauses, started_ms
 from hpctwin.engine.state.sim import Sim, records
 from hpctwin.errors import ConfigError
 from hpctwin.guesses import ATTRIBUTES, GuessedType
@@ -34,6 +34,8 @@ from hpctwin.simulation.result.history import (
     lost_stretches,
     sized_course,
     stretches_of,
+    stretches_of_attempts,
+    stretches_on_nodes,
 )
 from hpctwin.simulation.state.base import SimulationBase
 
@@ -481,10 +483,7 @@ def _held(
 
 def lost_so_far(workload: Workload, sim: Sim) -> pl.DataFrame:
     """Return the table ``lost`` of `Result`: attempts cut off by node failures."""
-    lost = sim["lost"][: sim.clock.lost]
-    if len(lost):
-        # A suspended job loses nothing.
-        lost = lost[~are_suspended(sim)[lost["job"]]]
+    lost = cut_off(sim)
     if not len(lost):
         return _none_lost(workload.job_id.dtype.kind, bool(len(sim["cut"])))
     columns: dict[str, Any] = {
@@ -520,14 +519,12 @@ def no_lost(jobs: pl.DataFrame) -> pl.DataFrame:
 
 def _node_map(workload: Workload, sim: Sim) -> pl.DataFrame:
     segment = _segments(sim)
-    starts, suspended = started_ms(sim), are_suspended(sim)
+    starts = started_ms(sim)
     job, start = segment["job"], segment["start"]
     end = sim["state"]["end"][job]
     # An attempt before its job's last start was cut off by a failure, and is among the lost
     # attempts.
-    lost = sim["lost"][: sim.clock.lost]
-    lost = lost[~suspended[lost["job"]]]
-    ends = {(j, s): e for j, s, e in lost[["job", "start", "end"]].tolist()}
+    ends = {(j, s): e for j, s, e in cut_off(sim)[["job", "start", "end"]].tolist()}
     for row in np.flatnonzero(starts[job] != start):
         end[row] = ends[int(job[row]), int(start[row])]
     # So was an earlier attempt with the same start: a job may be cut off and start again at one
@@ -545,7 +542,8 @@ def _node_map(workload: Workload, sim: Sim) -> pl.DataFrame:
             "count": segment["nodes"].copy(),
         }
     )
-    return _in_stretches(found, suspended[job], workload, sim) if suspended.any() else found
+    paused = had_pauses(job, start, sim) & (end != start)
+    return _in_stretches(found, paused, workload, sim) if paused.any() else found
 
 
 def _segments(sim: Sim) -> npt.NDArray[Any]:
@@ -568,10 +566,10 @@ def _segments(sim: Sim) -> npt.NDArray[Any]:
 
 
 def _in_stretches(
-    node_map: pl.DataFrame, suspended: npt.NDArray[np.bool_], workload: Workload, sim: Sim
+    node_map: pl.DataFrame, paused: npt.NDArray[np.bool_], workload: Workload, sim: Sim
 ) -> pl.DataFrame:
-    """Return the node map, with suspended jobs only while they ran."""
-    ran = stretches_of(workload, sim).select("job_id", "start_s", "end_s")
-    of_job = node_map.filter(suspended).drop("start_s", "end_s")
-    apart = of_job.join(ran, on="job_id", maintain_order="left_right").select(node_map.columns)
-    return pl.concat([node_map.filter(~suspended), apart])
+    """Return the node map, with attempts that were suspended only while they ran."""
+    ran = stretches_on_nodes(stretches_of_attempts(workload, sim)).drop("nodes")
+    of_job = node_map.filter(paused).drop("end_s").rename({"start_s": "attempt_s"})
+    apart = of_job.join(ran, on=["job_id", "attempt_s"], maintain_order="left_right")
+    return pl.concat([node_map.filter(~paused), apart.select(node_map.columns)])

@@ -17,7 +17,7 @@ from hpctwin.energy.accounts.summed_energy import EnergySums
 from hpctwin.energy.power.states import split_log
 from hpctwin.engine.operations.job_history import submitted_ms
 from hpctwin.engine.operations.power_control import settled_states
-from hpctwin.engine.operations.transfer import are_suspended, started_ms
+from hpctwin.engine.operations.transfer import cut_off, started_ms
 from hpctwin.engine.state.sim import Sim
 from hpctwin.metrics.sources import JobSource, JobTable
 from hpctwin.metrics.summary import RunningSummary
@@ -97,7 +97,7 @@ class NodeSums:
             stretches = stretches_of(simulation.workload, simulation.state, until_s * MS_PER_S)
             last, before = attempts_of(result.jobs, stretches, result.lost)
             self._summary.passed(JobTable(last), before, result.capacity, until_s, first_s)
-            tables["stretches"] = self._stretched(stretches, tables)
+            tables["stretches"] = self._stretched(stretches, result.lost, tables["jobs"])
         self._ended(source.take(gone), tables["jobs"])
         if result.node_map is None:
             return tables
@@ -187,16 +187,19 @@ class NodeSums:
             figures |= {} if sums is None else sums.figures()
         return figures
 
-    def _stretched(self, stretches: pl.DataFrame, tables: Tables) -> pl.DataFrame:
+    def _stretched(
+        self, stretches: pl.DataFrame, lost: pl.DataFrame, jobs: pl.DataFrame
+    ) -> pl.DataFrame:
         """Add the stretches of finished jobs, and return them.
 
         Args:
             stretches: Stretches of all present jobs.
-            tables: ``jobs`` and ``lost`` of the finished ones.
+            lost: Their attempts that were cut off.
+            jobs: The finished jobs.
         """
         assert self._stretches is not None
-        found = _of_jobs(stretches, tables["jobs"])
-        self._stretches.add(found, tables["lost"])
+        found = _of_jobs(stretches, jobs)
+        self._stretches.add(found, lost)
         return found
 
     def _ended(self, source: JobSource, jobs: pl.DataFrame) -> None:
@@ -282,9 +285,9 @@ class CoreSums(NodeSums):
             of_job = stretches.drop("nodes").join(
                 sized.select("job_id", "nodes"), on="job_id", maintain_order="left"
             )
+            self._stretched(of_job, before, tables["jobs"])
             last, before = attempts_of(sized, of_job, before)
             passed = JobTable(last)
-            self._stretched(of_job, tables)
             tables["stretches"] = _of_jobs(stretches, tables["jobs"])
         self._summary.passed(passed, before, capacity, until_s, first_s)
         self._ended(in_cores.take(gone), tables["jobs"])
@@ -326,16 +329,9 @@ def _of_jobs(table: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFrame:
     return table.filter(pl.col("job_id").is_in(jobs["job_id"].implode()))
 
 
-def _cut_off(sim: Sim) -> npt.NDArray[np.void]:
-    """Return the attempts that were cut off; a suspended job loses none."""
-    lost = sim["lost"][: sim.clock.lost]
-    found: npt.NDArray[np.void] = lost[~are_suspended(sim)[lost["job"]]]
-    return found
-
-
 def _of_attempts(sim: Sim, of_jobs: BoolArray) -> BoolArray:
     """Return a value of each job for each attempt that was cut off [attempts]."""
-    found: BoolArray = of_jobs[_cut_off(sim)["job"]]
+    found: BoolArray = of_jobs[cut_off(sim)["job"]]
     return found
 
 
@@ -367,7 +363,7 @@ def _cores_held(sim: Sim, asked: IntArray) -> tuple[IntArray, IntArray]:
         strict=True,
     ):
         before[job, begin] = before.get((job, begin), 0) + amount
-    lost = _cut_off(sim)
+    lost = cut_off(sim)
     of_lost = [
         before[job, begin] if (job, begin) in before else int(held[job])
         for job, begin in zip(lost["job"].tolist(), lost["start"].tolist(), strict=True)
