@@ -14,11 +14,10 @@ from hpctwin.engine.capacity_models import (
     PREEMPTING_WHOLE,
     SHARED_NODES,
 )
-from hpctwin.engine.compile.jit import Compiled, Kernel
+from hpctwin.engine.compile.jit import Compiled, Kernel, prepare
 from hpctwin.engine.fast_passes import counted_passes, score_line_scan
 from hpctwin.engine.jobs import transitions
 from hpctwin.engine.loop import event_loop
-from hpctwin.engine.operations.creation import prepare
 from hpctwin.engine.passes import PASSES, Pass
 from hpctwin.engine.placement.node_selection import PLACING
 from hpctwin.engine.placement.ranking import PLACE_BY_SCORE
