@@ -122,20 +122,24 @@ $(VENV)/release: pyproject.toml
 	$(VENV)/tools/bin/python -m pip install -q --disable-pip-version-check $(RELEASE)
 	touch $@
 
-# uv installs faster than pip. Modules are byte-compiled when they are imported first, which is a quarter of them.
+# uv installs faster than pip. It does not read pip's configuration: where that names an index, pip installs. Modules are
+# byte-compiled when they are imported first, which is a quarter of them.
 FAST := $(shell command -v uv)
 MAKE_VENV := $(if $(FAST),$(FAST) venv -q --python $(PYTHON) $(VENV),$(PYTHON) -m venv $(VENV))
-INSTALL := $(if $(FAST),$(FAST) pip install -q --python $(BIN)/python,\
-	$(BIN)/python -m pip install -q --disable-pip-version-check --no-compile)
+PIP := $(BIN)/python -m pip install -q --disable-pip-version-check --no-compile
+by_uv = $(1) pip install -q --python $(BIN)/python $(2)
+install = $(if $(FAST),$(call by_uv,$(FAST),$(1)),\
+	{ ! $(BIN)/python -m pip config list | grep -q '\.index-url' && $(PIP) --only-binary :all: uv && \
+	$(call by_uv,$(BIN)/uv,$(1)); } || $(PIP) $(1))
 
 $(VENV)/run: pyproject.toml $(PACKAGES:%=%/pyproject.toml)
 	test -x $(BIN)/python || $(MAKE_VENV)
-	$(INSTALL) -e . $(EDITABLE)
+	$(call install,-e . $(EDITABLE))
 	touch $@
 
 $(VENV)/dev: pyproject.toml $(PACKAGES:%=%/pyproject.toml)
 	test -x $(BIN)/python || $(MAKE_VENV)
-	$(INSTALL) -e '.[dev,docs]' $(EDITABLE)
+	$(call install,-e '.[dev,docs]' $(EDITABLE))
 	touch $@
 
 clean:

@@ -19,8 +19,8 @@ def main(folder: Path) -> None:
     on_x86 = platform.machine() == "x86_64"
     levels = ["x86-64-v2", "x86-64-v3"] if on_x86 else [processor_level()]
 
-    def tell(done: int, whole: int) -> None:
-        print(f"\r{done} of {whole} object files", end="", file=sys.stderr, flush=True)
+    def tell(share: float) -> None:
+        print(f"\r{100 * share:.0f} %", end="", file=sys.stderr, flush=True)
 
     for path in build_libraries(library_functions(), folder, levels, tell):
         print(f"{path} {path.stat().st_size / 2**20:.1f} MiB")

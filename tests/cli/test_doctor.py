@@ -37,6 +37,17 @@ def test_it_reports_versions_compiled_code_services_and_settings_and_no_secret(
     assert "hush-hush" not in plain
 
 
+def test_a_cache_that_cannot_be_written_is_an_error_with_its_remedy(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    # Even root may not write to a file system that is mounted read-only.
+    monkeypatch.setattr("os.access", lambda path, mode: path != tmp_path)
+    (found,) = (one for one in findings() if one.what == "cache")
+    says = f"{tmp_path} cannot be written: set NUMBA_CACHE_DIR to a folder that can be"
+    assert (found.state, found.says) == ("fault", says)
+
+
 def test_a_missing_package_is_an_error_with_its_remedy(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -45,7 +45,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("there is no C compiler")
     base = tmp_path_factory.mktemp("cache")
     level = library.processor_level()
-    told: list[tuple[int, int]] = []
+    told: list[float] = []
 
     def build() -> Path:
         told.clear()
@@ -53,23 +53,25 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
             [COUNT_LEADING, STOP],
             base / "hpctwin",
             [level],
-            lambda done, whole: told.append((done, whole)),
+            told.append,
         )
         assert told == sorted(told)
         return path
 
     assert build().name == library.library_name(level)
-    assert told[-1] == (2, 2)
+    assert told[-1] == 1
     path = build()
-    assert told[-1] == (0, 0)
+    assert told == []
     assert {one.name for one in path.parent.iterdir()} == {path.name, "objects"}
     assert len(list((path.parent / "objects").iterdir())) == 2
     return base
 
 
-def run(code: str, cache: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+def run(
+    code: str, cache: Path, *, by_name: bool = False, **environment: str
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, *([] if by_name else ["-c"]), code],
         env={**os.environ, "NUMBA_CACHE_DIR": str(cache), "NUMBA_BOUNDSCHECK": "0", **environment},
         capture_output=True,
         text=True,
@@ -84,7 +86,7 @@ def test_kernels_of_the_library_run_without_numba_and_others_say_what_is_missing
     assert done.stdout.splitlines() == [
         "True True",
         "5",
-        "'take_leading' must be compiled, and numba is missing: pip install numba",
+        "'take_leading' must be compiled, and llvmlite is missing: pip install numba",
     ], done.stderr
 
 
@@ -109,6 +111,54 @@ def test_the_key_of_an_object_file_follows_what_a_kernel_calls() -> None:
         assert changed[1] == other
     levels = {kernel_key(STOP, level) for level in ("x86-64-v2", "x86-64-v3")}
     assert len(levels) == 2
+
+
+TOGETHER = """
+import os, sys
+import numpy as np
+from hpctwin.engine.compile import build
+from hpctwin.engine.compile.jit import prepare
+from hpctwin.engine.jobs.resizing import STOP
+from hpctwin.engine.summary.job_figures import COUNT_LEADING
+def full(path, code):
+    raise OSError(28, "No space left on device")
+os.cpu_count = lambda: 2
+made, machine_code = [], build.machine_code
+build.machine_code = lambda *given: made.append(given) or machine_code(*given)
+{change}
+# A process of its own would run a script like this one again.
+prepare([COUNT_LEADING, STOP])
+counts = np.zeros(1 << 16, np.int64)
+COUNT_LEADING(np.arange(5), counts)
+print(counts.sum(), len(made))
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "made_here", "kept"),
+    [
+        ("", (0, 1), True),
+        ("os.cpu_count = lambda: 1", (2,), True),
+        ("sys.executable = ''", (2,), True),
+        ("sys.executable = '/bin/true'", (2,), True),
+        ("build._write = full", (0, 1), False),
+    ],
+)
+def test_missing_kernels_are_made_together_whatever_helps_or_fails(
+    change: str, made_here: tuple[int, ...], kept: bool, tmp_path: Path
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(TOGETHER.format(change=change))
+    for again in (False, True):
+        done = run(str(script), tmp_path / "cache", by_name=True)
+        total, made = map(int, done.stdout.split())
+        assert total == 5
+        loaded = kept and again
+        assert made in ((0,) if loaded else made_here)
+        assert ("compiling the engine" not in done.stderr) == loaded
+        assert ("cannot keep compiled code" in done.stderr) != kept
+    objects = list((tmp_path / "cache/hpctwin").glob("objects/*.o"))
+    assert len(objects) == (2 if kept else 0)
 
 
 @pytest.fixture

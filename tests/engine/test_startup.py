@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,10 +11,9 @@ import pytest
 
 from hpctwin import Cluster, Simulation, Workload
 from hpctwin.engine.compile.jit import Kernel
-from hpctwin.engine.operations.creation import USUAL_S, seconds_left
 
 KERNELS = """
-from hpctwin.engine.operations.creation import prepare
+from hpctwin.engine.compile.jit import prepare
 from hpctwin.engine.compile.jit import Kernel
 
 def twice(number):
@@ -43,28 +41,29 @@ def prepared(folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_compilation_is_reported_once_in_a_pipe_with_an_estimate(tmp_path: Path) -> None:
+def test_compilation_is_reported_once_in_a_pipe(tmp_path: Path) -> None:
     first = prepared(tmp_path)
     assert first.stdout == "42 42\n"
-    said = re.findall(
-        r"^hpctwin: compiling the engine, once after installing: part (\d) of 2, ~(\d+) s left$",
-        first.stderr,
-        re.MULTILINE,
-    )
-    assert [part for part, _ in said] == ["1", "2"]
-    # Nothing is known of these two before the first.
-    assert int(said[0][1]) == round(2 * USUAL_S)
-    assert int(said[1][1]) <= int(said[0][1])
+    assert first.stderr == "hpctwin: compiling the engine, once after installing …\n"
     second = prepared(tmp_path)
     assert (second.stdout, second.stderr) == ("42 42\n", "")
 
 
-def test_the_estimate_is_what_kernels_took_at_the_pace_of_those_done() -> None:
-    known = {"one": 4.0, "two": 6.0}
-    assert seconds_left(["one", "two"], known, {}) == 10.0
-    assert seconds_left(["two"], known, {"one": 8.0}) == 12.0
-    assert seconds_left(["new"], known, {}) == USUAL_S
-    assert seconds_left(["new"], {}, {"other": 2 * USUAL_S}) == pytest.approx(2 * USUAL_S)
+def test_the_rest_takes_as_long_as_the_pace_so_far_says(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from hpctwin.engine.compile import build
+
+    told = {0.0: 0.0, 0.5: 0.1, 2.0: 0.01, 4.0: 0.25, 4.5: 0.5, 9.0: 0.9, 10.0: 1.0}
+    clock = iter(told)
+    monkeypatch.setattr(build.time, "monotonic", lambda: next(clock))
+    report = build.Progress()
+    for share in list(told.values())[1:]:
+        report(share)
+    assert capsys.readouterr().err.splitlines()[1:] == [
+        "hpctwin: compiling the engine, 25 %, ~12 s left",
+        "hpctwin: compiling the engine, 90 %, ~1 s left",
+    ]
 
 
 def test_the_pass_over_a_plan_is_compiled_only_where_counting_does_not_decide() -> None:

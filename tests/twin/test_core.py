@@ -344,9 +344,10 @@ MACHINES = {
 }
 
 
+@pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("kind", MACHINES)
 def test_no_decision_waits_for_the_engine_to_be_compiled(
-    kind: str, monkeypatch: pytest.MonkeyPatch
+    kind: str, known: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: set[str] = set()
     load = Kernel.load
@@ -364,7 +365,7 @@ def test_no_decision_waits_for_the_engine_to_be_compiled(
         "fcfs+slurm@contiguous",
     ]
     core = Core(CoreSettings.model_validate({"pool": pool, "futures": 2}))
-    core.warm_up()
+    core.warm_up(MACHINES[kind] if known else None)
     warm = asked.copy()
     tasks = {"tasks": 8, "cores_per_task": 1} if kind == "shared" else {}
     names = tuple(f"n{number}" for number in range(NODES))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -18,23 +17,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Finding", "doctor_command", "findings", "library_functions", "warmup_command"]
 
-PARTS = 3
-"""Number of processes that compile the engine's kernels."""
-
 
 def warmup_command() -> int:
     """Compile the engine and the orderings now, so that later commands need not wait."""
     from hpctwin.engine.compile.library import checks_bounds, library_path
 
-    path = library_path()
-    if path is not None and not checks_bounds():
+    path = None if checks_bounds() else library_path()
+    if path is not None:
         print(f"ready: the compiled engine is {path}")
         return 0
-    from hpctwin.engine.compile.build import build_libraries, c_compiler
-
-    # Libraries are linked as on Linux.
-    if c_compiler() is None or checks_bounds() or sys.platform != "linux":
-        return _compile_each()
+    from hpctwin.engine.compile.build import build_libraries, build_objects, c_compiler
     from hpctwin.engine.compile.library import cache_folder, processor_level
     from hpctwin.errors import SimulationError
 
@@ -42,19 +34,23 @@ def warmup_command() -> int:
     print("compiling the engine, once after installing …", flush=True)
     shown = 0
 
-    def tell(done: int, whole: int) -> None:
+    def tell(share: float) -> None:
         nonlocal shown
-        if 10 * done > (shown + 1) * whole:
-            shown = 10 * done // whole
+        if 10 * share > shown + 1:
+            shown = int(10 * share)
             took = time.perf_counter() - begin
             print(f"{10 * shown} % after {took:.0f} s", file=sys.stderr, flush=True)
 
-    try:
-        (path,) = build_libraries(library_functions(), cache_folder(), [processor_level()], tell)
-    except (SimulationError, OSError) as error:
-        print(f"{error}; kernels are compiled one by one instead", file=sys.stderr)
-        return _compile_each()
-    print(f"ready after {time.perf_counter() - begin:.1f} s; kept as {path}")
+    functions, folder = library_functions(), cache_folder()
+    # Libraries are linked as on Linux.
+    if c_compiler() is not None and not checks_bounds() and sys.platform == "linux":
+        try:
+            (path,) = build_libraries(functions, folder, [processor_level()], tell)
+        except (SimulationError, OSError) as error:
+            print(f"{error}; commands load functions one by one instead", file=sys.stderr)
+    if path is None:
+        build_objects(functions, tell)
+    print(f"ready after {time.perf_counter() - begin:.1f} s; kept as {path or folder}")
     return 0
 
 
@@ -66,58 +62,6 @@ def library_functions() -> list[Compiled]:
 
     orders = [Compiled(order.function, order.signature) for order in BUILT_IN.values()]
     return [*all_kernels(), *orders]
-
-
-def _compile_each() -> int:
-    """Compile functions one by one, where no C compiler links a library of them."""
-    begin = time.perf_counter()
-    print("compiling the engine, once after installing …", flush=True)
-    from hpctwin.engine.compile.compiler import CACHE_DIR
-    from hpctwin.engine.operations.kernel import all_kernels
-    from hpctwin.policies import BUILT_IN
-    from hpctwin.simulation.running.advance import run_all
-
-    parts = [
-        f"from hpctwin.engine.operations.kernel import all_kernels\n"
-        f"for k in all_kernels()[{number}::{PARTS}]: k.compiled()"
-        for number in range(PARTS)
-    ]
-    parts.append(
-        "from hpctwin.policies import BUILT_IN\nfor order in BUILT_IN.values(): order.compiled"
-    )
-    running: list[subprocess.Popen[str]] = []
-
-    def compile_in_process(code: str) -> str:
-        """Run code in a process; return its error output if it failed, else nothing."""
-        with subprocess.Popen(
-            [sys.executable, "-c", code],
-            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-        ) as process:  # fmt: skip
-            running.append(process)
-            _, said = process.communicate()
-        return said if process.returncode else ""
-
-    def stop() -> None:
-        for process in running:
-            process.terminate()
-
-    # Each part runs in its own process, because compilation holds the interpreter lock.
-    said = run_all(
-        compile_in_process,
-        parts if CACHE_DIR else (),
-        threads=os.cpu_count() or 1,
-        stop=stop,
-    )
-    failed = [text for text in said if text]
-    for text in failed:
-        print(text, file=sys.stderr)
-    for kernel in all_kernels():
-        kernel.compiled()
-    for order in BUILT_IN.values():
-        _ = order.compiled
-    kept = f"kept in {CACHE_DIR}" if CACHE_DIR else "not stored: no cache folder is writable"
-    print(f"ready after {time.perf_counter() - begin:.1f} s; {kept}")
-    return 1 if failed else 0
 
 
 SERVICES = {
@@ -265,8 +209,12 @@ def _engine() -> Iterator[Finding]:
     folder = cache_folder()
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     yield Finding("engine", "library", "fine" if path else "none", str(path or "none is built"))
+    nearest = next(one for one in (folder, *folder.parents) if one.exists())
     if said:
         yield Finding("engine", "cache", "fault", str(said[0].message))
+    elif not os.access(nearest, os.W_OK):
+        says = f"{nearest} cannot be written: set NUMBA_CACHE_DIR to a folder that can be"
+        yield Finding("engine", "cache", "fault", says)
     else:
         yield Finding("engine", "cache", "fine", f"{folder}, {size / 2**20:.1f} MiB")
     how = "" if ready == len(kernels) else "; hpctwin warmup compiles the rest"

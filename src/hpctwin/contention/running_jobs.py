@@ -21,8 +21,8 @@ from hpctwin.contention.phases import PhaseBuilder, Sharing
 from hpctwin.contention.ranks import Held, ranks_of_job
 from hpctwin.contention.sizes import Sizes
 from hpctwin.contention.spared_energy import SparedEnergy
+from hpctwin.engine.compile.jit import prepare
 from hpctwin.engine.jobs.moving_ends import PUT_END
-from hpctwin.engine.operations.creation import prepare
 from hpctwin.engine.state.layout import NEVER
 from hpctwin.engine.state.sim import Sim
 from hpctwin.errors import ConfigError

@@ -16,7 +16,14 @@ from hpctwin.policies.orderings import (
     pfm,
 )
 from hpctwin.policies.placements import PLACEMENTS, Placement, PlacementLike, find_placement
-from hpctwin.policies.policy import Policy, PolicyLike, PowerLike, make_policy, parse_policy
+from hpctwin.policies.policy import (
+    Policy,
+    PolicyLike,
+    PowerLike,
+    compile_policies,
+    make_policy,
+    parse_policy,
+)
 from hpctwin.policies.powers import POWERS, PowerPolicy, find_power
 from hpctwin.policies.registry import Registry
 from hpctwin.policies.score import Ordering, ordering
@@ -47,6 +54,7 @@ __all__ = [
     "PowerLike",
     "PowerPolicy",
     "adaptive",
+    "compile_policies",
     "find_ordering",
     "find_placement",
     "find_power",

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from hpctwin.engine.compile.jit import Part
+from hpctwin.engine.compile.parts import Part
 from hpctwin.errors import PolicyError
 
 __all__ = ["changed", "constants_of", "place", "plain_function"]

@@ -6,11 +6,12 @@ It also reads policy files, which are separate from those of clusters and worklo
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hpctwin.engine.capacity_models import PARTICULAR_NODES, SHARED_NODES
 from hpctwin.engine.compile.entry_points import LINES, PLACE_BY_SCORE, RACE, REORDER
@@ -28,11 +29,16 @@ from hpctwin.policies.powers import PowerPolicy, find_power
 from hpctwin.policies.registry import is_file
 from hpctwin.policies.score import Ordering
 
+if TYPE_CHECKING:
+    from hpctwin.engine.compile.jit import Compiled, Kernel
+    from hpctwin.model import Cluster
+
 __all__ = [
     "Policy",
     "PolicyFile",
     "PolicyLike",
     "PowerLike",
+    "compile_policies",
     "make_policy",
     "parse_policy",
     "read_policy",
@@ -89,33 +95,26 @@ class Policy:
         Raises:
             PolicyError: Something cannot be compiled.
         """
-        from hpctwin.engine.operations.creation import prepare
+        compile_policies([self])
+
+    def kernels(self) -> list[Kernel]:
+        """Return the engine parts that run the policy."""
         from hpctwin.engine.operations.kernel import kernels_of
 
-        scores = self.order, *self.order.updates, self.candidates, self.placement.score
-        for score in scores:
-            if score is not None:
-                _ = score.compiled
         power = self.power.power_pass if self.power.switches else None
-        prepare([*kernels_of(self.scheduling, power), REORDER])
+        return [*kernels_of(self.scheduling, power), REORDER]
 
-    def compile_for_any_machine(self) -> None:
-        """Compile also what some cluster or queue may need later.
-
-        Callers that cannot wait for the compiler call this first.
-
-        Raises:
-            PolicyError: Something cannot be compiled.
-        """
-        from hpctwin.engine.operations.creation import prepare
+    def kernels_on(self, cluster: Cluster | None) -> list[Kernel]:
+        """Return also what a cluster may need later; None for any cluster."""
         from hpctwin.engine.operations.initial_jobs import PUT_UNDERWAY
         from hpctwin.engine.operations.kernel import kernels_of, placing
         from hpctwin.engine.shared.placements import SHARED_PLACEMENTS
 
-        self.compile()
         power = self.power.power_pass
         claims = placing(self.placement.number, power.preferred)
-        needed = [RACE, LINES, PUT_UNDERWAY, *kernels_of(self.scheduling, power)]
+        needed = [*self.kernels(), RACE, LINES, PUT_UNDERWAY]
+        if cluster is None or cluster.has_power:
+            needed += kernels_of(self.scheduling, power)
         if self.on_whole_nodes is not self.scheduling:
             needed += kernels_of(self.on_whole_nodes, None)
             claims = PARTICULAR_NODES.placing
@@ -124,10 +123,10 @@ class Policy:
         if self.placement.score is not None:
             needed.append(PLACE_BY_SCORE)
         backfill = PASSES.find(self.backfill)
-        if backfill.works_on(SHARED_NODES):
+        if (cluster is None or cluster.may_share_nodes) and backfill.works_on(SHARED_NODES):
             choose = SHARED_PLACEMENTS.find(self.placement.shared_name)
             needed += kernels_of(backfill.on(SHARED_NODES), power, choose)
-        prepare(needed)
+        return needed
 
     @property
     def scheduling(self) -> Pass:
@@ -163,6 +162,33 @@ PolicyLike = str | Policy | Ordering | Callable[..., float]
 
 
 @check_arguments("policy", "order", "candidates", "placement", "power")
+def compile_policies(
+    policies: Iterable[Policy], kernels: Callable[[Policy], list[Kernel]] = Policy.kernels
+) -> None:
+    """Compile policies together with engine parts, before first use.
+
+    Args:
+        policies: The policies.
+        kernels: Function that returns the engine parts of a policy.
+
+    Raises:
+        PolicyError: Something cannot be compiled.
+    """
+    from hpctwin.engine.compile.jit import prepare
+
+    policies = list(policies)
+    needed: list[Compiled] = []
+    for policy in policies:
+        for score in (
+            policy.order, *policy.order.updates, policy.candidates, policy.placement.score,
+        ):  # fmt: skip
+            if score is not None and score.to_compile.built_in:
+                needed.append(score.to_compile)
+            elif score is not None:
+                _ = score.compiled
+    prepare(chain(needed, *map(kernels, policies)))
+
+
 def make_policy(
     policy: PolicyLike | None = None,
     backfill: str | None = None,

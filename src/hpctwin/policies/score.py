@@ -89,6 +89,18 @@ class Score:
             )
 
     @cached_property
+    def to_compile(self) -> Any:
+        """The function as the engine compiles it.
+
+        Raises:
+            PolicyError: It cannot be used.
+        """
+        from hpctwin.engine.compile.jit import Compiled
+
+        self.check(complete=True)
+        return Compiled(plain_function(self.function), self.signature, kept=self.kept)
+
+    @cached_property
     def compiled(self) -> Any:
         """The function compiled for the engine.
 
@@ -96,12 +108,10 @@ class Score:
             PolicyError: It cannot be compiled.
         """
         from hpctwin.engine.compile.compile_errors import why_not_compiled
-        from hpctwin.engine.compile.jit import Compiled
 
-        self.check(complete=True)
-        function = plain_function(self.function)
+        found = self.to_compile
+        function = found.function
         try:
-            found = Compiled(function, self.signature, kept=self.kept)
             found.compiled()
             return found
         except Exception as error:  # Numba does not wrap errors in its code

@@ -20,7 +20,7 @@ from hpctwin.model.arguments import check_arguments
 from hpctwin.model.columns import as_pandas
 from hpctwin.model.demand import in_whole_nodes
 from hpctwin.model.text import Shown, count_text, counted, progress_bar
-from hpctwin.policies import Policy, parse_policy
+from hpctwin.policies import Policy, compile_policies, parse_policy
 from hpctwin.simulation import Result, Simulation, Window
 from hpctwin.simulation.refusals import check_together
 from hpctwin.simulation.running.advance import run_all
@@ -193,7 +193,7 @@ def compare(
             raise ConfigError(f"policy {name!r} is listed twice; list it once")
     for policy in pool:
         check_together(cluster, policy, workload)
-        policy.compile()
+    compile_policies(pool)
     running: list[Simulation] = []
     stopped = Event()
     begin, seed = Simulation(workload, cluster, policy=pool[0], **options), options.get("seed", 0)

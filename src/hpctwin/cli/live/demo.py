@@ -109,12 +109,17 @@ def demo_command(
 def _run(folder: Path, seed: int, speed: str, console: Any) -> tuple[Any, list[str]]:
     """Return the twin's row of the comparison, and the lines of its last explanation."""
     from hpctwin.cli.live.top import live_view
+    from hpctwin.model import Cluster
+    from hpctwin.twin.core.core import Core
     from hpctwin.twin.emulated.process import PATIENCE_S, emulated_process
     from hpctwin.twin.service.explain import explain_decision
     from hpctwin.twin.service.service import open_twin
-    from hpctwin.twin.settings.config import TwinConfig
+    from hpctwin.twin.settings.config import CoreSettings, TwinConfig
 
     address = folder / "cluster.sock"
+    # Beforehand, in one go: the cluster's process would compile a part of it first.
+    machine = Cluster.uniform(NODES)
+    Core(CoreSettings()).warm_up(machine)
     with emulated_process(
         address, "--nodes", str(NODES), "--workload", "four-phase", "--seed", str(seed),
         "--speed", speed, "--wait", "--history",
@@ -126,7 +131,7 @@ def _run(folder: Path, seed: int, speed: str, console: Any) -> tuple[Any, list[s
                 "journal": {"path": str(folder / "journal.sqlite")},
             }
         )
-        with open_twin(config) as twin, live_view(twin, console):
+        with open_twin(config, machine=machine) as twin, live_view(twin, console):
             _run_until_done(twin)
             row = _row(twin, seed)
             last = explain_decision(twin.journal, twin.journal.last_choice())

@@ -1,41 +1,105 @@
-"""The build of the library of compiled code.
+"""The build of compiled code: object files of functions, and the library linked from them.
 
 Numba turns each function into LLVM's form once, in this process. Other processes optimize kernels
-and translate them to machine code meanwhile, for each processor level. A C compiler links them.
-Object files are kept, and only those of kernels that have changed are made again.
+and translate them to machine code meanwhile, for each processor level; at the end this process helps
+them. Object files are kept, and only those of kernels that have changed are made again. A command
+that needs some kernels makes and loads their object files. A C compiler links all to a library.
 """
 
 from __future__ import annotations
 
 import os
+import pickle
 import shutil
 import subprocess
+import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from itertools import chain
-from multiprocessing import get_context
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from llvmlite import binding as llvm
-
-from hpctwin.engine.compile.compiler import lowered
-from hpctwin.engine.compile.jit import Compiled
-from hpctwin.engine.compile.kernel_key import kernel_key
-from hpctwin.engine.compile.library import library_name
-from hpctwin.engine.compile.linking import all_parts
-from hpctwin.engine.compile.machine_code import internalize, machine_code
+from hpctwin.engine.compile import machine_code as translator
+from hpctwin.engine.compile.compiler import CACHE_DIR, bitcode_of, warn_not_kept
+from hpctwin.engine.compile.kernel_key import OBJECTS, Source, code_size, object_path
+from hpctwin.engine.compile.library import library_name, processor_level
+from hpctwin.engine.compile.machine_code import machine_code
 from hpctwin.errors import SimulationError
 from hpctwin.model.files import write_atomically
 
-__all__ = ["build_libraries", "c_compiler"]
+__all__ = ["Progress", "build_libraries", "build_objects", "c_compiler"]
 
-_OBJECTS = "objects"
 _KEPT_S = 30 * 86400
-_C_NAMES = {"numba_ldexp": "ldexp"}
-"""Functions of the C library by the names under which Numba calls them."""
+_MIN_SHARE = 0.05
+"""Share of the work that must be done before the rest can be estimated."""
+_BUILDING = threading.Lock()
+
+Report = Callable[[float], None]
+"""Called with the share of the work that is done."""
+
+
+class Buildable(Source, Protocol):
+    """A function of `jit.Compiled`."""
+
+    @property
+    def built_in(self) -> bool: ...
+    def load(self) -> bool: ...
+    def take(self, code: bytes) -> None: ...
+    def compiled(self) -> None: ...
+    def errors_explained(self) -> AbstractContextManager[None]: ...
+
+
+class Progress:
+    """Messages on standard error about kernels that are compiled, at most one per second."""
+
+    def __init__(self) -> None:
+        self._begin = time.monotonic()
+        self._said = self._begin
+        how = "in each process" if CACHE_DIR is None else "once after installing"
+        self._say(f"{how} …")
+
+    def __call__(self, share: float) -> None:
+        """Say how long the rest will take, at the pace so far."""
+        now = time.monotonic()
+        if _MIN_SHARE < share < 1 and now - self._said >= 1:
+            self._said = now
+            left_s = (now - self._begin) * (1 - share) / share
+            self._say(f"{100 * share:.0f} %, ~{max(1, round(left_s))} s left")
+
+    def _say(self, what: str) -> None:
+        with suppress(OSError, AttributeError, ValueError):
+            print(f"hpctwin: compiling the engine, {what}", file=sys.stderr, flush=True)
+
+
+def build_objects(functions: Iterable[Buildable], report: Report = lambda share: None) -> None:
+    """Make functions ready: built-in ones together, with all processors; others one by one.
+
+    Args:
+        functions: The functions.
+        report: Called with the share that is done, of built-in functions.
+
+    Raises:
+        PolicyError: A kernel cannot be compiled.
+    """
+    with _BUILDING:
+        missing = [one for one in functions if not one.load()]
+        wanted = {object_path(one): one for one in missing if one.built_in}
+
+        def take(path: Path, code: bytes) -> None:
+            wanted[path].take(code)
+            if CACHE_DIR is not None:
+                try:
+                    _write(path, code)
+                except OSError as error:
+                    warn_not_kept(path.parent, error)
+
+        level = processor_level()
+        _make_objects([(one, {level: path}) for path, one in wanted.items()], take, report)
+    for one in missing:
+        one.compiled()
 
 
 def c_compiler() -> str | None:
@@ -44,10 +108,10 @@ def c_compiler() -> str | None:
 
 
 def build_libraries(
-    functions: Iterable[Compiled],
+    functions: Iterable[Buildable],
     folder: Path,
     levels: Iterable[str],
-    report: Callable[[int, int], None] = lambda done, whole: None,
+    report: Report = lambda share: None,
 ) -> list[Path]:
     """Build a library for each processor level.
 
@@ -55,7 +119,7 @@ def build_libraries(
         functions: All kernels and orderings of the library.
         folder: Folder of the libraries.
         levels: Processor levels, see `library.processor_level`.
-        report: Called with the number of object files that are ready, and of all.
+        report: Called with the share that is done.
 
     Returns:
         The libraries.
@@ -67,81 +131,124 @@ def build_libraries(
     if compiler is None:
         raise SimulationError("no C compiler links the engine: install one, or set CC to one")
     functions, levels = list(functions), list(levels)
-    objects = {level: [_object_of(one, level, folder) for one in functions] for level in levels}
-    (folder / _OBJECTS).mkdir(parents=True, exist_ok=True)
-    _forget_unused(folder, objects)
-    _write_objects(functions, objects, report)
-    return [_linked(compiler, objects[level], folder / library_name(level)) for level in levels]
+    objects = [{level: object_path(one, level, folder) for level in levels} for one in functions]
+    _forget_unused(folder, [path for paths in objects for path in paths.values()])
+    missing = [
+        {level: path for level, path in paths.items() if not path.exists()} for paths in objects
+    ]
+    with _BUILDING:
+        _make_objects(zip(functions, missing, strict=True), _write, report)
+    return [
+        _linked(compiler, [paths[level] for paths in objects], folder / library_name(level))
+        for level in levels
+    ]
 
 
-def _object_of(function: Compiled, level: str, folder: Path) -> Path:
-    return folder / _OBJECTS / f"{kernel_key(function, level)}.o"
+def _write(path: Path, code: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with write_atomically(path) as file:
+        file.write(code)
 
 
-def _forget_unused(folder: Path, objects: Mapping[str, list[Path]]) -> None:
-    """Remove what no build has used for a month."""
-    for path in chain.from_iterable(objects.values()):
+def _forget_unused(folder: Path, used: Iterable[Path]) -> None:
+    """Remove what no command has used for a month."""
+    for path in used:
         if path.exists():
             path.touch()
-    for path in [*folder.glob("engine-*.so"), *folder.glob(f"{_OBJECTS}/*.o")]:
+    for path in [*folder.glob("engine-*.so"), *folder.glob(f"{OBJECTS}/*.o")]:
         if path.stat().st_mtime < time.time() - _KEPT_S:
             path.unlink(missing_ok=True)
 
 
-def _write_objects(
-    functions: list[Compiled],
-    objects: Mapping[str, list[Path]],
-    report: Callable[[int, int], None],
+def _make_objects(
+    wanted: Iterable[tuple[Buildable, Mapping[str, Path]]],
+    take: Callable[[Path, bytes], None],
+    report: Report,
 ) -> None:
-    """Write the object files that are not there yet."""
-    waiting: dict[Future[bytes], Path] = {}
-    left = {path for paths in objects.values() for path in paths if not path.exists()}
-    whole = len(left)
+    """Make object files.
 
-    def write_ready() -> None:
+    Args:
+        wanted: Functions, with the paths of their object files by processor level.
+        take: Called with the path and the content of each.
+        report: Called with the share that is done.
+    """
+    wanted = [(one, paths) for one, paths in wanted if paths]
+    waiting: dict[Future[bytes], tuple[Path, float, tuple[Any, ...]]] = {}
+    sizes = [code_size(one) for one, _ in wanted]
+    # Half of the work on a function is done in this process, as measured.
+    whole = float(
+        sum(size * (1 + len(paths)) for size, (_, paths) in zip(sizes, wanted, strict=True))
+    )
+    done = 0.0
+
+    def take_ready() -> None:
+        nonlocal done
         for ready in [one for one in waiting if one.done()]:
-            path = waiting.pop(ready)
-            with write_atomically(path) as file:
-                file.write(ready.result())
-            left.remove(path)
-        report(whole - len(left), whole)
+            path, size, given = waiting.pop(ready)
+            # A process that failed is not the only way to the code.
+            failed = ready.cancelled() or ready.exception() is not None
+            take(path, machine_code(*given) if failed else ready.result())
+            done += size
+            report(done / whole)
 
-    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
-        try:
-            for number, function in enumerate(functions):
-                missing = {level: paths[number] for level, paths in objects.items()}
-                missing = {level: path for level, path in missing.items() if path in left}
-                bitcode = _bitcode(function) if missing else b""
-                unrolled = function.kind != "short kernel"
-                for level, path in missing.items():
-                    ready = pool.submit(machine_code, bitcode, level, unrolled=unrolled)
-                    waiting[ready] = path
-                write_ready()
-            while waiting:
+    objects = sum(len(paths) for _, paths in wanted)
+    with _processes(min(os.cpu_count() or 1, objects) - 1) as submit:
+        for size, (function, paths) in zip(sizes, wanted, strict=True):
+            with function.errors_explained():
+                bitcode = bitcode_of(function.function, function.signature)
+            done += size
+            report(done / whole)
+            for level, path in paths.items():
+                given = bitcode, level, function.kind != "short kernel"
+                waiting[submit(*given)] = path, size, given
+            take_ready()
+        while waiting:
+            # What no process has begun is done here.
+            if not any(one.cancel() for one in reversed(waiting)):
                 wait(waiting, return_when=FIRST_COMPLETED)
-                write_ready()
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+            take_ready()
 
 
-def _bitcode(function: Compiled) -> bytes:
-    """Return a whole kernel in LLVM's form, with its name in the library, not yet optimized."""
-    form = lowered(function.function, function.signature)
-    module: Any = form.library._final_module.clone()
-    for part in all_parts(form.library._linking_libraries):
-        module.link_in(part._get_module_for_linking(), preserve=True)
-    name = function.symbol
-    module.get_function(form.fndesc.llvm_func_name).name = name
-    internalize(module)
-    for other in module.functions:
-        if other.is_declaration and other.name in _C_NAMES:
-            other.name = _C_NAMES[other.name]
-    for value in module.global_variables:
-        if not value.is_declaration:
-            value.linkage = llvm.Linkage.internal
-    found: bytes = module.as_bitcode()
-    return found
+@contextmanager
+def _processes(number: int) -> Iterator[Callable[..., Future[bytes]]]:
+    """Start processes that translate to machine code when they are needed; end them.
+
+    They run a separate program: `multiprocessing` would import the script of the user again.
+
+    Yields:
+        Function that submits the arguments of `machine_code`. Its results never begin if ``number``
+        is 0.
+    """
+    if number < 1:
+        yield lambda *given: Future()
+        return
+    started: list[subprocess.Popen[bytes]] = []
+    own = threading.local()
+
+    def start() -> None:
+        own.process = subprocess.Popen(
+            [sys.executable, "-P", translator.__file__],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        started.append(own.process)
+
+    def translate(*given: Any) -> bytes:
+        if not hasattr(own, "process"):
+            start()
+        pickle.dump(given, own.process.stdin)
+        own.process.stdin.flush()
+        code: bytes = pickle.load(own.process.stdout)
+        return code
+
+    pool = ThreadPoolExecutor(number, "compile")
+    try:
+        yield lambda *given: pool.submit(translate, *given)
+    finally:
+        for process in started:
+            process.kill()
+        pool.shutdown(cancel_futures=True)
+        for process in started:
+            process.communicate()
 
 
 def _linked(compiler: str, objects: list[Path], path: Path) -> Path:

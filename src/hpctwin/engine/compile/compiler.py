@@ -7,6 +7,7 @@ process compiles its kernels again, with one warning.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import warnings
@@ -16,10 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import numba
+from llvmlite import binding as llvm
 
 from hpctwin.engine import check_numba
 from hpctwin.engine.compile.interrupts import interrupts_noted
-from hpctwin.engine.compile.library import cache_folder, source_key
+from hpctwin.engine.compile.library import cache_folder, source_key, symbol_of
+from hpctwin.engine.compile.machine_code import internalize
+from hpctwin.errors import SimulationError
 
 check_numba(numba.__version__)
 
@@ -27,10 +31,11 @@ from hpctwin.engine.compile.linking import (  # noqa: E402
     KernelCompiler,
     PartCompiler,
     ShortKernelCompiler,
+    all_parts,
 )
 from hpctwin.engine.compile.numba_types import KINDS  # noqa: E402
 
-__all__ = ["CACHE_DIR", "Translation", "lowered", "part"]
+__all__ = ["CACHE_DIR", "Translation", "bitcode_of", "part", "warn_not_kept"]
 
 # Numba's type hints do not include its settings and some options.
 _config: Any = numba.config
@@ -56,14 +61,19 @@ def _cache_dir() -> Path | None:
         probe.touch()
         probe.unlink()
     except OSError as error:
-        warnings.warn(
-            f"hpctwin cannot keep compiled code in {folder} ({error.strerror}); it compiles again in "
-            "each process (some seconds). Set NUMBA_CACHE_DIR to a folder that can be written.",
-            RuntimeWarning,
-            stacklevel=2,
-        )
+        warn_not_kept(folder, error)
         return None
     return folder
+
+
+def warn_not_kept(folder: Path, error: OSError) -> None:
+    """Warn that compiled code is lost with this process."""
+    warnings.warn(
+        f"hpctwin cannot keep compiled code in {folder} ({error.strerror}); it compiles again in "
+        "each process (some seconds). Set NUMBA_CACHE_DIR to a folder that can be written.",
+        RuntimeWarning,
+        stacklevel=2,
+    )
 
 
 CACHE_DIR = _cache_dir()
@@ -105,13 +115,43 @@ def part(function: Callable[..., Any], kind: str) -> Any:
     return compiled
 
 
-def lowered(function: Callable[..., Any], signature: str) -> Any:
-    """Return a function in LLVM's form, as Numba's result of a compilation."""
+_C_NAMES = {"numba_ldexp": "ldexp"}
+"""Functions of the C library by the names under which Numba calls them."""
+
+
+def bitcode_of(function: Callable[..., Any], signature: str) -> bytes:
+    """Return a whole function in LLVM's form, with its name in the library, not yet optimized.
+
+    Args:
+        function: Python function.
+        signature: Types of result and arguments, see `jit.Compiled`.
+
+    Raises:
+        SimulationError: It calls what is not in the C library.
+    """
     dispatcher = part(function, "kernel")
     with _no_garbage(), interrupts_noted():
         dispatcher.compile(eval(signature, KINDS))
     (form,) = dispatcher.overloads.values()
-    return form
+    module: Any = form.library._final_module.clone()
+    for linked in all_parts(form.library._linking_libraries):
+        module.link_in(linked._get_module_for_linking(), preserve=True)
+    module.get_function(form.fndesc.llvm_func_name).name = symbol_of(function)
+    internalize(module)
+    process = ctypes.CDLL(None)
+    for other in module.functions:
+        if other.is_declaration and not other.name.startswith("llvm."):
+            other.name = _C_NAMES.get(other.name, other.name)
+            if not hasattr(process, other.name):
+                raise SimulationError(
+                    f"{symbol_of(function)} calls {other.name!r}, which is not in the C library; "
+                    "the engine calls nothing else"
+                )
+    for value in module.global_variables:
+        if not value.is_declaration:
+            value.linkage = llvm.Linkage.internal
+    found: bytes = module.as_bitcode()
+    return found
 
 
 class Translation:

@@ -1,4 +1,4 @@
-"""Kernels and the parts that they are made of.
+"""Functions that are compiled alone: kernels, and the scores that they call.
 
 Nothing is compiled, and Numba is not loaded, until a kernel is needed that is neither in the
 library of compiled code nor in the user's cache.
@@ -11,24 +11,24 @@ import os
 import pickle
 import sys
 import threading
-from collections.abc import Callable
-from functools import cached_property, update_wrapper
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 import numpy as np
 
 from hpctwin.engine.compile.compile_errors import why_not_compiled
 from hpctwin.engine.compile.library import address_in_library, check_sources, symbol_of
+from hpctwin.engine.compile.parts import Part, jit, part_of_score
 from hpctwin.engine.compile.policy_modules import JobView, NodeView
 from hpctwin.errors import PolicyError, SimulationError
 
 if TYPE_CHECKING:
     from hpctwin.engine.compile.compiler import Translation
 
-__all__ = ["Compiled", "Kernel", "Part", "jit", "part_of_score"]
-
-F = TypeVar("F", bound=Callable[..., Any])
+__all__ = ["Compiled", "Kernel", "Part", "jit", "part_of_score", "prepare"]
 
 _RETURNED = (0, -2)
 """Statuses of a function that has returned; -2 is for None."""
@@ -42,55 +42,6 @@ _VIEWS: dict[str, list[type[int | float]]] = {
     "Job": list(get_type_hints(JobView).values()),
     "Node": list(get_type_hints(NodeView).values()),
 }
-
-
-class Part:
-    """A function that is compiled into its callers, never alone.
-
-    Args:
-        function: Python function, or another part of it.
-        kind: Kind of function that calls it: ``kernel`` or ``score``.
-    """
-
-    def __init__(self, function: Any, kind: str) -> None:
-        self.py_func: Callable[..., Any] = getattr(function, "py_func", function)
-        self._kind = kind
-        update_wrapper(self, self.py_func)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Give what it is made of: Numba caches functions by what they use."""
-        return Part, (self.py_func, self._kind)
-
-    def __call__(self, *given: Any) -> Any:
-        """Call the function in Python."""
-        return self.py_func(*given)
-
-    @cached_property
-    def dispatcher(self) -> Any:
-        """Numba's form of the function, which it compiles."""
-        from hpctwin.engine.compile.compiler import part
-
-        return part(self.py_func, self._kind)
-
-    @property
-    def _numba_type_(self) -> Any:
-        """The type by which Numba knows it."""
-        return self.dispatcher._numba_type_
-
-
-def jit(function: F) -> F:
-    """Mark a function as a part of kernels: compiled into its callers, never alone."""
-    part: Any = Part(function, "kernel")
-    return part
-
-
-def part_of_score(function: F) -> F:
-    """Mark a function as a part of orderings and placements that call it.
-
-    It does for them what `jit` does for kernels.
-    """
-    part: Any = Part(function, "score")
-    return part
 
 
 class Compiled:
@@ -136,34 +87,80 @@ class Compiled:
         Raises:
             SimulationError: Numba is not installed.
         """
-        try:
+        with self._needs_numba():
             from hpctwin.engine.compile.compiler import Translation
+
+        # Numba keeps the functions of notebooks in a folder that hpctwin's versions would share.
+        kept = self._kept and os.path.isfile(self.function.__code__.co_filename)
+        return Translation(self.function, self.signature, self.kind, kept=kept)
+
+    @contextmanager
+    def _needs_numba(self) -> Iterator[None]:
+        try:
+            yield
         except ModuleNotFoundError as error:
             raise SimulationError(
                 f"{self.function.__name__!r} must be compiled, and {error.name} is missing: "
                 "pip install numba"
             ) from error
 
-        # Numba keeps the functions of notebooks in a folder that hpctwin's versions would share.
-        kept = self._kept and os.path.isfile(self.function.__code__.co_filename)
-        return Translation(self.function, self.signature, self.kind, kept=kept)
+    @property
+    def built_in(self) -> bool:
+        """Whether it is the same in each process: the library may contain it."""
+        ours = self._kept and self.symbol.startswith("hpctwin.")
+        return ours and "<locals>" not in self.symbol
 
     def load(self) -> bool:
         """Return whether the function is ready without compiling; load it if it is on disk."""
         with self._lock:
             if not self._address:
-                found = address_in_library(self.symbol) if self._kept else 0
-                self._address = found or self.translation.load()
+                self._address = self._load()
         return self._address != 0
+
+    def _load(self) -> int:
+        if not self.built_in:
+            return self.translation.load()
+        found = address_in_library(self.symbol)
+        if found:
+            return found
+        with self._needs_numba():
+            from hpctwin.engine.compile.kernel_key import object_path
+
+            path = object_path(self)
+        try:
+            code = path.read_bytes()
+        except OSError:
+            return 0
+        with suppress(OSError):
+            os.utime(path)  # files that are not used for long are removed
+        return self._address_in(code)
+
+    def _address_in(self, code: bytes) -> int:
+        from hpctwin.engine.compile.machine_code import load_object
+
+        return load_object(code, self.symbol)
+
+    def take(self, code: bytes) -> None:
+        """Make the function ready from its object file's content."""
+        with self._lock:
+            self._address = self._address or self._address_in(code)
 
     def compiled(self) -> None:
         """Make the function ready; compile it if necessary."""
-        if not self.load():
-            with self._lock:
-                self._address = self._address or self._compile()
+        if self.load():
+            return
+        if self.built_in:
+            from hpctwin.engine.compile.build import build_objects
 
-    def _compile(self) -> int:
-        return self.translation.compile()
+            build_objects([self])
+            return
+        with self._lock, self.errors_explained():
+            self._address = self._address or self.translation.compile()
+
+    @contextmanager
+    def errors_explained(self) -> Iterator[None]:
+        """Let errors of the compiler say what is wrong with the function."""
+        yield
 
     @property
     def address(self) -> int:
@@ -200,9 +197,11 @@ class Kernel(Compiled):
         """Return the function's name without leading underscores."""
         return self.symbol.rpartition(".")[2].lstrip("_")
 
-    def _compile(self) -> int:
+    @contextmanager
+    def errors_explained(self) -> Iterator[None]:
+        """Raise a PolicyError with the place in the source."""
         try:
-            return super()._compile()
+            yield
         except Exception as error:  # Numba lets errors in its own code through
             where, reason = why_not_compiled(error, self.function)
             raise PolicyError(
@@ -220,6 +219,19 @@ class Kernel(Compiled):
             self._sought = True
             self.load()
         return self._address != 0
+
+
+def prepare(functions: Iterable[Compiled]) -> None:
+    """Make functions ready; report compilations on standard error.
+
+    Args:
+        functions: All functions needed soon: missing ones are compiled together.
+    """
+    missing = [one for one in dict.fromkeys(functions) if not one.load()]
+    if missing:
+        from hpctwin.engine.compile.build import Progress, build_objects
+
+        build_objects(missing, Progress())
 
 
 class _Raised(ctypes.Structure):

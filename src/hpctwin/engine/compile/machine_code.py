@@ -1,17 +1,25 @@
-"""Optimization and machine code of kernels, by LLVM alone: processes that do this load no Numba."""
+"""Optimization and machine code of kernels, by LLVM alone: processes that do this load no Numba.
+
+Run as a program, it turns kernels from its standard input into object files until the input ends.
+"""
 
 from __future__ import annotations
 
+import ctypes
+import pickle
+import sys
+from contextlib import suppress
+from functools import cache
 from platform import libc_ver
 from typing import Any
 
 from llvmlite import binding as llvm
 
-__all__ = ["internalize", "machine_code", "optimize"]
+__all__ = ["internalize", "load_object", "machine_code", "optimize"]
 
-_SINCE_2_29 = ("exp", "exp2", "log", "log2", "pow")
-_OLD_VERSIONS = "".join(f'module asm ".symver {f},{f}@GLIBC_2.2.5"\n' for f in _SINCE_2_29)
-"""Names the versions that all of glibc's releases for x86-64 have, instead of the newest."""
+_OLD = {name: f"{name}@GLIBC_2.2.5" for name in ("exp", "exp2", "log", "log2", "pow")}
+"""Versions that all of glibc's releases for x86-64 have, instead of the newest."""
+_OLD_VERSIONS = "".join(f'module asm ".symver {new},{old}"\n' for new, old in _OLD.items())
 
 
 def internalize(module: Any) -> None:
@@ -46,7 +54,7 @@ def optimize(module: Any, machine: Any, *, unrolled: bool) -> None:
     builder.getModulePassManager().run(module, builder)
 
 
-def machine_code(bitcode: bytes, level: str, *, unrolled: bool) -> bytes:
+def machine_code(bitcode: bytes, level: str, unrolled: bool) -> bytes:
     """Return the object file of a kernel.
 
     Args:
@@ -54,15 +62,49 @@ def machine_code(bitcode: bytes, level: str, *, unrolled: bool) -> bytes:
         level: Processor level, see `library.processor_level`.
         unrolled: Whether to unroll loops.
     """
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    llvm.initialize_native_asmparser()
-    target = llvm.Target.from_default_triple()
     cpu = level if level.startswith("x86-64") else "generic"
-    machine = target.create_target_machine(cpu=cpu, opt=3, reloc="pic", codemodel="default")
+    machine = _target().create_target_machine(cpu=cpu, opt=3, reloc="pic", codemodel="default")
     module = llvm.parse_bitcode(bitcode)
     optimize(module, machine, unrolled=unrolled)
     if level.startswith("x86-64") and libc_ver()[0] == "glibc":
         module.link_in(llvm.parse_assembly(_OLD_VERSIONS))
     found: bytes = machine.emit_object(module)
     return found
+
+
+@cache
+def _target() -> Any:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    llvm.initialize_native_asmparser()
+    process = ctypes.CDLL(None)
+    for new, old in _OLD.items():  # LLVM's loader knows no versions
+        llvm.add_symbol(old, ctypes.cast(process[new], ctypes.c_void_p).value)
+    return llvm.Target.from_default_triple()
+
+
+_LOADED: list[Any] = []
+"""Owners of the loaded code, which must live as long as the process."""
+
+
+def load_object(code: bytes, name: str) -> int:
+    """Load an object file into this process; return the address of one of its functions.
+
+    Args:
+        code: Content of the object file.
+        name: Name of the function.
+    """
+    machine = _target().create_target_machine(codemodel="jitdefault", jit=True)
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+    engine.finalize_object()
+    _LOADED.append(engine)
+    address: int = engine.get_function_address(name)
+    return address
+
+
+if __name__ == "__main__":
+    with suppress(EOFError):
+        while True:
+            pickle.dump(machine_code(*pickle.load(sys.stdin.buffer)), sys.stdout.buffer)
+            sys.stdout.buffer.flush()

@@ -14,8 +14,7 @@ from hpctwin.engine.capacity_models import (
     SHARED_NODES,
 )
 from hpctwin.engine.compile import entry_points as entry
-from hpctwin.engine.compile.jit import Compiled, Kernel
-from hpctwin.engine.operations.creation import prepare
+from hpctwin.engine.compile.jit import Compiled, Kernel, prepare
 from hpctwin.engine.passes import PASSES, Pass
 from hpctwin.engine.powers import POWER_PASSES, PowerPass
 from hpctwin.engine.shared.placements import SHARED_PLACEMENTS

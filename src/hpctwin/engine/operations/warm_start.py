@@ -116,7 +116,7 @@ def begin_at(
 @cache
 def _underway() -> Kernel:
     """Return the kernel; only simulations that need it wait for the compiler."""
-    from hpctwin.engine.operations.creation import prepare
+    from hpctwin.engine.compile.jit import prepare
     from hpctwin.engine.operations.initial_jobs import PUT_UNDERWAY
 
     prepare([PUT_UNDERWAY])

@@ -394,8 +394,8 @@ def parse_large(body: bytes | memoryview) -> Records | None:
         The records; None if any line is malformed, or has a number in an unusual form.
     """
     # Numba is imported here so that reading a small log does not load it.
+    from hpctwin.engine.compile.jit import prepare
     from hpctwin.engine.containers.number_table import NOT_IN_ORDER, READ_LINES
-    from hpctwin.engine.operations.creation import prepare
 
     prepare([READ_LINES])
     text = np.frombuffer(body, np.uint8)

@@ -26,7 +26,7 @@ from hpctwin.engine.agents.parallel_steps import (
 )
 from hpctwin.engine.agents.step import step_one
 from hpctwin.engine.compile.intrinsics import described
-from hpctwin.engine.operations.creation import prepare
+from hpctwin.engine.compile.jit import prepare
 from hpctwin.engine.state import layout
 from hpctwin.errors import ConfigError, PolicyError, SimulationError
 from hpctwin.learn.environments.episodes import Drawn, Source, Windows, windows_of

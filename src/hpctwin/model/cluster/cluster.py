@@ -475,6 +475,11 @@ class Cluster(Shown, Settings, metaclass=_ClusterType):  # type: ignore[metaclas
         return tuple(name for name in self.consumables if name.startswith(GPU_TYPE))
 
     @property
+    def may_share_nodes(self) -> bool:
+        """Whether jobs may request tasks, so that several share a node."""
+        return any(group.cores is not None for group in self.nodes)
+
+    @property
     def has_power(self) -> bool:
         """Whether the nodes have a power model."""
         return bool(self.nodes[0].modes)

@@ -77,7 +77,7 @@ MISSING = (
 
 MISSING_SHARED = (
     Refusal(
-        lambda c, p: all(group.cores is None for group in c.nodes),
+        lambda c, p: not c.may_share_nodes,
         lambda c, p: (
             f"cluster {c.name!r}: no node group has 'cores', but jobs request tasks; add "
             "'cores' to each node group"

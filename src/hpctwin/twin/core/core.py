@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.policies import Policy, parse_policy
+from hpctwin.model import Cluster
+from hpctwin.policies import Policy, compile_policies, parse_policy
 from hpctwin.rms.manager import Where
 from hpctwin.rms.records import events as ev
 from hpctwin.rms.records.columns import Jobs
@@ -93,14 +94,17 @@ class Core:
         self.opportunity = False
         self._told = 0
 
-    def warm_up(self) -> None:
-        """Compile the pool now for any cluster: no decision may wait for the compiler.
+    def warm_up(self, cluster: Cluster | None = None) -> None:
+        """Compile the pool now: no decision may wait for the compiler.
+
+        Args:
+            cluster: The cluster; None for any cluster.
 
         Raises:
             PolicyError: A policy cannot be compiled.
         """
-        for policy in (*self.pool, *([] if self.own is None else [self.own])):
-            policy.compile_for_any_machine()
+        pool = [*self.pool, *([] if self.own is None else [self.own])]
+        compile_policies(pool, lambda policy: policy.kernels_on(cluster))
 
     # --- inputs -----------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hpctwin.errors import HpctwinError, JournalError, UnreachableError, need
+from hpctwin.model import Cluster
 from hpctwin.model.text import Shown
 from hpctwin.rms.manager import Outcome, ResourceManager
 from hpctwin.twin.acting.authority import Guard
@@ -56,6 +57,7 @@ class Twin(Shown):
         journal: Record of inputs, decisions and actions.
         queries: Socket for questions about start times; None for no socket.
         watch: Function called after each decision, and with None after any other change.
+        machine: The cluster, if it is known: only what it may need is compiled.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class Twin(Shown):
         *,
         queries: QuerySocket | None = None,
         watch: Callable[[Decision | None], None] | None = None,
+        machine: Cluster | None = None,
     ) -> None:
         self.config = config
         self.manager = manager
@@ -78,7 +81,7 @@ class Twin(Shown):
         self.faults = FaultsInForce(self._fault_changed)
         self._what_ifs = _what_ifs(config)
         self.follower = Follower(config, manager, bus, journal, self._what_ifs)
-        self.core.warm_up()
+        self.core.warm_up(machine)
         self.control = Control(self.follower, self.guard, self.faults)
         kept = config.journal.path.with_name(config.journal.path.name + ".meter.parquet")
         self.metering = None if config.meter is None else Metering(config.meter, kept)

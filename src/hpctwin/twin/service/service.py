@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hpctwin.errors import ConfigError, HpctwinError, JournalError
+from hpctwin.model import Cluster
 from hpctwin.model.files import FileLock
 from hpctwin.model.text import count_text
 from hpctwin.rms.gate import why_no_beat
@@ -119,8 +120,15 @@ def opened(config: TwinConfig, stack: ExitStack, *, record: Path | None = None) 
 
 
 @contextmanager
-def open_twin(config: TwinConfig, *, record: Path | None = None) -> Iterator[Twin]:
+def open_twin(
+    config: TwinConfig, *, record: Path | None = None, machine: Cluster | None = None
+) -> Iterator[Twin]:
     """Open a twin with its connections, which close with the context.
+
+    Args:
+        config: Configuration of the twin.
+        record: File in which the connection is recorded; None for no record.
+        machine: The cluster, if it is known: only what it may need is compiled.
 
     Raises:
         HpctwinError: The resource manager, the bus or the journal is not usable.
@@ -128,7 +136,7 @@ def open_twin(config: TwinConfig, *, record: Path | None = None) -> Iterator[Twi
     with ExitStack() as stack:
         _, manager, bus, journal = opened(config, stack, record=record)
         queries = _open_queries(journal.path, stack)
-        yield Twin(config, manager, bus, journal, queries=queries)
+        yield Twin(config, manager, bus, journal, queries=queries, machine=machine)
 
 
 def _open_queries(journal: Path, stack: ExitStack) -> QuerySocket | None:
