@@ -12,7 +12,14 @@ import numpy.typing as npt
 
 from hpctwin.engine.queue.limits import count_held
 from hpctwin.engine.state.array_allocation import copied, in_bytes
-from hpctwin.engine.state.layout import COMPLETED, LAYOUT, SUSPENDED, UNSUBMITTED
+from hpctwin.engine.state.layout import (
+    COMPLETED,
+    LAYOUT,
+    RUNNING,
+    SENT_BACK,
+    SUSPENDED,
+    UNSUBMITTED,
+)
 from hpctwin.engine.state.sim import Sim, records
 
 __all__ = [
@@ -65,11 +72,14 @@ def are_suspended(sim: Sim) -> BoolArray:
 def started_ms(sim: Sim) -> IntArray:
     """Return when jobs started, ms; -1 if they have not [jobs].
 
-    For requeued jobs it is the last start.
+    For requeued jobs it is the last start; -1 while nodes are cleaned up before they are requeued.
     """
-    start: IntArray = sim["state"]["start"].copy()
-    if len(sim["beneath"]):
+    state = sim["state"]
+    start: IntArray = state["start"].copy()
+    if len(sim["cut"]):
         start -= sim["cut"]["paused"]
+        cleaned = (state["phase"] == RUNNING) & (state["end"] <= sim.clock.now)
+        start[cleaned & (state["outcome"] == SENT_BACK)] = -1
     return start
 
 

@@ -86,7 +86,7 @@ def claims_of(
     default = 0 if of_all.checkpoint is None else to_ms(of_all.checkpoint)
     told = workload.checkpoint_ms
     modes = [one.mode or of_all.mode for one in classes.said]
-    grace = [_ms(one.grace, of_all.grace) for one in classes.said]
+    grace = [_ms(one.grace, of_all.grace) + to_ms(cluster.cleanup) for one in classes.said]
     return {
         "claim": records(
             "claim",
