@@ -149,7 +149,6 @@ CASES: dict[str, Sequence[Case]] = {
         always(cluster(**REQUEUE), OUTSIDE),
         always(cluster(failures=FAILS), OUTSIDE, jobs(checkpoint_s=[5, 5])),
     ],
-    "preemption with `cleanup`": [always(cluster(cleanup=30, **REQUEUE))],
     "checkpoints with a cap that lowers modes": [
         always(cluster(POWER, cap=LOWER, failures=FAILS), work=jobs(checkpoint_s=[5, 5]))
     ],

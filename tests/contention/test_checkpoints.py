@@ -68,20 +68,29 @@ def test_traffic_that_is_left_goes_on() -> None:
     assert end_s(send, 0.2, (0.45, 1.0)) == pytest.approx(alone + 1.05, abs=0.0021)
 
 
-def test_a_preempted_job_continues_and_says_what_it_kept() -> None:
+@pytest.mark.parametrize("cleanup", [0, 1])
+def test_a_preempted_job_continues_and_says_what_it_kept(cleanup: float, tmp_path: Path) -> None:
     cluster = Cluster.model_validate(
         {
             **TREE.model_dump(),
             "partitions": [{"name": "low", "default": True}, {"name": "high"}],
             "preemption": {"checkpoint": 2, "partitions": {"high": {"tier": 2}}},
+            "cleanup": cleanup,
         }
     )
     workload = Workload.build(
         submit_s=[0, 3], nodes=[8, 8], walltime_s=[60, 60], runtime_s=[60, 60],
         profiles=[LONG, SECOND], partition=["low", "high"],
     )  # fmt: skip
-    result = simulate(workload, cluster, sharing="fair")
-    assert result.jobs.sort("job_id")["end_s"].to_list() == [12.0, 4.0]
+    simulation = Simulation(workload, cluster, sharing="fair")
+    for stop in (3.0, 3.5, 4.0, 5.5):
+        simulation.advance(stop)
+        lost = simulation.fork().result().lost
+        assert lost.select("start_s", "end_s", "kept_s").rows() == [(0.0, 3.0, 2.0)]
+        simulation.save(tmp_path / "saved")
+        simulation = Simulation.load(tmp_path / "saved")
+    result = simulation.run()
+    assert result.jobs.sort("job_id")["end_s"].to_list() == [12.0 + 2 * cleanup, 4.0 + cleanup]
     assert result.lost.select("start_s", "end_s", "kept_s").rows() == [(0.0, 3.0, 2.0)]
 
 

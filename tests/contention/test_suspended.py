@@ -53,10 +53,12 @@ def computing(seconds: float) -> HomogeneousTask:
     ],
 )
 @pytest.mark.parametrize("urgent", [computing(1.0), None])
-def test_a_suspended_job_continues(long: Profile, urgent: Profile | None) -> None:
+@pytest.mark.parametrize("cleanup", [0.0, 1.0])
+def test_a_suspended_job_continues(long: Profile, urgent: Profile | None, cleanup: float) -> None:
     workload = jobs((0.0, 8, 60.0, long, "low"), (1.5, 8, 1.0, urgent, "high"))
-    table = Simulation(workload, preempting(TREE), sharing="fair").run().jobs
-    assert times(table) == [(1, 0.0, 5.0, "completed"), (2, 1.5, 2.5, "completed")]
+    cluster = preempting(TREE.model_copy(update={"cleanup": cleanup}))
+    table = Simulation(workload, cluster, sharing="fair").run().jobs
+    assert times(table) == [(1, 0.0, 5.0 + cleanup, "completed"), (2, 1.5, 2.5, "completed")]
 
 
 def test_recorded_calls_continue_within_a_message() -> None:

@@ -129,6 +129,69 @@ def test_a_job_within_the_exempt_time_is_spared_until_its_end(run):
 
 
 @pytest.mark.parametrize("backfill", BACKFILLS)
+@pytest.mark.parametrize("mode", ["requeue", "cancel"])
+def test_the_nodes_of_a_preempted_job_are_cleaned_up_for_the_other(run, mode, backfill):
+    workload = of_tiers(
+        (0, 50, 50, 4, "low"), (5, 5, 5, 3, "high"), (6, 1, 1, 4, "low"), (7, 5, 5, 3, "high")
+    )
+    cluster = tiers(mode=mode).model_copy(update={"cleanup": 10.0})
+    result = run(workload, cluster, backfill=backfill)
+    # Low's nodes are clean at 15, those of the first of high at 30.
+    assert [starts(result)[row] for row in (1, 3)] == [15, 30]
+    assert (result[0].preemptions, result[0].in_vain_ms) == (1, 5000)
+    if mode == "cancel":
+        assert (states(result)[0], ends(result)[0]) == (State.PREEMPTED, 5)
+    else:
+        assert starts(result)[0] >= 45
+
+
+def test_a_grace_comes_before_the_cleanup(run):
+    workload = of_tiers((0, 50, 50, 2, "low"), (0, 12, 12, 2, "low"), (5, 5, 5, 4, "high"))
+    cluster = tiers(grace=10, checkpoint=5).model_copy(update={"cleanup": 20.0})
+    result = run(workload, cluster)
+    # The first runs until 15, and its nodes are clean at 35; the second ends within its grace.
+    assert starts(result) == [60, 0, 35]
+    assert ends(result) == [95, 12, 40]
+    assert [job.in_vain_ms for job in result] == [0, 0, 0]
+
+
+def test_a_job_whose_nodes_are_cleaned_up_is_not_preempted(run):
+    workload = of_tiers((0, 4, 50, 2, "low"), (0, 50, 50, 2, "low"), (5, 5, 5, 2, "high"))
+    result = run(workload, tiers().model_copy(update={"cleanup": 10.0}))
+    assert [job.preemptions for job in result] == [0, 1, 0]
+    assert starts(result)[2] == 14
+
+
+def test_a_job_cancelled_while_its_nodes_are_cleaned_up_is_not_requeued(run):
+    workload = of_tiers(
+        (0, 50, 50, 4, "low"), (5, 5, 5, 4, "high"), (6, 1, 1, 1, "low"),
+        cancel_s=[9, -1, -1], dependencies=edges((2, 0, AFTERANY, 0)),
+    )  # fmt: skip
+    result = run(workload, tiers().model_copy(update={"cleanup": 10.0}))
+    assert states(result)[0] == State.CANCELLED
+    assert (starts(result)[0], ends(result)[0]) == (-1, 15)
+    assert starts(result)[1:] == [15, 30]
+
+
+def test_a_node_that_fails_during_the_cleanup_requeues_the_preempted_job_at_once(run):
+    workload = of_tiers((0, 20, 20, 2, "low"), (5, 5, 5, 2, "high"))
+    cluster = tiers(2).model_copy(
+        update={
+            "cleanup": 10.0,
+            "failures": Cluster.model_validate(
+                {
+                    "nodes": [{"name": "n", "count": 2}],
+                    "failures": {"outages": [{"node": 0, "start": 8, "duration": 1}]},
+                }
+            ).failures,
+        }
+    )
+    result = run(workload, cluster)
+    assert starts(result) == [24, 9]
+    assert (result[0].requeues, result[0].preemptions) == (1, 1)
+
+
+@pytest.mark.parametrize("backfill", BACKFILLS)
 def test_the_nodes_are_free_when_the_grace_is_over(run, backfill):
     workload = of_tiers((0, 50, 50, 4, "low"), (5, 5, 5, 3, "high"), (6, 4, 4, 1, "low"))
     result = run(workload, tiers(grace=10), backfill=backfill)
@@ -363,7 +426,7 @@ def case_of(draw: st.DrawFn, workload: Workload, cluster: Cluster) -> dict[str, 
 
 @st.composite
 def cases(draw: st.DrawFn) -> dict[str, Any]:
-    cluster = draw(strategies.clusters(max_nodes=9))
+    cluster = draw(strategies.clusters(max_nodes=9, cleanup=True))
     workload = with_checkpoints(draw, draw(strategies.workloads(cluster)))
     return case_of(draw, workload, with_preemption(draw, cluster))
 
@@ -400,6 +463,7 @@ def busy(draw: st.DrawFn, content: dict[str, Any], groups: list[dict[str, Any]])
                 {"name": "high"},
             ],
             preemption=content,
+            cleanup=draw(st.sampled_from((0, 0, 2, 7))),
         ),
         "placement": draw(st.sampled_from(("first_fit", "best_fit", "spread"))),
         "expected_ms": None,
@@ -562,7 +626,7 @@ def test_a_checkpoint_on_shared_nodes_keeps_the_work_of_the_slowest(run):
 
 @st.composite
 def shared_cases(draw: st.DrawFn) -> dict[str, Any]:
-    cluster = draw(strategies.shared_clusters())
+    cluster = draw(strategies.shared_clusters(cleanup=True))
     if draw(st.booleans()):
         cluster = draw(strategies.stocked(cluster))
     what = {name: draw(st.booleans()) for name in ("several", "owners")}

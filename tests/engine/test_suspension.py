@@ -156,6 +156,22 @@ def test_a_suspended_job_that_lost_a_node_continues_from_its_checkpoint(run):
     assert ends(result) == [32, 15]
 
 
+def test_only_the_nodes_of_jobs_that_have_ended_are_cleaned_up(run):
+    workload = of_tiers((0, 20, 20, 4, "low"), (5, 10, 10, 3, "high"), (6, 1, 1, 4, "low"))
+    result = run(workload, suspending().model_copy(update={"cleanup": 10.0}))
+    # Low continues at 25, when high's nodes are clean.
+    assert starts(result) == [0, 5, 50]
+    assert ends(result) == [40, 15, 51]
+
+
+def test_a_job_cancelled_while_suspended_leaves_no_cleanup_behind(run):
+    workload = of_tiers(
+        (0, 50, 50, 4, "low"), (5, 20, 20, 1, "high"), (6, 5, 5, 3, "low"), cancel_s=[8, -1, -1]
+    )
+    result = run(workload, suspending().model_copy(update={"cleanup": 10.0}))
+    assert starts(result) == [0, 5, 8]
+
+
 def test_one_tier_is_suspended_and_another_waits_again(run):
     workload = of_tiers((0, 20, 20, 2, "low"), (0, 20, 20, 2, "mid"), (5, 5, 5, 4, "high"))
     result = run(workload, suspending(mid={"mode": "requeue"}))
@@ -206,7 +222,7 @@ suspensions = partial(
 
 @st.composite
 def cases(draw: st.DrawFn) -> dict[str, Any]:
-    cluster = draw(strategies.clusters(max_nodes=9))
+    cluster = draw(strategies.clusters(max_nodes=9, cleanup=True))
     workload = draw(strategies.workloads(cluster))
     return case_of(draw, workload, with_preemption(draw, cluster, suspensions))
 
@@ -396,7 +412,7 @@ def test_a_job_with_an_exclusive_node_keeps_the_memory_it_requests(run):
 
 @st.composite
 def shared_cases(draw: st.DrawFn) -> dict[str, Any]:
-    cluster = draw(strategies.shared_clusters())
+    cluster = draw(strategies.shared_clusters(cleanup=True))
     if draw(st.booleans()):
         cluster = draw(strategies.stocked(cluster))
     what = {name: draw(st.booleans()) for name in ("several", "owners")}

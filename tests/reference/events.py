@@ -136,7 +136,8 @@ class Events:
         for job in [job for job in self.cancellations if job.cancel <= now]:
             if job.state in ENDED:
                 continue
-            if job.state == State.RUNNING and self.cleanup and job.start <= now:
+            running = job.state == State.RUNNING and not job.suspended
+            if running and self.cleanup and job.start <= now:
                 if job.over > now:  # else it has ended, and its nodes are being cleaned up
                     job.over, job.due, job.due_state = now, now + self.cleanup, State.CANCELLED
                 continue

@@ -72,7 +72,20 @@ class PreemptingSimulation(Simulation):
         value = getattr(self.preemption, name) if own is None else own
         return value if isinstance(value, str) else to_ms(value)
 
+    def away_after(self, job: Job) -> int:
+        """How long a job that is preempted still has its nodes, ms."""
+        if self.said(job, "mode") == "suspend":
+            return 0
+        return self.said(job, "grace") + self.cleanup
+
     # -- events --
+
+    def next_instant(self) -> int | None:
+        # A job that will wait again stops at a time at which something happens.
+        stops = [job.over for job in self.in_state(State.RUNNING) if job.sent_back]
+        times = [time for time in stops if time > self.now]
+        times += [time for time in [super().next_instant()] if time is not None]
+        return min(times, default=None)
 
     def finish(self, job: Job) -> None:
         if job.leaves is not None and job.due == job.leaves and job.sent_back:
@@ -80,8 +93,12 @@ class PreemptingSimulation(Simulation):
             return
         if job.due_state == State.PREEMPTED:
             job.preemptions += 1
-            job.in_vain += self.now - job.start
+            job.in_vain += self.stopped(job) - job.start
         super().finish(job)
+
+    def stopped(self, job: Job) -> int:
+        """When a job stopped that loses its nodes now: before they were cleaned up."""
+        return min(self.now, job.over)
 
     def put_back(self, job: Job) -> None:
         job.leaves = None
@@ -93,7 +110,8 @@ class PreemptingSimulation(Simulation):
         """Remember what the last checkpoint keeps; how long that had taken."""
         if not job.checkpoint or job.start is None:  # it was undone before it began
             return 0
-        kept = self.ran(job) // job.checkpoint * job.checkpoint
+        ran = self.ran(job) - (self.now - self.stopped(job))
+        kept = ran // job.checkpoint * job.checkpoint
         job.done += int(kept * self.speed_of(job))
         return kept
 
@@ -105,15 +123,17 @@ class PreemptingSimulation(Simulation):
             job.in_vain += self.now - job.start
             self.end(job, State.PREEMPTED)
             return
-        job.attempts.append((job.start, self.now, job.nodes))
+        job.attempts.append((job.start, self.stopped(job), job.nodes))
         done = job.done
-        job.in_vain += self.now - job.start - self.keep(job)
+        job.in_vain += self.stopped(job) - job.start - self.keep(job)
         after = job.done
         job.done = done
         self.put_back(job)
         assert job.done == after
         assert self.preemption is not None
-        if self.preemption.requeue_after:
+        if job.cancel is not None and job.cancel < self.now:  # while its nodes were cleaned up
+            self.end(job, State.CANCELLED)
+        elif self.preemption.requeue_after:
             job.state = State.PENDING
             job.again_from = self.now + to_ms(self.preemption.requeue_after)
 
@@ -129,7 +149,7 @@ class PreemptingSimulation(Simulation):
     def end_grace(self, job: Job) -> None:
         """A job that is leaving goes when its grace is over, unless it ends before."""
         if job.leaves is not None and job.due > job.leaves:
-            job.due = job.leaves
+            job.over, job.due = job.leaves - self.cleanup, job.leaves
             job.sent_back = self.said(job, "mode") == "requeue"
             if not job.sent_back:
                 job.due_state = State.PREEMPTED
@@ -256,17 +276,17 @@ class PreemptingSimulation(Simulation):
     def let_go(self, chosen: list[Job]) -> int:
         """Have some go after their graces; the longest of these."""
         for victim in chosen:
-            grace = self.said(victim, "grace")
-            if not grace:
+            after = self.away_after(victim)
+            if not after:
                 self.go(victim)
                 if victim.state == State.WAITING:
                     self.timers.append(self.now)
                     self.sent_back_now += victim.row not in self.started
                 continue
-            victim.leaves = self.now + grace
+            victim.leaves = self.now + after
             self.end_grace(victim)
         self.end_doomed()
-        return max((self.said(victim, "grace") for victim in chosen), default=0)
+        return max(map(self.away_after, chosen), default=0)
 
     def candidates(self, job: Job) -> list[Job]:
         """Those that may be preempted for a job, who goes first first."""
@@ -277,6 +297,7 @@ class PreemptingSimulation(Simulation):
                 self.classes[other.standing][0] not in lower
                 or self.said(other, "mode") == "off"
                 or other.leaves is not None
+                or (self.cleanup and other.over <= self.now)
                 or not self.pools_of(other) & set(job.pools)
             ):
                 continue
@@ -323,7 +344,7 @@ class PreemptingSimulation(Simulation):
         for other in order:
             taken.append(other)
             self.give_after_grace(other, plan, 1)
-            longest = max(longest, self.said(other, "grace"))
+            longest = max(longest, self.away_after(other))
             room = plan.least(job, self.now + longest)
             if room is not None:
                 self.would_get = room
@@ -335,7 +356,7 @@ class PreemptingSimulation(Simulation):
 
     def give_after_grace(self, job: Job, plan: Plan, sign: int) -> None:
         """Put what a running job holds after its grace into the plan, or (-1) take it out again."""
-        leaves = self.now + self.said(job, "grace")
+        leaves = self.now + self.away_after(job)
         if leaves < job.planned_end:
             plan.change(job, job.split, leaves, job.planned_end, sign)
             # An overdue job's nodes that are away are not free when it has gone.
@@ -373,7 +394,7 @@ class SharedPreemptingSimulation(PreemptingSimulation, SharedSimulation):
         return super().speed_of(job) if job in self.on else self.last_speed[job]
 
     def give_after_grace(self, job: Job, plan: SharedPlan, sign: int) -> None:  # type: ignore[override]
-        leaves = self.now + self.said(job, "grace")
+        leaves = self.now + self.away_after(job)
         if leaves >= job.planned_end:
             return
         old, new = (job.planned_end, leaves)[::sign], (leaves, job.planned_end)[::sign]

@@ -55,11 +55,6 @@ class Suspending(PreemptingSimulation, ABC):
     def start_on(self, job: Job, stay: list[Job], room: Any) -> None:
         """Start a job in a plan in which there is room for it; these are suspended where it must be."""
 
-    def said(self, job: Job, name: str) -> int | str:
-        if name == "grace" and self.said(job, "mode") == "suspend":
-            return 0
-        return super().said(job, name)
-
     def batch(self) -> None:
         super().batch()
         self.wake()
@@ -69,14 +64,15 @@ class Suspending(PreemptingSimulation, ABC):
         job.suspended = False
         job.resumed = self.now
         job.paused = self.now - job.start - job.ran
-        job.due = job.over = self.now + job.remains
+        job.over = self.now + job.remains
+        job.due = job.over + self.cleanup
 
     def suspend(self, job: Job) -> None:
         job.attempts = job.runs_until(self.now)
         job.ran = self.ran(job)
         job.suspended = True
         job.preemptions += 1
-        job.remains = job.due - self.now
+        job.remains = job.over - self.now
         job.due = job.over = NEVER
 
     def put_back(self, job: Job) -> None:
@@ -88,7 +84,7 @@ class Suspending(PreemptingSimulation, ABC):
     def set_end(self, job: Job, since: int, work: Fraction) -> None:
         super().set_end(job, since, work)
         if job.suspended:
-            job.remains = job.due - self.now
+            job.remains = job.over - self.now
             job.due = job.over = NEVER
 
     def expected_end(self, job: Job) -> int:
@@ -100,7 +96,7 @@ class Suspending(PreemptingSimulation, ABC):
         while end <= self.now:
             end += OVERDUE_STEP_MS
         if self.terminate:
-            end = min(end, begin + job.walltime)
+            end = min(end, begin + job.walltime + self.cleanup)
         return end if job.leaves is None else min(end, job.leaves)
 
     def start_in_place_of(self, chosen: list[Job], job: Job, plan: Any) -> bool:
@@ -186,12 +182,12 @@ class SuspendingSimulation(Suspending):
                 on = self.members(node)
                 if not on or not set(on) <= set(gone):
                     continue
-                since = self.now + max(self.said(job, "grace") for job in on)
+                since = self.now + max(map(self.away_after, on))
                 until = on[0].planned_end
                 if since < until:
                     Plan.change(made, copy_without_needs(on[0]), {number: 1}, since, until, 1)
         for job in gone:
-            leaves = self.now + self.said(job, "grace")
+            leaves = self.now + self.away_after(job)
             if self.said(job, "mode") != "suspend" and leaves < job.planned_end:
                 Plan.change(made, job, {}, leaves, job.planned_end, 1)
         for time, free in zip(made.times, made.free, strict=True):
@@ -204,7 +200,7 @@ class SuspendingSimulation(Suspending):
         assert isinstance(plan, RecordedPlan)
         for count in range(1, len(order) + 1):
             gone = order[:count]
-            longest = max(self.said(other, "grace") for other in gone)
+            longest = max(map(self.away_after, gone))
             if self.without(gone, plan).least(job, self.now + longest) is not None:
                 return gone
         return []

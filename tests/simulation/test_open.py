@@ -50,7 +50,8 @@ def drawn(
     """A machine, jobs and a policy; nodes are shared or not, and jobs may preempt others."""
     told_of = data.draw(st.sampled_from((None, preemptions, suspensions)))
     if data.draw(st.booleans()):
-        cluster = data.draw(strategies.shared_clusters(outages=outages).flatmap(strategies.racked))
+        clusters = strategies.shared_clusters(outages=outages, cleanup=True)
+        cluster = data.draw(clusters.flatmap(strategies.racked))
         if data.draw(st.booleans()):
             cluster = data.draw(strategies.stocked(cluster))
         what = {name: data.draw(st.booleans()) for name in ("several", "grouped")}
@@ -63,7 +64,7 @@ def drawn(
         alone = np.where(jobs.more_tasks.codes >= 0, 0.0, jobs.chunks["exclusive"])
         jobs = jobs.replace(chunks={**jobs.chunks, "exclusive": alone})
         return cluster, with_checkpoints(data.draw, jobs), data.draw(st.sampled_from(PREEMPTING))
-    cluster = data.draw(strategies.clusters(outages=outages, cleanup=told_of is None))
+    cluster = data.draw(strategies.clusters(outages=outages, cleanup=True))
     workload = data.draw(strategies.workloads(cluster, dependencies=False, **omitted))
     if told_of is None:
         return cluster, workload, data.draw(st.sampled_from((*POLICIES, *LISTED)))

@@ -298,11 +298,11 @@ def test_a_stream_with_preemption_is_job_by_job_as_in_memory(
 ) -> None:
     """Jobs preempt those of earlier batches, and some go on from checkpoints."""
     if shared:
-        cluster = data.draw(shared_clusters())
+        cluster = data.draw(shared_clusters(cleanup=True))
         several = data.draw(st.booleans())
         jobs = shared_workloads(cluster, several=several, dependencies=False)
     else:
-        cluster = data.draw(clusters())
+        cluster = data.draw(clusters(cleanup=True))
         jobs = workloads(cluster, dependencies=False)
     workload = data.draw(jobs)
     cluster = with_preemption(data.draw, cluster)

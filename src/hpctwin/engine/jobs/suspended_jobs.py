@@ -12,9 +12,9 @@ from hpctwin.engine.compile.jit import jit
 from hpctwin.engine.containers.heap import heap_push
 from hpctwin.engine.containers.suspended_stack import depth_of
 from hpctwin.engine.jobs.running_jobs import run_insert, run_remove
-from hpctwin.engine.jobs.transitions import forget_end, last_start, note_stretch
+from hpctwin.engine.jobs.transitions import forget_end, last_start, next_end, note_stretch
 from hpctwin.engine.power.node_states import touch_nodes
-from hpctwin.engine.state.layout import ZERO, Arrays
+from hpctwin.engine.state.layout import NEVER, ZERO, Arrays
 
 __all__ = [
     "expect_to_go_on", "go_on", "leaves_by", "let_run", "list_suspended", "move_start", "suspend",
@@ -44,6 +44,7 @@ def suspend(j: int, sim: Arrays) -> None:
     cut.pauses += 1
     cut.ran = now - sim.state[j].start
     cut.left = sim.state[j].end - now
+    sim.state[j].end = NEVER
     forget_end(j, sim)
     touch_nodes(j, sim)
 
@@ -58,7 +59,7 @@ def go_on(j: int, sim: Arrays) -> None:
     cut.since = now
     move_start(j, now - cut.ran, sim)
     sim.state[j].end = now + cut.left
-    sim.clock.ends = heap_push(sim.ends, sim.clock.ends, now + cut.left, j)
+    sim.clock.ends = heap_push(sim.ends, sim.clock.ends, next_end(j, sim), j)
     touch_nodes(j, sim)
 
 

@@ -28,6 +28,7 @@ from hpctwin.engine.queue.order import (
 from hpctwin.engine.state.layout import (
     AFTER,
     AFTEROK,
+    CANCELLED,
     COMPLETED,
     DEPENDENCY,
     FAILED,
@@ -39,6 +40,7 @@ from hpctwin.engine.state.layout import (
     PREEMPTED,
     RACED,
     RUNNING,
+    SENT_BACK,
     STRETCH,
     TAKE,
     THOUSANDTH,
@@ -106,11 +108,15 @@ def account(j: int, nodes: float, sim: Arrays) -> None:
 def next_end(j: int, sim: Arrays) -> int:
     """Return when a running job is due in the heap of ends, ms.
 
-    It is the end of its cleanup. Nodes with power states are idle during the cleanup, so the job is
-    first due at its own end.
+    It is the end of its cleanup. The job is first due at its own end if nodes with power states are
+    idle from then on, or if its attempt is to be recorded then as it will be requeued.
     """
-    end = sim.state[j].end
-    return end if sim.rules.depths > 0 and end >= sim.clock.now else end + sim.rules.cleanup
+    state = sim.state[j]
+    if state.outcome == SENT_BACK:
+        stops_first = state.end > sim.clock.now
+    else:
+        stops_first = sim.rules.depths > 0 and state.end >= sim.clock.now
+    return state.end if stops_first else state.end + sim.rules.cleanup
 
 
 @jit
@@ -354,8 +360,7 @@ def keep_done(j: int, sim: Arrays) -> int:
     if every == 0:
         return 0
     pool = sim.pool[slowest_held(j, sim)]
-    # It has not run at all while its nodes are still being switched on.
-    kept = max(ZERO, sim.clock.now - sim.state[j].start) // every * every
+    kept = (sim.clock.now - sim.state[j].start) // every * every
     whole = kept // pool.bottom
     rest = kept - whole * pool.bottom
     sim.cut[j].done += whole * pool.top + rest * pool.top // pool.bottom
@@ -399,36 +404,46 @@ def note_stretch(j: int, sim: Arrays) -> None:
 
 
 @jit
-def note_attempt(j: int, kept: int, sim: Arrays) -> None:
-    """Record an attempt that is cut off now, and its last stretch if it was suspended."""
+def note_attempt(j: int, sim: Arrays) -> None:
+    """Record the attempt of a running job that is cut off now; only its checkpoints remain.
+
+    If it was suspended, its last stretch is recorded too.
+    """
+    kept = keep_done(j, sim) if len(sim.cut) > 0 else ZERO
     if len(sim.beneath) == 0 or sim.cut[j].pauses == 0:
         note_lost(j, sim.state[j].start, kept, sim)
         return
-    cut = sim.cut[j]
     note_stretch(j, sim)
     note_lost(j, began(j, sim), kept, sim)
     sim.lost[sim.clock.lost - 1].what = PAUSES
-    cut.before += cut.paused
-    cut.paused = 0
-    cut.pauses = 0
+
+
+@jit
+def note_preempted(j: int, sim: Arrays) -> None:
+    """Record the attempt of a job that stops now because it is preempted and requeued."""
+    note_attempt(j, sim)
+    lost = sim.lost[sim.clock.lost - 1]
+    sim.cut[j].lost += lost.end - lost.start - lost.kept
 
 
 @jit
 def cut_off(j: int, sim: Arrays) -> None:
-    """Take the nodes from a running job, as if it had never started.
+    """Take the nodes from a running job whose attempt is recorded, as if it had never started.
 
-    Only checkpoints remain. The job is then neither running nor in the queue.
+    The job is then neither running nor in the queue.
     """
-    kept = ZERO
     if len(sim.cut) > 0:
-        kept = keep_done(j, sim)
         sim.cut[j].leaves = 0
     give_back(j, sim)
     # The queue may still hold the job from its earlier wait.
     tidy_queue(sim)
     sim.race.valid = 0
-    if not forget_begin(j, sim):
-        note_attempt(j, kept, sim)
+    forget_begin(j, sim)
+    if len(sim.beneath) > 0:
+        cut = sim.cut[j]
+        cut.before += cut.paused
+        cut.paused = 0
+        cut.pauses = 0
     sim.state[j].requeues += 1
     sim.state[j].start = -1
     sim.state[j].end = -1
@@ -437,18 +452,23 @@ def cut_off(j: int, sim: Arrays) -> None:
 @jit
 def throw_back(j: int, sim: Arrays) -> None:
     """Requeue a running job whose node failed."""
+    if sim.state[j].start <= sim.clock.now:
+        note_attempt(j, sim)
     cut_off(j, sim)
     enqueue(j, sim)
 
 
 @jit
 def send_back(j: int, sim: Arrays) -> None:
-    """Preempt a running job: it waits again, and joins the queue after a delay."""
+    """Requeue a preempted job: it waits again, and joins the queue after a delay."""
+    if not has_ended(j, sim):
+        note_preempted(j, sim)
     cut_off(j, sim)
-    lost = sim.lost[sim.clock.lost - 1]
-    cut = sim.cut[j]
-    cut.times += 1
-    cut.lost += lost.end - lost.start - lost.kept
+    sim.cut[j].times += 1
+    if sim.job[j].cancel < sim.clock.now:
+        # It was canceled while its nodes were cleaned up.
+        settle(j, CANCELLED, sim)
+        return
     if sim.rules.sent_back_for == 0:
         enqueue(j, sim)
         return

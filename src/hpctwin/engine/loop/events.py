@@ -5,7 +5,7 @@ from __future__ import annotations
 from hpctwin.engine.compile.jit import jit
 from hpctwin.engine.containers.heap import heap_pop, heap_push, heap_remove
 from hpctwin.engine.containers.node_sets import touch
-from hpctwin.engine.jobs.suspended_jobs import let_run
+from hpctwin.engine.jobs.suspended_jobs import go_on, let_run
 from hpctwin.engine.jobs.transitions import (
     close,
     finish,
@@ -15,6 +15,7 @@ from hpctwin.engine.jobs.transitions import (
     has_ended,
     hold_for_ever,
     note_begun,
+    note_preempted,
     send_back,
     settle,
     tell_dependants,
@@ -212,11 +213,23 @@ def clean_up_from_now(j: int, outcome: int, sim: Arrays) -> None:
 
 @jit
 def begin_cleanup(j: int, sim: Arrays) -> None:
-    """Begin the cleanup of the nodes of a job that ends now."""
-    sim.clock.ended = sim.clock.now
+    """Begin the cleanup of the nodes of a job that ends now, or is preempted."""
+    if sim.state[j].outcome == SENT_BACK:
+        note_preempted(j, sim)
+    else:
+        sim.clock.ended = sim.clock.now
     time = sim.clock.now + sim.rules.cleanup
     sim.clock.ends = heap_push(sim.ends, sim.clock.ends, time, j)
     touch_nodes(j, sim)
+
+
+@jit
+def free_nodes(j: int, sim: Arrays) -> None:
+    """Take its nodes from a job that has ended, or requeue it if it was preempted."""
+    if sim.state[j].outcome == SENT_BACK:
+        send_back(j, sim)
+    else:
+        finish(j, sim)
 
 
 @jit
@@ -224,8 +237,9 @@ def cancel_job(j: int, sim: Arrays) -> None:
     """Cancel a job that has not ended."""
     phase = sim.state[j].phase
     if phase == RUNNING:
-        let_run(j, sim)
-        if sim.rules.cleanup > 0 and sim.state[j].start <= sim.clock.now:
+        if len(sim.beneath) > 0 and sim.cut[j].suspended == 1:
+            go_on(j, sim)  # other jobs use its nodes: there is nothing to clean up
+        elif sim.rules.cleanup > 0 and sim.state[j].start <= sim.clock.now:
             clean_up_from_now(j, CANCELLED, sim)
             return
         forget_end(j, sim)
@@ -270,7 +284,7 @@ def node_event(node: int, sign: int, sim: Arrays) -> None:
         let_run(j, sim)
         forget_end(j, sim)
         if has_ended(j, sim):
-            finish(j, sim)
+            free_nodes(j, sim)
         elif sim.rules.requeue == 1:
             throw_back(j, sim)
         else:
@@ -342,12 +356,10 @@ def apply_events(sim: Arrays) -> None:
     while clock.ends > 0 and sim.ends[0].time == clock.now:
         j = heap_pop(sim.ends, clock.ends)
         clock.ends -= 1
-        if sim.state[j].outcome == SENT_BACK:
-            send_back(j, sim)
-        elif sim.state[j].end + sim.rules.cleanup > clock.now:
+        if sim.state[j].end + sim.rules.cleanup > clock.now:
             begin_cleanup(j, sim)
         else:
-            finish(j, sim)
+            free_nodes(j, sim)
     maintenance(TAKE, sim)
     outages(TAKE, sim)
     maintenance(RETURN, sim)

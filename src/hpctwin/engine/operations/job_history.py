@@ -9,7 +9,8 @@ import numpy.typing as npt
 
 from hpctwin.engine.compile.intrinsics import sim_at
 from hpctwin.engine.compile.jit import Kernel
-from hpctwin.engine.state.layout import COMPLETED, PENDING, RUNNING, UNSUBMITTED
+from hpctwin.engine.jobs.transitions import has_ended
+from hpctwin.engine.state.layout import COMPLETED, PENDING, RUNNING, SENT_BACK, UNSUBMITTED
 from hpctwin.engine.state.sim import Sim
 
 __all__ = ["TELL_COURSE", "Course", "course_of", "submitted_ms"]
@@ -22,7 +23,7 @@ class Course(NamedTuple):
 
     Args:
         eligible, start, end: Times; the start is the last one, and includes suspended time [jobs].
-        phase: Phase of each job; for jobs whose nodes are being cleaned up, their final phase
+        phase: Phase of each job; for jobs whose nodes are being cleaned up, their phase after it
             [jobs].
         put_back: Whether any job was requeued.
     """
@@ -68,12 +69,13 @@ def tell_course(
     for j in range(len(sim.state)):
         state = sim.state[j]
         now = state.phase
-        if now == RUNNING and sim.rules.cleanup > 0 and state.end <= sim.clock.now:
+        if now == RUNNING and has_ended(j, sim):
             now = state.outcome
+        waits = now == UNSUBMITTED or now == SENT_BACK
         eligible[j] = state.eligible
-        start[j] = state.start
-        end[j] = state.end if now >= COMPLETED else -1
-        phase[j] = PENDING if now == UNSUBMITTED else now
+        start[j] = -1 if now == SENT_BACK else state.start
+        end[j] = state.end if now >= COMPLETED and not waits else -1
+        phase[j] = PENDING if waits else now
         put_back |= state.requeues > 0
     return put_back
 

@@ -237,13 +237,13 @@ def forget_ends(sim: Arrays) -> None:
         j = sim.run[i].job
         if j < 0:
             continue
+        if len(sim.cut) > 0 and sim.cut[j].suspended == 1:
+            sim.cut[j].left = expected_end(j, sim) - sim.clock.now
+            continue
         if not has_ended(j, sim):
             sim.state[j].end = expected_end(j, sim)
-        if len(sim.cut) > 0:
-            if sim.cut[j].suspended == 1:
-                sim.cut[j].left = sim.state[j].end - sim.clock.now
-                continue
-            end_with_grace(j, sim)
+            if len(sim.cut) > 0:
+                end_with_grace(j, sim)
         n = heap_push(sim.ends, n, next_end(j, sim), j)
     sim.clock.ends = n
 
@@ -251,13 +251,13 @@ def forget_ends(sim: Arrays) -> None:
 @jit
 def end_with_grace(j: int, sim: Arrays) -> None:
     """Let a preempted job leave when its grace ends, unless it is expected to end before."""
-    leaves = sim.cut[j].leaves
-    if leaves == 0:
+    if sim.cut[j].leaves == 0:
         return
+    stops = sim.cut[j].leaves - sim.rules.cleanup
     state = sim.state[j]
     state.outcome = COMPLETED
-    if state.end > leaves:
-        state.end = leaves
+    if state.end > stops:
+        state.end = stops
         state.outcome = sim.yields[sim.claim[j].standing].mode
 
 

@@ -231,9 +231,10 @@ def _put_length(sim: Sim, j: int, length: int, *, terminate: bool) -> None:
         return
     state["end"][j] = state["start"][j] + length
     leaves = int(cut["leaves"][j]) if len(cut) else 0
-    if 0 < leaves < state["end"][j]:
+    stops = leaves - int(sim["rules"]["cleanup"][0])
+    if leaves > 0 and stops < state["end"][j]:
         state["outcome"][j] = sim["yields"]["mode"][sim["claim"]["standing"][j]]
-        state["end"][j] = leaves
+        state["end"][j] = stops
 
 
 def change_speed(

@@ -11,7 +11,16 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.engine.state.array_allocation import copied, in_bytes
-from hpctwin.engine.state.layout import COMPLETED, LAYOUT, NEVER, PAUSES, STRETCH, UNSUBMITTED
+from hpctwin.engine.state.layout import (
+    COMPLETED,
+    LAYOUT,
+    NEVER,
+    PAUSES,
+    RUNNING,
+    SENT_BACK,
+    STRETCH,
+    UNSUBMITTED,
+)
 from hpctwin.engine.state.sim import Sim, records
 
 __all__ = [
@@ -91,11 +100,14 @@ def had_pauses(job: IntArray, start: IntArray, sim: Sim) -> BoolArray:
 def started_ms(sim: Sim) -> IntArray:
     """Return when jobs started, ms; -1 if they have not [jobs].
 
-    For requeued jobs it is the last start.
+    For requeued jobs it is the last start; -1 while nodes are cleaned up before they are requeued.
     """
-    start: IntArray = sim["state"]["start"].copy()
-    if len(sim["beneath"]):
+    state = sim["state"]
+    start: IntArray = state["start"].copy()
+    if len(sim["cut"]):
         start -= sim["cut"]["paused"]
+        cleaned = (state["phase"] == RUNNING) & (state["end"] <= sim.clock.now)
+        start[cleaned & (state["outcome"] == SENT_BACK)] = -1
     return start
 
 

@@ -8,11 +8,13 @@ from hpctwin.engine.containers.heap import heap_push
 from hpctwin.engine.jobs.transitions import (
     end_job,
     forget_end,
+    next_end,
     scaled,
     send_back,
     slowest_held,
     start_now,
 )
+from hpctwin.engine.loop.events import clean_up_from_now
 from hpctwin.engine.preempting.core_loans import settle_shared
 from hpctwin.engine.preempting.held_parts import settle_parts
 from hpctwin.engine.preempting.node_loans import cover, is_suspended_for, lend, settle
@@ -33,7 +35,7 @@ def end_at(j: int, time: int, sim: Arrays) -> None:
     """Set a new end of a running job."""
     forget_end(j, sim)
     sim.state[j].end = time
-    sim.clock.ends = heap_push(sim.ends, sim.clock.ends, time, j)
+    sim.clock.ends = heap_push(sim.ends, sim.clock.ends, next_end(j, sim), j)
 
 
 @jit
@@ -50,7 +52,7 @@ def forget_queued(r: int, sim: Arrays) -> None:
 
 @jit
 def let_go(r: int, sim: Arrays) -> None:
-    """Preempt a running job: it leaves at once, or when its grace ends."""
+    """Preempt a running job: it leaves at once, or when its grace and the cleanup end."""
     if len(sim.share) > 0:
         settle_parts(r, sim)
     sim.cut[r].tried = 0
@@ -58,9 +60,12 @@ def let_go(r: int, sim: Arrays) -> None:
     leaves = sim.clock.now + grace_of(r, sim)
     if leaves > sim.clock.now:
         sim.cut[r].leaves = leaves
-        if sim.state[r].end > leaves:
-            end_at(r, leaves, sim)
+        stops = leaves - sim.rules.cleanup
+        if stops == sim.clock.now:
+            clean_up_from_now(r, mode, sim)
+        elif sim.state[r].end > stops:
             sim.state[r].outcome = mode
+            end_at(r, stops, sim)
         return
     forget_end(r, sim)
     if mode == SENT_BACK:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from hpctwin.engine.capacity.plan import load_take, plan_change, plan_fits, planned_end, row_at
 from hpctwin.engine.compile.intrinsics import call_with_job
 from hpctwin.engine.compile.jit import jit
-from hpctwin.engine.jobs.transitions import began
+from hpctwin.engine.jobs.transitions import began, has_ended
 from hpctwin.engine.preempting.held_parts import (
     count_marked,
     count_nodes,
@@ -111,7 +111,7 @@ def gather(j: int, sim: Arrays) -> int:
         of = sim.yields[own]
         if of.mode == 0 or sim.preempts[mine, own] == 0 or sim.cut[r].leaves > 0:
             continue
-        if not has_what_helps(r, j, sim):
+        if has_ended(r, sim) or not has_what_helps(r, j, sim):
             continue
         since = began(r, sim)
         if since + of.exempt > now:
@@ -132,7 +132,7 @@ def gather(j: int, sim: Arrays) -> int:
 
 @jit
 def grace_of(r: int, sim: Arrays) -> int:
-    """Return how long a job continues to run after it was chosen, ms."""
+    """Return how long a job that is chosen keeps its nodes: its grace and the cleanup, ms."""
     return sim.yields[sim.claim[r].standing].grace
 
 

@@ -167,7 +167,7 @@ class Yield:
     level: Int  # higher than that of all classes whose jobs they may preempt
     rank: Int  # jobs of lower rank are preempted first
     mode: Int  # how preemption ends them: PREEMPTED, SENT_BACK, …; 0: they are not preempted
-    grace: Int  # time between preemption and end
+    grace: Int  # time between preemption and when its nodes are free, after the cleanup
     exempt: Int  # time that they must have run before
 
 
@@ -177,7 +177,7 @@ class Cut:
     times: Int  # number of times it was preempted
     lost: Int  # runtime lost by that
     done: Int  # part of its runtime that checkpoints keep
-    leaves: Int  # end of its grace; 0: it has none
+    leaves: Int  # time at which its nodes are free, as it was preempted; 0: it was not
     tried: Int  # 1: the pass tests whether it suffices that it leaves then, or is suspended
     waits: Int  # until then it preempts no job: jobs that it preempted are still leaving
     suspended: Int  # 1: it is; its start then assumes that it resumes when the jobs above it end

@@ -63,8 +63,16 @@ def writes_checkpoints(workload: Workload, cluster: Cluster) -> bool:
 
 
 def suspends(cluster: Cluster) -> bool:
-    """Return whether jobs may be suspended for others."""
-    return cluster.preemption is not None and cluster.preemption.suspends
+    """Return whether jobs of any class of the cluster may be suspended for others."""
+    of = cluster.preemption
+    if of is None:
+        return False
+    classes: list[PreemptedPartition | PreemptedQos | None] = [
+        of.partitions.get(partition.name) for partition in cluster.partitions
+    ]
+    if not of.partitions:
+        classes = [of.qos.get(name) for name in {*of.qos, *cluster.qos}]
+    return any(((one and one.mode) or of.mode) == "suspend" for one in classes)
 
 
 def claims_of(
@@ -86,7 +94,7 @@ def claims_of(
     default = 0 if of_all.checkpoint is None else to_ms(of_all.checkpoint)
     told = workload.checkpoint_ms
     modes = [one.mode or of_all.mode for one in classes.said]
-    grace = [_ms(one.grace, of_all.grace) for one in classes.said]
+    grace = [_ms(one.grace, of_all.grace) + to_ms(cluster.cleanup) for one in classes.said]
     return {
         "claim": records(
             "claim",

@@ -149,13 +149,6 @@ INTERRUPTED = (
             f"{OUTSIDE!r}), or remove preemption and checkpoints"
         ),
     ),
-    Refusal(
-        lambda c, p: c.cleanup > 0,
-        lambda c, p: (
-            f"cluster {c.name!r}: 'cleanup' does not work with preemption or checkpoints; "
-            "remove 'cleanup', or preemption and checkpoints"
-        ),
-    ),
 )
 """Combinations rejected if jobs preempt others, or continue from checkpoints."""
 

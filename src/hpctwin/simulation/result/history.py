@@ -206,7 +206,7 @@ def course_so_far(workload: Workload, sim: Sim) -> Course:
         end=told.end,
         state=told.phase,
         requeues=sim["state"]["requeues"].astype(np.int64) if told.put_back else None,
-        more=_preempted(sim) if len(sim["cut"]) else {},
+        more=_preempted(sim, told.phase) if len(sim["cut"]) else {},
     )
 
 
@@ -215,10 +215,10 @@ def sized_course(workload: Workload, sim: Sim) -> Course:
     return dataclasses.replace(course_so_far(workload, sim), start=begun_ms(sim))
 
 
-def _preempted(sim: Sim) -> dict[str, npt.NDArray[Any] | pl.Series]:
+def _preempted(sim: Sim, phase: npt.NDArray[np.int8]) -> dict[str, npt.NDArray[Any] | pl.Series]:
     """Return how often each job was preempted, and how long it ran in vain."""
     state, cut = sim["state"], sim["cut"]
-    ended = state["phase"] == layout.PREEMPTED
+    ended = phase == layout.PREEMPTED
     lost = cut["lost"] + np.where(ended, state["end"] - state["start"], 0)
     told: dict[str, npt.NDArray[Any] | pl.Series] = {
         "preemptions": cut["times"] + ended,
@@ -252,7 +252,7 @@ def stretches_of_attempts(
     """
     before, state = sim["lost"][: sim.clock.lost], sim["state"]
     before = before[before["what"] != layout.PAUSES]
-    starts = state["start"].copy()
+    starts = started_ms(sim)
     # A job that waits for its nodes to power on has not begun.
     begun = (starts >= 0) & (starts <= (sim.clock.now if until_ms is None else until_ms))
     if len(sim["beneath"]):
