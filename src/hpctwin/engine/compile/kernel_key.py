@@ -42,7 +42,8 @@ class Source(Protocol):
     kind: str
 
     @property
-    def function(self) -> Callable[..., Any]: ...
+    def function(self) -> Callable[..., Any]:
+        """The Python function."""
 
 
 def kernel_key(function: Source, level: str) -> str:
