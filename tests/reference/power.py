@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
@@ -38,6 +38,7 @@ class PoweredSimulation(Simulation):
     wakes: list[int] = field(default_factory=list)  # when to look whether nodes must be woken
     looked: int = -1  # when it was looked last which timeouts are over
     once_more: bool = False  # another batch at this time
+    cleaned: Collection[int] = ()  # rows of jobs whose nodes are being cleaned up
     pass_due: bool = False  # a pass without a batch, for what was done from outside
 
     def __post_init__(self) -> None:
@@ -110,12 +111,19 @@ class PoweredSimulation(Simulation):
         times += [due for due in dues if due is not None and due > self.looked]
         times += [time for time in self.wakes if time > self.now]
         # Nodes are idle from the end of a job on, while they are being cleaned up.
-        times += [job.over for job in self.in_state(State.RUNNING) if job.over > self.now]
+        running = self.in_state(State.RUNNING)
+        times += [job.over for job in running if job.over > self.now]
+        times += [
+            self.now
+            for job in running
+            if job.start == job.over == self.now and job.row not in self.cleaned
+        ]
         times += [self.now] * self.once_more
         return min(times, default=None)
 
     def batch(self) -> None:
         self.once_more = False
+        self.cleaned = {job.row for job in self.in_state(State.RUNNING) if job.over <= self.now}
         super().batch()
         self.end_transitions()
         self.bar()

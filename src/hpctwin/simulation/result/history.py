@@ -422,7 +422,9 @@ class StretchSums:
             lost: Attempts or stretches that were cut off.
         """
         stretches = with_kept(stretches, lost)
+        # A job that is suspended and continues at one time keeps its size.
         begins_again = stretches["start_s"] != stretches["end_s"].shift(1)
+        begins_again |= stretches["nodes"] == stretches["nodes"].shift(1)
         # A job that continues after a failure was neither suspended nor resized.
         again = stretches["job_id"] == stretches["job_id"].shift(1)
         again &= ~stretches["cut_off"].shift(1, fill_value=False)
