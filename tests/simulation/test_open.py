@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hpctwin import Cluster, Simulation, Workload, parse_policy
 from hpctwin.errors import SimulationError, WorkloadError
-from hpctwin.model import Dependencies, DependencyKind
+from hpctwin.model import Dependencies, DependencyKind, NodeGroup
 from hpctwin.simulation.running.incremental import OpenSimulation
 from tests import strategies
 from tests.engine.test_preemption import preemptions, with_checkpoints, with_preemption
@@ -140,6 +140,26 @@ def test_a_limit_on_starts_only_hides_later_ones(data: st.DataObject) -> None:
         simulation.arrive(row, submit)
 
 
+@settings(max_examples=examples(60))
+@given(data=st.data())
+def test_earlier_forecasts_change_no_later_one(data: st.DataObject) -> None:
+    """All forecasts run in the same arrays, where the earlier ones leave what they derived."""
+    cluster, workload, policy = drawn(data)
+    if workload.shares_nodes and cluster.preemption is None:
+        policy = data.draw(st.sampled_from((policy, "fcfs+easy:3", "wfp+pack")))
+    knows = data.draw(st.sampled_from(("oracle", "walltime")))
+    often, once = (opened(workload, cluster, policy, knows=knows) for _ in range(2))
+    asked = data.draw(st.integers(0, len(workload) - 1))
+    for row, submit in enumerate(workload.submit_ms[: asked + 1].tolist()):
+        if not often.rejected_mask()[row]:
+            look = np.array([row])
+            found = often.forecast(submit, look, look)
+            if row == asked:
+                assert found.tolist() == once.forecast(submit, look, look).tolist()
+        often.arrive(row, submit)
+        once.arrive(row, submit)
+
+
 def narrow(**columns: object) -> Workload:
     """Jobs of one node."""
     size = len(columns["submit_s"])  # type: ignore[arg-type]
@@ -154,6 +174,22 @@ def test_a_job_that_outlives_what_is_known_of_it_is_expected_to_run_to_its_wallt
     rows = np.array([1])
     assert simulation.forecast(10_000, rows, rows, arrival_ms=10_000)[0, 0] == 20_000
     assert simulation.forecast(50_000, rows, rows)[0, 0] == 100_000
+
+
+def test_reservations_of_an_earlier_forecast_are_forgotten() -> None:
+    """Two reservations on a node must not become a list without an end in the next forecast."""
+    length = [100, 50, 10, 10, 10, 200]
+    workload = narrow(
+        submit_s=[0, 0, 1, 1, 2, 2], runtime_s=length, walltime_s=length,
+        chunks={"tasks": [1, 1, 2, 2, 1, 1], "cores_per_task": [4, 2, 4, 4, 2, 2]},
+    )  # fmt: skip
+    cluster = Cluster(name="c", nodes=(NodeGroup(name="n", count=2, cores=4),))
+    simulation = opened(workload, cluster, "fcfs+easy:2")
+    for row in range(4):
+        simulation.arrive(row, int(workload.submit_ms[row]))
+    for row, start_ms in ((5, 120_000), (4, 2000), (5, 120_000)):
+        rows = np.array([row])
+        assert simulation.forecast(2000, rows, rows)[0, 0] == start_ms
 
 
 def test_the_next_job_starts_when_the_one_before_it_is_withdrawn() -> None:

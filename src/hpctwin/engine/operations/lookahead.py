@@ -107,6 +107,7 @@ def copy_shared(sim: Arrays, fork: Arrays) -> None:
     copy_table(fork.tried, sim.tried)
     copy_table(fork.freed, sim.freed)
     copy_table(fork.sharing, sim.sharing)
+    fork.rooms.linked = sim.rooms.linked
     for row in range(sim.sharing.promises):
         copy_row(fork.promise, sim.promise, row)
         copy_row(fork.promise_left, sim.promise_left, row)
@@ -154,6 +155,25 @@ def shared_have_room(sim: Arrays, fork: Arrays) -> bool:
 
 
 @jit
+def forget_derived(fork: Arrays) -> None:
+    """Reset what was derived from the state of the previous fork in the same arrays.
+
+    It is all that outlives a pass in `layout.Scratch`, except ``moves`` and ``soon_of``: their
+    stamps only grow, and `fit_cache.forget_openings` makes the old ones invalid.
+    """
+    fork.race.valid = 0
+    fork.walk.valid = 0
+    fork.standing.valid = 0
+    fork.windows.valid = 0
+    fork.rooms.valid = fork.rooms.linked = 0
+    fork.rooms.sums = fork.rooms.table = 0
+    for node in range(len(fork.near)):
+        fork.near[node] = 0
+    for kind in range(len(fork.aligned_at)):
+        fork.aligned_at[kind] = 0
+
+
+@jit
 def copy_live(sim: Arrays, fork: Arrays) -> None:
     """Copy the state of the cluster, and of pending and running jobs."""
     copy_table(fork.clock, sim.clock)
@@ -162,11 +182,7 @@ def copy_live(sim: Arrays, fork: Arrays) -> None:
     fork.clock.segments = 0
     fork.clock.outages_done = 0
     fork.clock.cancels_done = 0
-    fork.race.valid = 0
-    fork.walk.valid = 0
-    fork.standing.valid = 0
-    fork.rooms.valid = 0
-    fork.rooms.sums = fork.rooms.table = 0
+    forget_derived(fork)
     for i in range(sim.clock.queued):
         j = sim.queue[i]
         fork.queue[i] = j
