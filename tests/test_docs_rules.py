@@ -161,7 +161,6 @@ CASES: dict[str, Sequence[Case]] = {
     "`psas-ipm` or a control function": [
         with_sizing(cluster(SLEEP), f"{OUTSIDE}~psas-ipm:1h"),
     ],
-    "`cleanup`, sized": [with_sizing(cluster(cleanup=30))],
     "nodes of other speeds, or a cap that lowers modes": [
         with_sizing(cluster({"speed": 2})),
         with_sizing(cluster(POWER, cap=LOWER)),

@@ -52,7 +52,7 @@ class SizedSimulation(Simulation):
         self.past: dict[int, list[Stretch]] = {job.row: [] for job in self.jobs}
         self.in_vain: dict[int, set[int]] = {job.row: set() for job in self.jobs}
         self.asked_for = {job.row: job.width for job in self.jobs}
-        self.whole = {job.row: job.expected for job in self.jobs}
+        self.whole = {job.row: job.expected - self.cleanup for job in self.jobs}
         self.walltime = {job.row: job.walltime for job in self.jobs}
         self.stuck = {job.row for job in self.jobs if self.limits.never(job)}
         self.refused = False
@@ -161,7 +161,9 @@ class SizedSimulation(Simulation):
             runs = job.state == State.RUNNING
             if not runs and (job.row in refused or job.row in self.stuck):
                 continue
-            row, runs = job.row, job.state == State.RUNNING
+            if self.cleaned(job):
+                continue
+            row = job.row
             nodes = self.asked_for[row]
             malleable = self.workload.malleable
             seen.append(
@@ -182,7 +184,8 @@ class SizedSimulation(Simulation):
                     else malleable.speedup_of(row),
                 )
             )
-            if row in refused:
+            fixed = self.cleanup and runs and not seen[-1].suspendable
+            if row in refused or fixed:
                 held = len(job.nodes)
                 seen[-1] = replace(seen[-1], min_nodes=held, max_nodes=held, suspendable=False)
         in_maintenance = {
@@ -191,7 +194,7 @@ class SizedSimulation(Simulation):
         up = [
             job
             for node, (job, away) in enumerate(zip(*self.on_nodes(), strict=True))
-            if not away and (job is not None or node not in in_maintenance)
+            if not away and (node not in in_maintenance if job is None else not self.cleaned(job))
         ]
         return SizeView(self.now / MS_PER_S, len(up), up.count(None), tuple(seen))
 
@@ -208,7 +211,8 @@ class SizedSimulation(Simulation):
             changes = self.changes(sizes, refused)
             if not self.may_refuse:
                 break
-            more = deepcopy(self, {id(one): one for one in self.shared}).apply(changes)
+            trial = deepcopy(self, {id(one): one for one in self.shared})
+            more = trial.apply(changes, cleans=False)
             if not more:
                 break
             refused |= more
@@ -234,13 +238,19 @@ class SizedSimulation(Simulation):
                 found[job.row] = size
         return found
 
-    def apply(self, changes: dict[int, int]) -> set[int]:
+    def apply(self, changes: dict[int, int], *, cleans: bool = True) -> set[int]:
         """Change sizes; those that did not get theirs."""
         self.had_nodes = {row for row in changes if self.jobs[row].state == State.RUNNING}
         for row in sorted(self.had_nodes):
-            self.stop(self.jobs[row])
+            job = self.jobs[row]
+            if cleans and self.cleanup and job.start < self.now:
+                # It keeps its nodes until they are clean.
+                job.over, job.due, job.sent_back = self.now, self.now + self.cleanup, True
+            else:
+                self.stop(job)
         for row, size in changes.items():
-            self.resume(self.jobs[row], size)
+            if self.jobs[row].state == State.WAITING:
+                self.resume(self.jobs[row], size)
         if changes:
             self.set_timer()
             self.after_pass()
@@ -261,7 +271,8 @@ class SizedSimulation(Simulation):
             return
         row = job.row
         self.set_width(job, size)
-        job.walltime = job.expected = self.lasting(job)
+        job.walltime = self.lasting(job)
+        job.expected = job.walltime + self.cleanup
         running = self.in_state(State.RUNNING)
         for other in running:
             other.planned_end = self.expected_end(other)
@@ -276,12 +287,31 @@ class SizedSimulation(Simulation):
         cut = self.terminate and job.runtime > walltime
         left = Fraction(walltime if cut else job.runtime) - self.work(row)
         idle = self.column("resize_ms", row, 0) if self.counted(row) else 0
-        job.due = job.start + idle + math.ceil(left / self.rate(row, size))
+        job.over = job.start + idle + math.ceil(left / self.rate(row, size))
+        job.due = job.over + self.cleanup
         ends_well = State.FAILED if job.fails else State.COMPLETED
         job.due_state = State.WALLTIME if cut else ends_well
 
+    def cleaned(self, job: Job) -> bool:
+        """Whether a job has stopped or ended, and its nodes are being cleaned up."""
+        return bool(self.cleanup) and job.state == State.RUNNING and job.over <= self.now
+
+    def finish(self, job: Job) -> None:
+        """A job that was stopped waits once its nodes are clean."""
+        if not job.sent_back:
+            super().finish(job)
+            return
+        self.stop(job)
+        job.sent_back = False
+        self.set_width(job, self.asked_for[job.row])
+        if job.cancel is not None and job.cancel < self.now:
+            self.end(job, State.CANCELLED)
+
     def lose(self, job: Job) -> None:
-        """What it did in this stretch is lost."""
+        """What it did in this stretch is lost, unless it was over."""
+        if self.cleaned(job):
+            super().lose(job)
+            return
         if job.start <= self.now:
             self.in_vain[job.row].add(len(self.past[job.row]))
         super().lose(job)
@@ -290,7 +320,8 @@ class SizedSimulation(Simulation):
     def vacate(self, job: Job) -> None:
         # Else its nodes were still being switched on.
         if job.start <= self.now:
-            self.past[job.row].append(Stretch(job.row, job.start, self.now, tuple(job.nodes)))
+            end = min(self.now, job.over) if self.cleanup else self.now
+            self.past[job.row].append(Stretch(job.row, job.start, end, tuple(job.nodes)))
         super().vacate(job)
 
 

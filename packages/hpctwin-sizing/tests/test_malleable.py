@@ -161,6 +161,49 @@ def test_figures_over_time_are_of_the_nodes_that_were_held():
     assert result.summary()["utilization"] == pytest.approx(80 / 140)
 
 
+def test_a_job_of_another_size_waits_until_its_nodes_are_clean():
+    machine = cluster_of(nodes=[{"name": "n", "count": 4}], cleanup=5)
+    sizing = at_times(j1=[(0, 2), (10, 4)])
+    simulation = Simulation(one_job(resize_s=3), machine, sizing=sizing)
+    simulation.advance(12)
+    assert simulation.result().jobs["state"].to_list() == ["pending"]
+    assert stretches(simulation.result()) == [(0, 10, 2)]
+    result = simulation.run()
+    assert stretches(result) == [(0, 10, 2), (15, 33, 4)]
+    assert result.summary()["suspended_s"] == 5
+    assert result.jobs["requeues"].to_list() == [0]
+
+
+def test_nodes_that_a_job_gives_back_are_cleaned_before_another_job_has_them():
+    machine = cluster_of(nodes=[{"name": "n", "count": 4}], cleanup=5)
+    work = Workload.build(
+        submit_s=[0, 10], runtime_s=[40, 20], nodes=[4, 2],
+        malleable={"min_nodes": [2, 1], "max_nodes": [4, 4], "suspendable": [1, 0]},
+    )  # fmt: skip
+    seen = []
+
+    @Sizing
+    def share(view: SizeView) -> Sizes:
+        seen.append((view.now_s, view.nodes, view.free_nodes, [job.job_id for job in view.jobs]))
+        return Sizes({job.job_id: 4 // len(view.jobs) for job in view.jobs})
+
+    result = simulate(work, machine, sizing=share)
+    # Job 1 waits twice for its own nodes, and from 35 to 40 for those of job 2.
+    assert stretches(result, 1) == [(0, 10, 4), (15, 40, 2), (45, 62.5, 4)]
+    assert stretches(result, 2) == [(15, 35, 2)]
+    assert seen[:3] == [(0, 4, 4, [1]), (10, 4, 0, [1, 2]), (15, 4, 4, [1, 2])]
+
+
+def test_a_job_that_is_cancelled_while_its_nodes_are_cleaned_ends_when_they_are_clean():
+    machine = cluster_of(nodes=[{"name": "n", "count": 4}], cleanup=5)
+    work = Workload.build(
+        submit_s=[0], runtime_s=[40], nodes=[2], cancel_s=[12], malleable={"suspendable": [1]}
+    )
+    result = simulate(work, machine, sizing=at_times(j1=[(0, 2), (10, 0), (20, 2)]))
+    assert stretches(result) == [(0, 10, 2)]
+    assert result.jobs.select("state", "end_s").rows() == [("cancelled", 15)]
+
+
 # --- what cannot be ----------------------------------------------------------------------------
 
 
@@ -213,7 +256,6 @@ def test_a_job_that_may_not_stop_and_does_not_fit_is_an_error_of_the_sizing():
     [
         ({}, {"policy": "fcfs+easy"}, "take backfill 'outside'"),
         ({"nodes": [{"name": "n", "count": 4, "speed": 2}]}, {}, "nodes of speed 1"),
-        ({"cleanup": 5}, {}, "'cleanup' does not work with a sizing"),
     ],
 )
 def test_options_incompatible_with_a_sizing_are_rejected_by_name(machine, options, why):
@@ -342,7 +384,8 @@ def cases(draw: st.DrawFn, *, outages: bool = False, ruled: bool = False) -> dic
         strategies.clusters(max_nodes=9, resources=ruled, maintenance=ruled, outages=outages)
     )
     nodes = [group.model_copy(update={"speed": 1.0}) for group in cluster.nodes]
-    cluster = cluster.model_copy(update={"nodes": tuple(nodes)})
+    cleanup = draw(st.sampled_from((0, 0, 0.5, 4)))
+    cluster = cluster.model_copy(update={"nodes": tuple(nodes), "cleanup": cleanup})
     if not ruled:
         free = [one.model_copy(update={"max_jobs_per_user": None}) for one in cluster.partitions]
         cluster = cluster.model_copy(update={"partitions": tuple(free)})

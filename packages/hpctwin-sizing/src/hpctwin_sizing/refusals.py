@@ -44,13 +44,6 @@ SIZED = (
         ),
     ),
     Refusal(
-        lambda c, p: c.cleanup > 0,
-        lambda c, p: (
-            f"cluster {c.name!r}: 'cleanup' does not work with a sizing, which would give jobs nodes "
-            "that are still being cleaned; remove 'cleanup'"
-        ),
-    ),
-    Refusal(
         lambda c, p: bool(_odd_speeds(c)),
         lambda c, p: (
             f"cluster {c.name!r}: a sizing counts work on nodes of speed 1, and node group "

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.engine.jobs.resizing import Lengths, put_lengths, stop_jobs
+from hpctwin.engine.jobs.resizing import Lengths, cleaned_jobs, put_lengths, stop_jobs
 from hpctwin.engine.passes.outside import name_jobs
 from hpctwin.engine.state import layout
 from hpctwin.errors import SimulationError
@@ -94,6 +94,11 @@ def rules_of(simulation: SimulationBase, row: int) -> JobRules:
     nodes = int(simulation.workload.nodes[row])
     if malleable is None:
         return JobRules(nodes, nodes, nodes, parse_speedup(LINEAR), False, 0)
+    resize_ms = int(malleable.resize_ms[row])
+    suspendable = bool(malleable.suspendable[row])
+    if simulation.cluster.cleanup > 0 and not suspendable and _runs(simulation, row):
+        held = int(simulation.state["job"]["nodes"][row])
+        return JobRules(nodes, held, held, malleable.speedup_of(row), False, resize_ms)
     least = int(malleable.min_nodes[row])
     largest = int(simulation.sized.rules.largest[row])
     return JobRules(
@@ -101,16 +106,21 @@ def rules_of(simulation: SimulationBase, row: int) -> JobRules:
         least,
         max(least, min(int(malleable.max_nodes[row]), largest)),
         malleable.speedup_of(row),
-        bool(malleable.suspendable[row]),
-        int(malleable.resize_ms[row]),
+        suspendable,
+        resize_ms,
     )
+
+
+def _runs(simulation: SimulationBase, row: int) -> bool:
+    """Return whether a job has nodes, on or being switched on or cleaned up."""
+    return int(simulation.column("phase")[row]) == layout.RUNNING
 
 
 def work_done(simulation: SimulationBase, row: int, rules: JobRules) -> Fraction:
     """Return the work a job has done: ms of its runtime on the nodes it asks for."""
     before = simulation.sized.done.get(row)
     done = Fraction(0) if before is None else before
-    if int(simulation.column("phase")[row]) != layout.RUNNING:
+    if not _runs(simulation, row):
         return done
     sim = simulation.state
     idle = 0 if before is None else rules.resize_ms
@@ -122,17 +132,23 @@ def work_done(simulation: SimulationBase, row: int, rules: JobRules) -> Fraction
 
 
 def resize(
-    simulation: SimulationBase, sizes: Mapping[Any, int], advance: Callable[..., Outcome]
+    simulation: SimulationBase,
+    sizes: Mapping[Any, int],
+    advance: Callable[..., Outcome],
+    *,
+    cleans: bool = True,
 ) -> list[int]:
     """Change the sizes of jobs from now on, in this order; 0 suspends a job.
 
     Jobs that change stop first. Jobs that want nodes then get them, one after the other. A job that
-    does not fit waits, or stays suspended.
+    does not fit waits, or stays suspended. With cleanup, jobs that stop wait later, and for a new
+    order.
 
     Args:
         simulation: Simulation that holds the jobs.
         sizes: Number of nodes by job id.
         advance: Function that advances the simulation.
+        cleans: Whether nodes are cleaned up after jobs that stop, if the cluster does so.
 
     Returns:
         Rows of jobs that did not get the nodes they were to have.
@@ -160,8 +176,9 @@ def resize(
             done[row] = work_done(simulation, row, rules[row])
     if simulation.network is not None:
         simulation.network.halt(sim, stopped)
-    stop_jobs(sim, np.array(stopped, np.int64))
+    stop_jobs(sim, np.array(stopped, np.int64), cleans=cleans)
     replace_state(simulation, done=done)
+    changes = {row: size for row, size in changes.items() if not _runs(simulation, row)}
     for row, size in changes.items():
         _put(simulation, row, _lengths(simulation, row, rules[row], size or rules[row].nodes))
     begun = [row for row, size in changes.items() if size]
@@ -186,10 +203,9 @@ def _size(simulation: SimulationBase, row: int) -> int:
     Raises:
         SimulationError: The job is neither pending nor running.
     """
-    phase = int(simulation.column("phase")[row])
-    if phase == layout.RUNNING:
+    if _runs(simulation, row) and row not in cleaned_jobs(simulation.state):
         return int(simulation.state["job"]["nodes"][row])
-    if phase != layout.WAITING:
+    if int(simulation.column("phase")[row]) != layout.WAITING:
         raise SimulationError(
             f"job {simulation.workload.job_id[row]} is neither pending nor running; give it no size"
         )
@@ -252,7 +268,8 @@ def _lengths(simulation: SimulationBase, row: int, rules: JobRules, size: int) -
 def saved_sizes(simulation: SimulationBase) -> dict[str, Any]:
     """Return the state of sized jobs, and their present requests, as plain values."""
     sized, workload, job = simulation.sized, simulation.workload, simulation.state["job"]
-    asks = job["nodes"], job["runtime"], job["limit"], job["expected"]
+    cleanup = simulation.state["rules"]["cleanup"]
+    asks = job["nodes"], job["runtime"], job["limit"], job["expected"] - cleanup
     first = workload.nodes, workload.runtime_ms, workload.walltime_ms, sized.expected_ms
     changed = np.any([now != then for now, then in zip(asks, first, strict=True)], axis=0)
     rows = np.flatnonzero(changed)

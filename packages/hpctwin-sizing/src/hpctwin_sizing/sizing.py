@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.engine.jobs.resizing import own_jobs
+from hpctwin.engine.jobs.resizing import cleaned_jobs, own_jobs
 from hpctwin.engine.operations.clock import go_to
 from hpctwin.engine.state import layout
 from hpctwin.errors import PolicyError, SimulationError
@@ -109,11 +109,11 @@ class Sizing:
         while left is None or left > 0:
             next_call_s = simulation.sized.next_call_s
             times = [time for time in (until_s, next_call_s) if time is not None]
-            told = int(simulation.state.clock.lost)
+            told, cleaned = int(simulation.state.clock.lost), cleaned_jobs(simulation.state)
             outcome = advance(min(times, default=None), instants=1)
             if simulation.done:
                 return "done"
-            _reset_requeued(simulation, told)
+            _reset_requeued(simulation, told, cleaned)
             # Failures to come are always events, so they do not count as something that still happens.
             if outcome == "stepped" and int(simulation.state.clock.only_outages_since) < 0:
                 replace_state(simulation, last_s=simulation.now_s)
@@ -136,10 +136,10 @@ class Sizing:
         return "stepped"
 
 
-def _reset_requeued(simulation: SimulationBase, told: int) -> None:
-    """Reset jobs that failures requeued since the last call to the nodes they ask for."""
+def _reset_requeued(simulation: SimulationBase, told: int, cleaned: npt.NDArray[np.int64]) -> None:
+    """Reset jobs that failures or the end of a cleanup requeued to the nodes they ask for."""
     lost = simulation.state["lost"][told : simulation.state.clock.lost]
-    for row in lost["job"].tolist():
+    for row in [*lost["job"].tolist(), *cleaned.tolist()]:
         if int(simulation.column("phase")[row]) == layout.WAITING:
             reset_size(simulation, row)
 
@@ -215,18 +215,18 @@ def _wanted(sizing: Sizing, simulation: SimulationBase, refused: Set[Any]) -> Si
 
 
 def _refused(simulation: SimulationBase, sizes: Mapping[Any, int]) -> set[Any]:
-    """Return the jobs that would not get these sizes, by a trial on a copy."""
+    """Return the jobs that would not get these sizes, by a trial on a copy without cleanup."""
     trial = simulation.fork()
     if trial.network is not None:
         trial.network = trial.network.fork()  # forks of the simulation share it
-    rows = resize(trial, sizes, partial(advance_engine, trial))
+    rows = resize(trial, sizes, partial(advance_engine, trial), cleans=False)
     return {job for job in sizes if simulation.row_of(job) in rows}
 
 
 def _view(simulation: SimulationBase, refused: Set[Any]) -> SizeView:
     """Return what the rule sees: refused jobs keep their nodes, or are not there."""
     sim, job_id = simulation.state, simulation.workload.job_id
-    running, free = sim.running["job"], simulation.free_nodes()
+    running, free = np.setdiff1d(sim.running["job"], cleaned_jobs(sim)), simulation.free_nodes()
     rows = np.sort(np.concatenate([_pending(simulation), running]))
     jobs = [_seen(simulation, row, job_id[row]) for row in rows.tolist()]
     return SizeView(

@@ -26,7 +26,7 @@ class SizedJob:
         submit_s: Submit time, in seconds.
         nodes: Number of nodes the job asks for.
         min_nodes, max_nodes: Smallest and largest number of nodes the job runs on, as its request
-            and the cluster's limits and power cap allow.
+            and the cluster's limits, power cap and cleanup allow.
         size: Number of nodes it has now, on or being switched on for it; 0 for none.
         left_s: Expected remaining runtime on the nodes it asks for, in seconds; 0 or less if it has
             run longer than expected.
@@ -75,10 +75,11 @@ class SizeView:
 
     Args:
         now_s: Present event time, in seconds.
-        nodes: Number of nodes of the cluster that have not failed and are not in maintenance.
+        nodes: Number of nodes of the cluster that have not failed, and are neither in maintenance nor
+            being cleaned up.
         free_nodes: Number of nodes without jobs.
         jobs: Pending, running and suspended jobs, by submit time, then id. Jobs that a limit holds
-            back forever are omitted.
+            back forever are omitted, and jobs whose nodes are being cleaned up.
     """
 
     now_s: float

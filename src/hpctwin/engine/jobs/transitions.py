@@ -460,11 +460,17 @@ def throw_back(j: int, sim: Arrays) -> None:
 
 @jit
 def send_back(j: int, sim: Arrays) -> None:
-    """Requeue a preempted job: it waits again, and joins the queue after a delay."""
+    """Requeue a job that was preempted, or stopped for another size, now that its nodes are free.
+
+    A preempted job joins the queue after a delay.
+    """
     if not has_ended(j, sim):
         note_preempted(j, sim)
     cut_off(j, sim)
-    sim.cut[j].times += 1
+    if len(sim.cut) > 0:
+        sim.cut[j].times += 1
+    else:
+        sim.state[j].requeues -= 1  # a change of size is no requeue
     if sim.job[j].cancel < sim.clock.now:
         # It was canceled while its nodes were cleaned up.
         settle(j, CANCELLED, sim)

@@ -106,6 +106,7 @@ def started_ms(sim: Sim) -> IntArray:
     start: IntArray = state["start"].copy()
     if len(sim["cut"]):
         start -= sim["cut"]["paused"]
+    if sim["rules"]["cleanup"][0] > 0:
         cleaned = (state["phase"] == RUNNING) & (state["end"] <= sim.clock.now)
         start[cleaned & (state["outcome"] == SENT_BACK)] = -1
     return start

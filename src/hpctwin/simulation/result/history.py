@@ -259,7 +259,10 @@ def stretches_of_attempts(
         begun &= sim["cut"]["suspended"] == 0
         starts = np.where(are_suspended(sim), sim["cut"]["since"], starts)
     last = np.flatnonzero((state["phase"] >= layout.RUNNING) & begun)
-    ended = np.where(state["phase"][last] == layout.RUNNING, -1, state["end"][last])
+    runs = state["phase"][last] == layout.RUNNING
+    if sim["rules"]["cleanup"][0] > 0:
+        runs &= state["end"][last] > sim.clock.now
+    ended = np.where(runs, -1, state["end"][last])
     row = np.concatenate([before["job"], last])
     start = np.concatenate([before["start"], starts[last]])
     end = np.concatenate([before["end"], ended])
