@@ -161,7 +161,6 @@ PowerLike = str | PowerPolicy | Callable[[Any], Any]
 PolicyLike = str | Policy | Ordering | Callable[..., float]
 
 
-@check_arguments("policy", "order", "candidates", "placement", "power")
 def compile_policies(
     policies: Iterable[Policy], kernels: Callable[[Policy], list[Kernel]] = Policy.kernels
 ) -> None:
@@ -189,6 +188,7 @@ def compile_policies(
     prepare(chain(needed, *map(kernels, policies)))
 
 
+@check_arguments("policy", "order", "candidates", "placement", "power")
 def make_policy(
     policy: PolicyLike | None = None,
     backfill: str | None = None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -276,7 +276,9 @@ class Workload(Shown, metaclass=GuessedType):
             columns["used_memory_gb"] = column("used_memory_gb", used_memory_gb).copy()
         if recorded_nodes is not None:
             columns["recorded_nodes"] = np.array(recorded_nodes, object)
-            if not all(one is None or isinstance(one, str) for one in recorded_nodes):
+            if not isinstance(recorded_nodes, Iterable) or not all(
+                one is None or isinstance(one, str) for one in recorded_nodes
+            ):
                 raise ArgumentError(
                     f"recorded_nodes is {in_brief(recorded_nodes)}; it must be a list of texts or None"
                 )
@@ -284,7 +286,9 @@ class Workload(Shown, metaclass=GuessedType):
             from hpctwin.network.profiles import Profile
 
             columns["profiles"] = np.array(profiles, object)
-            if not all(one is None or isinstance(one, Profile) for one in profiles):
+            if not isinstance(profiles, Iterable) or not all(
+                one is None or isinstance(one, Profile) for one in profiles
+            ):
                 raise ArgumentError(
                     f"profiles is {in_brief(profiles)}; it must be a list of Profile or None"
                 )
