@@ -113,7 +113,7 @@ def rules_of(simulation: SimulationBase, row: int) -> JobRules:
 
 def _runs(simulation: SimulationBase, row: int) -> bool:
     """Return whether a job has nodes, on or being switched on or cleaned up."""
-    return int(simulation.column("phase")[row]) == layout.RUNNING
+    return bool(simulation.column("phase")[row] == layout.RUNNING)
 
 
 def work_done(simulation: SimulationBase, row: int, rules: JobRules) -> Fraction:
