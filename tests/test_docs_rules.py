@@ -61,7 +61,6 @@ SUSPEND = TIERS | {"preemption": {"mode": "suspend", "partitions": {"high": {"ti
 BY_DAY = "2kW,22:00-06:00=3kW"
 FAILS = {"mtbf": 1e6, "mttr": 60}
 LOWER = PowerCap(2000.0, lower_modes=True)
-MINUTES = [{"user": "ann", "minutes": {"nodes": 10}}]
 SHARED = {"chunks": {"tasks": [1, 1]}}
 OUTSIDE = "fcfs+outside"
 SPARS = ("spars-auto", "spars-ipm")
@@ -150,9 +149,6 @@ CASES: dict[str, Sequence[Case]] = {
     ],
     "checkpoints with a cap that lowers modes": [
         always(cluster(POWER, cap=LOWER, failures=FAILS), work=jobs(checkpoint_s=[5, 5]))
-    ],
-    "suspension with limits of `minutes`, or with `safe`": [
-        always(cluster(limits=MINUTES, **SUSPEND))
     ],
     "suspension of exclusive jobs with several kinds of tasks": [
         always(cluster(CORES, **SUSPEND), work=mixed())

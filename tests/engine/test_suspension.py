@@ -38,6 +38,7 @@ from tests.engine.test_preemption import (
     with_preemption,
     with_tasks,
 )
+from tests.limit_strategies import slowed
 
 
 def suspending(nodes: int = 4, **preemption: Any) -> Cluster:
@@ -209,6 +210,32 @@ def test_by_qos_too(run):
     assert ends(result) == [25, 10]
 
 
+def limiting(**limit: Any) -> Cluster:
+    """As `suspending`, with a node more and a limit of the lowest tier."""
+    content = suspending(5).model_dump(exclude_unset=True)
+    return Cluster.model_validate({**content, "limits": [{"partitions": ["low"], **limit}]})
+
+
+LONG = ((0, 600, 600, 4, "low"), (60, 660, 660, 2, "high"), (60, 300, 300, 1, "low"))
+"""The first is suspended from 60 to 720, and ends at 1260."""
+
+
+def test_what_a_suspended_job_has_left_of_its_minutes_goes_down_to_nothing(run):
+    more = ((610, 60, 2460, 1, "low"), (611, 60, 2400, 1, "low"))
+    result = run(of_tiers(*LONG, *more), limiting(minutes={"nodes": 40}))
+    # 40 node-minutes are left at 0 and 32 at 120; from 600 on none are, and never less.
+    assert [start if start >= 0 else None for start in starts(result)] == [0, 60, 120, None, 611]
+    assert ends(result)[0] == 1260
+
+
+def test_a_suspended_job_uses_minutes_of_a_safe_limit_also_after_its_walltime(run):
+    more = ((719, 60, 600, 1, "low"), (719, 60, 480, 1, "low"))
+    limit = {"used_minutes": {"nodes": 60}, "decays": False, "safe": True}
+    result = run(of_tiers(*LONG, *more), limiting(**limit))
+    # 47 and 5 node-minutes have been used at 719, and nothing is left of the walltimes.
+    assert [start if start >= 0 else None for start in starts(result)] == [0, 60, 60, None, 719]
+
+
 # --- against the reference -----------------------------------------------------------------------
 
 
@@ -278,9 +305,31 @@ def crowded_cases(draw: st.DrawFn) -> dict[str, Any]:
     return sharing_tasks(draw, draw(busy_cases()))
 
 
+@st.composite
+def timed(draw: st.DrawFn, cases: st.SearchStrategy[dict[str, Any]]) -> dict[str, Any]:
+    """Longer jobs, under limits of minutes."""
+    case = draw(cases)
+    limits = []
+    for _ in range(draw(st.integers(1, 2))):
+        whose = draw(st.sampled_from(({"account": "root"}, {"partitions": ["low", "mid"]})))
+        amount = {draw(st.sampled_from(("nodes", "cores"))): draw(st.sampled_from((2, 5, 12, 30)))}
+        ways = {name: draw(st.booleans()) for name in ("safe", "decays")}
+        limits.append(
+            whose | draw(st.sampled_from(({"minutes": amount}, {"used_minutes": amount, **ways})))
+        )
+    content = case["cluster"].model_dump(exclude_unset=True)
+    overrun = "terminate" if case["overrun"] == "continue" else case["overrun"]
+    return case | {
+        "workload": slowed(case["workload"], draw(st.sampled_from((3, 10, 40)))),
+        "cluster": Cluster.model_validate({**content, "limits": limits}),
+        "expected_ms": None,
+        "overrun": overrun,
+    }
+
+
 @settings(max_examples=examples(60))
 @given(
-    case=st.one_of(busy_cases(), crowded_cases()),
+    case=st.one_of(busy_cases(), crowded_cases(), timed(busy_cases()), timed(crowded_cases())),
     stops=st.lists(st.integers(0, 60), max_size=4),
 )
 def test_a_stopped_forked_and_saved_run_continues_identically(
@@ -328,6 +377,15 @@ def test_nothing_is_left_over_and_stretches_add_up_to_what_jobs_ran(
     whole_s = last_s + pl.col("lost_s").fill_null(0.0)
     apart = told.select(apart=whole_s - pl.col("suspended_s") - pl.col("ran_s"))["apart"]
     assert (apart.abs() < 1e-9).all()
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=name_of)
+@settings(max_examples=examples(60))
+@given(case=timed(busy_cases()), order=st.sampled_from(ORDERS))
+def test_under_limits_of_minutes(policy: dict[str, Any], case: dict[str, Any], order: str) -> None:
+    simulation, reference = simulations(case, policy, order)
+    simulation.advance()
+    assert outcome(simulation) == said(reference)
 
 
 # --- where nodes are shared ----------------------------------------------------------------------
@@ -436,6 +494,15 @@ def test_everything_at_once_on_shared_nodes(
 @settings(max_examples=examples(60))
 @given(case=crowded_cases(), order=st.sampled_from(ORDERS))
 def test_on_busy_shared_nodes(policy: dict[str, Any], case: dict[str, Any], order: str) -> None:
+    agree(case, policy, order)
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=name_of)
+@settings(max_examples=examples(60))
+@given(case=timed(crowded_cases()), order=st.sampled_from(ORDERS))
+def test_under_limits_of_minutes_on_shared_nodes(
+    policy: dict[str, Any], case: dict[str, Any], order: str
+) -> None:
     agree(case, policy, order)
 
 

@@ -257,8 +257,7 @@ class Limits:
             elif what.startswith("minutes"):
                 measure = what.split()[1]
                 left = sum(
-                    self.used_by(other, measure)
-                    * (math.ceil((other.start + other.walltime) / 1000) - now // 1000)
+                    self.used_by(other, measure) * self.seconds_left(other, now)
                     for other in with_it
                 )
                 if self.factor(job) == 0:
@@ -322,9 +321,14 @@ class Limits:
         found = Fraction(self.used(limit, what, job, now))
         if limit.safe and what != "used wall":
             for other in self.together(limit, job, running):
-                end = math.ceil((other.start + other.walltime) / 1000)
-                found += self.used_by(other, measure) * (end - now // 1000)
+                found += self.used_by(other, measure) * self.seconds_left(other, now)
         return found
+
+    def seconds_left(self, job: Job, now: int) -> int:
+        """What is left of a walltime if suspensions count in it: nothing after its end."""
+        left = math.ceil((job.start + job.walltime) / 1000) - now // 1000
+        suspends = self.cluster.preemption is not None and self.cluster.preemption.suspends
+        return max(left, 0) if suspends else left
 
     def next_decay(self, running: list[Job], now: int) -> int | None:
         """When it is next looked at whether use has decayed so far that a job may start."""

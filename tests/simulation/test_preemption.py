@@ -228,9 +228,6 @@ def test_a_simulation_with_suspended_jobs_is_saved_and_continues(tmp_path):
 
 
 def test_options_incompatible_with_suspended_jobs_are_rejected():
-    limits = [{"user": "ann", "minutes": {"nodes": 9}}]
-    with pytest.raises(ConfigError, match="limits on the remaining minutes of walltimes"):
-        Simulation(workload(), cluster(SUSPEND, limits=limits))
     asked = {"tasks": [1, 1, 1], "cores_per_task": [1, 1, 1], "exclusive": [1, 0, 0]}
     several = workload(1, chunks=asked, more_tasks=Category.of(["1:cores=1", None, None]))
     with pytest.raises(ConfigError, match="exclusive jobs with tasks of several kinds"):

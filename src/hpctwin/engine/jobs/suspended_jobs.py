@@ -14,6 +14,7 @@ from hpctwin.engine.containers.suspended_stack import depth_of
 from hpctwin.engine.jobs.running_jobs import run_insert, run_remove
 from hpctwin.engine.jobs.transitions import forget_end, last_start, next_end, note_stretch
 from hpctwin.engine.power.node_states import touch_nodes
+from hpctwin.engine.queue.limits import count_left
 from hpctwin.engine.state.layout import NEVER, ZERO, Arrays
 
 __all__ = [
@@ -128,7 +129,8 @@ def expect_to_go_on(n: int, sim: Arrays) -> None:
 def wake_uncovered(sim: Arrays) -> None:
     """Resume suspended jobs whose nodes no other job uses any more.
 
-    If a pass follows, it is computed again when the others are expected to resume.
+    If a pass follows, it is computed again when the others are expected to resume. What running
+    jobs count under limits of minutes is brought up to now.
     """
     n = list_suspended(sim)
     for i in range(n):
@@ -136,3 +138,4 @@ def wake_uncovered(sim: Arrays) -> None:
             go_on(sim.stack[i], sim)
     if n > 0 and sim.clock.queued > 0:
         expect_to_go_on(n, sim)
+    count_left(sim)

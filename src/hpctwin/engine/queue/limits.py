@@ -23,6 +23,7 @@ __all__ = [
     "LOOK_MS",
     "begin_used",
     "count_held",
+    "count_left",
     "count_submitted",
     "forget_used",
     "hold",
@@ -47,6 +48,20 @@ Its multiples are event times while jobs run and wait under such a limit.
 def walltime_ends(start: int, j: int, sim: Arrays) -> int:
     """Return the end of the walltime of a job that starts at a time, s, rounded up."""
     return (start + sim.job[j].limit + SECOND_MS - 1) // SECOND_MS
+
+
+@jit
+def counts_until(j: int, sim: Arrays) -> int:
+    """Return the time up to which a running job counts under limits of minutes, s.
+
+    It is the end of its walltime, as if it had never been suspended. A job that was suspended may
+    run longer, and then counts nothing: the time is now, and changes with it.
+    """
+    start = sim.state[j].start
+    if len(sim.beneath) == 0:
+        return walltime_ends(start, j, sim)
+    end = walltime_ends(start - sim.cut[j].paused, j, sim)
+    return max(end, sim.clock.now // SECOND_MS)
 
 
 @jit
@@ -227,9 +242,27 @@ def hold(j: int, sign: int, sim: Arrays) -> None:
             used.at = sim.clock.now
         held.amount += charge
         if ceiling.left == 1:
-            held.until += charge * walltime_ends(sim.state[j].start, j, sim)
+            held.until += charge * counts_until(j, sim)
             timed = max(timed, 1 - ceiling.used)
     sim.clock.timed += sign * timed
+
+
+@jit
+def count_left(sim: Arrays) -> None:
+    """Recount `records.Held.until` if jobs may be suspended: `counts_until` changes then."""
+    if len(sim.held) == 0 or len(sim.beneath) == 0:
+        return
+    for c in range(len(sim.held)):
+        sim.held[c].until = 0
+    for place in range(sim.clock.run_first, sim.clock.run_end):
+        j = sim.run[place].job
+        if j < 0:
+            continue
+        for b in range(sim.bounds[j, 0], sim.bounds[j, 1]):
+            bound = sim.bound[b]
+            if sim.ceiling[bound.ceiling].left == 1:
+                charge = times(sim.charge[j, bound.measure], bound.weight)
+                sim.held[bound.ceiling].until += charge * counts_until(j, sim)
 
 
 @jit
@@ -261,14 +294,29 @@ def count_held(sim: Sim) -> None:
     job, bound = _pairs(running, bounds[running, 0], bounds[running, 1], sim)
     charge = _weighed(job, bound, sim)
     np.add.at(held["amount"], bound["ceiling"], charge)
+    held["until"] = _until(sim)
     ceiling = sim["ceiling"][bound["ceiling"]]
-    left = ceiling["left"]
-    end = -(-(sim["state"]["start"][job] + sim["job"]["limit"][job]) // SECOND_MS)
-    np.add.at(held["until"], bound["ceiling"], left * charge * end)
-    sim.clock.timed = len(np.unique(job[(left == 1) & (ceiling["used"] == 0)]))
+    sim.clock.timed = len(np.unique(job[(ceiling["left"] == 1) & (ceiling["used"] == 0)]))
     there = np.flatnonzero(np.isin(phase, (PENDING, WAITING, RUNNING)))
     job, bound = _pairs(there, bounds[there, 1], bounds[there, 2], sim)
     np.add.at(held["amount"], bound["ceiling"], 1)
+
+
+def _until(sim: Sim) -> npt.NDArray[np.int64]:
+    """Return `records.Held.until` of each limit at present."""
+    bounds = sim["bounds"]
+    running = np.flatnonzero(sim["state"]["phase"] == RUNNING)
+    job, bound = _pairs(running, bounds[running, 0], bounds[running, 1], sim)
+    start = sim["state"]["start"][job]
+    if suspends := len(sim["beneath"]) > 0:
+        start = start - sim["cut"]["paused"][job]
+    end = -(-(start + sim["job"]["limit"][job]) // SECOND_MS)
+    if suspends:
+        end = np.maximum(end, sim.clock.now // SECOND_MS)
+    found = np.zeros(len(sim["held"]), np.int64)
+    left = sim["ceiling"]["left"][bound["ceiling"]]
+    np.add.at(found, bound["ceiling"], left * _weighed(job, bound, sim) * end)
+    return found
 
 
 def reached(sim: Sim, row: int) -> int:
@@ -285,7 +333,7 @@ def reached(sim: Sim, row: int) -> int:
             if ceiling["used"] and charge == 0:
                 continue
             now = int(sim.clock.now) // SECOND_MS
-            there = (int(sim["held"]["until"][c]) - there * now if ceiling["left"] else 0) + used
+            there = (int(_until(sim)[c]) - there * now if ceiling["left"] else 0) + used
             there *= int(bound["seen"])
             end = -(-(int(sim.clock.now) + int(sim["job"]["limit"][row])) // SECOND_MS)
             charge = int(np.rint(charge * bound["own"])) * (end - now) * int(ceiling["own"])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from hpctwin.engine.compile.jit import jit
 from hpctwin.engine.jobs.suspended_jobs import go_on, leaves_by, list_suspended, move_start, suspend
+from hpctwin.engine.queue.limits import count_left
 from hpctwin.engine.queue.order import submitted_before
 from hpctwin.engine.shared.fit import go_together
 from hpctwin.engine.shared.node_resources import ALONE, CORES, held
@@ -123,10 +124,12 @@ def expect_shared(n: int, sim: Arrays) -> None:
 def wake_shared(sim: Arrays) -> None:
     """Resume suspended jobs that have their cores on all their nodes.
 
-    If a pass follows, it is computed again when the others are expected to resume.
+    If a pass follows, it is computed again when the others are expected to resume. What running
+    jobs count under limits of minutes is brought up to now.
     """
     n = list_suspended(sim)
     order_by_level(n, sim)
     settle_cores(n, sim)
     if sim.clock.queued > 0:
         expect_shared(n, sim)
+    count_left(sim)

@@ -108,7 +108,7 @@ class Held:
     """The present amounts of the jobs that count under a limit."""
 
     amount: Int
-    until: Int  # if the limit is timed: sum of amounts times ends of walltimes, s
+    until: Int  # if the limit is timed: sum of amounts times `limits.counts_until`
 
 
 class Used:

@@ -146,19 +146,6 @@ INTERRUPTED = (
 """Combinations rejected if jobs preempt others, or continue from checkpoints."""
 
 
-SUSPENDED = (
-    Refusal(
-        lambda c, p: any(limit.is_timed for limit in c.limits),
-        lambda c, p: (
-            f"cluster {c.name!r}: preemption mode 'suspend' does not work with limits on "
-            "the remaining minutes of walltimes; remove 'minutes' and 'safe' from the "
-            "limits, or use mode requeue or cancel"
-        ),
-    ),
-)
-"""Combinations rejected if jobs are suspended for others."""
-
-
 MOST_KEPT = 64
 _TOGETHER: dict[tuple[int, int, bool, bool], tuple[Cluster, Policy]] = {}
 """Compatible combinations by id: a twin checks the same one at each decision.
@@ -182,8 +169,6 @@ def check_together(cluster: Cluster, policy: Policy, workload: Workload) -> None
         refuse((*REFUSALS, *(SHARED if shares else ())), cluster, policy)
         if interrupted:
             refuse(INTERRUPTED, cluster, policy)
-        if suspends(cluster):
-            refuse(SUSPENDED, cluster, policy)
         if len(_TOGETHER) >= MOST_KEPT:
             _TOGETHER.clear()
         _TOGETHER[about] = cluster, policy
