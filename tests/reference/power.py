@@ -38,7 +38,7 @@ class PoweredSimulation(Simulation):
     wakes: list[int] = field(default_factory=list)  # when to look whether nodes must be woken
     looked: int = -1  # when it was looked last which timeouts are over
     once_more: bool = False  # another batch at this time
-    cleaned: Collection[int] = ()  # rows of jobs whose nodes are being cleaned up
+    in_cleanup: Collection[int] = ()  # rows of jobs whose nodes are being cleaned up
     pass_due: bool = False  # a pass without a batch, for what was done from outside
 
     def __post_init__(self) -> None:
@@ -116,14 +116,14 @@ class PoweredSimulation(Simulation):
         times += [
             self.now
             for job in running
-            if job.start == job.over == self.now and job.row not in self.cleaned
+            if job.start == job.over == self.now and job.row not in self.in_cleanup
         ]
         times += [self.now] * self.once_more
         return min(times, default=None)
 
     def batch(self) -> None:
         self.once_more = False
-        self.cleaned = {job.row for job in self.in_state(State.RUNNING) if job.over <= self.now}
+        self.in_cleanup = {job.row for job in self.in_state(State.RUNNING) if job.over <= self.now}
         super().batch()
         self.end_transitions()
         self.bar()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -276,9 +276,7 @@ class Workload(Shown, metaclass=GuessedType):
             columns["used_memory_gb"] = column("used_memory_gb", used_memory_gb).copy()
         if recorded_nodes is not None:
             columns["recorded_nodes"] = np.array(recorded_nodes, object)
-            if not isinstance(recorded_nodes, Iterable) or not all(
-                one is None or isinstance(one, str) for one in recorded_nodes
-            ):
+            if not _are(columns["recorded_nodes"], str):
                 raise ArgumentError(
                     f"recorded_nodes is {in_brief(recorded_nodes)}; it must be a list of texts or None"
                 )
@@ -286,9 +284,7 @@ class Workload(Shown, metaclass=GuessedType):
             from hpctwin.network.profiles import Profile
 
             columns["profiles"] = np.array(profiles, object)
-            if not isinstance(profiles, Iterable) or not all(
-                one is None or isinstance(one, Profile) for one in profiles
-            ):
+            if not _are(columns["profiles"], Profile):
                 raise ArgumentError(
                     f"profiles is {in_brief(profiles)}; it must be a list of Profile or None"
                 )
@@ -622,6 +618,11 @@ def _ids(given: npt.ArrayLike) -> npt.NDArray[Any]:
     if found.ndim != 1 or found.dtype.kind not in "iufUO":
         raise ArgumentError(f"job_id is {in_brief(given)}; it must be a list of numbers or texts")
     return found
+
+
+def _are(given: npt.NDArray[Any], kind: type) -> bool:
+    """Return whether a list has only values of a kind, or None."""
+    return given.ndim == 1 and all(one is None or isinstance(one, kind) for one in given)
 
 
 def _epoch_s(given: float | str | dt.date | None) -> float | None:
