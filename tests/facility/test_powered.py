@@ -14,6 +14,7 @@ from hpctwin import Cluster, Simulation, Workload, generate, simulate
 from hpctwin.errors import ConfigError
 from hpctwin.facility import Facility, simulate_facility
 from hpctwin.model import PowerCap
+from hpctwin.model.cluster.cluster import Failures
 from hpctwin.simulation.running.incremental import OpenSimulation
 from tests.energy.powered import NODES, joined, platforms
 from tests.energy.test_against_reference import powers_of
@@ -140,7 +141,9 @@ def test_a_forecast_with_preemption_under_a_cap_that_lowers_modes_comes_true(
     cases: Any, data: st.DataObject
 ) -> None:
     case = data.draw(cases)
-    machine = joined(data.draw(powers_of(case["cluster"])), case["cluster"])
+    # A forecast knows of no failure to come.
+    cluster = case["cluster"].model_copy(update={"failures": Failures()})
+    machine = joined(data.draw(powers_of(cluster)), cluster)
     never = np.full(len(case["workload"]), -1)
     workload = case["workload"].replace(cancel_ms=never, checkpoint_ms=np.zeros_like(never))
     comes_true(workload, capped(data.draw, machine), "fcfs+easy")
