@@ -127,6 +127,8 @@ $(VENV)/release: pyproject.toml
 FAST := $(shell command -v uv)
 MAKE_VENV := $(if $(FAST),$(FAST) venv -q --python $(PYTHON) $(VENV),$(PYTHON) -m venv $(VENV))
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check --no-compile
+# In a variable, as a comma would end an argument of `call`.
+WITH_TOOLS := '.[dev,docs]'
 by_uv = $(1) pip install -q --python $(BIN)/python $(2)
 install = $(if $(FAST),$(call by_uv,$(FAST),$(1)),\
 	{ ! $(BIN)/python -m pip config list | grep -q '\.index-url' && $(PIP) --only-binary :all: uv && \
@@ -139,7 +141,7 @@ $(VENV)/run: pyproject.toml $(PACKAGES:%=%/pyproject.toml)
 
 $(VENV)/dev: pyproject.toml $(PACKAGES:%=%/pyproject.toml)
 	test -x $(BIN)/python || $(MAKE_VENV)
-	$(call install,-e '.[dev,docs]' $(EDITABLE))
+	$(call install,-e $(WITH_TOOLS) $(EDITABLE))
 	touch $@
 
 clean:
