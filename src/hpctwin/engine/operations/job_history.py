@@ -9,7 +9,6 @@ import numpy.typing as npt
 
 from hpctwin.engine.compile.intrinsics import sim_at
 from hpctwin.engine.compile.jit import Kernel
-from hpctwin.engine.jobs.transitions import has_ended
 from hpctwin.engine.state.layout import COMPLETED, PENDING, RUNNING, SENT_BACK, UNSUBMITTED
 from hpctwin.engine.state.sim import Sim
 
@@ -69,7 +68,7 @@ def tell_course(
     for j in range(len(sim.state)):
         state = sim.state[j]
         now = state.phase
-        if now == RUNNING and has_ended(j, sim):
+        if now == RUNNING and sim.rules.cleanup > 0 and state.end <= sim.clock.now:
             now = state.outcome
         waits = now == UNSUBMITTED or now == SENT_BACK
         eligible[j] = state.eligible
