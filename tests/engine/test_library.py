@@ -225,6 +225,7 @@ def test_sources_that_were_edited_meanwhile_are_not_imported(
 ) -> None:
     kernel = Kernel("hpctwin.engine.agents.delays.no_such_function", "void(Sim)")
     library.source_key()
+    monkeypatch.delitem(sys.modules, "hpctwin.engine.agents.delays", raising=False)
     monkeypatch.setattr(library, "_sources", lambda: iter([Path(__file__)]))
     with pytest.raises(SimulationError, match="edited or replaced since this process began"):
         kernel.compiled()
