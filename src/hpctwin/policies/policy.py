@@ -107,7 +107,7 @@ class Policy:
     def kernels_on(self, cluster: Cluster | None) -> list[Kernel]:
         """Return also what a cluster may need later; None for any cluster."""
         from hpctwin.engine.operations.initial_jobs import PUT_UNDERWAY
-        from hpctwin.engine.operations.kernel import kernels_of, placing
+        from hpctwin.engine.operations.kernel import kernels_of, placing, tournament
         from hpctwin.engine.shared.placements import SHARED_PLACEMENTS
 
         power = self.power.power_pass
@@ -125,7 +125,8 @@ class Policy:
         backfill = PASSES.find(self.backfill)
         if (cluster is None or cluster.may_share_nodes) and backfill.works_on(SHARED_NODES):
             choose = SHARED_PLACEMENTS.find(self.placement.shared_name)
-            needed += kernels_of(backfill.on(SHARED_NODES), power, choose)
+            shared = backfill.on(SHARED_NODES)
+            needed += [tournament(shared), *kernels_of(shared, power, choose)]
         return needed
 
     @property
