@@ -114,6 +114,7 @@ CASES: dict[str, Sequence[Case]] = {
         always(cluster(), "fcfs~psus:1h")
     ],
     "a power policy with a timeout, without sleep states": [always(cluster(POWER), "fcfs~psus:1h")],
+    "`psas-ipm` with `pushdown`": [always(cluster(SLEEP), "fcfs+pushdown~psas-ipm:1h")],
     "`spars-auto` or `spars-ipm` beyond SPARS's own model (below)": [
         *(always(cluster(SLEEP), f"fcfs+easy~{name}:1h") for name in SPARS),
         *(always(cluster(SLEEP | CORES), f"fcfs+none~{name}:1h", jobs(**SHARED)) for name in SPARS),

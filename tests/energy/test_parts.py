@@ -34,16 +34,16 @@ def powered(**options: Any) -> Simulation:
         lambda policy: powered().fork().fork(policy.name),
     ],
 )
-def test_parts_that_do_not_go_together_are_rejected(way: Callable[[Policy], object]) -> None:
-    with pytest.raises(ConfigError, match="without backfilling only"):
-        way(make_policy("sjf", "easy", power="spars-ipm:10s"))
+def test_pushdown_is_rejected_with_a_manager_by_name(way: Callable[[Policy], object]) -> None:
+    with pytest.raises(ConfigError, match="backfill 'pushdown', which has several"):
+        way(make_policy("sjf", "pushdown", power="psas-ipm:10s"))
 
 
 def test_a_fork_that_was_rejected_leaves_the_simulation_as_it_was() -> None:
     simulation = powered(power=PSUS)
     simulation.advance(60)
-    with pytest.raises(ConfigError, match="without backfilling only"):
-        simulation.fork(make_policy("sjf", "easy", power="spars-ipm:10s"))
+    with pytest.raises(ConfigError, match="'pushdown'"):
+        simulation.fork(make_policy("sjf", "pushdown", power="psas-ipm:10s"))
     assert simulation.policy.name == "fcfs+easy~psus:10s"
     fresh = powered(power=PSUS)
     assert simulation.run().jobs.equals(fresh.run().jobs)

@@ -217,6 +217,7 @@ PAIRS = [
     pytest.param(kind, policy, id=f"{kind}-{name_of(policy)}")
     for kind in KINDS
     for policy in preempting.POLICIES
+    if (kind, policy["backfill"]) != ("psas-ipm", "pushdown")
 ]
 
 

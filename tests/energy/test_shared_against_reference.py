@@ -29,6 +29,7 @@ PAIRS = [
     pytest.param(kind, policy, id=f"{kind}-{name_of(policy)}")
     for kind in KINDS
     for policy in BACKFILLS
+    if (kind, policy["backfill"]) != ("psas-ipm", "pushdown")
 ]
 
 

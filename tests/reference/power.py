@@ -312,7 +312,7 @@ class PoweredSimulation(Simulation):
         plan = self.plan()
         not_before: dict[int | str, int] = {}
         found = []
-        for job in self.in_turn(waiting)[:AHEAD]:
+        for job in self.ordered(waiting, self.order)[:AHEAD]:
             if self.skipped(job):
                 continue
             wants: list[int | str] = [*job.pools, *job.needs]
@@ -324,16 +324,6 @@ class PoweredSimulation(Simulation):
             found.append((job, start, split))
             not_before.update(dict.fromkeys(wants, start))
         return found
-
-    def in_turn(self, waiting: list[Job]) -> list[Job]:
-        """Those that wait, as the backfill takes them."""
-        found = self.ordered(waiting, self.order)
-        if self.backfill != "pushdown":
-            return found
-        first = self.preemptors(found)
-        listed = [job for job in (*self.queues.aside, *self.queues.main) if job in found]
-        new = [job for job in found if job not in listed]
-        return [*first, *(job for job in (*listed, *new) if job not in first)]
 
     # -- orders from outside --
 

@@ -50,7 +50,7 @@ def pass_pushdown(simulation: Simulation, queue: list[Job], plan: Plan) -> None:
     pushed = False
     while _has_slot(simulation) and kept.main and kept.main[0].looked != now:
         job = kept.main[0]
-        if not _may_start(simulation, job, plan):
+        if simulation.skipped(job) or plan.least(job, now) is None:
             job.looked = now
             _push_down(simulation, job)
             pushed = True
@@ -60,17 +60,9 @@ def pass_pushdown(simulation: Simulation, queue: list[Job], plan: Plan) -> None:
             kept.main.remove(job)
             assert _start(simulation, job, plan)
     changed = pushed or bool(simulation.started)
-    following = number + 1
-    if not changed:
-        # Nothing changes until the waiting queue's turn comes, or something happens.
-        if looks or not _has_slot(simulation):
-            return
-        if not any(_may_start(simulation, job, plan) for job in kept.aside):
-            return
-        while (following + 1) % of["every"]:
-            following += 1
-    if kept.main or kept.aside:
-        simulation.timers.append(following * of["interval"])
+    # Else nothing changes until the waiting queue's turn comes, or something happens.
+    if (kept.main or kept.aside) and (changed or not looks):
+        simulation.timers.append((number + 1) * of["interval"])
 
 
 def _start_preemptors(simulation: Simulation, queue: list[Job], plan: Plan) -> None:
@@ -83,10 +75,6 @@ def _start_preemptors(simulation: Simulation, queue: list[Job], plan: Plan) -> N
             (kept.main if job in kept.main else kept.aside).remove(job)
         elif simulation.awaits(job):
             simulation.reserve(job, plan)
-
-
-def _may_start(simulation: Simulation, job: Job, plan: Plan) -> bool:
-    return not simulation.skipped(job) and plan.least(job, simulation.now) is not None
 
 
 def _start(simulation: Simulation, job: Job, plan: Plan) -> bool:

@@ -214,6 +214,12 @@ def test_failures_maintenance_a_cap_and_power_states_go_together_and_with_saving
         ),
         (CLUSTER, "easy~psus", ConfigError, "'psus' needs a timeout .*; write psus:20m"),
         (CLUSTER, "easy~psus:timeuot=20m", UnknownNameError, "Did you mean 'timeout'"),
+        (
+            CLUSTER,
+            "pushdown~psas-ipm:20m",
+            ConfigError,
+            "backfill 'pushdown', which has several; use psus",
+        ),
         (CLUSTER, "easy@bestfit", UnknownNameError, "Did you mean 'best-fit'"),
     ],
 )

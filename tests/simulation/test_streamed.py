@@ -284,13 +284,9 @@ def test_a_stream_under_pbss_scheduler_is_job_by_job_as_in_memory(
 def test_a_stream_under_pushdown_is_job_by_job_as_in_memory(
     shared: bool, data: st.DataObject, batch: int
 ) -> None:
-    """Which keeps jobs in lists, and by which a manager of nodes may plan."""
+    """Which keeps jobs in lists."""
     settings = {"parallel": data.draw(st.sampled_from((2, "any"))), "every": 2, "attempts": 1}
-    workload, cluster = drawn(data, shared)
-    cluster = joined(data.draw(powers_of(cluster)), cluster)
-    power = data.draw(power_policies(("none", "psas-ipm")))
-    policy = make_policy("pas", "pushdown", settings=settings, power=power)
-    compared(workload, cluster, policy, batch=batch)
+    compared(*drawn(data, shared), "pas", "pushdown", settings=settings, batch=batch)
 
 
 @settings(max_examples=examples(12))

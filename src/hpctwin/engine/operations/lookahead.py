@@ -15,7 +15,7 @@ from hpctwin.engine.containers.heap import heap_push
 from hpctwin.engine.jobs.transitions import has_ended, next_end
 from hpctwin.engine.queue.limits import count_submitted
 from hpctwin.engine.queue.order import enqueue, leave
-from hpctwin.engine.queue.pushdown_lists import Push, copy_lists, keeps_lists
+from hpctwin.engine.queue.pushdown_lists import Push, copy_lists
 from hpctwin.engine.state.layout import (
     COMPLETED,
     DONE,
@@ -58,6 +58,12 @@ def forget_preemption(j: int, sim: Arrays) -> None:
     cut.leaves = cut.tried = cut.waits = 0
     cut.suspended = cut.covered = cut.ran = cut.left = 0
     cut.pauses = cut.paused = cut.before = cut.since = cut.until = 0
+
+
+@jit
+def keeps_lists(sim: Arrays) -> bool:
+    """Return whether the pass keeps pending jobs in lists, as pushdown does."""
+    return len(sim.kept) > len(sim.state)
 
 
 @jit

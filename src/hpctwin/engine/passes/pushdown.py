@@ -12,7 +12,7 @@ import numpy as np
 from hpctwin.engine.compile.intrinsics import view
 from hpctwin.engine.compile.jit import jit
 from hpctwin.engine.passes import Pass, capacity, kept_of
-from hpctwin.engine.queue.order import before
+from hpctwin.engine.queue.order import before, heap_order, pop_order
 from hpctwin.engine.queue.pushdown_lists import (
     ASIDE,
     FRESH,
@@ -20,14 +20,12 @@ from hpctwin.engine.queue.pushdown_lists import (
     MAIN,
     Push,
     has_gaps,
-    kept,
     list_begin,
     list_empty,
     list_end,
     list_first,
     list_insert,
     list_remove,
-    order_fresh,
     put_aside,
     tidy_slots,
 )
@@ -58,7 +56,7 @@ class Own:
 
 
 NAME = "pushdown"
-settings, own = view(Numbers), view(Own)
+settings, own, kept = view(Numbers), view(Own), view(Push)
 
 
 @jit
@@ -131,15 +129,23 @@ def promote_for_new(sim: Arrays) -> None:
 def take_in(sim: Arrays) -> None:
     """Put new jobs into the main queue by priority, then promote them for dependents."""
     push = kept(sim.kept)
-    n = order_fresh(ZERO, sim)
+    n = 0
+    j = list_first(FRESH, push)
+    while j != list_end(FRESH, push):
+        sim.order[n].job = j
+        sim.order[n].score = sim.state[j].key
+        n += 1
+        j = push[j].next
+    heap_order(n, sim)
     at = list_first(MAIN, push)
-    for i in range(n):
-        j = sim.later[i]
+    for left in range(n, 0, -1):
+        j = pop_order(left, sim)
         own_key = sim.state[j].key
         while at != list_end(MAIN, push) and not before(own_key, j, sim.state[at].key, at, sim):
             at = push[at].next
         list_remove(j, push)
         list_insert(j, MAIN, at, push)
+        sim.later[n - left] = j
     for i in range(n):
         j = sim.later[i]
         for e in range(sim.job[j].tells_from, sim.job[j].tells_to):

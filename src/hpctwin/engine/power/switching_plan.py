@@ -33,7 +33,6 @@ from hpctwin.engine.power.node_states import (
 from hpctwin.engine.queue import preemptor_order
 from hpctwin.engine.queue.limits import is_skipped
 from hpctwin.engine.queue.order import order_queue, pop_order, reckon_fairshare
-from hpctwin.engine.queue.pushdown_lists import keeps_lists, list_in_turn
 from hpctwin.engine.state.layout import (
     ASLEEP_NODES,
     ASLEEP_OVER,
@@ -60,8 +59,6 @@ def list_waiting(sim: Arrays) -> int:
     """
     for c in range(len(sim.not_before)):
         sim.not_before[c] = 0
-    if keeps_lists(sim):
-        return min(list_in_turn(sim), AHEAD)
     if len(sim.claim) > 0:
         return min(preemptor_order.order_jobs(sim), AHEAD)
     reckon_fairshare(sim)

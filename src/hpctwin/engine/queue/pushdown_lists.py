@@ -10,11 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hpctwin.engine.compile.intrinsics import view
 from hpctwin.engine.compile.jit import jit
-from hpctwin.engine.queue.order import heap_order, pop_order
-from hpctwin.engine.queue.preemptor_order import list_preemptors, may_preempt
-from hpctwin.engine.state.layout import ZERO, Arrays
 from hpctwin.engine.state.records import Int, Table
 
 FRESH, MAIN, ASIDE = np.arange(3)
@@ -33,15 +29,6 @@ class Push:
     looked: Int  # when it was last considered
     slot: Int  # slot of a job of the waiting queue
     slotted: Int  # job in the slot with this number
-
-
-kept = view(Push)
-
-
-@jit
-def keeps_lists(sim: Arrays) -> bool:
-    """Return whether the pass keeps pending jobs in lists, as pushdown does."""
-    return len(sim.kept) > len(sim.state)
 
 
 @jit
@@ -148,48 +135,3 @@ def list_begin(j: int, which: int, push: Table[Push]) -> None:
     push[j].blocked = -1
     push[j].looked = -1
     list_insert(j, which, list_end(which, push), push)
-
-
-@jit
-def order_fresh(n: int, sim: Arrays) -> int:
-    """Put the new jobs into ``sim.later`` from place ``n`` on, in order; return the next place."""
-    push = kept(sim.kept)
-    size = ZERO
-    j = list_first(FRESH, push)
-    while j != list_end(FRESH, push):
-        sim.order[size].job = j
-        sim.order[size].score = sim.state[j].key
-        size += 1
-        j = push[j].next
-    heap_order(size, sim)
-    for left in range(size, 0, -1):
-        sim.later[n] = pop_order(left, sim)
-        n += 1
-    return n
-
-
-@jit
-def list_in_turn(sim: Arrays) -> int:
-    """Put the pending jobs into ``sim.later`` as they take turns; return how many there are.
-
-    Jobs that may preempt others come first, then the waiting queue, the main queue and new jobs.
-    """
-    preempting = len(sim.claim) > 0
-    first = list_preemptors(sim) if preempting else ZERO
-    n = first
-    push = kept(sim.kept)
-    for which in (ASIDE, MAIN):
-        j = list_first(which, push)
-        while j != list_end(which, push):
-            sim.later[n] = j
-            n += 1
-            j = push[j].next
-    n = order_fresh(n, sim)
-    if first == 0:
-        return n
-    size = first
-    for i in range(first, n):
-        if not may_preempt(sim.later[i], sim):
-            sim.later[size] = sim.later[i]
-            size += 1
-    return size

@@ -89,6 +89,13 @@ MISSING_SHARED = (
 
 REFUSALS = (
     Refusal(
+        lambda c, p: p.backfill == "pushdown" and p.power.kind == "psas-ipm",
+        lambda c, p: (
+            "power policy 'psas-ipm' plans in the order of one queue and does not work "
+            "with backfill 'pushdown', which has several; use psus or psas-auto"
+        ),
+    ),
+    Refusal(
         lambda c, p: (
             c.cap is not None
             and bool(c.cap.windows)
