@@ -18,6 +18,8 @@ OTHER_NAMES: dict[str, tuple[str, ...]] = {
     "shortest": ("sjf",), "longest": ("ljf",), "lpt": ("ljf",),
     "saf": ("smallest-area",), "sqf": ("smallest",),
     "laf": ("largest-area",), "lqf": ("largest",),
+    # A policy never sees a runtime.
+    **dict.fromkeys(("runtime", "run_time", "duration"), ("sjf", "expected")),
     "lxf": ("expansion",), "xfactor": ("expansion",), "wfp3": ("wfp",), "unicep": ("unicef",),
     "slurm-multifactor": ("multifactor",), "fair": ("fairshare",), "fair-share": ("fairshare",),
     # Backfills

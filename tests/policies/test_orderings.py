@@ -93,7 +93,8 @@ def test_a_formula_of_what_does_not_change_keeps_the_queue_sorted() -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("wait+nodez", "unknown field 'nodez'"),
+        ("wait+nodez", "unknown field 'nodez'. Did you mean 'nodes'?"),
+        ("runtime*nodes", "unknown field 'runtime'. Did you mean 'expected'?"),
         ("wait +", "cannot be read"),
         ("__import__('os')+1", "not a supported function"),
         ("nodes.real+1", "is not allowed"),

@@ -19,6 +19,7 @@ from typing import Any
 from hpctwin.engine.compile.compile_errors import syntax_tree
 from hpctwin.engine.compile.policy_modules import JobView
 from hpctwin.errors import PolicyError
+from hpctwin.guesses import near
 from hpctwin.model.arguments import check_arguments
 from hpctwin.policies.score import Ordering, ordering
 
@@ -207,8 +208,10 @@ def _check(node: ast.AST, body: str) -> None:
         )
     names = {*JobView._fields, *PBS_NAMES, *FUNCTIONS, "now"}
     if isinstance(node, ast.Name) and node.id not in names:
-        fields = ", ".join((*JobView._fields, "now", *PBS_NAMES))
-        raise PolicyError(f"formula {body!r}: unknown field {node.id!r}; use one of {fields}")
+        fields = (*JobView._fields, "now", *PBS_NAMES)
+        raise PolicyError(
+            f"formula {body!r}: unknown field {node.id!r}.{near(node.id, fields)} Known: {', '.join(fields)}"
+        )
 
 
 def _check_constant(node: ast.AST, body: str) -> None:
