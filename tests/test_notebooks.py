@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 MADE = runpy.run_path(str(ROOT / "contrib/notebooks.py"))
 NOTEBOOKS = sorted(MADE["NOTEBOOKS"].glob("*.ipynb"))
-# Pages of tutorials are run by test_docs.py, and their notebooks have the same cells: one of them stands for all.
+# Pages of tutorials are run by test_docs.py, and their notebooks have the same cells: one stands for all.
 RUN = [path for path in NOTEBOOKS if path.stem not in set(MADE["TUTORIALS"]) - {"first-policy"}]
 
 
