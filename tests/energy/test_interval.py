@@ -287,6 +287,58 @@ def test_a_job_that_never_runs_after_the_last_end_costs_no_energy(
         assert one.power_over_time()[0][-1] == 3_150
 
 
+LATER_EVENTS: dict[str, dict[str, Any]] = {
+    "nothing else": {},
+    "maintenance": {"reservations": [{"start": 30 * DAY_S, "end": 31 * DAY_S}]},
+    "failures": {"failures": {"mtbf": 20 * DAY_S, "mttr": 500}},
+}
+"""What happens on a cluster on which a job waits forever."""
+ALONE = {"limits": [{"user": "alone", "nodes": 1}]}
+
+
+def waiting(by_s: float = 0.0) -> Workload:
+    """Two jobs that run, and one that a limit keeps pending forever."""
+    return Workload.build(
+        submit_s=[by_s, by_s + 50.0, by_s + 60.0], runtime_s=[100.0, 300.0, 10.0], nodes=[2, 4, 2],
+        user=["one", "one", "alone"], start_epoch_s=EPOCH_S,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("more", LATER_EVENTS)
+@pytest.mark.parametrize("name", CLUSTERS)
+def test_a_job_that_waits_forever_costs_no_energy_after_the_last_end(
+    name: str, more: str, tmp_path: Path
+) -> None:
+    group, policy = CLUSTERS[name]
+    jobs, cluster = waiting(), cluster_of(group, **ALONE, **LATER_EVENTS[more])
+    simulation = Simulation(jobs, cluster, policy, log=True)
+    summary = simulation.run().summary()
+    assert summary["jobs_waiting"] == 1
+    assert summary["energy_end_s"] == summary["interval_end_s"]
+    alone = simulate(jobs[:2], cluster, policy, log=True).summary()
+    assert summary["total_energy_j"] == alone["total_energy_j"]
+    simulation.save(tmp_path / "state.npz")
+    saved = Simulation.load(tmp_path / "state.npz").result().summary()
+    assert saved["total_energy_j"] == simulation.fork().result().summary()["total_energy_j"]
+    assert saved["total_energy_j"] == summary["total_energy_j"]
+    streamed = simulate_stream(jobs, cluster, policy, log=True, out=tmp_path / "run", batch=1)
+    for key in ("total_energy_j", "energy_end_s"):
+        assert streamed.summary()[key] == pytest.approx(summary[key], rel=1e-12)
+
+
+@pytest.mark.parametrize("name", CLUSTERS)
+def test_a_window_ends_as_asked_if_a_job_waits_forever(name: str) -> None:
+    group, policy = CLUSTERS[name]
+    found = []
+    for jobs in (waiting(), waiting()[:2]):
+        part = window(jobs, 0, 5_000)
+        cluster = cluster_of(group, **ALONE)
+        simulation = Simulation(part.workload, cluster, policy, begin_s=part.not_before_s, log=True)
+        found.append(part.summary(part.run(simulation))["window_energy_j"])
+    # Nodes are not switched off after the last end, but may be while a job waits.
+    assert found[0] == found[1] if "~" not in policy else found[0] > 5_000 * 8 * 9
+
+
 def test_a_continued_simulation_covers_the_time_up_to_now() -> None:
     group, policy = CLUSTERS["nodes that sleep"]
     energies = []

@@ -106,7 +106,7 @@ def test_a_simulation_of_another_version_is_rejected_by_its_format_and_version(
     Simulation(random_workload(), MACHINE).save(whole)
     # What another version has besides, or lacks, does not matter then.
     _resaved(whole, other, {"format": 99, "version": "9.9"}, sim_state=None)
-    told = r"format 99, written by hpctwin 9.9; this is hpctwin .*, which reads format 19: use the"
+    told = r"format 99, written by hpctwin 9.9; this is hpctwin .*, which reads format 20: use the"
     with pytest.raises(SimulationError, match=told):
         Simulation.load(other)
     for form in ({"sim_state": None}, {"sim_state": np.zeros(3)}, {"workload": None}):

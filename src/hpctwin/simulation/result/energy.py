@@ -45,8 +45,8 @@ def energy_so_far(
     begin_ms = end_ms - int(spent[:, 0].sum())
     log = past_states(sim) if simulation.log else None
     changes = simulation.outside.changes
-    if (settled or simulation.done) and 0 <= sim.clock.ended < end_ms:
-        # Jobs that never run may be submitted, or canceled, after the last end.
+    if (settled or simulation.done or simulation.over) and 0 <= sim.clock.ended < end_ms:
+        # Jobs that never run may be submitted, canceled, or pending forever after the last end.
         end_ms = int(sim.clock.ended)
         spent -= spent_since_end_ms(sim)
         changes = tuple(change for change in changes if change.time_ms <= end_ms)

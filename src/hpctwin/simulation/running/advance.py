@@ -213,6 +213,7 @@ def advance_engine(
         else:
             break
     simulation.engine_s += time.perf_counter() - begin
+    simulation.over = bool(code == layout.DONE)
     if code == layout.NOT_A_NUMBER:
         what = not_a_number(simulation.policy, sim)
         simulation.broken = f"{what} returned a value that is not a number"

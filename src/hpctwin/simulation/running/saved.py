@@ -31,7 +31,7 @@ from hpctwin.simulation.state.base import SimulationBase
 
 __all__ = ["load", "save"]
 
-_FORMAT = 19
+_FORMAT = 20
 
 S = TypeVar("S", bound=SimulationBase)
 
@@ -64,6 +64,7 @@ def save(simulation: SimulationBase, path: Path) -> None:
         ],
         "drawn": simulation.drawn,
         "engine_s": simulation.engine_s,
+        "over": simulation.over,
         "log": simulation.log,
         "outside": _outside_as_plain(simulation.outside),
         "sized": None if sizing is None else sizing.save(simulation),
@@ -146,7 +147,14 @@ def load(cls: type[S], path: Path, policy: Policy | None, sizing: SizingHook | N
         log=about["log"],
     )
     with _as_it_is_now(path, version):
-        made.restore(state, (node, start, end), about["drawn"], about["engine_s"], outside)
+        made.restore(
+            state,
+            (node, start, end),
+            about["drawn"],
+            about["engine_s"],
+            outside,
+            over=about["over"],
+        )
         if made.network is not None:
             made.network.restore(network)
             made.mode_speeds = about["mode_speeds"]

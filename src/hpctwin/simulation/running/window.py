@@ -66,10 +66,8 @@ class Window:
         Nodes that a power policy would switch off later stay as they are when the last job ends.
         """
         simulation.start_no_later(self.begin_s)
-        simulation.advance(self.end_s)
-        end = round(self.end_s * MS_PER_S)
-        if simulation.done:
-            stand_until(simulation.state, end)
+        if simulation.advance(self.end_s) == "done":
+            stand_until(simulation.state, round(self.end_s * MS_PER_S))
         return simulation.result()
 
     def summary(self, result: Result, series: Mapping[str, Series] | None = None) -> dict[str, Any]:

@@ -192,6 +192,7 @@ class SimulationBase(EngineFeed):
         self.outside = _UNTOUCHED
         self.sized = None
         self.broken: str | None = None
+        self.over = False  # no event is left, even if jobs are pending
         self.slice = max(64, SHORT // max(len(self.workload), 1))
         self.stopped = False
         self._decided: Decided | None = None
@@ -398,6 +399,8 @@ class SimulationBase(EngineFeed):
         drawn: int,
         engine_s: float,
         outside: power_states.Outside,
+        *,
+        over: bool,
     ) -> None:
         """Continue from a state that was read from a file."""
         self._sim.put_state(state)
@@ -407,7 +410,7 @@ class SimulationBase(EngineFeed):
         if self.cluster.failures.mtbf is not None:
             self._horizon = self._first_ms + drawn * BLOCK_MS
         self._decided = None
-        self.engine_s = engine_s
+        self.engine_s, self.over = engine_s, over
 
     def _put_outside(self, outside: power_states.Outside) -> None:
         """Set the changes made to nodes so far, and with them the speeds of nodes."""
