@@ -333,6 +333,30 @@ def test_a_stream_with_suspension_on_nodes_with_power_states_is_as_in_memory(
     compared(case["workload"], cluster, "fcfs+easy", batch=batch, power=data.draw(power_policies()))
 
 
+@pytest.mark.parametrize("tasks", [None, [8, 4, 4]])
+def test_a_job_that_starts_when_a_batch_ends_counts_as_used_where_jobs_may_be_suspended(
+    tasks: list[int] | None,
+) -> None:
+    """A thousand times 64.999 is less than 64999 in floating point."""
+    tiers = {"partitions": {"low": {"tier": 1}, "high": {"tier": 2}}, "mode": "suspend"}
+    cluster = Cluster.model_validate(
+        {
+            "nodes": [{"name": "g", "count": 2, "cores": 4}],
+            "partitions": [{"name": "low"}, {"name": "high"}],
+            "preemption": tiers,
+        }
+    )
+    workload = Workload.build(
+        submit_s=[64.999, 65, 70],
+        runtime_s=[30, 10, 5],
+        nodes=[2, 1, 1],
+        partition=["low", "low", "high"],
+        chunks=None if tasks is None else {"tasks": tasks},
+    )
+    assert Simulation(workload, cluster).run().summary()["utilization"] == pytest.approx(5 / 6)
+    compared(workload, cluster, "fcfs+easy", batch=1)
+
+
 @settings(max_examples=examples(25))
 @given(data=st.data(), more=st.integers(0, 600), hour=st.integers(0, 40))
 @each("backfill", ("none", "easy", "conservative"))

@@ -233,13 +233,13 @@ def _labels(column: Category) -> pl.Series | pl.Expr:
     return column.to_series("") if column.labels else pl.lit(None, pl.String)
 
 
-def stretches_of(workload: Workload, sim: Sim, until_ms: float | None = None) -> pl.DataFrame:
+def stretches_of(workload: Workload, sim: Sim, until_ms: int | None = None) -> pl.DataFrame:
     """Return the table ``stretches`` of `Result`; see `stretches_of_attempts`."""
     return stretches_of_attempts(workload, sim, until_ms).drop("attempt_s")
 
 
 def stretches_of_attempts(
-    workload: Workload, sim: Sim, until_ms: float | None = None
+    workload: Workload, sim: Sim, until_ms: int | None = None
 ) -> pl.DataFrame:
     """Return the table ``stretches`` of `Result`, by job, then start, and ``attempt_s``.
 

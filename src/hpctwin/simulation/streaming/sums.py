@@ -19,6 +19,7 @@ from hpctwin.engine.operations.job_history import submitted_ms
 from hpctwin.engine.operations.power_control import settled_states
 from hpctwin.engine.operations.transfer import cut_off, started_ms
 from hpctwin.engine.state.sim import Sim
+from hpctwin.metrics.levels import floor_ms
 from hpctwin.metrics.sources import JobSource, JobTable
 from hpctwin.metrics.summary import RunningSummary
 from hpctwin.model import MS_PER_S, Cluster
@@ -94,7 +95,7 @@ class NodeSums:
         if result.stretches is None:
             self._summary.passed(source, result.lost, result.capacity, until_s, first_s)
         else:
-            stretches = stretches_of(simulation.workload, simulation.state, until_s * MS_PER_S)
+            stretches = stretches_of(simulation.workload, simulation.state, floor_ms(until_s))
             last, before = attempts_of(result.jobs, stretches, result.lost)
             self._summary.passed(JobTable(last), before, result.capacity, until_s, first_s)
             tables["stretches"] = self._stretched(stretches, result.lost, tables["jobs"])
@@ -281,7 +282,7 @@ class CoreSums(NodeSums):
         passed = in_cores
         if self._stretches is not None:
             sized = jobs.with_columns(nodes=counted)
-            stretches = stretches_of(workload, sim, until_s * MS_PER_S)
+            stretches = stretches_of(workload, sim, floor_ms(until_s))
             of_job = stretches.drop("nodes").join(
                 sized.select("job_id", "nodes"), on="job_id", maintain_order="left"
             )
