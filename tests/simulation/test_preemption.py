@@ -152,6 +152,14 @@ def test_the_result_reports_which_jobs_were_suspended_for_how_long_and_where_eac
     assert figures["wasted_node_s"] == figures["preempted_node_s"] == 0
 
 
+def test_the_suspended_time_is_that_of_all_jobs_also_if_one_is_cancelled_meanwhile(tmp_path):
+    jobs = workload(cancel_s=[8, -1, -1])
+    result = simulate(jobs, cluster(SUSPEND))
+    assert result.jobs["suspended_s"].to_list() == [3, 0, 0]
+    assert result.summary()["suspended_s"] == 3
+    assert simulate_stream(jobs, cluster(SUSPEND), out=tmp_path).summary()["suspended_s"] == 3
+
+
 def test_the_result_reports_suspended_jobs_that_lost_a_node():
     failures = {"outages": [{"node": 0, "start": 10, "duration": 1}]}
     of = cluster(SUSPEND, failures=failures)

@@ -40,11 +40,12 @@ MILLI = 1000
 
 
 class PreemptionSums:
-    """Counts of preemptions and of preempted jobs, and the node-seconds lost by them."""
+    """Counts of preemptions and preempted jobs, node-seconds lost by them, and suspended time."""
 
     def __init__(self) -> None:
         self._times = self._jobs = 0
         self._lost = ExactSum()
+        self._suspended: ExactSum | None = None
 
     def add(self, jobs: pl.DataFrame) -> None:
         """Add jobs of a table `hpctwin.Result.jobs`."""
@@ -52,6 +53,9 @@ class PreemptionSums:
         self._times += int(times.sum())
         self._jobs += int((times > 0).sum())
         self._lost.add((jobs["nodes"] * jobs["preempted_s"]).to_numpy())
+        if "suspended_s" in jobs.columns:
+            self._suspended = self._suspended or ExactSum()
+            self._suspended.add(jobs["suspended_s"].to_numpy())
 
     def figures(self) -> dict[str, Any]:
         """Return the metrics by name."""
@@ -59,6 +63,7 @@ class PreemptionSums:
             "preemptions": self._times,
             "preempted_jobs": self._jobs,
             "preempted_node_s": self._lost.total(),
+            **({} if self._suspended is None else {"suspended_s": self._suspended.total()}),
         }
 
 
