@@ -14,7 +14,7 @@ from hpctwin.engine.compile.jit import Kernel
 from hpctwin.rms.records import events as ev
 from hpctwin.rms.records.records import JobRecord, JobSpec, NodeRecord, Snapshot
 from hpctwin.twin.core.core import Core
-from hpctwin.twin.core.decision import Decision
+from hpctwin.twin.core.decision import Decision, LeaseRule
 from hpctwin.twin.emulated import emulated_cluster
 from hpctwin.twin.service.virtual_time import drive
 from hpctwin.twin.settings.config import CoreSettings, ObjectiveSettings
@@ -270,6 +270,60 @@ def test_a_rejected_job_is_left_alone_for_a_while_and_does_not_block_others() ->
     core.refused("2", 0.0)
     assert core.decide(1.0).starts == ("1",)
     assert core.decide(31.0).starts == ("2",)
+
+
+PARTITIONS = [{"name": "day"}, {"name": "night"}]
+SITE = {
+    "nodes": [{"name": "a", "count": 8, "cores": 8}],
+    "resources": {"lic": 2},
+    "partitions": PARTITIONS,
+}
+NOT_REPORTED = (
+    ({"resources": {"other": 1}}, "requests resource 'other', but the cluster reports lic"),
+    ({"consumables": {"fpga": 1}}, "requests consumable 'fpga', but the cluster reports none"),
+    (
+        {"tasks": 1, "cores_per_task": 1, "more_tasks": "1:cores=1:fpga=1"},
+        "requests consumable 'fpga', but the cluster reports none",
+    ),
+    ({"tasks": 1, "consumables": {"fpga": 1}}, "requests consumable 'fpga'"),
+    ({"partition": "old"}, "names partition 'old', but the cluster reports day, night"),
+    ({"partition": ""}, "names no partition, but the cluster reports day, night"),
+)
+
+
+@pytest.mark.parametrize(("asks", "why"), NOT_REPORTED)
+def test_a_job_that_requests_what_the_cluster_does_not_report_stops_no_decision(
+    asks: dict[str, object], why: str
+) -> None:
+    machine = Cluster.model_validate(SITE)
+    odd = job(1, 1, 100, **{"partition": "day", **asks})
+    usual = [job(i, 4, 100, partition="night", resources={"lic": 1}) for i in (2, 3, 4)]
+    core = core_with(odd, *usual, machine=machine, samples=2, futures=4, arrivals=100)
+    core.expectations.saw_submission(odd.model_copy(update={"submit_s": -50}))
+    decision = core.decide(0.0)
+    assert decision.starts == ("2", "3")
+    assert [f.job_id for f in decision.forecasts if f.start_s is None] == ["1"]
+    assert why in core.mirror.not_modeled["1"]
+    # It gets no lease, even before a decision.
+    leases, rule = {"1": 0.0, "4": 0.0}, LeaseRule(60, 600)
+    for last in (None, decision):
+        due = core.actions(0.0, decision.starts, leases=leases, rule=rule, decision=last).leases
+        assert due.keys() == {"4"}
+    # It holds its nodes once the cluster has started it, and nothing is left of it at its end.
+    begins = ev.JobStarted(cluster="c", run="r", seq=5, time_s=1.0, job_id="1", node_names=("n0",))
+    core.take_event(begins)
+    assert core.decide(2.0).starts == ("2",) if not odd.shares else ("2", "3")
+    core.take_event(ev.JobEnded(cluster="c", run="r", seq=6, time_s=3.0, job_id="1"))
+    assert core.decide(4.0).starts == ("2", "3")
+    assert not core.mirror.not_modeled
+
+
+def test_a_job_is_decided_on_once_the_cluster_reports_what_it_requests() -> None:
+    core = core_with(job(1, 1, 100, resources={"lic": 1, "unused": 0}))
+    assert core.decide(0.0).starts == ()
+    machine = Cluster.uniform(NODES).model_copy(update={"resources": {"lic": 2}})
+    core.take_snapshot(core.mirror.snapshot().model_copy(update={"machine": machine}))
+    assert core.decide(0.0).starts == ("1",)
 
 
 def test_without_charge_forecasts_follow_the_clusters_own_policy() -> None:

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from hpctwin.rms.manager import Outcome, Report, Way
+from hpctwin.rms.records.records import JobSpec
+from hpctwin.twin.start_times.estimate import answer, picture
 from tests.twin.test_runner import Manager, Setting
 
 
@@ -79,6 +81,31 @@ def test_jobs_that_wait_are_leased_and_those_chosen_are_admitted(setting: Any) -
     assert setting.manager.until_s["2"] > setting.cluster.now_s
     setting.twin.end()  # nothing is left behind
     assert setting.manager.leases() == {"2": 0.0}
+
+
+def test_a_job_that_requests_what_the_cluster_does_not_report_is_left_to_it_and_named_once(
+    setting: Any, monkeypatch, caplog
+) -> None:
+    monkeypatch.setattr(type(setting.cluster), "_never", lambda self, spec: "")
+    setting.turn()
+    spec = JobSpec(id="9", submit_s=0, nodes=8, walltime_s=60, resources={"other": 1})
+    assert setting.cluster.submit(spec, 30).result == "done"
+    setting.submit(1)
+    setting.submit(2)
+    until(setting, lambda: setting.running() == {"1"})
+    until(setting, lambda: "2" in setting.manager.until_s)
+    assert "9" not in setting.manager.until_s
+    assert setting.twin.is_active
+    assert setting.twin.fault is None
+    note = (
+        "job 9 is left to the resource manager: it requests resource 'other', but the cluster "
+        "reports none"
+    )
+    assert setting.twin.status()["not_read"] == setting.twin.status()["not_read"] == [note]
+    assert [one.getMessage() for one in caplog.records].count(note) == 1
+    said = answer(picture(setting.twin.status_writer.standing(), ""), "9")
+    assert said.when.state == "stuck"
+    assert "requests resource 'other'" in said.when.why[-1]
 
 
 @pytest.mark.parametrize(

@@ -198,6 +198,17 @@ def test_a_snapshot_in_which_a_job_holds_an_unknown_node_is_refused() -> None:
         )
 
 
+def test_a_snapshot_in_which_a_reservation_is_on_an_unknown_node_is_refused() -> None:
+    with pytest.raises(ValueError, match="reservation 'r' is on node zz, which is not listed"):
+        Snapshot(
+            cluster="c",
+            time_s=10,
+            machine=Cluster.uniform(1),
+            nodes=(NodeRecord(name="n0"),),
+            reservations=(NodeReservation(name="r", start_s=5, end_s=9, node_names=("zz",)),),
+        )
+
+
 @pytest.mark.parametrize(
     "fields",
     [{"cores_per_task": 1e18, "tasks": 1}, {"tasks_per_node": 2**63}, {"resources": {"x": 2**64}}],

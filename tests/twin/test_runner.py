@@ -15,6 +15,7 @@ from hpctwin.rms.emulated import EmulatedCluster
 from hpctwin.rms.manager import Outcome, Priorities, Report, Way
 from hpctwin.rms.records import events as ev
 from hpctwin.rms.records.records import JobSpec, Snapshot
+from hpctwin.twin.core.reported import Reported
 from hpctwin.twin.emulated import emulated_cluster
 from hpctwin.twin.following.bus import LocalBus
 from hpctwin.twin.journal.journal import Journal
@@ -174,6 +175,19 @@ def test_a_rejected_start_is_tried_again_only_after_a_while_and_is_in_the_journa
     setting.submit(2, nodes=1)
     setting.turn(5)
     assert setting.running() == {"1"} or setting.running() == {"2"}
+
+
+def test_a_job_that_requests_what_is_not_reported_keeps_the_twin_out_of_charge_of_a_resting_manager(
+    make, monkeypatch
+) -> None:
+    setting = make()
+    monkeypatch.setattr(Reported, "lacks", lambda self, spec: "it is odd" * (spec.id == "9"))
+    setting.turn()
+    setting.submit(9, nodes=1)
+    setting.until(lambda: setting.twin.fault is not None and not setting.twin.is_active)
+    assert setting.twin.fault == "requests: job 9 cannot be scheduled by the twin: it is odd"
+    setting.until(lambda: setting.running() == {"9"})  # by the cluster's own scheduler
+    setting.until(lambda: setting.twin.is_active and setting.twin.fault is None)
 
 
 def test_an_answer_that_is_lost_is_settled_by_a_snapshot(make) -> None:

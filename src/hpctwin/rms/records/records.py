@@ -419,4 +419,10 @@ class Snapshot(Record):
             if not known.issuperset(job.node_names):
                 unknown = next(name for name in job.node_names if name not in known)
                 raise ValueError(f"job {job.spec.id} holds node {unknown}, which is not listed")
+        for one in self.reservations:
+            if not known.issuperset(one.node_names):
+                unknown = next(name for name in one.node_names if name not in known)
+                raise ValueError(
+                    f"reservation {one.name!r} is on node {unknown}, which is not listed"
+                )
         return self

@@ -74,8 +74,8 @@ def lower(
         WorkloadError: A job names a partition that the cluster does not have.
     """
     check_consumables(workload, cluster)
-    for name in workload.resources:
-        if name not in cluster.resources:
+    for name, amounts in workload.resources.items():
+        if name not in cluster.resources and amounts.any():
             raise ConfigError(
                 f"jobs request resource {name!r}, which cluster {cluster.name!r} does not "
                 "have; add it under 'resources:' (defined: "

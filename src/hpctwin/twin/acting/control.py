@@ -74,6 +74,7 @@ class Control:
         self.decision_due = now + config.cycle_interval
         if core.mirror.needs_snapshot is not None:
             return False
+        self._watch_requests()
         if follower.checkpoint_due or follower.journal.checkpoint_due:
             with follower.journal.writing():
                 follower.save_if_due()
@@ -93,6 +94,19 @@ class Control:
         self.forecasts_ms += self.forecast_ms
         self._note(decision, {**call, "unanswered": decision.unanswered})
         return True
+
+    def _watch_requests(self) -> None:
+        """Stay out of control of a manager that rests while a job requests what it does not report.
+
+        No other scheduler would start that job.
+        """
+        mirror = self.follower.core.mirror
+        odd = [i for i in mirror.not_modeled if mirror.jobs[i].start_s is None and self.lends]
+        if odd:
+            job_id, why = odd[0], mirror.not_modeled[odd[0]]
+            self.faults.set("requests", f"job {job_id} cannot be scheduled by the twin: {why}")
+        else:
+            self.faults.fixed("requests")
 
     def _note(self, decision: Decision, call: dict[str, Any]) -> None:
         follower, journal, at_s = self.follower, self.follower.journal, time.time()

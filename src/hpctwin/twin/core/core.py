@@ -489,6 +489,8 @@ class Core:
     ) -> Scene:
         """Return the input of `simulated`."""
         mirror = self.mirror
+        jobs = mirror.modeled(jobs)
+        arrivals = [spec for spec in arrivals if not mirror.reported.lacks(spec)]
         if runtime_s is None:
             coming = [JobRecord(spec=spec) for spec in arrivals]
             runtime_s = self.expectations.runtime_s([*jobs, *coming])

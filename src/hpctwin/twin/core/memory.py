@@ -242,9 +242,10 @@ class Memory:
     ) -> set[str]:
         """Return the pending jobs that must not be kept from starting.
 
-        These are held jobs, jobs asked to start, and jobs that the manager would not start or has
-        not started when asked. Jobs that no forecast sees starting belong to them too, unless they
-        only wait behind a blocked job like them.
+        These are held jobs, jobs asked to start, jobs that request what the cluster does not
+        report, and jobs that the manager would not start or has not started when asked. Jobs that no
+        forecast sees starting belong to them too, unless they only wait behind a blocked job like
+        them.
 
         Args:
             mirror: The mirror with the jobs.
@@ -258,6 +259,7 @@ class Memory:
             if job.start_s is None and (
                 spec.reason
                 or spec.held
+                or job_id in mirror.not_modeled
                 or job_id in self.asked
                 or self.put_off.get(job_id, 0.0) > now_s
                 or (job_id in never and blocked.like(spec) is None)

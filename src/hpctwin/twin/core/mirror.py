@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from hpctwin.errors import ContradictionError
@@ -18,6 +18,7 @@ from hpctwin.rms.records.records import (
     Record,
     Snapshot,
 )
+from hpctwin.twin.core.reported import Reported
 
 __all__ = ["Applied", "Mirror", "Taken"]
 
@@ -72,6 +73,8 @@ class Mirror:
         self.jobs: dict[str, JobRecord] = {}
         self._depend: set[str] = set()
         self._with_reason: set[str] = set()
+        self.not_modeled: dict[str, str] = {}
+        """Why a job cannot be simulated as it is, by id: it requests what is not reported."""
         self.nodes: dict[str, NodeRecord] = {}
         self._node_records: tuple[NodeRecord, ...] | None = None
         self.reservations: dict[str, NodeReservation] = {}
@@ -142,6 +145,8 @@ class Mirror:
         self.snapshots += 1
         self.cluster = snapshot.cluster
         self.machine = snapshot.machine
+        self.reported = Reported(snapshot.machine)
+        self.not_modeled = {}
         self.run = snapshot.run
         self.seq = snapshot.seq if counted else None
         self._snapshot_time_s = snapshot.time_s
@@ -186,6 +191,13 @@ class Mirror:
             return []
         told = [self.jobs[i] for i in filter(self._with_reason.__contains__, self.jobs)]
         return [job.spec for job in told if job.start_s is None]
+
+    def modeled(self, jobs: Sequence[JobRecord]) -> Sequence[JobRecord]:
+        """Return jobs in a form that can be simulated; see `Reported.modeled`."""
+        odd = self.not_modeled
+        if not odd:
+            return jobs
+        return [self.reported.modeled(job) if job.spec.id in odd else job for job in jobs]
 
     @property
     def node_records(self) -> tuple[NodeRecord, ...]:
@@ -413,6 +425,10 @@ class Mirror:
                 noted.add(job_id)
             else:
                 noted.discard(job_id)
+        if lacks := self.reported.lacks(spec):
+            self.not_modeled[job_id] = lacks
+        else:
+            self.not_modeled.pop(job_id, None)
 
     def _change_node(self, name: str, **changes: Any) -> None:
         self._node_records = None
@@ -427,6 +443,7 @@ class Mirror:
         self._drop(self.jobs, job_id)
         self._depend.discard(job_id)
         self._with_reason.discard(job_id)
+        self.not_modeled.pop(job_id, None)
 
     def _drop(self, table: dict[str, Any], key: str, *, keep_place: bool = False) -> None:
         record = table.get(key)

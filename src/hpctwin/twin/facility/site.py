@@ -183,6 +183,8 @@ class Site:
         core, now_s = self.follower.core, self.now_s()
         candidate = spec.model_copy(update={"submit_s": now_s + delay_s})
         found = core.simulated(self.jobs(), now_s, self.policy, [candidate])
+        if spec.id not in found.ids:
+            return None
         simulation = found.fork()
         simulation.advance()
         row = found.ids.index(spec.id)

@@ -6,6 +6,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
 from hpctwin.model.text import count_text, format_duration
@@ -39,6 +40,7 @@ class StatusWriter:
         self._metering = metering
         self._inactivity = Inactivity(follower.config.act.inactive_after)
         self._said = 0
+        self._not_modeled: set[str] = set()
         self.due = 0.0
 
     def turn(self) -> bool:
@@ -59,7 +61,7 @@ class StatusWriter:
         """Return the status in plain values."""
         follower, control, guard = self._follower, self._control, self._control.guard
         core, mirror = follower.core, follower.core.mirror
-        report, decided = follower.manager.report(), control.decision
+        report, decided = self._report(), control.decision
         starts = control.executor.done if control.is_active else None
         runs = {job_id for job_id, job in mirror.jobs.items() if job.start_s is not None}
         return {
@@ -106,13 +108,30 @@ class StatusWriter:
         core, control, now_s = self._follower.core, self._control, self._follower.now_s()
         acts = control.is_active or control.reorders()
         policy, assumed = starts_by(core, core.policy if acts else None)
-        notes = self._follower.manager.report().notes[:MAX_NOTES]
+        notes = self._report().notes[:MAX_NOTES]
         made = control.decision
         forecasts = {}
         if made is not None and made.forecast_by == policy:
             fresh = time.time() - control.decided_at <= OLDEST_S
             forecasts = {f.job_id: f for f in made.forecasts} if fresh else {}
         return Standing(core, now_s, policy, assumed, {"not_read": notes}, forecasts)
+
+    def _report(self) -> Report:
+        """Return the manager's report, with the jobs that request what it does not report.
+
+        Each of these is logged once.
+        """
+        report, mirror = self._follower.manager.report(), self._follower.core.mirror
+        pending = {
+            i: why for i, why in mirror.not_modeled.items() if mirror.jobs[i].start_s is None
+        }
+        notes = {i: f"job {i} is left to the resource manager: {why}" for i, why in pending.items()}
+        for job_id in notes.keys() - self._not_modeled:
+            logger.warning("%s", notes[job_id])
+        self._not_modeled = set(notes)
+        return replace(
+            report, notes=(*notes.values(), *report.notes), left={**report.left, **pending}
+        )
 
     def counts(self) -> dict[str, int]:
         """Return counts of events, decisions and actions."""

@@ -123,6 +123,8 @@ def _conditions(core: Core, job: JobRecord, now_s: float) -> tuple[bool, list[st
     spec, clock = job.spec, _clock(core)
     if spec.held:
         return True, ["It is held; it can start once it is released."]
+    if why := core.mirror.not_modeled.get(spec.id):
+        return True, [f"Its start cannot be predicted: {why}."]
     lines = [
         f"It waits for job {edge.on} "
         + {"after": "to start", "afterany": "to end", "afterok": "to end well"}[edge.kind]
