@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpctwin import Cluster, generate, simulate
-from hpctwin.errors import UnreachableError
+from hpctwin.errors import FormatError, UnreachableError
 from hpctwin.rms.emulated import EmulatedCluster, Faults
 from hpctwin.rms.emulated.client import EmulatedManager
 from hpctwin.rms.emulated.server import MAX_REQUEST
@@ -110,6 +110,20 @@ def _past_reservation(cluster: EmulatedCluster, mirror: Mirror) -> bool:
 def test_reported_values_survive_json_and_validation(life) -> None:
     for event in life[1]:
         assert ev.parse_event(ev.event_json(event)) == event
+
+
+def test_a_damaged_event_is_rejected_with_its_error_in_one_line() -> None:
+    spec = JobSpec(id="7", submit_s=1, nodes=1, walltime_s=60, resources={"lic": 1})
+    event = ev.JobSubmitted(cluster="c", run="r", seq=1, time_s=5, job=spec)
+    text = ev.event_json(event)
+    # Cut off anywhere, without a colon or a comma, or with a brace as a value.
+    damaged = [text[:i] for i in range(len(text))]
+    damaged += [text.replace(":", " ", 1), text.replace(",", " ", 1), text.replace('"r"', "{}", 1)]
+    for broken in damaged:
+        with pytest.raises(FormatError, match=r"^invalid event: [^\n]+$"):
+            ev.parse_event(broken)
+    with pytest.raises(FormatError, match=r"version: 2 is unknown\. Known: 1$"):
+        ev.parse_event(text.replace('"version":1', '"version":2'))
 
 
 @settings(max_examples=examples(40))

@@ -217,12 +217,36 @@ def test_a_twin_without_its_manager_reports_it_and_continues_when_it_is_back(mak
 def test_garbage_on_the_bus_is_skipped_and_the_rest_continues(make) -> None:
     setting = make()
     setting.turn()
-    for data in (b"\xff", b"{}", b"null", b'{"kind": "job_started"}', b"[" * 10_000):
+    for data in (
+        b"\xff",
+        b"{}",
+        b"null",
+        b'{"kind": "job_started"}',
+        b'{"a": 1 "b"',
+        b"[" * 10_000,
+    ):
         setting.bus.put(data)
     setting.submit(1)
     setting.turn()
-    assert len(setting.bus.dead_letters) == 5
-    assert setting.twin.counts["bad_events"] == 5
+    assert len(setting.bus.dead_letters) == 6
+    assert setting.twin.counts["bad_events"] == 6
+    assert setting.running() == {"1"}
+
+
+def test_whatever_reading_one_event_raises_the_others_are_read(make, monkeypatch) -> None:
+    setting = make()
+    setting.turn()
+    parse = ev.parse_event
+
+    def failing(data: bytes) -> ev.Event:
+        return parse(data) if data != b"odd" else int(float("inf"))  # type: ignore[return-value]
+
+    monkeypatch.setattr(ev, "parse_event", failing)
+    setting.bus.put(b"odd")
+    setting.submit(1)
+    setting.turn()
+    ((_, reason),) = setting.bus.dead_letters
+    assert reason.startswith("OverflowError: ")
     assert setting.running() == {"1"}
 
 

@@ -347,7 +347,7 @@ def _words(fault: Any, model: type[BaseModel], place: Place) -> str:
         listed = f"{near(str(place[-1]), known)} Known: {', '.join(known)}" if known else ""
         return f"unknown field.{listed}"
     if kind == "literal_error":
-        known = re.findall(r"'([^']*)'", about["expected"])
+        known = re.findall(r"'([^']*)'", about["expected"]) or about["expected"].split(" or ")
         return f"{in_brief(given)} is unknown.{near(str(given), known)} Known: {', '.join(known)}"
     if kind == "union_tag_invalid":
         known = re.findall(r"'([^']*)'", about["expected_tags"])
@@ -359,9 +359,12 @@ def _words(fault: Any, model: type[BaseModel], place: Place) -> str:
         return f"it must be text (quote it if it has a colon or a brace), not {in_brief(given)}"
     if kind == "string_type" and isinstance(given, bool):
         return f"it must be text, not {in_brief(given)}: quote on, off, yes and no in YAML"
+    if kind == "json_invalid":
+        return f"it is not JSON: {about['error']}"
     bounds = {k: f"{v:,.12g}" if isinstance(v, int | float) else v for k, v in about.items()}
-    must = _MUST.get(kind) or fault["msg"].removeprefix("Input should ").removeprefix("be ")
-    return f"it must be {must.format(**bounds)}, not {in_brief(given)}"
+    # Only our own texts have fields to fill in; pydantic's may contain braces.
+    must = _MUST[kind].format(**bounds) if kind in _MUST else fault["msg"]
+    return f"it must be {must.removeprefix('Input should ').removeprefix('be ')}, not {in_brief(given)}"
 
 
 _TEXT, _WHOLE, _NUMBER = "text", "a whole number", "a number"

@@ -166,6 +166,9 @@ class Follower:
                 events.append(ev.parse_event(delivery.data))
             except FormatError as error:
                 bad.append((delivery, str(error)))
+            except Exception as error:
+                # Whatever one delivery does, it must not come again before all others.
+                bad.append((delivery, f"{type(error).__name__}: {error}"))
         now = time.time()
         came_true: list[tuple[Forecast, float]] = []
         # First the journal, then the core, then the acknowledgment; see the module's invariants.
