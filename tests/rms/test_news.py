@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
+import time
 from typing import Any
 
-from hypothesis import given, settings
+import pytest
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hpctwin import Cluster
@@ -276,16 +279,66 @@ def test_before_the_first_query_a_submission_only_requests_one() -> None:
 @given(
     st.text(max_size=200)
     | st.recursive(
-        st.none() | st.integers() | st.text(max_size=5),
+        st.none() | st.integers() | st.floats() | st.just(10**400) | st.text(max_size=5),
         lambda inner: st.dictionaries(
-            st.sampled_from(["t", "type", "job", "kind", "nodes"]), inner
+            st.sampled_from(["t", "type", "job", "kind", "nodes", "at"]), inner
         ),
         max_leaves=6,
     ).map(json.dumps)
 )
+@example(json.dumps({"t": 10**400, "type": 16, "kind": "end"}))
+@example(json.dumps({"t": 10, "type": math.inf, "kind": "begin_time", "job": "7", "at": 10**400}))
 def test_any_line_is_an_event_or_counted_as_unreadable(line: str) -> None:
     for translate in (PbsNews(lambda: None), SlurmNews()):
         assert translate(line) or translate.unreadable == 1
+
+
+def test_a_requested_begin_time_that_is_no_time_is_no_request() -> None:
+    wished: dict[str, float] = {}
+    say = SlurmNews(wished.__setitem__)
+    line = '{"t":10,"kind":"begin_time","job":"7","at":%s}'
+    for at in ("1e400", "-1", "NaN", '"x"', "null"):
+        assert say(line % at) == []
+    assert (say(line % 99), wished, say.unreadable) == ([Look(10)], {"7": 99.0}, 5)
+
+
+@pytest.mark.parametrize("fails", ["read", "translate", "keep_place"])
+def test_an_error_in_pushed_events_ends_no_polls(
+    caplog: pytest.LogCaptureFixture, fails: str
+) -> None:
+    truth = Cluster4()
+
+    class Failing(NoLines):
+        def read(self, timeout_s: float) -> list[str]:
+            if fails == "read":
+                raise OSError(5, "no disk")
+            return ["line"] if poller.polls else []  # the first poll reads to the end
+
+        def keep_place(self) -> None:
+            if fails == "keep_place":
+                raise OSError(28, "no space")
+
+    def translate(line: str) -> list[News]:
+        if fails == "translate":
+            raise OverflowError("too large")
+        return [Look(truth.time_s)]
+
+    poller = Poller(
+        truth,  # type: ignore[arg-type]
+        lambda event: None,
+        every_s=0.01,
+        lines=Failing(),
+        translate=translate,
+        clock=lambda: truth.time_s,
+    )
+    poller.start()
+    end = time.monotonic() + 60
+    while poller.polls < 4:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    assert poller.fault == ""
+    assert len([r for r in caplog.records if "pushed events are not read" in r.message]) == 1
+    poller.close()
 
 
 def test_lines_of_slurms_event_script() -> None:

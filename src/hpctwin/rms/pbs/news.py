@@ -10,6 +10,7 @@ from hpctwin.rms.pbs.listing.jobs import LeaseMark, how_it_lies, job_mark, job_r
 from hpctwin.rms.pbs.listing.output import vnodes
 from hpctwin.rms.pbs.listing.parse import Found, asked_by_name
 from hpctwin.rms.records.changes import (
+    UNREADABLE,
     End,
     JobBack,
     JobBegan,
@@ -66,7 +67,7 @@ class PbsNews:
             kind, job = int(about["type"]), _texts(about.get("job"))
             if "fault" in about:
                 self.failed(str(about["fault"]))
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except UNREADABLE as error:
             self.unreadable += 1
             if self.unreadable == 1:
                 logger.warning("a line of the PBS hook is unreadable: %s", error)
@@ -112,7 +113,7 @@ def _ended(job_id: str, job: Mapping[str, str], time_s: float) -> News:
         status = int(job.get("Exit_status", "0"))
     except ValueError:
         return Look(time_s)
-    if status in _RERUN and job.get("run_count", "").isdigit():
+    if status in _RERUN and job.get("run_count", "").isdecimal():
         return JobBack(time_s, job_id, int(job["run_count"]))
     if status < 0 and status not in _LIMITS:
         return Look(time_s)

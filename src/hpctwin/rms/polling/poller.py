@@ -105,6 +105,7 @@ class Poller:
         self._polled_s = 0.0
         self._changes: Changes | None = None
         self.fault = ""
+        self._lines_fault = ""
         self._began = 0.0
         self._lock = threading.Lock()
         self._looking = threading.Lock()
@@ -182,10 +183,7 @@ class Poller:
                 else:
                     self._soon.wait(until - now)
                 continue
-            lines = self._lines.read(min(READ_S, until - now))
-            if lines:
-                with self._lock:
-                    self._take(lines)
+            self._read(min(READ_S, until - now), self._take)
         self._soon.clear()
 
     def _poll(self) -> None:
@@ -193,8 +191,8 @@ class Poller:
             if self._lines is not None and self._changes is None:
                 # News pushed before the first poll are in its result, except for what users have
                 # requested.
-                while lines := self._lines.read(0.0):
-                    self._translated(lines)
+                while self._read(0.0, self._translated):
+                    pass
             began, began_s = time.monotonic(), self._clock()
             snapshot = self._look()
             if self.priorities is not None:
@@ -215,11 +213,29 @@ class Poller:
         with ThreadPoolExecutor(1, thread_name_prefix="look") as side:
             look = side.submit(self.manager.snapshot)
             while not look.done():
-                lines = self._lines.read(READ_WHILE_LOOKING_S)
-                if lines:
-                    with self._lock:
-                        self._take(lines)
+                self._read(READ_WHILE_LOOKING_S, self._take)
         return look.result()
+
+    def _read(self, timeout_s: float, take: Callable[[Sequence[str]], object]) -> bool:
+        """Process pushed lines, and return whether there were any.
+
+        After an error, only polls show what the lines said.
+        """
+        assert self._lines is not None
+        try:
+            lines = self._lines.read(timeout_s)
+            if lines:
+                with self._lock:
+                    take(lines)
+            self._lines_fault = ""
+            return bool(lines)
+        except Exception as error:
+            fault = f"{type(error).__name__}: {error}"
+            if fault != self._lines_fault:
+                logger.warning("pushed events are not read, polls replace them: %s", fault)
+            self._lines_fault = fault
+            self._stop.wait(timeout_s)
+            return False
 
     def _translated(self, lines: Sequence[str]) -> list[News]:
         assert self._translate is not None

@@ -297,21 +297,36 @@ class JobBack(_AtTime):
 News = JobSeen | JobBegan | JobBack | JobGone | Look
 
 
+UNREADABLE = (
+    ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError,
+)  # fmt: skip
+"""Errors of lines that are not what a script writes."""
+
+
 def read_line(line: str) -> tuple[float, Any]:
     """Return the time, in seconds since the epoch, and the content of a script's line.
 
     The script runs on the manager's side.
 
     Raises:
-        ValueError, KeyError, TypeError, RecursionError: The line cannot be read.
+        UNREADABLE: The line cannot be read.
     """
     if len(line) > MOST_CHARACTERS:
         raise ValueError(f"a line has {len(line)} characters; the limit is {MOST_CHARACTERS}")
     about = json.loads(line)
-    time_s = float(about["t"])
+    return read_time_s(about, "t"), about
+
+
+def read_time_s(about: Any, key: str) -> float:
+    """Return a time in a line, in seconds since the epoch.
+
+    Raises:
+        UNREADABLE: It is missing or no time.
+    """
+    time_s = float(about[key])
     if not 0 < time_s < 1e11:
         raise ValueError(f"time {time_s}")
-    return time_s, about
+    return time_s
 
 
 @dataclass(frozen=True)

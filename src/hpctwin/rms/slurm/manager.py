@@ -15,7 +15,17 @@ from hpctwin.model.text import count_text, expand
 from hpctwin.rms.commands import Commands
 from hpctwin.rms.gate import beat
 from hpctwin.rms.manager import Outcome, PlainManager, Priorities, Report, Way
-from hpctwin.rms.records.changes import Doubts, End, JobBegan, JobGone, Look, News, read_line
+from hpctwin.rms.records.changes import (
+    UNREADABLE,
+    Doubts,
+    End,
+    JobBegan,
+    JobGone,
+    Look,
+    News,
+    read_line,
+    read_time_s,
+)
 from hpctwin.rms.records.records import Snapshot
 from hpctwin.rms.site import Sleeping
 from hpctwin.rms.slurm.begins import Begins
@@ -474,7 +484,7 @@ class SlurmNews:
             if kind == "submit" or not re.fullmatch(r"[1-9]\d{0,11}(_\d{1,7})?", job_id):
                 return [Look(time_s)]
             if kind == "begin_time":
-                self.wished(job_id, float(about["at"]))
+                self.wished(job_id, read_time_s(about, "at"))
                 return [Look(time_s)]
             if job_id in (names := self.names()):
                 if "_" not in names[job_id]:
@@ -484,7 +494,7 @@ class SlurmNews:
             if kind == "begin":
                 return [JobBegan(time_s, job_id, tuple(expand(str(about.get("nodes", "")))))]
             end = _ENDS.get(str(about.get("state", "")))
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except UNREADABLE as error:
             self.unreadable += 1
             if self.unreadable == 1:
                 logger.warning("a line of Slurm's event script is unreadable: %s", error)
