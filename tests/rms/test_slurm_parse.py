@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import math
+import re
 import time
 from typing import Any
 
@@ -325,6 +326,29 @@ def test_any_text_in_a_field_causes_no_crash_and_no_invented_job(
         numbers = {number(one["job_id"]), number(one["het_job_id"])} - {None, math.inf}
         assert record.spec.id in {str(int(n)) for n in numbers}
         assert set(record.node_names) <= {n.name for n in found.snapshot.nodes}
+
+
+@pytest.mark.parametrize("value", [1.5, True, {"a": 1}, 7, [None, 3], "²"])
+@pytest.mark.parametrize("field", ["features", "active_features"])
+def test_features_of_another_type_are_no_features(field: str, value: object) -> None:
+    found = read([job(features="ib")], [{**NODE, field: value}])
+    assert len(found.snapshot.jobs) == 1
+
+
+@pytest.mark.parametrize("field", ["MaxNodes", "PriorityTier", "MaxTime"])
+@pytest.mark.parametrize(
+    "value", ["²", "-1", "x", "1e9", "(null)", "nan", "9" * 30, "9" * 5000, ""]
+)
+def test_a_number_of_a_partition_that_is_none_is_omitted(field: str, value: str) -> None:
+    text = re.sub(rf"{field}=\S+", f"{field}={value}", PARTITIONS.decode())
+    assert f"{field}={value}" in text
+    nodes = json.dumps({"nodes": NODES}).encode()
+    jobs = json.dumps({"jobs": [job()]}).encode()
+    found = cluster_snapshot(
+        jobs, nodes, NONE, text.encode(), NOW_S, preempt="preempt/partition_prio"
+    )
+    assert [one.spec.id for one in found.snapshot.jobs] == ["7"]
+    assert found.snapshot.machine.partitions[0].name == "main"
 
 
 @given(st.binary(max_size=200))

@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 
 from hpctwin.model import Cluster
 from hpctwin.rms.records import events as ev
-from hpctwin.rms.records.records import JobRecord, JobSpec, NodeRecord, Snapshot
+from hpctwin.rms.records.records import (
+    JobRecord,
+    JobSpec,
+    NodeRecord,
+    NodeReservation,
+    Snapshot,
+)
 from hpctwin.twin.core.mirror import MAX_EARLY, Mirror
 from tests.twin.source import Source
 

@@ -230,7 +230,7 @@ def _extent(response: http.client.HTTPResponse, have: int) -> tuple[int, int | N
             return int(match[1]), None if match[2] == "*" else int(match[2])
     length = response.headers.get("Content-Length", "")
     begin = have if response.status == http.HTTPStatus.PARTIAL_CONTENT else 0
-    return begin, begin + int(length) if length.isdigit() else None
+    return begin, begin + int(length) if length.isdecimal() else None
 
 
 def _verify(url: str, path: Path, expected: str | None) -> str:

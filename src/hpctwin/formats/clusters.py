@@ -75,7 +75,7 @@ def alibaba_nodes(path: Path, text: str, counts: dict[str, int]) -> dict[str, An
 
 def _whole(text: str | None, name: str, where: str) -> int:
     said = (text or "").strip()
-    if not (said.isascii() and said.isdigit() and len(said) <= 15):
+    if not (said.isascii() and said.isdecimal() and len(said) <= 15):
         raise ConfigError(f"{where}, column {name}: {text!r} must be a whole number, 0 or more")
     return int(said)
 

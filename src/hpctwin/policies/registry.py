@@ -139,7 +139,7 @@ class Parameter:
                 raise UnknownNameError(f"{self.name} of {of}", given, self.known)
             return given
         if self.kind in ("whole", "limit") and isinstance(given, str):
-            if given.isdigit():
+            if given.isdecimal():
                 return int(given)
             raise ConfigError(
                 f"{of}: {in_brief(given)} is not a number of {self.name}; it must be {self._must()}"

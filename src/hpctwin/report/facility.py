@@ -184,7 +184,7 @@ def _bars(ax: Axes, values: Sequence[float], index: int, of: int, label: str) ->
 
 
 def _first_number(label: str) -> float:
-    digits = "".join(ch if ch.isdigit() else " " for ch in label).split()
+    digits = "".join(ch if ch.isdecimal() else " " for ch in label).split()
     return float(digits[0]) + (0.5 if label.startswith(">") else 0.0)
 
 

@@ -468,7 +468,7 @@ def print_fidelity(checked: Checked) -> None:
     for title, (head, rows) in fidelity_tables(checked).items():
         table = Table(title=title, title_justify="left", box=None, pad_edge=False)
         for number, name in enumerate(head):
-            is_number = rows and rows[0][number][:1].isdigit()
+            is_number = rows and rows[0][number][:1].isdecimal()
             table.add_column(name, justify="right" if is_number else "left", overflow="fold")
         for row in rows:
             table.add_row(*row)

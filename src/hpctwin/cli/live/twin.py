@@ -161,7 +161,7 @@ def explain(
 
     if subject == "job" and name is None:
         raise ConfigError("explain job: job id is missing; give it, for example: explain job 4711")
-    if subject == "decision" and name is not None and not name.isdigit():
+    if subject == "decision" and name is not None and not name.isdecimal():
         raise ConfigError(f"explain decision: {name!r} is not a number; give a decision's number")
     with _journal(config) as journal:
         if subject == "job":

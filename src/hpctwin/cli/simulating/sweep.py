@@ -134,7 +134,7 @@ def sweep_command(
     if len(asked) > 1:
         raise ConfigError("give only one of --processes, --dask, --scheduler-file and --jobqueue")
     given = named_values("--worker-option", worker_option, "queue=main")
-    options = {name: int(value) if value.isdigit() else value for name, value in given.items()}
+    options = {name: int(value) if value.isdecimal() else value for name, value in given.items()}
     with ExitStack() as stack:
         where: Any = "processes" if processes else "threads"
         if jobqueue is not None:

@@ -106,7 +106,7 @@ def write_spars(workload: Workload, path: str | Path) -> tuple[str, ...]:
         ids = list(range(1, len(ids) + 1))
     labels = workload.user.labels
     users = [*range(1, len(labels) + 1), None]
-    if all(label.isascii() and label.isdigit() and str(int(label)) == label for label in labels):
+    if all(label.isascii() and label.isdecimal() and str(int(label)) == label for label in labels):
         users = [*(int(label) for label in labels), None]
     else:
         lost.append("SPARS stores only integer users: users are renumbered")

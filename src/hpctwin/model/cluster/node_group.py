@@ -98,7 +98,7 @@ def named_nodes(
 
 
 def _all_numbers(names: set[str]) -> bool:
-    return all(name.isdigit() for name in names)
+    return all(name.isdecimal() for name in names)
 
 
 def _numbered(names: set[str], count: int) -> dict[str, int] | None:

@@ -63,7 +63,7 @@ def parse_select(text: str) -> tuple[Chunk, ...]:
     chunks = []
     for part in text.strip().strip('"').split("+"):
         first, *others = part.strip().split(":")
-        if first.isdigit():
+        if first.isdecimal():
             count, pairs = int(first), others
         else:
             count, pairs = 1, [first, *others]
@@ -91,7 +91,7 @@ def parse_nodes(text: str) -> tuple[Chunk, ...]:
         first, *words = part.strip().split(":")
         if not first:
             raise ValueError(f"nodes={text[:60]} names no nodes; write a number, such as 2:ppn=8")
-        if not first.isdigit():
+        if not first.isdecimal():
             first, words = "1", [f"host={first}", *words]
         words = [word for word in words if word != "ppn=all"]
         same = {"ppn": "ncpus", "gpus": "ngpus"}

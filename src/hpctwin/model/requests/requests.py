@@ -174,14 +174,14 @@ def _slurm(parts: Sequence[Options]) -> Request:
         labels["partition"] = labels["partition"].split(",")[0]
         ignored.append("--partition (all but the first)")
     number = about.get("priority", "")
-    if "priority" in about and not number.isdigit():
+    if "priority" in about and not number.isdecimal():
         ignored.append("--priority")
     return replace(
         first,
         **labels,
         walltime_s=_slurm_time(about.get("time", ""), ignored),
         dependency=about.get("dependency"),
-        priority=float(number) if number.isdigit() else None,
+        priority=float(number) if number.isdecimal() else None,
         ignored=tuple(dict.fromkeys(ignored)),
         sized=any(name in _SIZES and name != "constraint" for part in parts for name, _ in part),
     )
@@ -355,7 +355,7 @@ def _generic(text: str) -> _Generic:
             found.gpus[one.kind] = found.gpus.get(one.kind, 0.0) + one.amount
         else:
             last = part.rpartition(":")[2]
-            if last[:1].isdigit() and gres_count(last) is None:
+            if last[:1].isdecimal() and gres_count(last) is None:
                 amount_of(last)  # a mistyped amount: only GPUs have types that begin with a digit
             found.types += [one.kind] if one.kind else []
             check_names([one.name])
@@ -511,7 +511,7 @@ def _placed(chunks: Iterable[Chunk], place: set[str], ignored: list[str]) -> Req
 
 def _whole(asked: Mapping[str, str], name: str, default: int) -> int:
     text = asked.get(name, str(default))
-    if not text.isdigit() or (not int(text) and name in asked):
+    if not text.isdecimal() or (not int(text) and name in asked):
         raise ValueError(f"--{name} is {text!r}; it must be a whole number above 0")
     return int(text)
 

@@ -121,7 +121,7 @@ def _letters(word: str, left: list[str], srun: bool) -> Options:
             value = rest.removeprefix("=") if rest else _next(left, f"--{name}")
             found.append((name, value))
             break
-        if name in _MAYBE and (rest.startswith("=") or rest[:1].isdigit()):
+        if name in _MAYBE and (rest.startswith("=") or rest[:1].isdecimal()):
             found.append((name, rest.removeprefix("=")))
             break
         found.append((_SAME.get(name, name), ""))

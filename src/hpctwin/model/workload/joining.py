@@ -221,7 +221,7 @@ def edges_of(depends: pl.Series, ids: npt.NDArray[Any]) -> NamedEdges:
 
 
 def _number(name: str, job: object) -> int:
-    if not name.removeprefix("-").isdigit() or str(int(name)) != name:
+    if not name.removeprefix("-").isdecimal() or str(int(name)) != name:
         raise WorkloadError(
             f"job {job}: depends on job {name}, which cannot exist, since job ids are whole numbers"
         )

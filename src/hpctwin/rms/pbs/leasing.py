@@ -413,7 +413,7 @@ def vnodes_text(select: str, place: str, where: Where, consumables: Collection[s
 def _chunks(part: str, consumables: Collection[str]) -> list[str]:
     """Return what each of several equal chunks uses up, from ``2:ncpus=8:mem=4gb``."""
     first, *others = part.strip().split(":")
-    count, pairs = (int(first), others) if first.isdigit() else (1, [first, *others])
+    count, pairs = (int(first), others) if first.isdecimal() else (1, [first, *others])
     asked = dict(pair.partition("=")[::2] for pair in pairs)
     strange = asked.keys() - {*_OF_CHUNKS, *_OF_TASKS, *consumables}
     if strange:

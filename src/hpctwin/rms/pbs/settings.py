@@ -91,7 +91,7 @@ def _pbs_ends(run: Callable[..., bytes], about: dict[str, object], result: Probe
             result.add("ends of leases", True, f"the hook {LIFTING_HOOK} ends leases")
             return
     every = str(about.get("scheduler_iteration", "600"))
-    soon = every.isdigit() and int(every) <= MOST_ITERATION_S
+    soon = every.isdecimal() and int(every) <= MOST_ITERATION_S
     says = f"no hook {LIFTING_HOOK}, scheduler_iteration is {every} s"
     says += (
         "" if soon else f"; set it to {MOST_ITERATION_S} s or less, so that lost leases end soon"

@@ -259,7 +259,7 @@ def _row(
     needs = (spec.cores, spec.gpus, spec.memory_gb)
     labels = _LABELS_OF(spec)
     number = -1
-    if spec.id.isascii() and spec.id.isdigit() and len(spec.id) < LONGEST:
+    if spec.id.isascii() and spec.id.isdecimal() and len(spec.id) < LONGEST:
         number = int(spec.id) if spec.id == str(int(spec.id)) else -1
     numbers = (
         spec.submit_s, _NEVER if start_s is None else start_s,

@@ -104,7 +104,7 @@ def install_events(script: Path, spool: Path, owner: str) -> None:
 
 def _uid(user: str) -> int:
     try:
-        return int(user) if user.isdigit() else pwd.getpwnam(user).pw_uid
+        return int(user) if user.isdecimal() else pwd.getpwnam(user).pw_uid
     except KeyError:
         raise ConfigError(f"user {user!r} does not exist on this host") from None
 

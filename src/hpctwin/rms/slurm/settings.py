@@ -188,7 +188,7 @@ def _owner(options: Sequence[str]) -> int:
             continue
         user = value if equals else following
         try:
-            return int(user) if user.isdigit() else pwd.getpwnam(user).pw_uid
+            return int(user) if user.isdecimal() else pwd.getpwnam(user).pw_uid
         except KeyError as error:
             raise ConfigError(
                 f"options: --uid: user {user!r} does not exist on this host"

@@ -54,7 +54,7 @@ def as_cluster(given: Cluster | int | str | os.PathLike[str]) -> Cluster:
     if isinstance(given, Cluster):
         return given
     number: Any = given
-    if isinstance(given, str) and given.isascii() and given.isdigit():
+    if isinstance(given, str) and given.isascii() and given.isdecimal():
         number = int(given)
     elif isinstance(given, (str, os.PathLike)):
         from hpctwin.formats.clusters import read_cluster

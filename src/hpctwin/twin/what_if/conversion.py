@@ -99,7 +99,7 @@ It ends at the next multiple of this span after the time at which it should have
 
 def id_key(job_id: str) -> list[Any]:
     """Return a sort key for job ids by which ``9.pbs`` comes before ``10.pbs``."""
-    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", job_id)]
+    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", job_id)]
 
 
 def in_order(

@@ -281,7 +281,7 @@ class Gate:
     def _refused(self, scope: Scope) -> Refusal | None:
         headers = {name.lower(): value for name, value in scope["headers"]}
         host = headers.get(b"host", b"").decode("latin-1")
-        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
+        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
         if self._access.hosts and name.strip("[]").lower() not in self._access.hosts:
             return 421, f"host {name or 'unnamed'} is not allowed; add it with --allow-host", []
         # Health checks cost nothing, and must not fail because others ask too much.
@@ -291,7 +291,7 @@ class Gate:
             again = str(max(1, round(wait_s))).encode()
             return 429, "too many requests", [(b"retry-after", again)]
         length = headers.get(b"content-length", b"0")
-        if not length.isdigit() or int(length) > LARGEST_BODY:
+        if not length.isdecimal() or int(length) > LARGEST_BODY:
             return _TOO_LONG
         state, sign_in = scope.setdefault("state", {}), self._access.sign_in
         given = headers.get(b"authorization")

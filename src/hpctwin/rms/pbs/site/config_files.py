@@ -260,8 +260,8 @@ def _backfill(last: dict[str, str]) -> tuple[str, dict[str, str]]:
         }
     if kept == "CURRENTHIGHEST":
         taken["RESERVATIONPOLICY"] = "EASY: the first jobs in order have reservations"
-    number = int(depth) if depth.isdigit() else 1
-    if depth.isdigit():
+    number = int(depth) if depth.isdecimal() else 1
+    if depth.isdecimal():
         taken["RESERVATIONDEPTH"] = f"EASY: reservations for {count_text(number, 'job')}"
     return f"easy:{number}", taken
 

@@ -305,7 +305,7 @@ def _express_first(
 ) -> str:
     """Put jobs of express queues first, unless queues are ordered by priority anyway."""
     said = server.get("preempt_queue_prio", "150")
-    least = int(said) if said.isdigit() else 150
+    least = int(said) if said.isdecimal() else 150
     express = [queue.name for queue in queues if queue.priority >= least]
     if not sched.is_on("preemptive_sched", default=not sched.lines) or not 0 < len(express) < len(
         queues

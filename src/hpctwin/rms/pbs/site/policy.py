@@ -250,7 +250,7 @@ def _backfill(
     if not sched.is_on("backfill", default=True):
         depth = "0"
         taken["backfill"] = "pbs: backfill_depth=0"
-    if not depth.isdigit():
+    if not depth.isdecimal():
         left["backfill_depth"] = "not a whole number; the default 1 is used"
     elif strict:
         given["backfill_depth"] = depth
@@ -348,7 +348,7 @@ def _of_line(line: Line, meaning: Meaning, sched: SchedConfig) -> Setting:
 
 def _of_queue(name: str, value: str) -> tuple[str, str]:
     """Return the treatment of a queue's attribute, and why."""
-    if name == "backfill_depth" and value.isdigit():
+    if name == "backfill_depth" and value.isdecimal():
         return IMPORTED, "the partition's backfill_depth"
     if name == "backfill_depth":
         return NOT_MODELED, "not a whole number; the server's value is used"

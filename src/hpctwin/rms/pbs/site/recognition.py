@@ -412,4 +412,4 @@ def _with_nested(about: Mapping[str, Any]) -> dict[str, Any]:
 def _cores(row: Mapping[str, Any]) -> int:
     has = row.get("resources_available")
     said = str(has.get("ncpus", "")) if isinstance(has, dict) else ""
-    return int(said) if said.isdigit() else 0
+    return int(said) if said.isdecimal() else 0

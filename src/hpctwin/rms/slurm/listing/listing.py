@@ -192,7 +192,7 @@ class Listing:
         tasks: dict[int, list[str]] = {}
         for line in text.split(f"{_END}\n"):
             cells = tuple(cell.strip() for cell in line.split(_END))
-            if len(cells) == len(FIELDS) and cells[0].isdigit():
+            if len(cells) == len(FIELDS) and cells[0].isdecimal():
                 found[int(cells[0])] = cells
                 tasks.setdefault(int(cells[0]), []).append(cells[_TASKS])
             elif line.strip():

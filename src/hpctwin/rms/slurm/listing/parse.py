@@ -42,7 +42,7 @@ from hpctwin.rms.slurm.listing.sharing import (
     how_shared,
     used_of,
 )
-from hpctwin.rms.slurm.listing.values import EXCLUSIVE, limit_s, moment, words
+from hpctwin.rms.slurm.listing.values import EXCLUSIVE, limit_s, moment, whole, words
 
 
 @dataclass
@@ -234,7 +234,7 @@ def _preempting(
         return Preempting()
     if preempt == "preempt/qos":
         return Preempting(qos=None if qos is None else preempting_qos(qos))
-    tiers = {name: float(about.get("PriorityTier") or 0) for name, about in described.items()}
+    tiers = {name: number(about.get("PriorityTier")) or 0.0 for name, about in described.items()}
     return Preempting(partitions=preempting_partitions(members, tiers))
 
 
@@ -396,14 +396,14 @@ def _partitions(
     result = []
     for label in sorted(members):
         about = described.get(label, {})
-        most = about.get("MaxNodes", "")
+        most = whole(about.get("MaxNodes"))
         result.append(
             Partition(
                 name=label,
                 groups=members[label],
                 max_walltime=limit_s(about.get("MaxTime", "")),
-                max_nodes=int(most) if most.isdigit() and int(most) > 0 else None,
-                priority=float(about.get("PriorityTier", "0") or 0),
+                max_nodes=most if most > 0 else None,
+                priority=number(about.get("PriorityTier")) or 0.0,
                 default=about.get("Default") == "YES",
             )
         )

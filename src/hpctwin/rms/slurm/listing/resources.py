@@ -225,8 +225,8 @@ def names_asked(rows: Iterable[Mapping[str, Any]]) -> set[str]:
 
 def features_of(row: Mapping[str, Any], asked: Collection[str]) -> tuple[str, ...]:
     """Return the features of a node, a row of ``sinfo --json``, that any job requests."""
-    said = row.get("active_features") or row.get("features") or ()
-    names = said.split(",") if isinstance(said, str) else said
+    said = row.get("active_features") or row.get("features")
+    names = said.split(",") if isinstance(said, str) else said if isinstance(said, list) else ()
     return tuple(sorted({str(name).strip() for name in names} & set(asked)))
 
 

@@ -290,7 +290,7 @@ def _limits(
 def _fields(says: str, value: str) -> tuple[dict[str, Any], list[str]]:
     """Return the fields of a limit from a value, and its parts that are not counted."""
     if says in ("jobs", "submitted"):
-        return ({says: int(value)}, []) if value.isdigit() else ({}, [value])
+        return ({says: int(value)}, []) if value.isdecimal() else ({}, [value])
     if says in ("walltime", "wall"):
         seconds = limit_s(value)
         if says == "wall":

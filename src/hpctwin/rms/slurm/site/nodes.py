@@ -259,9 +259,9 @@ def _cores(row: Row) -> float:
     """Return the CPUs that jobs can have, as Slurm counts them: threads by default."""
 
     def number(key: str) -> int:
-        return int(row.get(key)) if row.get(key).isdigit() else 1
+        return int(row.get(key)) if row.get(key).isdecimal() else 1
 
-    if row.get("cpuefctv").isdigit():
+    if row.get("cpuefctv").isdecimal():
         return float(row.get("cpuefctv"))
     threads = number("threadspercore")
     apart = threads * number("corespeccount") if row.get("corespeccount") else 0
@@ -269,7 +269,7 @@ def _cores(row: Row) -> float:
         # CPUs of the system, by numbers that count the threads of each core.
         apart = threads * len({int(cpu) // threads for cpu in _numbers(row.get("cpuspeclist"))})
     for key in ("cputot", "cpus", "procs"):
-        if row.get(key).isdigit():
+        if row.get(key).isdecimal():
             return float(max(int(row.get(key)) - apart, 0))
 
     sockets = (
@@ -281,9 +281,9 @@ def _cores(row: Row) -> float:
 def _memory_gb(row: Row) -> float | None:
     """Return the memory of a node that jobs can have; None if not given."""
     memory, apart = row.get("realmemory"), row.get("memspeclimit")
-    if not memory.isdigit():
+    if not memory.isdecimal():
         return None
-    return max(int(memory) - (int(apart) if apart.isdigit() else 0), 0) / 1024
+    return max(int(memory) - (int(apart) if apart.isdecimal() else 0), 0) / 1024
 
 
 def _numbers(text: str) -> list[str]:
@@ -401,7 +401,7 @@ def _named_features(row: Row) -> tuple[str, ...]:
 def _lying(row: Row) -> tuple[int | None, ...]:
     """Return sockets, cores per socket, threads per core if they match the CPUs."""
     told = [row.get(key) for key in ("sockets", "corespersocket", "threadspercore")]
-    numbers = [int(text) if text.isdigit() else 0 for text in told]
+    numbers = [int(text) if text.isdecimal() else 0 for text in told]
     fits = 0 not in numbers and math.prod(numbers) >= _cores(row)
     return tuple(numbers) if fits else (None,) * len(LYING)
 

@@ -62,7 +62,7 @@ def is_least_loaded(values: Mapping[str, Row], partitions: Sequence[Row]) -> boo
 def _weight(row: Row) -> float:
     """Return a node's weight; by default 1."""
     text = row.get("weight")
-    return float(text) if text.isdigit() else 1.0
+    return float(text) if text.isdecimal() else 1.0
 
 
 _UP_TO = {"maxnodes": "max_nodes", "minnodes": "min_nodes"}
@@ -161,7 +161,7 @@ def partition_fields(
     if longest:
         made["max_walltime"] = longest
     for key, ours in _UP_TO.items():
-        if row.get(key).isdigit() and int(row.get(key)) > (1 if key == "minnodes" else 0):
+        if row.get(key).isdecimal() and int(row.get(key)) > (1 if key == "minnodes" else 0):
             made[ours] = int(row.get(key))
     if priority.get(name):
         made["priority"] = priority[name]
@@ -324,7 +324,7 @@ def _own(found: Found, one: dict[str, Any], what: str, row: Row, values: Mapping
             became, why = (NOT_MODELED, "jobs of the same QOS do not preempt each other")
         found.settings.append(Setting(f"{what}: PreemptMode", own[:80], row.where, became, why))
     grace = row.get("gracetime")
-    seconds = float(grace) if grace.isdigit() else limit_s(grace)
+    seconds = float(grace) if grace.isdecimal() else limit_s(grace)
     if seconds and one.get("mode", found.mode) == "suspend":
         why = "suspended jobs have no grace time"
         found.settings.append(Setting(f"{what}: GraceTime", grace, row.where, NO_EFFECT, why))

@@ -323,7 +323,7 @@ def _backfill(values: Mapping[str, Row], settings: list[Setting]) -> str:
 def version_of(values: Mapping[str, Row]) -> tuple[int, int] | None:
     """Return Slurm's year and month from ``scontrol show config``; None without them."""
     parts = said(values, "slurm_version").split(".")[:2]
-    if len(parts) < 2 or not all(part.isdigit() for part in parts):
+    if len(parts) < 2 or not all(part.isdecimal() for part in parts):
         return None
     return int(parts[0]), int(parts[1])
 

@@ -235,7 +235,7 @@ def _cores(row: Row) -> float | None:
     """
     for part in said(row, "tres").split(","):
         name, _, count = part.partition("=")
-        if name == "cpu" and count.isdigit():
+        if name == "cpu" and count.isdecimal():
             return float(count)
     return None
 

@@ -322,7 +322,7 @@ def _licences(values: Mapping[str, Row], settings: list[Setting]) -> dict[str, i
     found = {}
     for part in said(values, "licenses").split(","):
         name, _, count = part.replace("=", ":").partition(":")
-        found[name.partition("@")[0]] = int(count) if count.isdigit() else 1
+        found[name.partition("@")[0]] = int(count) if count.isdecimal() else 1
     why = (
         "resources of the cluster; accounting records which jobs held them if AccountingStorageTRES "
         "contains license/NAME"
@@ -335,7 +335,7 @@ def _qos(rows: Sequence[Row]) -> dict[str, float]:
     return {
         row.get("name"): float(row.get("priority"))
         for row in rows
-        if row.get("name") and row.get("priority").isdigit()
+        if row.get("name") and row.get("priority").isdecimal()
     }
 
 

@@ -180,7 +180,7 @@ def connections(chosen: Chosen, names: Sequence[str]) -> tuple[list[dict[str, An
         return [], [_told(chosen, NOT_MODELED, _WHY[kind])]
     blocks = [row for row in rows if row.kind == "blockname"]
     sizes = next((row.get("blocksizes") for row in rows if row.get("blocksizes")), "")
-    shown = {int(row.get("blocksize")) for row in rows if row.get("blocksize").isdigit()}
+    shown = {int(row.get("blocksize")) for row in rows if row.get("blocksize").isdecimal()}
     try:
         if blocks:
             found = _of_blocks(blocks, sizes or ",".join(map(str, sorted(shown))), names)
@@ -235,7 +235,7 @@ def _of_blocks(rows: Sequence[Row], sizes: str, names: Sequence[str]) -> list[di
     ]
     level = [row.get("blockname") for row in rows]
     parts = [part.strip() for part in sizes.split(",") if part.strip()]
-    if not all(part.isdigit() and int(part) > 0 for part in parts):
+    if not all(part.isdecimal() and int(part) > 0 for part in parts):
         raise ValueError(f"BlockSizes={sizes}: expected numbers of nodes")
     for smaller, larger in itertools.pairwise(parts):
         together, left = divmod(int(larger), int(smaller))
