@@ -88,6 +88,7 @@ class Setting:
         self.bus = LocalBus()
         self.lose = 0
         own = config.pop("own", "fcfs+easy")
+        more = {"hung": config.pop("hung")} if "hung" in config else {}
         self.cluster = emulated_cluster(Cluster.uniform(8), policy=own, publish=self.publish)
         self.manager = Manager(self.cluster)
         body = {
@@ -103,7 +104,7 @@ class Setting:
                 {**body.get(section, {}), **values} if isinstance(values, dict) else values
             )
         self.journal = Journal(folder / "j.sqlite")
-        self.twin = Twin(TwinConfig.of(body), self.manager, self.bus, self.journal)
+        self.twin = Twin(TwinConfig.of(body), self.manager, self.bus, self.journal, **more)
         self.twin.begin()
 
     def publish(self, event: ev.Event) -> None:

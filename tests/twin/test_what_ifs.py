@@ -33,6 +33,7 @@ from hpctwin.twin.what_if.run import WhatIf, run_ahead
 from tests.examples import examples
 from tests.twin.test_core import ALL, decisions, workloads
 from tests.twin.test_explain import Watched
+from tests.twin.test_runner import Setting
 
 LONG_S = 3600.0
 LATE = 30_000
@@ -231,6 +232,65 @@ def test_a_what_if_that_is_late_is_stopped(monkeypatch: pytest.MonkeyPatch) -> N
     late = ended.get("fcfs+conservative")
     assert late is None or isinstance(late, SimulationError)
     assert made.reason == "only one"
+
+
+class Endless:
+    """`run_ahead`, which does not return before its simulation is stopped, or not even then."""
+
+    def __init__(self, *, stoppable: bool) -> None:
+        self.stoppable = stoppable
+        self.let_go = threading.Event()
+
+    def run_ahead(self, now: Any, policy: Any, *more: Any) -> WhatIf:
+        simulation = now.spare.fork(now.base, policy)
+        while not self.let_go.is_set() and not (self.stoppable and simulation.stopped):
+            self.let_go.wait(0.01)
+        if not self.let_go.is_set():
+            simulation.advance()  # raises, as it was stopped
+        return run_ahead(now, policy, *more)
+
+
+def test_a_decision_that_takes_too_long_is_stopped_and_the_twin_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endless = Endless(stoppable=True)
+    monkeypatch.setattr(what_ifs, "run_ahead", endless.run_ahead)
+    setting = Setting(tmp_path, what_ifs={"timeout": 0.2})
+    setting.submit(1)
+    setting.until(lambda: setting.twin.fault is not None)
+    assert setting.twin.fault == (
+        "cannot decide: the decision was stopped after 0.2 s (what_ifs.timeout); set "
+        "what_ifs.deadline or core.horizon, or remove slow policies"
+    )
+    setting.until(lambda: not setting.twin.is_active)
+    endless.let_go.set()
+    setting.until(lambda: setting.running() == {"1"})
+    setting.until(lambda: setting.twin.is_active and setting.twin.fault is None)
+    setting.twin.end()
+    setting.journal.close()
+
+
+def test_a_decision_that_cannot_be_stopped_is_reported_once_with_its_policy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endless = Endless(stoppable=False)
+    monkeypatch.setattr(what_ifs, "run_ahead", endless.run_ahead)
+    faults: list[str] = []
+
+    def hung(fault: str) -> None:
+        faults.append(fault)
+        endless.let_go.set()
+
+    setting = Setting(tmp_path, what_ifs={"timeout": 0.2}, core={"pool": ["fcfs+easy"]}, hung=hung)
+    setting.submit(1)
+    setting.until(lambda: faults)
+    assert faults == [
+        "a decision has not returned for 0.4 s and cannot be stopped (policy fcfs+easy); correct "
+        "the functions of this policy, or remove it from core.pool and core.site_policy"
+    ]
+    setting.until(lambda: setting.running() == {"1"})
+    setting.twin.end()
+    setting.journal.close()
 
 
 def test_futures_that_are_not_answered_by_all_do_not_count() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -75,7 +76,7 @@ def run(
     if content:
         print("hpctwin when, twin status, … need a file; --init writes it", file=sys.stderr)
     stop = set_when_asked_to_end()
-    with open_twin(settings, record=record) as twin:
+    with open_twin(settings, record=record, hung=_end_at_once) as twin:
         if resume:
             with twin.journal.writing():
                 twin.journal.latest("stopped", "", 0.0)
@@ -88,6 +89,12 @@ def run(
         else:
             twin.run(stop)
     return 0
+
+
+def _end_at_once(fault: str) -> None:
+    """End the process: compiled code that loops cannot be stopped; leases expire by themselves."""
+    print(f"hpctwin: {fault}", file=sys.stderr, flush=True)
+    os._exit(1)
 
 
 @twin_app.command

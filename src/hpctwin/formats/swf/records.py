@@ -285,7 +285,7 @@ def _whole(path: Path, line: int, field: str, token: bytes) -> int:
     value = float(token)
     if value.is_integer() and abs(value) < 2**62:
         # As floats, job numbers beyond 2**53 would lose their last digits.
-        return int(token) if token.lstrip(b"+-").isdecimal() else int(value)
+        return int(token) if token.lstrip(b"+-").isdigit() else int(value)
     raise TraceError(
         path, f"found {_text(token)!r}, expected a whole number", line=line, field=field
     )

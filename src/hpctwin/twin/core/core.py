@@ -44,6 +44,7 @@ from hpctwin.twin.what_if.pool import Answers, LocalPool, Request, Scene, WhatIf
 from hpctwin.twin.what_if.run import Past, WhatIf, look_ahead
 
 if TYPE_CHECKING:
+    from hpctwin.simulation import Simulation
     from hpctwin.twin.what_if.present import Present
 
 __all__ = ["Core"]
@@ -389,6 +390,10 @@ class Core:
             return room_of(self.mirror, jobs).fits
         free = self.free_nodes(jobs)
         return lambda spec: spec.nodes <= free
+
+    def simulating(self) -> list[Simulation]:
+        """Return the simulations that run now; a caller in another thread may stop them."""
+        return self._reused.spare.running()
 
     def scene(self, now_s: float) -> Scene:
         """Return the input of a simulation of the mirror, independent of its later changes."""

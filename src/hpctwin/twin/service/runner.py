@@ -31,6 +31,7 @@ from hpctwin.twin.journal.journal import Journal
 from hpctwin.twin.service.metering import Metering
 from hpctwin.twin.service.query_socket import QuerySocket
 from hpctwin.twin.service.status_writer import StatusWriter
+from hpctwin.twin.service.watchdog import Watchdog
 from hpctwin.twin.settings.config import TwinConfig
 from hpctwin.twin.start_times.estimate import JobToCome, answer, picture
 from hpctwin.twin.what_if.pool import LocalPool, WhatIfs
@@ -58,6 +59,7 @@ class Twin(Shown):
         queries: Socket for questions about start times; None for no socket.
         watch: Function called after each decision, and with None after any other change.
         machine: The cluster, if it is known: only what it may need is compiled.
+        hung: Function called with the error if a decision does not return; it may end the process.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class Twin(Shown):
         queries: QuerySocket | None = None,
         watch: Callable[[Decision | None], None] | None = None,
         machine: Cluster | None = None,
+        hung: Callable[[str], None] = lambda fault: None,
     ) -> None:
         self.config = config
         self.manager = manager
@@ -83,6 +86,7 @@ class Twin(Shown):
         self.follower = Follower(config, manager, bus, journal, self._what_ifs)
         self.core.warm_up(machine)
         self.control = Control(self.follower, self.guard, self.faults)
+        self.watchdog = Watchdog(config.what_ifs.timeout, self._stop, self._simulated, hung)
         kept = config.journal.path.with_name(config.journal.path.name + ".meter.parquet")
         self.metering = None if config.meter is None else Metering(config.meter, kept)
         self.status_writer = StatusWriter(self.follower, self.control, self.metering)
@@ -160,6 +164,7 @@ class Twin(Shown):
 
     def begin(self) -> None:
         """Restore the state from the journal, and close actions without an outcome."""
+        self.watchdog.start()
         self.follower.begin()
         if self.metering is not None:
             self.metering.begin()
@@ -185,6 +190,7 @@ class Twin(Shown):
             logger.warning("at the end: %s", error)
         self.control.authority.drop()
         self._what_ifs.close()
+        self.watchdog.close()
 
     def turn(self, timeout_s: float) -> None:
         """Run one turn: process inputs, decide if needed, act, and send a heartbeat.
@@ -232,10 +238,19 @@ class Twin(Shown):
 
     def _decide(self) -> bool:
         before = self.decision_id
-        done = self.control.decide()
+        with self.watchdog.watching():
+            done = self.control.decide()
         if self.decision_id != before:
             self.watch(self.decision)
         return done
+
+    def _stop(self) -> None:
+        """Stop the simulations of a decision that takes too long; called by the watchdog."""
+        for simulation in self.core.simulating():
+            simulation.stop()
+
+    def _simulated(self) -> list[str]:
+        return sorted({one.policy.name for one in self.core.simulating()})
 
     def _answer(self) -> bool:
         if self.queries is None or not self.core.mirror.snapshots:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -121,7 +121,11 @@ def opened(config: TwinConfig, stack: ExitStack, *, record: Path | None = None) 
 
 @contextmanager
 def open_twin(
-    config: TwinConfig, *, record: Path | None = None, machine: Cluster | None = None
+    config: TwinConfig,
+    *,
+    record: Path | None = None,
+    machine: Cluster | None = None,
+    hung: Callable[[str], None] = lambda fault: None,
 ) -> Iterator[Twin]:
     """Open a twin with its connections, which close with the context.
 
@@ -129,6 +133,7 @@ def open_twin(
         config: Configuration of the twin.
         record: File in which the connection is recorded; None for no record.
         machine: The cluster, if it is known: only what it may need is compiled.
+        hung: Function called with the error if a decision does not return.
 
     Raises:
         HpctwinError: The resource manager, the bus or the journal is not usable.
@@ -136,7 +141,7 @@ def open_twin(
     with ExitStack() as stack:
         _, manager, bus, journal = opened(config, stack, record=record)
         queries = _open_queries(journal.path, stack)
-        yield Twin(config, manager, bus, journal, queries=queries, machine=machine)
+        yield Twin(config, manager, bus, journal, queries=queries, machine=machine, hung=hung)
 
 
 def _open_queries(journal: Path, stack: ExitStack) -> QuerySocket | None:

@@ -373,12 +373,15 @@ class WhatIfSettings(Settings):
     Args:
         deadline: Time for a decision's what-ifs. Later answers are ignored, and the decision
             records that. The what-if of the policy in force is always awaited. By default all are.
+        timeout: Time after which a whole decision is stopped: the twin then observes and decides
+            again. If the decision cannot be stopped, `hpctwin twin run` ends after twice this time.
         dask: Address of a Dask scheduler, such as ``tcp://host:8786``, whose workers run the
             what-ifs; it needs a deadline. By default they run in threads of this process.
         scheduler_file: File that the Dask scheduler wrote, instead of its address.
     """
 
     deadline: Duration | None = Field(default=None, gt=0)
+    timeout: Duration = Field(default=300.0, gt=0)
     dask: str | None = Field(default=None, min_length=1)
     scheduler_file: Path | None = None
 

@@ -9,7 +9,9 @@ import re
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 import numpy as np
 import numpy.typing as npt
@@ -58,6 +60,8 @@ class Spare:
 
     def __init__(self) -> None:
         self._left: deque[Simulation] = deque(maxlen=MOST_SPARE)
+        self._out: WeakSet[Simulation] = WeakSet()
+        self._lock = Lock()
 
     def fork(self, simulation: Simulation, policy: Policy) -> Simulation:
         """Return a fork under a policy; see `Simulation.fork`.
@@ -68,11 +72,22 @@ class Spare:
             into = self._left.pop()
         except IndexError:
             into = None
-        return simulation.fork(policy, into=into)
+        fork = simulation.fork(policy, into=into)
+        with self._lock:
+            self._out.add(fork)
+        return fork
 
     def give_back(self, simulation: Simulation) -> None:
         """Return a simulation for reuse; the caller must not use it or its arrays again."""
-        self._left.append(simulation)
+        with self._lock:
+            self._out.discard(simulation)
+        if not simulation.stopped:
+            self._left.append(simulation)
+
+    def running(self) -> list[Simulation]:
+        """Return the forks that have not been given back."""
+        with self._lock:
+            return list(self._out)
 
 
 @dataclass
