@@ -123,6 +123,30 @@ def test_arrays_heterogeneous_jobs_and_those_without_a_partition_are_leased_and_
     assert all("JobState=COMPLETED" in row and "Restarts=0" in row for row in mine)
 
 
+@pytest.mark.slurm
+def test_an_array_at_its_task_limit_keeps_no_other_job_of_its_user_waiting(site: Site) -> None:
+    slurm = site.slurm
+    full = site.fill()
+    array = slurm.submit(1, 10, 580, "--array=1-4%1")
+    slurm.wait(lambda: site.leased(array), 20)
+    slurm.say("scancel", full)
+
+    def limited() -> bool:
+        said = slurm.say("squeue", "-h", "-r", "-j", array, "-o", "%r").split()
+        return "JobArrayTaskLimit" in said
+
+    slurm.wait(limited, 60)
+    # Its other nodes are taken, so that the twin decides about the next job.
+    others = slurm.submit(NODES - 1, 10, 580)
+    slurm.wait(lambda: states(slurm).get(others, "").startswith("RUNNING"), 60)
+    late = slurm.submit(1, 11, 580)
+    slurm.wait(lambda: site.leased(late), 20)
+    time.sleep(LEASE_S)
+    slurm.say("scancel", others)
+    slurm.wait(lambda: states(slurm).get(late, "").startswith("RUNNING"), 60)
+    assert limited()
+
+
 def test_a_wide_job_goes_before_the_tasks_of_an_array_submitted_after_it(site: Site) -> None:
     slurm = site.slurm
     full = site.fill()

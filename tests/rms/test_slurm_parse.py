@@ -141,7 +141,7 @@ def test_a_heterogeneous_job_is_one_job_of_all_its_parts() -> None:
         ({"state_reason": "Licenses"}, "licence: Licenses"),
         ({"state_reason": "QOSMaxJobsPerUserLimit"}, "limit"),
         ({"state_reason": "AssocGrpNodeLimit"}, "limit"),
-        ({"state_reason": "JobArrayTaskLimit"}, "limit"),
+        ({"state_reason": "JobArrayTaskLimit"}, "policy: JobArrayTaskLimit"),
         ({"state_reason": "PartitionNodeLimit"}, "limit"),
         ({"state_reason": "PartitionDown"}, "partition"),
         ({"state_reason": "ReqNodeNotAvail"}, "nodes"),

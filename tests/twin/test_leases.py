@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,6 +13,8 @@ from hpctwin.twin.core.decision import Actions, LeaseRule, PendingJob, leases_du
 from hpctwin.twin.core.memory import Blocked
 from hpctwin.twin.settings.config import CoreSettings
 from tests.examples import examples
+from tests.rms.slurm_said import job
+from tests.rms.test_slurm_parse import read
 from tests.twin.source import Source
 
 NOW_S = 1_000_000.0
@@ -71,7 +75,7 @@ def test_the_leases_of_ten_thousand_jobs_end_at_few_times() -> None:
     assert sorted(set(due.values())) == [NOW_S + s for s in (30, 60, 120, 240, 480)]
 
 
-def spec(number: int, nodes: int = 1, hours: int = 1, **about: str) -> JobSpec:
+def spec(number: int, nodes: int = 1, hours: int = 1, **about: Any) -> JobSpec:
     return JobSpec(id=str(number), submit_s=0, nodes=nodes, walltime_s=3600.0 * hours, **about)
 
 
@@ -83,6 +87,24 @@ def test_a_limit_blocks_the_users_other_jobs_of_that_size_and_length_and_no_othe
     assert blocked.like(spec(5, 4, 1, user="ada")) is None
     assert blocked.like(spec(6, 4, 2, user="bob")) is None
     assert blocked.like(spec(1, 4, 2, user="ada")) is None
+
+
+def test_a_limit_of_a_named_resource_blocks_the_users_jobs_that_request_it_alone() -> None:
+    gpu = {"user": "ada", "tasks": 1, "cores_per_task": 1, "gpus_per_task": 1}
+    blocked = Blocked([spec(1, reason="limit: AssocGrpGRES", **gpu)])
+    assert blocked.like(spec(2, **gpu)) == "1"
+    assert blocked.like(spec(3, user="ada")) is None
+    licence = {"user": "ada", "constraints": "licences=matlab:1"}
+    blocked = Blocked([spec(1, reason="limit: QOSGrpLicense", **licence)])
+    assert blocked.like(spec(2, **licence)) == "1"
+    assert blocked.like(spec(3, user="ada")) is None
+    assert blocked.like(spec(4, user="bob", constraints="licences=matlab:1")) is None
+
+
+def test_the_limit_of_an_array_blocks_no_other_job_of_its_user() -> None:
+    reason = read([job(state_reason="JobArrayTaskLimit")]).snapshot.jobs[0].spec.reason
+    blocked = Blocked([spec(1, user="ada", reason=reason)])
+    assert blocked.like(spec(2, user="ada")) is None
 
 
 def test_a_license_blocks_jobs_that_request_the_same_and_a_hold_blocks_none() -> None:

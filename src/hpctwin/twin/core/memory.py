@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -26,8 +27,13 @@ _ALONE = ("dependency", "hold", "policy")
 _OF_USER = ("account", "limit")
 """Reasons that apply to all jobs of the same user, account and QOS.
 
+A limit of a named resource applies to those of them that request it.
+
 Other reasons apply to jobs with the same request.
 """
+
+_NAMED = re.compile("GRES|License|BB")
+"""Words of Slurm's reasons that are limits of a named resource, such as ``AssocGrpGRES``."""
 
 
 @dataclass(frozen=True)
@@ -311,7 +317,8 @@ class Blocked:
         for spec in reasons:
             word = spec.reason.partition(":")[0]
             if word in _OF_USER and "Min" not in spec.reason:
-                self._blocked.setdefault(_of_user(spec), []).append(spec)
+                of = _of_request if _NAMED.search(spec.reason) else _of_user
+                self._blocked.setdefault(of(spec), []).append(spec)
             elif word not in _ALONE and (spec.constraints or word == "partition"):
                 self._blocked.setdefault(_of_demand(spec), []).append(spec)
         for spec in late:
@@ -323,7 +330,7 @@ class Blocked:
 
     def like(self, spec: JobSpec) -> str | None:
         """Return the id of a blocked job that this job is like; None if there is none."""
-        for key in (_of_user(spec), _of_demand(spec)):
+        for key in (_of_user(spec), _of_request(spec), _of_demand(spec)):
             for other in self._blocked.get(key, ()):
                 smaller = other.nodes <= spec.nodes and other.walltime_s <= spec.walltime_s
                 if smaller and other.id != spec.id:
@@ -333,6 +340,14 @@ class Blocked:
 
 def _of_user(spec: JobSpec) -> tuple[str, ...]:
     return "user", spec.user, spec.account, spec.qos, spec.partition
+
+
+def _of_request(spec: JobSpec) -> tuple[str, ...]:
+    """Return a key of the user's jobs that request the same kinds of named resources."""
+    gpus = "gpus" if spec.gpus or any(kind.gpus for kind in spec.kinds) else ""
+    kinds = (name for kind in spec.kinds for name, _ in kind.consumables)
+    named = sorted({*spec.resources, *spec.consumables, *kinds})
+    return "request", *_of_user(spec)[1:], spec.constraints, gpus, *named
 
 
 def _of_demand(spec: JobSpec) -> tuple[str, ...]:

@@ -62,7 +62,9 @@ _REASONS = (
     (r"PartitionDown|PartitionInactive", "partition"),
     (r"ReqNodeNotAvail|NodeDown|BadConstraints|FrontEndDown|Nodes", "nodes"),
     (r"InvalidAccount|InvalidQOS|QOSNotAllowed|AssociationJobNot|AccountNot", "account"),
-    (r"QOS|Assoc|Partition|Max|JobArrayTaskLimit|AccountingPolicy|TimeLimit", "limit"),
+    # The limit of an array (``--array=1-9%2``) says nothing about other jobs of its user.
+    (r"JobArrayTaskLimit", "policy"),
+    (r"QOS|Assoc|Partition|Max|AccountingPolicy|TimeLimit", "limit"),
 )
 _CONSTRAINTS = (
     ("licenses", "licences"), ("features", "features"), ("required_nodes", "nodes"),
