@@ -13,6 +13,7 @@ from hpctwin import simulate
 from hpctwin.policies import parse_policy
 from hpctwin.policies.formulas import FUNCTIONS, PBS_NAMES
 from hpctwin.rms.pbs.site.ordering import TERMS
+from hpctwin.rms.pbs.site.recognition import pbsnodes_text
 from hpctwin.rms.site import IMPORTED, NO_EFFECT, NOT_MODELED
 from hpctwin.rms.site_folder import Imported, import_site, pseudonyms
 from tests.by_hand import jobs, labels
@@ -624,3 +625,10 @@ def test_the_policy_s_text_reads_back_and_a_formula_of_pbs_s_is_still_one():
     assert parse_policy("pbs:eligible_time").backfill == "easy"
     assert parse_policy("pbs").name == "fcfs+pbs"
     assert parse_policy("pbs:strict_ordering=yes").name == "fcfs+pbs:strict_ordering=yes"
+
+
+def test_a_node_s_attribute_without_a_value_is_empty():
+    text = "n1\n     state = free\n     comment = \n     resources_available.ncpus = 4\n"
+    assert pbsnodes_text(text) == {
+        "n1": {"state": "free", "comment": "", "resources_available": {"ncpus": "4"}}
+    }

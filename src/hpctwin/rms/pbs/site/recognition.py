@@ -382,8 +382,8 @@ def pbsnodes_text(text: str) -> dict[str, dict[str, Any]]:
         if name:
             about = nodes.setdefault(name[1], {})
         elif about is not None and " = " in line and line[0].isspace():
-            key, value = line.strip().split(" = ", 1)
-            about[key] = value
+            key, _, value = line.strip().partition(" =")
+            about[key] = value.strip()
     known = {"state", "np", "ntype", "Mom", "pcpus"}
     is_one = [bool(known & one.keys()) or any("." in key for key in one) for one in nodes.values()]
     if not any(is_one):
