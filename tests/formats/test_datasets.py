@@ -125,6 +125,29 @@ def test_samples_stand_at_their_times_and_hold_until_the_next() -> None:
     assert found["w_step_s"].to_list() == [10.0, 10.0]
 
 
+def test_a_task_that_is_evicted_has_ended_only_if_it_does_not_come_back(tmp_path: Path) -> None:
+    events = {
+        1: [(600, 0), (601, 1), (650, 2), (650, 0), (660, 1), (700, 4)],
+        2: [(600, 0), (601, 1), (650, 2), (650, 0), (660, 1)],
+        3: [(600, 0), (601, 1), (650, 2), (650, 0)],
+        4: [(600, 0), (601, 1), (650, 5), (650, 8)],
+    }
+    rows = sorted(
+        (time, job, number, event)
+        for job, each in events.items()
+        for number, (time, event) in enumerate(each)
+    )
+    path = tmp_path / "task_events.csv"
+    path.write_text(
+        "".join(
+            f"{time * 1_000_000},,{job},0,,{event},u,1,9,.5,.2,,0\n" for time, job, _, event in rows
+        )
+    )
+    found = read_workload(path, format="google2011").to_frame()
+    assert found["job_id"].cast(pl.String).to_list() == ["1", "4"]
+    assert found["runtime_s"].to_list() == [99, 49]
+
+
 def philly_job(number: int, node: str, gpus: str, begin: int) -> dict[str, Any]:
     """An hour on a node, from a minute of the day on; its first attempt failed."""
     day = "2017-10-03"

@@ -142,12 +142,16 @@ def _machines_away(events: pl.LazyFrame) -> pl.LazyFrame:
 
 def _google(given: Given) -> pl.LazyFrame:
     at = _AT
-    ended = ~_EVENT.is_in([_SUBMIT, _SCHEDULE, *_UPDATES])
-    # A task that is evicted and starts again counts once.
+    changes = ~_EVENT.is_in(_UPDATES)
+    event, when = (
+        one.filter(changes).sort_by(at.filter(changes), nulls_last=True, maintain_order=True).last()
+        for one in (_EVENT, at)
+    )
+    # A task that is evicted and starts again counts once, and has ended if that is its last event.
     tasks = given.main.group_by("job", "index", maintain_order=True).agg(
         at.filter(_EVENT == _SUBMIT).min().alias("submit"),
         at.filter(_EVENT == _SCHEDULE).min().alias("start"),
-        at.filter(ended).max().alias("end"),
+        pl.when(~event.is_in([_SUBMIT, _SCHEDULE])).then(when).alias("end"),
         pl.col("cpu", "ram").drop_nulls().max(),
         pl.col("user", "priority").drop_nulls().first(),
     )
