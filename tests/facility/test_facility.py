@@ -294,6 +294,29 @@ def test_a_kind_of_job_runs_only_where_it_may_and_as_fast_as_it_does_there() -> 
     assert table["end_s"].to_list() == [100, 200, 100]
 
 
+def test_a_predicted_runtime_is_as_long_as_the_cluster_is_slow() -> None:
+    workload = jobs(
+        submit_s=[0, 1, 1],
+        runtime_s=[10, 90, 90],
+        walltime_s=[10, 1000, 100],
+        predicted={"runtime_s": [np.nan, 150, np.nan]},
+    )
+    slow = facility({"nodes": 1, "factor": 2, "policy": "sjf+easy"})
+    # The second job is predicted to run 300 s there, and the third one has a limit of 200 s.
+    assert simulate_facility(slow, workload, "random").jobs["start_s"].to_list() == [0, 200, 20]
+
+
+def test_utilization_is_that_of_the_whole_run_also_where_jobs_come_late_or_never() -> None:
+    workload = jobs(submit_s=[100, 250], runtime_s=[200, 50], nodes=[2, 2])
+    three = facility({"nodes": 4}, {"nodes": 2}, {"nodes": 8})
+    result = simulate_facility(three, workload, "round-robin")
+    assert result.jobs["cluster"].to_list() == ["c0", "c1"]
+    summary = result.summary()
+    assert [summary[f"utilization_c{i}"] for i in range(3)] == [0.5, 0.25, 0]
+    assert summary["utilization_spread"] == 0.5
+    assert result.weeks["span_s"].to_list() == [200] * 3
+
+
 def test_the_oracle_sees_a_job_that_ends_early_and_the_honest_does_not() -> None:
     workload = jobs(submit_s=[0, 0, 10], runtime_s=[20, 300, 50], walltime_s=[1000, 400, 50])
     two = facility({"nodes": 1}, {"nodes": 1})

@@ -112,6 +112,9 @@ def test_weights_are_read_and_costs_of_different_units_are_made_comparable() -> 
     scores = objective.scores(np.array([[10.0, 30.0], [3e6, 1e6]]))
     assert scores == pytest.approx([0.5 + 0.75, 1.5 + 0.25])
     assert objective.scores(np.array([[10.0, 30.0], [0.0, 0.0]])) == pytest.approx([0.5, 1.5])
+    # Negative prices: the second cluster earns most.
+    scores = parse_objective("cost + turnaround").scores(np.array([[-1.0, -3.0], [5.0, 5.0]]))
+    assert scores == pytest.approx([-0.5 + 1, -1.5 + 1])
 
 
 def total(state: FacilityState, rows: list[int], where: tuple[int, ...]) -> int:

@@ -27,7 +27,8 @@ class FacilityJobs:
         kinds: Names of the kinds of jobs; the last one is ``any``.
         kind: Index of each job's kind [jobs].
         origin: Index of the cluster to which each job was really submitted; -1 if unknown [jobs].
-        on: The workload on each cluster, with runtimes and walltimes times its factors [C].
+        on: The workload on each cluster, with its factors of runtimes, walltimes and predicted
+            runtimes [C].
         allowed: Whether a cluster accepts a job's kind and request [C, jobs].
         factor: Factor of each kind on each cluster [C, kinds].
         counted: Number of nodes that each job counts as on each cluster; see `counted_nodes`
@@ -141,6 +142,10 @@ def _scaled(workload: Workload, factor: npt.NDArray[np.float64]) -> Workload:
     return workload.replace(
         runtime_ms=times(workload.runtime_ms),
         walltime_ms=np.maximum(times(workload.walltime_ms), 1),
+        predicted={
+            name: values * factor if name == "runtime_s" else values
+            for name, values in workload.predicted.items()
+        },
     )
 
 

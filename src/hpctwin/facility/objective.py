@@ -25,8 +25,8 @@ class PlacementObjective:
 
     Args:
         weights: Name (see `OBJECTIVES`) and weight of each cost, in the order written. With several
-            costs, each is divided by its mean over the compared clusters before it is weighted,
-            because the units differ.
+            costs, each is divided by its mean size over the compared clusters before it is
+            weighted, because the units differ. Costs below zero are those of negative prices.
     """
 
     weights: tuple[tuple[str, float], ...]
@@ -53,7 +53,7 @@ class PlacementObjective:
         if len(self.weights) == 1:
             only: FloatArray = costs[0]
             return only
-        mean = costs.mean(axis=1, keepdims=True)
+        mean = np.abs(costs).mean(axis=1, keepdims=True)
         scaled = np.divide(costs, mean, out=np.zeros_like(costs), where=mean > 0)
         total: FloatArray = np.array([weight for _, weight in self.weights]) @ scaled
         return total

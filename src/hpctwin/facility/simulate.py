@@ -130,15 +130,15 @@ class FacilityResult:
         """Table of the weeks of each cluster.
 
         Its columns are ``cluster``, ``week``, ``time_s``, ``span_s``, ``utilization`` and ``jobs``.
-        Weeks begin at multiples of seven days. Utilization is time-weighted. ``jobs`` is the number
-        of jobs submitted in the week that ran on the cluster in the end.
+        They cover the time from the first submission to the last end in the facility, also for a
+        cluster without jobs. Weeks begin at multiples of seven days. Utilization is time-weighted.
+        ``jobs`` is the number of jobs submitted in the week that ran on the cluster in the end.
         """
-        last = self.jobs["end_s"].max()
+        first, last = _number(self.jobs["submit_s"].min()), _number(self.jobs["end_s"].max())
         tables = []
         for name, result in self.clusters.items():
-            until = float(last) if isinstance(last, (int, float)) else None
             held = result.counts
-            steps = series(held.jobs, held.lost, held.capacity, until_s=until)
+            steps = series(held.jobs, held.lost, held.capacity, from_s=first, until_s=last)
             weeks = resample(steps, WEEK_S).select("time_s", "span_s", "utilization")
             came = result.jobs.group_by(
                 week=(pl.col("submit_s") / WEEK_S).floor().cast(pl.Int64)
@@ -168,7 +168,7 @@ class FacilityResult:
 
     @cached_property
     def _utilization(self) -> dict[str, float | None]:
-        """Utilization of each cluster over the whole run, up to the last end of all jobs."""
+        """Utilization of each cluster, from the first submission to the last end of all jobs."""
         of = {name: self.weeks.filter(pl.col("cluster") == name) for name in self.clusters}
         return {name: _weighted(w["utilization"], w["span_s"]) for name, w in of.items()}
 

@@ -34,6 +34,7 @@ def series(
     lost: pl.DataFrame,
     capacity: pl.DataFrame,
     *,
+    from_s: float | None = None,
     until_s: float | None = None,
 ) -> pl.DataFrame:
     """Return queue and cluster as step functions: a row holds until the next row.
@@ -48,6 +49,7 @@ def series(
         jobs: Table of jobs of a result.
         lost: Attempts that node failures cut off.
         capacity: Nodes that are up, as a step function; its first row also holds before.
+        from_s: Time of the first row, in seconds, unless there is an earlier one.
         until_s: Time of the last row, in seconds; default the last change. Later changes are
             omitted.
 
@@ -55,14 +57,14 @@ def series(
         Columns ``time_s`` (seconds, ascending), ``queue_length`` (jobs), ``queued_nodes``,
         ``running_jobs``, ``used_nodes``, ``free_nodes``, ``up_nodes`` (integers) and
         ``utilization`` (0 to 1). The first row is the first submission, or the first change if that
-        is earlier. Without jobs, no rows.
+        is earlier. Without jobs and ``from_s``, no rows.
     """
     pieces = []
     for piece in levels(jobs, lost):
         held = piece.time_s[1:] > piece.time_s[:-1]
         pieces.append(np.vstack([piece.time_s[:-1], piece.counts])[:, held])
     time_s, *counts = np.concatenate([np.zeros((1 + len(COUNTS), 0)), *pieces], axis=1)
-    first = _least(jobs["submit_s"].min(), *time_s[:1].tolist())
+    first = _least(from_s, jobs["submit_s"].min(), *time_s[:1].tolist())
     if first is None:
         return _empty()
     last_change = _least(*time_s[-1:].tolist()) if until_s is None else until_s
