@@ -12,6 +12,7 @@ import hpctwin.learn  # registers
 from hpctwin import errors, generate, simulate
 from hpctwin.learn import Episodes, JobSelectionEnv, PolicySelectionEnv
 from hpctwin.metrics import with_job_metrics
+from hpctwin.model import Workload
 
 NODES = 32
 WORKLOAD = generate("poisson", jobs=300, nodes=NODES, seed=4)
@@ -46,6 +47,20 @@ def test_always_one_policy_is_that_policy_in_the_engine(place: int) -> None:
     if place == 0:
         assert found["start_s"].to_list() == own.jobs["start_s"].to_list()
     assert -earned * 3600 == pytest.approx(found["wait_s"].mean())
+
+
+def test_a_canceled_job_waits_until_it_is_canceled() -> None:
+    jobs = Workload.build(
+        submit_s=[0, 0, 0], runtime_s=[3600, 60, 60], nodes=[1, 1, 1], cancel_s=[-1, 600, -1]
+    )
+    environment = PolicySelectionEnv(jobs, 1, jobs=2)
+    environment.reset(options={"jobs": jobs})
+    earned, over = 0.0, False
+    while not over:
+        _, reward, over, _, info = environment.step(0)
+        earned += reward
+    assert earned == pytest.approx(-(600 + 3600) / 3600 / 3)
+    assert info["mean_wait_s"] == 3600 / 2
 
 
 @pytest.mark.parametrize("kind", KINDS)

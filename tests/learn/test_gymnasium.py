@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from hpctwin import errors
+from hpctwin import Workload, errors, generate
 from hpctwin.engine.agents.agent_record import MAX_INVALID
 from hpctwin.learn import (
     ENVIRONMENTS,
@@ -204,8 +204,75 @@ def test_nodes_that_cannot_be_switched_are_flagged_or_an_error(invalid_action: A
 def test_an_action_outside_the_space_is_always_an_error(name: str, action: int) -> None:
     environment = new(name).unwrapped
     environment.reset(seed=1)
-    with pytest.raises(errors.SimulationError):
-        environment.step(action)
+    for wrong in (action, 0.5, 1.0, None, "x", [0], [0, 0]):
+        with pytest.raises(errors.SimulationError):
+            environment.step(wrong)
+
+
+@pytest.mark.parametrize(
+    ("options", "wrong"),
+    [
+        ({}, [1.5, 1, np.array([1.5]), np.array([-0.1]), np.array([np.nan]), np.ones(2), None]),
+        ({"levels": 5}, [5, -1, 2.5, np.ones(1, int), np.nan]),
+        ({"preset": "nodes"}, [1, np.ones(63), np.full(64, 2), np.full(64, 0.5), np.full(64, -1)]),
+    ],
+)
+def test_power_outside_the_action_space_is_an_error_in_one_and_many(
+    options: dict[str, Any], wrong: list[Any]
+) -> None:
+    environment = PowerManagementEnv(jobs=5, **options)
+    vector = environment.many(2, threads=1)
+    environment.reset(seed=1)
+    vector.reset(seed=1)
+    allowed = environment.action_space.sample()
+    for action in wrong:
+        with pytest.raises(errors.SimulationError, match="action space"):
+            environment.step(action)
+        with pytest.raises(errors.SimulationError, match="action space"):
+            vector.step(np.array([action, action]))
+    with pytest.raises(errors.SimulationError, match="action space"):
+        vector.step(allowed)
+    assert environment.simulation.now_s == 0
+    environment.step(allowed)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_step_before_the_first_reset_is_an_error(name: str) -> None:
+    environment = new(name, jobs=5).unwrapped
+    vector = environment.many(2)
+    for one, action in (
+        (environment, environment.action_space.sample()),
+        (vector, vector.action_space.sample()),
+    ):
+        with pytest.raises(errors.SimulationError, match=r"call reset\(\) first"):
+            one.step(action)
+    with pytest.raises(errors.ConfigError, match="num_envs is 0"):
+        environment.many(0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_unknown_reset_option_is_reported(name: str) -> None:
+    environment = new(name, jobs=5).unwrapped
+    with pytest.raises(errors.UnknownNameError, match="'first'"):
+        environment.reset(options={"frist": 3})
+    with pytest.raises(errors.ConfigError, match="must be the row of a job"):
+        environment.reset(options={"first": "three"})
+    with pytest.raises(errors.ConfigError, match="at least one"):
+        environment.reset(options={"jobs": generate("poisson", jobs=5).take(np.arange(0))})
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_episode_in_which_no_job_can_run_ends_in_one_step(name: str) -> None:
+    environment = new(name, jobs=2).unwrapped
+    seen, _ = environment.reset(
+        options={"jobs": Workload.build(submit_s=[0, 1], runtime_s=[5, 5], nodes=[500, 500])}
+    )
+    assert environment.observation_space.contains(seen)
+    action = np.ones(1) if name == "PowerManagement" else 0
+    seen, reward, ended, cut, _ = environment.step(action)
+    assert environment.observation_space.contains(seen)
+    assert np.isfinite(reward)
+    assert (ended, cut) == (True, False)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -281,6 +348,22 @@ def test_a_stable_baselines3_agent_without_masks_trains() -> None:
     model = PPO("MlpPolicy", new("JobSelection", jobs=10, window=8), n_steps=64, seed=1)
     model.learn(128)
     assert model.num_timesteps == 128
+
+
+def test_a_seed_of_stable_baselines3_is_the_seed_of_the_episodes() -> None:
+    from stable_baselines3 import PPO
+
+    from hpctwin.learn.environments.sb3 import Sb3VecEnv
+
+    def trained() -> Any:
+        many = Sb3VecEnv(JobSelectionEnv(jobs=10, window=4).many(2, threads=1))
+        model = PPO("MlpPolicy", many, n_steps=32, batch_size=32, seed=3).learn(64)
+        many.set_options({"first": 3})
+        with pytest.raises(errors.ConfigError, match="no options"):
+            many.reset()
+        return np.concatenate([one.detach().ravel() for one in model.policy.parameters()])
+
+    assert np.array_equal(trained(), trained())
 
 
 def test_the_picture_shows_no_more_nodes_in_use_than_there_are() -> None:

@@ -27,7 +27,7 @@ from hpctwin.learn import (
     many,
 )
 from hpctwin.metrics import with_job_metrics
-from hpctwin.model import Failures, Mode, NodeGroup, Outage, Sleep, Transition
+from hpctwin.model import Failures, Mode, NodeGroup, Outage, Sleep, Transition, Workload
 
 NODES = 16
 WORKLOAD = generate("poisson", jobs=400, nodes=NODES, seed=4, load=0.9)
@@ -257,6 +257,27 @@ def test_waste_and_waits_of_all_steps_are_those_of_the_episode() -> None:
     energy = environment.simulation.result().energy
     assert energy is not None
     assert wasted == pytest.approx(energy.node_j[energy.is_waste].sum())
+
+
+@pytest.mark.parametrize(
+    ("submit", "cancel"), [([0, 10], [-1, 2000]), ([5000, 5010], [-1, -1]), ([0, 10], [-1, 10])]
+)
+def test_the_energy_of_an_episode_is_that_of_the_result(
+    submit: list[int], cancel: list[int]
+) -> None:
+    cluster = Cluster.uniform(
+        2, active_w=190, idle_w=90, sleep_w=9, off_s=6, off_w=90, on_s=30, on_w=150
+    )
+    jobs = Workload.build(
+        submit_s=submit, runtime_s=[50, 5], walltime_s=[50, 5], nodes=[1, 2], cancel_s=cancel
+    )
+    for kind, action in ((PowerManagementEnv, np.ones(1)), (JobSelectionEnv, 0)):
+        environment = kind(jobs, cluster, jobs=2)
+        environment.reset(options={"jobs": jobs})
+        over = False
+        while not over:
+            *_, over, _, info = environment.step(action)
+        assert info["energy_j"] == environment.simulation.result().energy.total_j
 
 
 def test_slowdown_of_all_steps_is_the_mean_of_wait_over_run_time() -> None:

@@ -52,7 +52,11 @@ class SimulationEnv(SchedulingEnv[Any]):
         self._seen: FloatArray = self.batch.seen[self.batch.side, 0]
         self._mask: BoolArray = self.batch.masks[self.batch.side, 0]
         batch = self.batch
-        self._chosen = batch.whole[:, ACTION], batch.real[:, SHARE], batch.nodes
+        self._chosen = {
+            "place": batch.whole[:, ACTION],
+            "share": batch.real[:, SHARE],
+            "nodes": batch.nodes,
+        }[task.chosen]
 
     def clusters(self) -> dict[str, Simulation]:
         """Return the simulation by the name of its cluster."""
@@ -94,7 +98,7 @@ class SimulationEnv(SchedulingEnv[Any]):
                 ``invalid_action`` is ``raise``.
         """
         batch = self.batch
-        choose(self.task, *self._chosen, 0, action)
+        choose(self.task, self._chosen, 0, action)
         invalid = self._by_node and bool(unavailable(self.task, self._mask, action))
         if invalid and self.invalid_action == "raise":
             raise SimulationError(self.task.why_not(self.simulation, 0))
@@ -127,25 +131,44 @@ class SimulationEnv(SchedulingEnv[Any]):
         self.batch.close()
 
 
-def choose(task: Task, places: Any, shares: Any, nodes: Any, rows: Any, actions: Any) -> None:
+def choose(task: Task, chosen: Any, rows: Any, actions: Any) -> None:
     """Write actions where the engine reads them, for one agent or many.
 
     Args:
         task: Decisions of the task.
-        places: Array for actions that are numbers [agents].
-        shares: Array for actions that are fractions [agents].
-        nodes: Array for actions that are a byte per node [agents, nodes].
+        chosen: Array that the engine reads actions of this form from [agents, …].
         rows: Agents that the actions are for.
         actions: The actions.
+
+    Raises:
+        SimulationError: An action is not in the action space. The engine checks the range of
+            places.
     """
-    if task.chosen == "place":
-        places[rows] = actions
-    elif task.chosen == "nodes":
-        nodes[rows] = actions
-    elif isinstance(task.action_space, gymnasium.spaces.Discrete):
-        shares[rows] = actions / (task.action_space.n - 1)
-    else:
-        shares[rows] = np.asarray(actions)[..., 0]
+    given, space = np.asarray(actions), task.action_space
+    counted = isinstance(space, gymnasium.spaces.Discrete)
+    most = int(space.n) - 1 if isinstance(space, gymnasium.spaces.Discrete) else 1
+    boxed = isinstance(space, gymnasium.spaces.Box)
+    if not (
+        given.shape == (*chosen[rows].shape, *((1,) if boxed else ()))
+        and given.dtype.kind in ("iub" if counted else "iubf")
+        and (task.chosen == "place" or _within(given, most))
+        and (task.chosen != "nodes" or bool(((given == 0) | (given == 1)).all()))
+    ):
+        raise SimulationError(
+            f"action is {actions!r:.60}; it must be in the action space {space} of each environment"
+        )
+    if boxed:
+        given = given[..., 0]
+    elif task.chosen == "share":
+        given = given / most
+    chosen[rows] = given
+
+
+def _within(numbers: Any, most: int) -> bool:
+    """Return whether all numbers are from 0 to a maximum, and none is NaN."""
+    if numbers.size == 1:
+        return bool(0 <= numbers.item() <= most)
+    return bool(numbers.min() >= 0 and numbers.max() <= most)
 
 
 def unavailable(task: Task, masks: Any, actions: Any) -> Any:
@@ -196,7 +219,11 @@ class SimulationVectorEnv(AgentVectorEnv):
             task, source, num_envs, threads=threads, limit=max_steps, strict=self.strict
         )
         self._unavailable = batch.whole[:, UNAVAILABLE]
-        self._chosen = batch.choices["action"], batch.choices["share"], batch.nodes
+        self._chosen = {
+            "place": batch.choices["action"],
+            "share": batch.choices["share"],
+            "nodes": batch.nodes,
+        }[task.chosen]
         self._over, self._earned = batch.outcomes["over"], batch.outcomes["earned"]
 
     def _begin_all(self, seed: int | None) -> tuple[FloatArray, dict[str, Any]]:
@@ -216,7 +243,7 @@ class SimulationVectorEnv(AgentVectorEnv):
                 ``invalid_action`` is ``raise``.
         """
         batch = self.batch
-        choose(self.task, *self._chosen, slice(None), actions)
+        choose(self.task, self._chosen, slice(None), actions)
         invalid = unavailable(self.task, self.action_masks(), actions)
         if self.strict and np.any(invalid):
             raise SimulationError(self.task.why_not(batch.simulation(int(np.argmax(invalid))), 0))

@@ -6,6 +6,7 @@ many times as long, and there are more such episodes than fit a cache.
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.errors import ConfigError
+from hpctwin.errors import ConfigError, UnknownNameError
 from hpctwin.generate import generate
 from hpctwin.generate.walltimes import check_walltimes, with_walltimes
 from hpctwin.learn.environments.task import Task
@@ -301,11 +302,30 @@ def asked_for(source: Source, options: Mapping[str, Any] | None) -> Workload | N
         source: Source of episodes.
         options: Options of the reset: ``first`` for the episode that begins with that job of the
             trace, ``jobs`` for an episode of given jobs.
+
+    Raises:
+        UnknownNameError: There is no such option.
+        ConfigError: ``first`` is not the row of a job that an episode begins with, or ``jobs`` is
+            empty.
     """
     asked = options or {}
-    if "first" in asked:
-        return source.beginning_at(int(asked["first"]))
-    return asked.get("jobs")
+    for name in asked:
+        if name not in ("first", "jobs"):
+            raise UnknownNameError("reset option", name, ["first", "jobs"])
+    if "first" not in asked:
+        if asked.get("jobs") is None:
+            return None
+        jobs = as_workload(asked["jobs"])
+        if not len(jobs):
+            raise ConfigError("reset option 'jobs' has no job; an episode needs at least one")
+        return jobs
+    try:
+        first = operator.index(asked["first"])
+    except TypeError:
+        raise ConfigError(
+            f"reset option 'first' is {asked['first']!r}; it must be the row of a job"
+        ) from None
+    return source.beginning_at(first)
 
 
 def jobs_of_reset(

@@ -54,7 +54,8 @@ REWARDS = {
 }
 """Columns and units of rewards by name.
 
-The reward comes at the end: minus the mean over the jobs that ran, with times in hours.
+The reward comes at the end: minus the mean over the jobs that ran, with times in hours; 0 if no
+job ran.
 """
 
 
@@ -158,12 +159,12 @@ class PlacementEnv(SchedulingEnv[np.int64]):
             action: Number of the cluster.
 
         Raises:
-            SimulationError: There is no such cluster; or the job may not go there, and
+            SimulationError: There is no such cluster; no episode has begun; or the job may not go there, and
                 ``invalid_action`` is ``raise``.
         """
-        choice = int(action)
+        choice = self.choice_of(action)
         if self._row >= 0 and choice not in self._options:
-            if self.invalid_action == "raise" or not self.action_space.contains(choice):
+            if self.invalid_action == "raise":
                 raise SimulationError(
                     f"job may not go to cluster {choice}; choose one that action_masks() allows"
                 )
@@ -178,7 +179,8 @@ class PlacementEnv(SchedulingEnv[np.int64]):
         if callable(self.reward):
             return self._seen(), earned_by(self.reward, self.result), True, False, told
         column, unit = self.reward
-        return self._seen(), -float(told[f"mean_{column}"]) / unit, True, False, told
+        mean = told[f"mean_{column}"] or 0.0  # None if no job ran
+        return self._seen(), -float(mean) / unit, True, False, told
 
     def action_masks(self) -> npt.NDArray[np.bool_]:
         """Return to which clusters the job may go [clusters]."""

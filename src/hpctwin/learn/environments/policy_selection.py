@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from hpctwin.errors import ConfigError, SimulationError
+from hpctwin.errors import ConfigError
 from hpctwin.learn.environments.episodes import Source, episodes_of, jobs_of_reset
 from hpctwin.learn.environments.scheduling_env import InvalidAction, SchedulingEnv
 from hpctwin.learn.environments.task import (
@@ -59,7 +59,8 @@ class PolicySelectionEnv(SchedulingEnv[np.int64]):
     """Choose the policy of the cluster for the next interval.
 
     The reward of a step is minus the job-hours waited in it, divided by the jobs of the episode.
-    The rewards of an episode sum to minus the mean wait in hours.
+    The rewards of an episode sum to minus the mean wait in hours. Jobs that are canceled before
+    they start count with their wait until then.
 
     Args:
         workload: The jobs, the path of a trace, or episodes; None for generated jobs.
@@ -133,19 +134,16 @@ class PolicySelectionEnv(SchedulingEnv[np.int64]):
             action: Index of the policy.
 
         Raises:
-            SimulationError: There is no such policy.
+            SimulationError: There is no such policy, or no episode has begun.
         """
-        if not 0 <= int(action) < len(self.policies):
-            raise SimulationError(
-                f"action is {action}; it must be 0 to {len(self.policies) - 1}, the index of a policy"
-            )
-        if int(action) != self.rules:
-            self.rules = int(action)
+        choice = self.choice_of(action)
+        if choice != self.rules:
+            self.rules = choice
             self.simulation = self.simulation.fork(self.policies[self.rules])
         since_s, self._until_s = self._until_s, self._until_s + self.every_s
         over = self.simulation.advance(self._until_s) == "done"
         before, self._waited_s = self._waited_s, self._waited()
-        earned = -(self._waited_s - before) / _HOUR_S / self.episodes.jobs
+        earned = -(self._waited_s - before) / _HOUR_S / len(self.simulation.workload)
         if self.reward is not None:
             earned = earned_by(self.reward, self.simulation, since_s)
         return self._seen(), earned, over, False, self._told() if over else {}
@@ -169,10 +167,11 @@ class PolicySelectionEnv(SchedulingEnv[np.int64]):
     def _waited(self) -> float:
         """Return the job-seconds waited so far."""
         simulation = self.simulation
-        submit, start = simulation.submit_ms, simulation.column("start")
+        start, end = simulation.column("start"), simulation.column("end")
         now_ms = round(min(self._until_s, simulation.now_s) * MS_PER_S)
-        until = np.where(start >= 0, np.minimum(start, now_ms), now_ms)
-        waited: float = np.maximum(until - submit, 0).sum() / MS_PER_S
+        # A job that was canceled before its start waited until its end.
+        until = np.where(start >= 0, start, np.where(end >= 0, end, now_ms))
+        waited = np.maximum(np.minimum(until, now_ms) - simulation.submit_ms, 0).sum() / MS_PER_S
         return float(waited)
 
     def _seen(self) -> FloatArray:

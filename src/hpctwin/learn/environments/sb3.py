@@ -24,18 +24,26 @@ class Sb3VecEnv(VecEnv):
         self, environments: SimulationVectorEnv | SequentialVectorEnv, seed: int | None = None
     ) -> None:
         self.environments = environments
-        self._first_seed = seed
         self._chosen: Any = None
         super().__init__(
             environments.num_envs,
             environments.single_observation_space,
             environments.single_action_space,
         )
+        if seed is not None:
+            self.seed(seed)
 
     def reset(self) -> Any:
-        """Begin an episode in each environment."""
-        seen, _ = self.environments.reset(seed=self._first_seed)
-        self._first_seed = None
+        """Begin an episode in each environment.
+
+        The first seed of `seed` is the seed of all further random numbers.
+
+        Raises:
+            ConfigError: `set_options` gave options.
+        """
+        seen, _ = self.environments.reset(
+            seed=self._seeds[0], options=next(filter(None, self._options), None)
+        )
         self._reset_seeds()
         self._reset_options()
         return seen

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from abc import abstractmethod
 from typing import Any, ClassVar, Literal, TypeVar, get_args
 
@@ -9,8 +10,8 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.errors import ConfigError, UnknownNameError
-from hpctwin.learn.environments.vector_base import AgentVectorEnv
+from hpctwin.errors import ConfigError, SimulationError, UnknownNameError
+from hpctwin.learn.environments.vector_base import NOT_BEGUN, AgentVectorEnv
 from hpctwin.model import MS_PER_S
 from hpctwin.model.text import count_text, format_duration
 from hpctwin.simulation import Simulation
@@ -75,6 +76,24 @@ class SchedulingEnv(gymnasium.Env[FloatArray, Act]):
                 of cores.
         """
 
+    def choice_of(self, action: Any) -> int:
+        """Return an action that is the number of a choice.
+
+        Raises:
+            SimulationError: No episode has begun, or the action is not in the action space.
+        """
+        if not self.begun:
+            raise SimulationError(NOT_BEGUN)
+        try:
+            choice = operator.index(action)
+        except TypeError:
+            choice = -1
+        if not self.action_space.contains(choice):
+            raise SimulationError(
+                f"action is {action!r:.60}; it must be in the action space {self.action_space}"
+            )
+        return choice
+
     def render(self) -> Any:
         """Return the present state of the clusters as text or as an image.
 
@@ -86,7 +105,7 @@ class SchedulingEnv(gymnasium.Env[FloatArray, Act]):
                 "environment has no render mode; make it with render_mode='ansi' or 'rgb_array'"
             )
         if not self.begun:
-            raise ConfigError("environment has no state to render; call reset() first")
+            raise ConfigError(NOT_BEGUN)
         draw = _text if self.render_mode == "ansi" else _image
         return draw(self.clusters())
 

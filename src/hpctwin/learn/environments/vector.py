@@ -31,6 +31,7 @@ from hpctwin.engine.state import layout
 from hpctwin.errors import ConfigError, PolicyError, SimulationError
 from hpctwin.learn.environments.episodes import Drawn, Source, Windows, windows_of
 from hpctwin.learn.environments.task import Task
+from hpctwin.learn.environments.vector_base import NOT_BEGUN
 from hpctwin.model import Workload
 from hpctwin.simulation import Simulation
 from hpctwin.simulation.running.advance import not_a_number
@@ -141,6 +142,18 @@ def _end_all(others: list[_Other]) -> None:
         with suppress(RuntimeError):  # it was called just now
             other.call.release()
     others.clear()
+
+
+def _covered(state: Any, over: int) -> bool:
+    """Return whether an episode's energy is that of all its time.
+
+    A result covers the time from the first submission to the last end of a job that ran. Later,
+    only other jobs are canceled.
+    """
+    jobs = state["state"]
+    last = jobs["end"][jobs["start"] >= 0].max(initial=0)
+    first = state["job"]["submit"][state["by_submit"][0]]
+    return bool(first == 0 and (over != agent_record.ENDED or last == state.clock.now))
 
 
 KEPT = 1024
@@ -363,9 +376,11 @@ class Batch:
             Whether any episode may have ended, or any choice was not available.
 
         Raises:
-            SimulationError: A choice is not allowed.
+            SimulationError: A choice is not allowed, or no episode has begun.
             PolicyError: The ordering returned NaN.
         """
+        if len(self._simulations) < self.count:
+            raise SimulationError(NOT_BEGUN)
         if self._threads is None:
             self._threads = Threads(self.agents, self.choices, self.outcomes, self._workers)
         self.side ^= 1
@@ -379,6 +394,8 @@ class Batch:
 
     def step_alone(self) -> None:
         """Step the first simulation by its record; the last observation is overwritten."""
+        if not self._simulations:
+            raise SimulationError(NOT_BEGUN)
         code = self._step_one(self._base)
         if code != layout.STEPPED:
             self.resolve(0, code)
@@ -441,7 +458,8 @@ class Batch:
         return found if self.task.watts is None else {**found, "energy_j": self._energy_j(number)}
 
     def _energy_j(self, number: int) -> float:
-        if len(self._simulations[number].state["share"]) > 0:
+        state = self._simulations[number].state
+        if len(state["share"]) > 0 or not _covered(state, int(self.agents[number]["over"])):
             # The power of shared nodes depends on their use, and the engine keeps no sums of it.
             energy = self.simulation(number).result().energy
             assert energy is not None

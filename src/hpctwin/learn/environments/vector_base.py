@@ -19,10 +19,11 @@ from hpctwin.errors import ConfigError
 from hpctwin.learn.environments.episodes import Source
 from hpctwin.model import Workload
 
-__all__ = ["INVALID", "AgentVectorEnv", "SequentialVectorEnv"]
+__all__ = ["INVALID", "NOT_BEGUN", "AgentVectorEnv", "SequentialVectorEnv"]
 
 FloatArray = npt.NDArray[np.float32]
 
+NOT_BEGUN = "environment has no episode; call reset() first"
 INVALID = "invalid_action"
 """Key in infos: whether an action was not available, and had no effect."""
 
@@ -40,6 +41,8 @@ class AgentVectorEnv(VectorEnv[FloatArray, Any, Any]):
     def __init__(
         self, seen: spaces.Space[Any], chosen: spaces.Space[Any], source: Source, num_envs: int
     ) -> None:
+        if num_envs < 1:
+            raise ConfigError(f"num_envs is {num_envs}; it must be 1 or more")
         self.num_envs, self.episodes = num_envs, source
         self.single_observation_space, self.single_action_space = seen, chosen
         self.observation_space = batch_space(seen, num_envs)
