@@ -95,6 +95,17 @@ def test_without_the_extra_the_demo_says_what_to_install(tmp_path: Path) -> None
     assert "pip install 'hpctwin[web]'" in done.stderr
 
 
+def test_a_demo_in_a_pipe_compares_policies_and_draws_no_screen(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setattr("hpctwin.cli.live.top.live_view", lambda *_: pytest.fail("it is drawn"))
+    assert run("demo", "--seed", "1") == 0
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in ("fcfs+easy", "sjf+easy", "wfp+easy", "schedtwin"))
+    assert "Jobs started by the twin under" in shown
+
+
 class Demo:
     """A demo that serves its page, in a folder for temporary files of its own."""
 

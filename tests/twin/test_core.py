@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from hpctwin import Cluster, Workload, generate
 from hpctwin.engine.compile.jit import Kernel
+from hpctwin.policies import Policy, compile_policies
 from hpctwin.rms.records import events as ev
 from hpctwin.rms.records.records import JobRecord, JobSpec, NodeRecord, Snapshot
 from hpctwin.twin.core.core import Core
@@ -398,34 +399,26 @@ MACHINES = {
 }
 
 
-@pytest.mark.parametrize("known", [False, True])
-@pytest.mark.parametrize("kind", MACHINES)
-def test_no_decision_waits_for_the_engine_to_be_compiled(
-    kind: str, known: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: set[str] = set()
+@pytest.fixture
+def loaded(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Names of the kernels that were needed so far."""
+    found: set[str] = set()
     load = Kernel.load
 
     def seen(kernel: Kernel) -> bool:
-        asked.add(kernel.name)
+        found.add(kernel.name)
         return load(kernel)
 
     monkeypatch.setattr(Kernel, "load", seen)
-    pool = [
-        "fcfs+easy",
-        "wfp+easy@best-fit",
-        "sjf+conservative",
-        "fcfs+slurm",
-        "fcfs+slurm@contiguous",
-    ]
-    core = Core(CoreSettings.model_validate({"pool": pool, "futures": 2}))
-    core.warm_up(MACHINES[kind] if known else None)
-    warm = asked.copy()
+    return found
+
+
+def decide_with(core: Core, kind: str, number: int) -> None:
     tasks = {"tasks": 8, "cores_per_task": 1} if kind == "shared" else {}
     names = tuple(f"n{number}" for number in range(NODES))
     jobs = [
         JobRecord(spec=JobSpec(id=str(n), submit_s=n, nodes=n % 7 + 1, walltime_s=9.0 + n, **tasks))
-        for n in range(600)
+        for n in range(number)
     ]
     core.take_snapshot(
         Snapshot(
@@ -434,7 +427,33 @@ def test_no_decision_waits_for_the_engine_to_be_compiled(
         )
     )  # fmt: skip
     assert core.decide(700.0) is not None
-    assert asked - warm == set()
+
+
+@pytest.mark.parametrize("kind", MACHINES)
+def test_no_decision_waits_for_the_engine_to_be_compiled(kind: str, loaded: set[str]) -> None:
+    pool = [
+        "fcfs+easy",
+        "wfp+easy@best-fit",
+        "sjf+conservative",
+        "fcfs+slurm",
+        "fcfs+slurm@contiguous",
+    ]
+    core = Core(CoreSettings.model_validate({"pool": pool, "futures": 2}))
+    core.warm_up()
+    warm = loaded.copy()
+    decide_with(core, kind, 600)
+    assert loaded - warm == set()
+
+
+def test_a_short_queue_on_nodes_without_failures_needs_what_is_compiled_at_first(
+    loaded: set[str],
+) -> None:
+    core = Core(CoreSettings())
+    compile_policies(core.pool, Policy.kernels_at_first)
+    first = loaded.copy()
+    decide_with(core, "counted", 150)
+    assert loaded == first
+    assert first.isdisjoint({"pass_raced", "pass_easy_whole_nodes", "build_plan"})
 
 
 def test_a_policy_that_plans_particular_nodes_sees_the_nodes_of_each_job() -> None:

@@ -31,7 +31,6 @@ from hpctwin.policies.score import Ordering
 
 if TYPE_CHECKING:
     from hpctwin.engine.compile.jit import Compiled, Kernel
-    from hpctwin.model import Cluster
 
 __all__ = [
     "Policy",
@@ -104,17 +103,31 @@ class Policy:
         power = self.power.power_pass if self.power.switches else None
         return [*kernels_of(self.scheduling, power), REORDER]
 
-    def kernels_on(self, cluster: Cluster | None) -> list[Kernel]:
-        """Return also what a cluster may need later; None for any cluster."""
+    def kernels_at_first(self) -> list[Kernel]:
+        """Return the engine parts that run the policy while no node fails and few jobs are pending.
+
+        Others are compiled when they are needed.
+        """
+        from hpctwin.engine.operations.initial_jobs import PUT_UNDERWAY
+        from hpctwin.engine.operations.kernel import kernels_of
+
+        found = PASSES.find(self.backfill)
+        return [
+            *kernels_of(found, None, planned=found.others is None),
+            REORDER,
+            LINES,
+            PUT_UNDERWAY,
+        ]
+
+    def kernels_on_any_cluster(self) -> list[Kernel]:
+        """Return all that the policy may need on any cluster, in any state."""
         from hpctwin.engine.operations.initial_jobs import PUT_UNDERWAY
         from hpctwin.engine.operations.kernel import kernels_of, placing, tournament
         from hpctwin.engine.shared.placements import SHARED_PLACEMENTS
 
         power = self.power.power_pass
         claims = placing(self.placement.number, power.preferred)
-        needed = [*self.kernels(), RACE, LINES, PUT_UNDERWAY]
-        if cluster is None or cluster.has_power:
-            needed += kernels_of(self.scheduling, power)
+        needed = [*self.kernels(), RACE, LINES, PUT_UNDERWAY, *kernels_of(self.scheduling, power)]
         if self.on_whole_nodes is not self.scheduling:
             needed += kernels_of(self.on_whole_nodes, None)
             claims = PARTICULAR_NODES.placing
@@ -123,7 +136,7 @@ class Policy:
         if self.placement.score is not None:
             needed.append(PLACE_BY_SCORE)
         backfill = PASSES.find(self.backfill)
-        if (cluster is None or cluster.may_share_nodes) and backfill.works_on(SHARED_NODES):
+        if backfill.works_on(SHARED_NODES):
             choose = SHARED_PLACEMENTS.find(self.placement.shared_name)
             shared = backfill.on(SHARED_NODES)
             needed += [tournament(shared), *kernels_of(shared, power, choose)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -109,7 +109,7 @@ def demo_command(
 def _run(folder: Path, seed: int, speed: str, console: Any) -> tuple[Any, list[str]]:
     """Return the twin's row of the comparison, and the lines of its last explanation."""
     from hpctwin.cli.live.top import live_view
-    from hpctwin.model import Cluster
+    from hpctwin.policies import Policy, compile_policies
     from hpctwin.twin.core.core import Core
     from hpctwin.twin.emulated.process import PATIENCE_S, emulated_process
     from hpctwin.twin.service.explain import explain_decision
@@ -117,9 +117,9 @@ def _run(folder: Path, seed: int, speed: str, console: Any) -> tuple[Any, list[s
     from hpctwin.twin.settings.config import CoreSettings, TwinConfig
 
     address = folder / "cluster.sock"
-    # Beforehand, in one go: the cluster's process would compile a part of it first.
-    machine = Cluster.uniform(NODES)
-    Core(CoreSettings()).warm_up(machine)
+    # Beforehand, in one go: the cluster's process would compile a part of it first. No node of it
+    # fails, and its queue is short.
+    compile_policies(Core(CoreSettings()).pool, Policy.kernels_at_first)
     with emulated_process(
         address, "--nodes", str(NODES), "--workload", "four-phase", "--seed", str(seed),
         "--speed", speed, "--wait", "--history",
@@ -131,8 +131,10 @@ def _run(folder: Path, seed: int, speed: str, console: Any) -> tuple[Any, list[s
                 "journal": {"path": str(folder / "journal.sqlite")},
             }
         )
-        with open_twin(config, machine=machine) as twin, live_view(twin, console):
-            _run_until_done(twin)
+        with open_twin(config, warm_up=False) as twin:
+            # In a pipe, lines have no width.
+            with live_view(twin, console) if console.file.isatty() else nullcontext():
+                _run_until_done(twin)
             row = _row(twin, seed)
             last = explain_decision(twin.journal, twin.journal.last_choice())
         return row, last

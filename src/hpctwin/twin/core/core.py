@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.model import Cluster
 from hpctwin.policies import Policy, compile_policies, parse_policy
 from hpctwin.rms.manager import Where
 from hpctwin.rms.records import events as ev
@@ -95,17 +94,14 @@ class Core:
         self.opportunity = False
         self._told = 0
 
-    def warm_up(self, cluster: Cluster | None = None) -> None:
+    def warm_up(self) -> None:
         """Compile the pool now: no decision may wait for the compiler.
-
-        Args:
-            cluster: The cluster; None for any cluster.
 
         Raises:
             PolicyError: A policy cannot be compiled.
         """
         pool = [*self.pool, *([] if self.own is None else [self.own])]
-        compile_policies(pool, lambda policy: policy.kernels_on(cluster))
+        compile_policies(pool, Policy.kernels_on_any_cluster)
 
     # --- inputs -----------------------------------------------------------------------------------
 

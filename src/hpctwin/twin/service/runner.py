@@ -18,7 +18,6 @@ from collections.abc import Callable
 from typing import Any
 
 from hpctwin.errors import HpctwinError, JournalError, UnreachableError, need
-from hpctwin.model import Cluster
 from hpctwin.model.text import Shown
 from hpctwin.rms.manager import Outcome, ResourceManager
 from hpctwin.twin.acting.authority import Guard
@@ -58,7 +57,7 @@ class Twin(Shown):
         journal: Record of inputs, decisions and actions.
         queries: Socket for questions about start times; None for no socket.
         watch: Function called after each decision, and with None after any other change.
-        machine: The cluster, if it is known: only what it may need is compiled.
+        warm_up: Whether all that decisions may need is compiled first.
         hung: Function called with the error if a decision does not return; it may end the process.
     """
 
@@ -71,7 +70,7 @@ class Twin(Shown):
         *,
         queries: QuerySocket | None = None,
         watch: Callable[[Decision | None], None] | None = None,
-        machine: Cluster | None = None,
+        warm_up: bool = True,
         hung: Callable[[str], None] = lambda fault: None,
     ) -> None:
         self.config = config
@@ -84,7 +83,8 @@ class Twin(Shown):
         self.faults = FaultsInForce(self._fault_changed)
         self._what_ifs = _what_ifs(config)
         self.follower = Follower(config, manager, bus, journal, self._what_ifs)
-        self.core.warm_up(machine)
+        if warm_up:
+            self.core.warm_up()
         self.control = Control(self.follower, self.guard, self.faults)
         self.watchdog = Watchdog(config.what_ifs.timeout, self._stop, self._simulated, hung)
         kept = config.journal.path.with_name(config.journal.path.name + ".meter.parquet")

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hpctwin.errors import ConfigError, HpctwinError, JournalError
-from hpctwin.model import Cluster
 from hpctwin.model.files import FileLock
 from hpctwin.model.text import count_text
 from hpctwin.rms.gate import why_no_beat
@@ -124,7 +123,7 @@ def open_twin(
     config: TwinConfig,
     *,
     record: Path | None = None,
-    machine: Cluster | None = None,
+    warm_up: bool = True,
     hung: Callable[[str], None] = lambda fault: None,
 ) -> Iterator[Twin]:
     """Open a twin with its connections, which close with the context.
@@ -132,7 +131,7 @@ def open_twin(
     Args:
         config: Configuration of the twin.
         record: File in which the connection is recorded; None for no record.
-        machine: The cluster, if it is known: only what it may need is compiled.
+        warm_up: Whether all that decisions may need is compiled first.
         hung: Function called with the error if a decision does not return.
 
     Raises:
@@ -141,7 +140,7 @@ def open_twin(
     with ExitStack() as stack:
         _, manager, bus, journal = opened(config, stack, record=record)
         queries = _open_queries(journal.path, stack)
-        yield Twin(config, manager, bus, journal, queries=queries, machine=machine, hung=hung)
+        yield Twin(config, manager, bus, journal, queries=queries, warm_up=warm_up, hung=hung)
 
 
 def _open_queries(journal: Path, stack: ExitStack) -> QuerySocket | None:
