@@ -13,6 +13,7 @@ from hpctwin.rms.records.records import JobRecord, JobSpec, NodeRecord, Snapshot
 from hpctwin.twin.core.core import Core
 from hpctwin.twin.forecast.workload_model import OF_USER, Expectations
 from hpctwin.twin.settings.config import CoreSettings
+from hpctwin.twin.what_if.run import Past, look_ahead
 
 
 def spec(job_id: str, submit_s: float = 0.0, **about: object) -> JobSpec:
@@ -122,6 +123,30 @@ def test_jobs_that_come_may_be_started_first_and_make_others_wait() -> None:
     found = core.draw(list(core.mirror.jobs.values()), 50.0, core.pool[0], 1)["2"]
     assert found.min() >= 1000.0
     assert found.max() >= 2000.0
+
+
+@pytest.mark.parametrize("policy", ["sjf+easy", "wfp+easy", "fcfs+conservative"])
+def test_jobs_start_in_each_future_as_in_a_simulation_of_it_alone(policy: str) -> None:
+    waiting = [
+        JobRecord(spec=spec(str(number), number, nodes=number % 4 + 1, walltime_s=90.0 * number))
+        for number in range(2, 30)
+    ]
+    core = core_of([RUNS, *waiting], 50.0, pool=[policy])
+    core.expectations = seen(*[(100.0 * number, {}) for number in range(1, 9)])
+    for number in range(20):
+        core.expectations.saw_submission(spec(str(number), 10.0 * number, nodes=2))
+    jobs, by = list(core.mirror.jobs.values()), core.pool[0]
+    drawn = core.expectations.futures(jobs, 50.0, 12, 500.0, np.random.default_rng(1))
+    found = core.simulated(jobs, 50.0, by, drawn.arriving, {}).futures(
+        drawn.runtime_s, drawn.coming
+    )
+    assert len(found) == len(waiting)
+    for number, coming in enumerate(drawn.coming):
+        arriving = [one for one in drawn.arriving if one.id in coming]
+        runtime_s = {job_id: float(column[number]) for job_id, column in drawn.runtime_s.items()}
+        alone = core.simulated(jobs, 50.0, by, arriving, runtime_s)
+        (expected,) = look_ahead(alone, [by], past=Past.none())
+        assert {job_id: column[number] for job_id, column in found.items()} == expected.start_s
 
 
 def test_the_same_seed_draws_the_same_futures_and_none_are_drawn_if_none_are_wanted() -> None:

@@ -9,6 +9,7 @@ import re
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
@@ -63,8 +64,8 @@ class Spare:
         self._out: WeakSet[Simulation] = WeakSet()
         self._lock = Lock()
 
-    def fork(self, simulation: Simulation, policy: Policy) -> Simulation:
-        """Return a fork under a policy; see `Simulation.fork`.
+    def fork(self, simulation: Simulation, policy: Policy | None = None) -> Simulation:
+        """Return a fork under a policy, by default the same; see `Simulation.fork`.
 
         The caller has it exclusively until it gives it back.
         """
@@ -112,9 +113,11 @@ It ends at the next multiple of this span after the time at which it should have
 """
 
 
-def id_key(job_id: str) -> list[Any]:
+@lru_cache(1 << 14)
+def id_key(job_id: str) -> tuple[int | str, ...]:
     """Return a sort key for job ids by which ``9.pbs`` comes before ``10.pbs``."""
-    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", job_id)]
+    parts = re.split(r"(\d+)", job_id)
+    return tuple(int(part) if part.isdecimal() else part for part in parts)
 
 
 def in_order(

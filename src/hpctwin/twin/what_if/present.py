@@ -119,6 +119,7 @@ class Present:
         later = np.flatnonzero(workload.submit_ms > self.now_ms)
         own = set(self.waiting.tolist())
         found = np.empty((len(coming), len(self.waiting)), np.int64)
+        begun = self.fork()  # its queue is in order, and so is that of its forks
         for number, ids in enumerate(coming):
             end_ms = remaining_end_ms(
                 self.now_ms,
@@ -127,17 +128,15 @@ class Present:
                 workload.walltime_ms[self.running],
             )
             come = [row for row in later.tolist() if row in own or self.ids[row] in ids]
-            simulation = self.spare.fork(self.base, self.base.policy)
+            simulation = self.spare.fork(begun)
             go_otherwise(
                 simulation, runtime_ms[:, number], self.running, end_ms, np.array(come, np.int64)
             )
             found[number] = starts_of(simulation, self.waiting)
             self.spare.give_back(simulation)
-        return {
-            self.ids[row]: column / MS_PER_S
-            for row, column in zip(self.waiting.tolist(), found.T, strict=True)
-            if (column >= 0).all()
-        }
+        always = (found >= 0).all(axis=0)
+        rows, start_s = self.waiting[always].tolist(), found.T[always] / MS_PER_S
+        return dict(zip(map(self.ids.__getitem__, rows), start_s, strict=True))
 
     def given_nodes(self, simulation: Simulation) -> npt.NDArray[np.int64]:
         """Return rows of the pending jobs that a fork allocates nodes to now.
