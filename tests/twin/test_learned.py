@@ -171,7 +171,7 @@ def test_where_jobs_run_longer_than_predicted_what_is_drawn_comes_to_be_right(
     for number in range(400):
         job = spec(str(number), submit_s=1e6 + 100.0 * number, user=f"new-{number}", nodes=1)
         learned.saw_submission(job)
-        drawn = learned.runtimes([JobRecord(spec=job)], np.zeros(1), rng.random((200, 1)))[:, 0]
+        drawn = learned.runtimes([job], np.zeros(1), rng.random((200, 1)))[:, 0]
         ran.append(20_000.0 * 2 ** rng.normal(0, 0.5))
         low, high = np.quantile(drawn, [0.1, 0.9])
         held.append(low <= ran[-1] <= high)
@@ -208,7 +208,7 @@ def test_jobs_that_are_gone_are_forgotten(predictor: Path) -> None:
     learned = LearnedRuntimes(read_quantiles(predictor))
     for job_id in ("1", "2"):
         learned.saw_submission(spec(job_id))
-    learned.runtimes([JobRecord(spec=spec("2"))], np.zeros(1), np.zeros((1, 1)))
+    learned.runtimes([spec("2")], np.zeros(1), np.zeros((1, 1)))
     learned.saw_submission(spec("3"))
     learned.keep({"2"})
     state = learned.state()

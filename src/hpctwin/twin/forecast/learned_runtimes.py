@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.errors import ConfigError
-from hpctwin.rms.records.records import JobRecord, JobSpec
+from hpctwin.rms.records.records import JobSpec
 from hpctwin.twin.forecast.submissions import FEATURES, Submissions
 
 __all__ = ["LearnedRuntimes", "QuantileTrees", "Quantiles", "read_quantiles"]
@@ -257,9 +257,7 @@ class LearnedRuntimes:
         self._arrived = {i: one for i, one in self._arrived.items() if i in jobs}
         self._foretold = {i: one for i, one in self._foretold.items() if i in jobs}
 
-    def runtimes(
-        self, jobs: Sequence[JobRecord], so_far: FloatArray, draw: FloatArray
-    ) -> FloatArray:
+    def runtimes(self, jobs: Sequence[JobSpec], so_far: FloatArray, draw: FloatArray) -> FloatArray:
         """Draw runtimes above the time already run, in seconds [samples, jobs].
 
         Args:
@@ -268,9 +266,9 @@ class LearnedRuntimes:
             draw: Random numbers in [0, 1) [samples, jobs].
         """
         self._foretell()
-        table = np.array([self._foretold[job.spec.id] for job in jobs])
+        table = np.array([self._foretold[job.id] for job in jobs])
         reached = np.where(so_far > 1.0, self._place(table, np.maximum(so_far, 1.0)), 0.0)
-        size = np.array([_size(job.spec) for job in jobs])
+        size = np.array(list(map(_size, jobs)))
         place = np.empty(draw.shape)
         for one in np.unique(size).tolist():
             here = size == one

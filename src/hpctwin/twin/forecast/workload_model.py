@@ -63,6 +63,16 @@ _Ran = tuple[float, float, int]
 """Runtime and walltime of a past job, in seconds, and its number of nodes."""
 
 
+class _Coming(NamedTuple):
+    """A job that has not been submitted, in place of its record."""
+
+    spec: JobSpec
+    start_s: None = None
+
+
+_Job = JobRecord | _Coming
+
+
 class DrawnFutures(NamedTuple):
     """Futures of a cluster, drawn from the past.
 
@@ -146,7 +156,7 @@ class Expectations:
         See `runtimes` and `arrivals`.
         """
         coming = self.arrivals(now_s, horizon_s, ARRIVALS, rng, "sample")
-        there = [*jobs, *(JobRecord.model_construct(spec=spec) for spec in coming)]
+        there: list[_Job] = [*jobs, *map(_Coming, coming)]
         runtime_s = self.runtimes(there, now_s, 1, rng)[0]
         ids = [job.spec.id for job in there]
         return dict(zip(ids, runtime_s.tolist(), strict=True)), coming
@@ -174,16 +184,17 @@ class Expectations:
             for i in range(min(STRETCHES, number))
         ]
         arriving = [spec for specs in stretches for spec in specs]
-        there = [*jobs, *(JobRecord.model_construct(spec=spec) for spec in arriving)]
+        there: list[_Job] = [*jobs, *map(_Coming, arriving)]
         runtime_s = self.runtimes(there, now_s, number, rng)
+        coming = [{spec.id for spec in specs} for specs in stretches]
         return DrawnFutures(
             arriving,
             {job.spec.id: column for job, column in zip(there, runtime_s.T, strict=True)},
-            [{spec.id for spec in stretches[i % len(stretches)]} for i in range(number)],
+            [coming[i % len(coming)] for i in range(number)],
         )
 
     def runtimes(
-        self, jobs: Sequence[JobRecord], now_s: float, samples: int, rng: np.random.Generator
+        self, jobs: Sequence[_Job], now_s: float, samples: int, rng: np.random.Generator
     ) -> FloatArray:
         """Draw runtimes from those of past jobs, in seconds [samples, jobs].
 
@@ -221,7 +232,7 @@ class Expectations:
         found = np.take_along_axis(known[None], np.minimum(place, OF_USER - 1)[:, :, None], axis=2)
         others = self._of_others(so_far, limit, share)
         if learned is not None and foretold.any():
-            there = [job for job, told in zip(jobs, foretold.tolist(), strict=True) if told]
+            there = [job.spec for job, told in zip(jobs, foretold.tolist(), strict=True) if told]
             others[:, foretold] = learned.runtimes(there, so_far[foretold], share[:, foretold])
         result: FloatArray = np.where(own, found[:, :, 0], others)
         return result
@@ -236,9 +247,7 @@ class Expectations:
         runtime_s: FloatArray = shares[drawn.astype(np.int64)] * limit
         return runtime_s
 
-    def _draws(
-        self, jobs: Sequence[JobRecord], samples: int, rng: np.random.Generator
-    ) -> FloatArray:
+    def _draws(self, jobs: Sequence[_Job], samples: int, rng: np.random.Generator) -> FloatArray:
         """Draw numbers in [0, 1), partly the same for a user's jobs [samples, jobs]."""
         users = {user: number for number, user in enumerate({job.spec.user: 0 for job in jobs})}
         common = rng.random((samples, len(users)))[:, [users[job.spec.user] for job in jobs]]
@@ -246,7 +255,7 @@ class Expectations:
         return np.where(rng.random((samples, len(jobs))) < _TOGETHER, common, alone)
 
     def _of_users(
-        self, jobs: Sequence[JobRecord], limit: FloatArray, so_far: FloatArray
+        self, jobs: Sequence[_Job], limit: FloatArray, so_far: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """Return runtimes of each job's user, and their weights [jobs, `OF_USER`].
 
@@ -267,7 +276,7 @@ class Expectations:
         weight[(table[:, :, 1] == 0.0) | (known <= so_far[:, None])] = 0.0
         return known, weight
 
-    def _of(self, jobs: Sequence[JobRecord]) -> list[tuple[str, deque[_Ran]]]:
+    def _of(self, jobs: Sequence[_Job]) -> list[tuple[str, deque[_Ran]]]:
         users = {job.spec.user for job in jobs}
         return [(user, self._recent[user]) for user in sorted(users) if user in self._recent]
 
