@@ -1,4 +1,4 @@
-"""Ctrl-C ends a command at once, whatever the engine is busy with, and leaves nothing half done."""
+"""Ctrl-C or a signal ends a command at once, whatever the engine does, and leaves nothing half done."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -96,11 +97,69 @@ def test_a_command_ends_soon_after_ctrl_c_while_the_engine_is_compiled(tmp_path:
     assert not object_path(last, folder=cache / "hpctwin").exists()
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_that_asks_to_end_leaves_no_half_written_file(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    done = in_python(
+        f"""
+        from pathlib import Path
+        Path.replace = lambda *_: signal.raise_signal({int(number)})  # when all is written
+        """,
+        ["workload", "generate", "poisson", "jobs.swf", "jobs=10", "nodes=4"],
+        tmp_path,
+    )
+    assert (done.returncode, done.stderr) == (-number, "hpctwin: interrupted\n")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_signal_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
+    done = in_python(
+        """
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        from pathlib import Path
+        replace = Path.replace
+        Path.replace = lambda *paths: (signal.raise_signal(signal.SIGHUP), replace(*paths))
+        """,
+        ["workload", "generate", "poisson", "jobs.swf", "jobs=10", "nodes=4"],
+        tmp_path,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [path.name for path in tmp_path.iterdir()] == ["jobs.swf"]
+
+
+def test_ctrl_c_while_modules_are_imported_ends_with_one_line(tmp_path: Path) -> None:
+    done = in_python(
+        """
+        class Interrupt:
+            def find_spec(self, name, *_):
+                if name == "hpctwin.model.cluster":
+                    raise KeyboardInterrupt
+        sys.meta_path.insert(0, Interrupt())
+        """,
+        ["simulate", "none.swf", "-n", "4"],
+        tmp_path,
+    )
+    assert (done.returncode, done.stderr) == (130, "hpctwin: interrupted\n")
+
+
+def in_python(before: str, command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command in a new process, after some lines of Python."""
+    script = f"import signal, sys\n{textwrap.dedent(before)}\nfrom hpctwin.cli import main\nmain()"
+    return subprocess.run(
+        [sys.executable, "-c", script, *command], cwd=folder, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+
+
 class InterruptedWhenDropped:
-    """Ctrl-C comes where Python drops what is raised, as in the callbacks that compiling makes."""
+    """A signal comes where Python drops what is raised, as in the callbacks that compiling makes."""
+
+    def __init__(self, number: signal.Signals) -> None:
+        self.number = number
 
     def __del__(self) -> None:
-        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(self.number)
 
 
 def four_times() -> Kernel:
@@ -116,9 +175,10 @@ def four_times() -> Kernel:
     return Kernel(whole, "int64(int64)")
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("at", [1, 2])
-def test_ctrl_c_is_not_lost_while_compiling_where_python_drops_it(
-    at: int, monkeypatch: pytest.MonkeyPatch
+def test_an_interrupt_is_not_lost_while_compiling_where_python_drops_it(
+    at: int, number: signal.Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hpctwin.engine.compile.compiler.CACHE_DIR", None)
     begun: list[str] = []
@@ -127,17 +187,17 @@ def test_ctrl_c_is_not_lost_while_compiling_where_python_drops_it(
     def caching(library: Any) -> None:
         begun.append(library.name)
         if len(begun) == at:
-            InterruptedWhenDropped()
+            InterruptedWhenDropped(number)
         before(library)
 
     monkeypatch.setattr(linking.JITCodeLibrary, "enable_object_caching", caching)
-    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    handler = signal.signal(number, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
             four_times().compiled()
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        assert signal.getsignal(number) is signal.default_int_handler
     finally:
-        signal.signal(signal.SIGINT, handler)
+        signal.signal(number, handler)
     # The kernel, and the part that it is made of: the first is told before the second is begun.
     assert len(begun) == at
     monkeypatch.undo()

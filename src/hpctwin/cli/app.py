@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import atexit
 import os
+import signal
 import sys
 import threading
 from contextlib import suppress
 from importlib import metadata
+from types import FrameType
 from typing import NoReturn
 
 from cyclopts import App, CycloptsError, Parameter
@@ -145,6 +147,8 @@ def main(arguments: list[str] | None = None) -> None:
 
     Exit codes: 0 success, 1 the work failed, 2 invalid command or input, 130 interrupted.
     """
+    if arguments is None:
+        _end_like_ctrl_c()
     given = sys.argv[1:] if arguments is None else arguments
     outcome = None
     try:
@@ -191,14 +195,40 @@ def _leave(code: int) -> NoReturn:
     os._exit(code)
 
 
-def _interrupted() -> NoReturn:
-    from hpctwin.simulation.running.advance import THREAD_NAME
+_ended_by: int | None = None
+"""The signal that asked the process to end, if one did."""
 
+
+def _end_like_ctrl_c() -> None:
+    """End like after Ctrl-C, so without half-written files, if a signal asks the process to end.
+
+    A signal that is ignored, as by ``nohup``, stays ignored.
+    """
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _note_end)
+
+
+def _note_end(number: int, frame: FrameType | None) -> None:
+    global _ended_by
+    _ended_by = number
+    raise KeyboardInterrupt
+
+
+def _interrupted() -> NoReturn:
     with suppress(OSError):
         print("hpctwin: interrupted", file=sys.stderr, flush=True)
+    if _ended_by is not None:
+        # The parent process sees the signal, as if there were no handler.
+        atexit._run_exitfuncs()
+        signal.signal(_ended_by, signal.SIG_DFL)
+        os.kill(os.getpid(), _ended_by)
     if threading.active_count() == 1:
         _leave(130)
-    if any(thread.name.startswith(THREAD_NAME) for thread in threading.enumerate()):
+    # Ctrl-C may come while the engine's modules are imported: then none of its threads runs.
+    advance = sys.modules.get("hpctwin.simulation.running.advance")
+    prefix = getattr(advance, "THREAD_NAME", None)
+    if prefix is not None and any(t.name.startswith(prefix) for t in threading.enumerate()):
         # The interpreter would wait for the compiled code to end, or unload it while it runs.
         with suppress(OSError, AttributeError):
             sys.stdout.flush()

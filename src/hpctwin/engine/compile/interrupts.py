@@ -1,4 +1,4 @@
-"""Ctrl-C while a kernel is compiled.
+"""Ctrl-C, or another signal that raises an interrupt, while a kernel is compiled.
 
 Compiling calls Python from places where Python drops exceptions: callbacks of LLVM, of the garbage
 collector and of weak references. An interrupt in such a place would be lost. This module records it
@@ -21,7 +21,7 @@ _heard = False
 
 @contextmanager
 def interrupts_noted() -> Iterator[None]:
-    """Record Ctrl-C in addition to raising it at once.
+    """Record an interrupt in addition to raising it at once.
 
     `end_if_interrupted` and the end of the block raise it again.
 
@@ -29,10 +29,14 @@ def interrupts_noted() -> Iterator[None]:
         KeyboardInterrupt: Ctrl-C was pressed inside the block.
     """
     global _heard
-    ours = threading.current_thread() is threading.main_thread()
-    if not ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
+    before = {
+        number: handler
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        if callable(handler := signal.getsignal(number))
+    }
     _heard = False
     told = sys.unraisablehook
 
@@ -40,21 +44,25 @@ def interrupts_noted() -> Iterator[None]:
         if not isinstance(dropped.exc_value, KeyboardInterrupt):
             told(dropped)
 
+    def note(number: int, frame: FrameType | None) -> None:
+        global _heard
+        try:
+            before[signal.Signals(number)](number, frame)
+        except KeyboardInterrupt:
+            _heard = True
+            raise
+
     sys.unraisablehook = tell
-    signal.signal(signal.SIGINT, _note)
+    for number in before:
+        signal.signal(number, note)
     try:
         yield
         end_if_interrupted()
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number, handler in before.items():
+            signal.signal(number, handler)
         sys.unraisablehook = told
         _heard = False
-
-
-def _note(number: int, frame: FrameType | None) -> None:
-    global _heard
-    _heard = True
-    raise KeyboardInterrupt
 
 
 def end_if_interrupted() -> None:
