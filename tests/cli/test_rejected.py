@@ -60,3 +60,24 @@ def test_rejected_jobs_are_reported_and_rejecting_all_is_a_failure(
     assert "8 of 8 jobs (100%) were rejected" in capsys.readouterr().err
     assert run(command, trace, "-n", 64) == 0
     assert "rejected" not in capsys.readouterr().err
+
+
+def test_a_sweep_reports_rejected_jobs_once_for_each_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_workload(JOBS.replace(resources={}, per_node={}), "jobs.csv")
+    options = ("-n", 16, "-p", "fcfs", "-p", "sjf+easy")
+    told = (
+        "jobs.csv: 2 of 8 jobs (25%) were rejected, because they can never run on cluster "
+        "'16 nodes': 2 need more nodes than the cluster has (16)"
+    )
+    # The second time, all points are there already.
+    for _ in range(2):
+        assert run("sweep", "jobs.csv", *options, "--json") == 0
+        shown = capsys.readouterr()
+        assert json.loads(shown.out)["notes"] == [told]
+        assert shown.err.count("rejected") == 1
+    assert run("sweep", "jobs.csv", *options, "--resample", "2s", "--seeds", 6, "--json") == 0
+    (told,) = json.loads(capsys.readouterr().out)["notes"]
+    assert told.startswith("jobs.csv: up to ")

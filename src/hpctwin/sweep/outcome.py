@@ -38,6 +38,7 @@ __all__ = [
     "SweepResult",
     "check_figures",
     "read_rows",
+    "rejection_notes",
     "table_of",
     "with_all_counts",
 ]
@@ -122,6 +123,23 @@ def table_of(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
     return made.with_columns(
         pl.col(name).cast(pl.String) for name in _TEXTS if name in made.columns
     )
+
+
+def rejection_notes(table: pl.DataFrame) -> Iterator[str]:
+    """Yield a sentence for each workload and cluster that rejected jobs in any point."""
+    if "jobs_rejected" not in table.columns:  # no point succeeded
+        return
+    for (jobs, cluster), rows in table.group_by("workload", "cluster", maintain_order=True):
+        numbers = rows["jobs_rejected"].drop_nulls()
+        most = numbers.max()
+        if most:
+            row = rows.filter(jobs_rejected=most).row(0, named=True)
+            upto = "" if numbers.min() == most else "up to "
+            yield (
+                f"{jobs}: {upto}{most:,} of {row['jobs']:,} jobs ({most / row['jobs']:.0%}) were "
+                f"rejected, because they can never run on cluster {cluster!r}: "
+                f"{row['rejection_reasons']}"
+            )
 
 
 def read_rows(folder: Path, keys: Iterable[str]) -> pl.DataFrame:

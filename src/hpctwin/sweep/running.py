@@ -34,7 +34,14 @@ from hpctwin.simulation.result.result import unshared_notes
 from hpctwin.simulation.running.advance import THREAD_NAME
 from hpctwin.simulation.state.arguments import stated_cluster
 from hpctwin.sweep.bench import Bench, Row, about
-from hpctwin.sweep.outcome import Store, SweepResult, check_figures, read_rows, table_of
+from hpctwin.sweep.outcome import (
+    Store,
+    SweepResult,
+    check_figures,
+    read_rows,
+    rejection_notes,
+    table_of,
+)
 from hpctwin.sweep.points import Inputs, Plan, Point, code_version, plan_of
 from hpctwin.sweep.settings import SweepSettings, read_sweep
 
@@ -274,13 +281,13 @@ def sweep(
     if out is None:
         keeper = _Kept(plan, None, settings, progress)
         keeper.run(making)
-        rows = sorted(keeper.rows, key=lambda row: row["point"])
-        return SweepResult(settings, table_of(rows), keeper.notes)
+        table = table_of(sorted(keeper.rows, key=lambda row: row["point"]))
+        return SweepResult(settings, table, (*keeper.notes, *rejection_notes(table)))
     with Store(Path(out)) as store:
         keeper = _Kept(plan, store, settings, progress)
         keeper.run(making)
-        rows_of_all = read_rows(store.folder, [point.key for point in plan])
-        return SweepResult(settings, rows_of_all, keeper.notes)
+        table = read_rows(store.folder, [point.key for point in plan])
+        return SweepResult(settings, table, (*keeper.notes, *rejection_notes(table)))
 
 
 def _notes(inputs: Inputs) -> tuple[str, ...]:
