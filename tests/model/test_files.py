@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
 import threading
@@ -108,6 +109,40 @@ def test_files_of_a_folder_appear_together_next_to_existing_ones(tmp_path: Path)
         assert (run / "one").read_text() == "old"
     found = {str(p.relative_to(run)): p.read_text() for p in run.rglob("*") if p.is_file()}
     assert found == {"kept": "kept", "one": "new", "sub/two": "2"}
+
+
+def test_a_folder_that_another_process_wrote_meanwhile_is_reported_and_kept(
+    tmp_path: Path,
+) -> None:
+    run = tmp_path / "run"
+    with pytest.raises(OutputError, match="another process has written it meanwhile; use another"):  # noqa: PT012, SIM117
+        with write_folder(run) as folder:
+            (folder / "one").write_text("mine")
+            run.mkdir()
+            (run / "one").write_text("another's")
+    assert [path.name for path in tmp_path.rglob("*")] == ["run", "one"]
+    assert (run / "one").read_text() == "another's"
+
+
+def test_files_are_moved_into_a_folder_while_no_other_process_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace = Path.replace
+
+    def replace_alone(path: Path, target: Path) -> Path:
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return replace(path, target)
+
+    other = os.open(tmp_path, os.O_RDONLY)
+    try:
+        with write_folder(tmp_path) as folder:
+            (folder / "one").write_text("1")
+            monkeypatch.setattr(Path, "replace", replace_alone)
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    finally:
+        os.close(other)
+    assert [path.name for path in tmp_path.iterdir()] == ["one"]
 
 
 def test_no_folder_is_left_where_a_file_of_it_cannot_be_written(tmp_path: Path) -> None:

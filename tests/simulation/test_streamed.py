@@ -690,3 +690,15 @@ def test_parts_of_another_run_are_not_written_over(tmp_path: Path) -> None:
     simulate_stream(iter([jobs_of(0, 5)]), NODES, out=tmp_path)
     with pytest.raises(OutputError, match="it belongs to another run"):
         simulate_stream(iter([jobs_of(0, 5)]), NODES, out=tmp_path)
+
+
+def test_two_streams_never_write_to_one_folder_at_the_same_time(tmp_path: Path) -> None:
+    def batches() -> Iterator[pl.DataFrame]:
+        yield jobs_of(0, 5)
+        with pytest.raises(OutputError, match="another run writes to it: process"):
+            simulate_stream(iter([jobs_of(0, 3)]), NODES, out=tmp_path)
+        yield jobs_of(5, 10)
+
+    result = simulate_stream(batches(), NODES, out=tmp_path, batch=5)
+    assert len(result.jobs.collect()) == 15
+    assert not (tmp_path / ".lock").exists()

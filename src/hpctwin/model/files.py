@@ -171,7 +171,7 @@ def write_folder(folder: str | Path) -> Iterator[Path]:
             if there:
                 _move_files(temporary, target)
             else:
-                temporary.replace(target)
+                _rename_folder(temporary, target)
             made = []
         except OutputError as error:
             within = Path(error.path)
@@ -248,7 +248,28 @@ def _make_parents(folder: Path) -> list[Path]:
     return lacking
 
 
+def _rename_folder(source: Path, target: Path) -> None:
+    try:
+        source.replace(target)
+    except OSError as error:
+        if target.exists():
+            reason = "another process has written it meanwhile; use another folder, or try again"
+            raise OutputError(target, reason) from error
+        raise
+
+
 def _move_files(source: Path, target: Path) -> None:
+    lock = os.open(target, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        # Files of two processes must not mix. Some network file systems cannot lock folders.
+        with suppress(OSError):
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        _move_each(source, target)
+    finally:
+        os.close(lock)
+
+
+def _move_each(source: Path, target: Path) -> None:
     for path in sorted(source.rglob("*")):
         moved = target / path.relative_to(source)
         if path.is_dir():
@@ -280,10 +301,9 @@ class Parts:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        there = next(folder.glob("*/part-*.parquet"), None)
-        if there is not None:
-            raise OutputError(there, "it belongs to another run; use another folder, or remove it")
+        self._check()
         check_folder(folder)
+        self._lock = FileLock(folder / ".lock")
         self.written: dict[str, int] = {}
         self._thread = ThreadPoolExecutor(1, "hpctwin-parts")
         self._last: Future[None] | None = None
@@ -293,13 +313,24 @@ class Parts:
 
     def __exit__(self, *_: object) -> None:
         self._thread.shutdown()
+        if self._lock.held():
+            self._lock.path.unlink()
+        self._lock.release()
 
     def begin(self) -> None:
-        """Create the folder."""
+        """Create the folder, and lock it until the end."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise OutputError(self.folder, error.strerror or str(error)) from error
+        if (holder := self._lock.take()) is not None:
+            raise OutputError(self.folder, f"another run writes to it: {holder}")
+        self._check()
+
+    def _check(self) -> None:
+        there = next(self.folder.glob("*/part-*.parquet"), None)
+        if there is not None:
+            raise OutputError(there, "it belongs to another run; use another folder, or remove it")
 
     def write(self, **tables: pl.DataFrame) -> None:
         """Write the next part of some tables.
