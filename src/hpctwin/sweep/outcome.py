@@ -130,11 +130,10 @@ def rejection_notes(table: pl.DataFrame) -> Iterator[str]:
     if "jobs_rejected" not in table.columns:  # no point succeeded
         return
     for (jobs, cluster), rows in table.group_by("workload", "cluster", maintain_order=True):
-        numbers = rows["jobs_rejected"].drop_nulls()
-        most = numbers.max()
-        if most:
+        numbers: list[int] = rows["jobs_rejected"].drop_nulls().to_list()
+        if most := max(numbers, default=0):
             row = rows.filter(jobs_rejected=most).row(0, named=True)
-            upto = "" if numbers.min() == most else "up to "
+            upto = "" if min(numbers) == most else "up to "
             yield (
                 f"{jobs}: {upto}{most:,} of {row['jobs']:,} jobs ({most / row['jobs']:.0%}) were "
                 f"rejected, because they can never run on cluster {cluster!r}: "
