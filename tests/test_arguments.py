@@ -14,8 +14,8 @@ import polars as pl
 import pytest
 
 import hpctwin
-from hpctwin import Cluster, Simulation, Workload
-from hpctwin.energy import Series
+from hpctwin import Cluster, Simulation, Workload, facility, metrics, report
+from hpctwin.energy import Series, price_control
 from hpctwin.errors import ArgumentError, HpctwinError
 from hpctwin.model import Dependencies, DependencyKind, NodeGroup
 from hpctwin.model.cluster.cluster import Partition, Reservation
@@ -23,6 +23,11 @@ from hpctwin.model.cluster.cluster import Partition, Reservation
 COLUMNS: dict[str, Any] = {"submit_s": [0, 1, 2], "runtime_s": [5, 6, 7], "nodes": [1, 2, 1]}
 JOBS = Workload.build(**COLUMNS, recorded_start_s=[0, 1, 2])
 MACHINE = Cluster.uniform(nodes=4)
+POWERED = hpctwin.simulate(
+    JOBS,
+    Cluster.uniform(4, active_w=2, idle_w=1, sleep_w=0, off_s=1, off_w=1, on_s=1, on_w=1),
+    log=True,
+)
 
 VALUES: tuple[Callable[[], Any], ...] = (
     lambda: (i for i in range(3)),
@@ -88,6 +93,18 @@ CALLS: Mapping[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "write_workload": (hpctwin.write_workload, {"workload": JOBS, "path": "none/o.csv"}),
     "read_cluster": (hpctwin.read_cluster, {}),
     "sweep": (hpctwin.sweep, {}),
+    "Simulation.switch": (
+        lambda on=(), off=(): Simulation(JOBS, MACHINE, "fcfs").switch(on=on, off=off), {},
+    ),
+    "Simulation.set_mode": (Simulation(JOBS, MACHINE).set_mode, {"group": "node", "mode": "base"}),
+    "Simulation.start_no_later": (Simulation(JOBS, MACHINE).start_no_later, {"time_s": 0}),
+    "Simulation.save": (Simulation(JOBS, MACHINE).save, {"path": "none/saved"}),
+    "Simulation.load": (Simulation.load, {"path": "none", "workload": JOBS, "cluster": MACHINE}),
+    "Energy.by": (POWERED.energy.by, {"label": "user"}),
+    "plot.queue": (POWERED.plot.queue, {}),
+    "parse_strategy": (facility.parse_strategy, {"text": "random"}),
+    "price_control": (price_control, {"series": Series.hourly([1, 2], "EUR"), "timeout_s": 9}),
+    "Series": (Series, {"times_s": [0, 9], "values": [1, 2], "period_s": 20, "unit": "EUR"}),
     "Series.hourly": (Series.hourly, {"per_kwh": [1, 2], "unit": "EUR"}),
     "Series.read": (Series.read, {"path": "none.csv"}),
 }  # fmt: skip
@@ -185,3 +202,32 @@ def test_a_column_that_cannot_be_names_argument_value_and_form(
 def test_a_function_as_a_sizing_is_rejected_with_what_to_install() -> None:
     with pytest.raises(ArgumentError, match=r"sizing is <function .*give hpctwin_sizing\.Sizing"):
         Simulation(JOBS, MACHINE, sizing=lambda view: None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"times_s": [1, 9]}, "times_s must begin at 0"),
+        ({"times_s": [0, 0]}, "each time must be after the one before"),
+        ({"times_s": [0]}, "times_s has 1 values, and values has 2"),
+        ({"values": [1, float("nan")]}, "values has a value that is not finite"),
+        ({"period_s": 9}, "period_s is 9; it must be above the last time, 9 s"),
+    ],
+)
+def test_a_series_that_cannot_be_integrated_is_rejected(given: dict[str, Any], told: str) -> None:
+    good = {"times_s": [0, 9], "values": [1, 2], "period_s": 20, "unit": "EUR"}
+    assert Series(**good).integral(20) == 9 + 2 * 11
+    with pytest.raises(ArgumentError, match=told):
+        Series(**{**good, **given})
+
+
+def test_a_table_of_pandas_in_place_of_one_of_polars_is_named() -> None:
+    table = POWERED.to_pandas()
+    for call in (
+        lambda: metrics.breakdown(table, "size"),
+        lambda: metrics.with_job_metrics(table),
+        lambda: report.plot_gantt(table, None),
+        lambda: metrics.resample(table, 60.0),
+    ):
+        with pytest.raises(ArgumentError, match="it must be a DataFrame of Polars"):
+            call()

@@ -27,6 +27,7 @@ from hpctwin.facility.strategy import (
     User,
     View,
 )
+from hpctwin.model.arguments import check_arguments
 from hpctwin.policies.registry import is_file, load_function
 
 __all__ = ["GUIDED", "STRATEGIES", "FunctionStrategy", "function_strategy", "parse_strategy"]
@@ -159,6 +160,7 @@ GUIDED = ("earliest-start", "sgs", "sgs-t")
 """Strategies with forecasts, which take the options of `Guided`."""
 
 
+@check_arguments()
 def parse_strategy(text: str, **options: Any) -> Strategy:
     """Make a strategy from its text.
 

@@ -17,6 +17,7 @@ from hpctwin.errors import ConfigError, UnknownNameError
 from hpctwin.metrics.jobs import weighted_values, with_job_metrics
 from hpctwin.metrics.registry import TAU_S, Mean, main_statistics
 from hpctwin.model import write_atomically
+from hpctwin.model.arguments import check_arguments
 from hpctwin.model.files import other_format
 
 __all__ = [
@@ -179,6 +180,7 @@ class Accounts:
                 file.write(json.dumps(document, indent=1).encode())
 
 
+@check_arguments()
 def read_accounts(path: str | os.PathLike[str]) -> Accounts:
     """Read a file of `Accounts.write`.
 
@@ -223,6 +225,7 @@ def read_accounts(path: str | os.PathLike[str]) -> Accounts:
     return Accounts(by, there, sums)
 
 
+@check_arguments()
 def collect_accounts(
     jobs: pl.DataFrame,
     by: AccountsBy = "account",

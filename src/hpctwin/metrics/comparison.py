@@ -21,6 +21,7 @@ from hpctwin.errors import ConfigError, WorkloadError
 from hpctwin.metrics.jobs import By, classed
 from hpctwin.metrics.summary import Summary
 from hpctwin.model import MS_PER_S, Workload
+from hpctwin.model.arguments import check_arguments
 
 __all__ = [
     "Fidelity",
@@ -241,6 +242,7 @@ _SCHEMA = {
 }  # fmt: skip
 
 
+@check_arguments()
 def mean_summaries(runs: Sequence[Mapping[str, Summary]]) -> dict[str, Summary]:
     """Return means of each policy's numeric metrics over several workloads.
 
@@ -392,6 +394,7 @@ def fidelity(workload: Workload, jobs: pl.DataFrame) -> Fidelity:
 _END, _CAPACITY, _MOMENTARY, _START = range(4)
 
 
+@check_arguments()
 def capacity_conflicts(
     jobs: pl.DataFrame, nodes: int, capacity: pl.DataFrame | None = None
 ) -> pl.DataFrame:

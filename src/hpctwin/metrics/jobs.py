@@ -30,6 +30,7 @@ from hpctwin.metrics.registry import (
     check_tau,
     main_statistics,
 )
+from hpctwin.model.arguments import check_arguments
 from hpctwin.model.text import format_duration
 
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
 ]
 
 
+@check_arguments()
 def with_job_metrics(jobs: pl.DataFrame, tau_s: float = TAU_S) -> pl.DataFrame:
     """Add each job's metrics as columns; null if the job has no start or no end.
 
@@ -83,6 +85,7 @@ def _column(metric: JobMetric, jobs: ServedJobs) -> pl.Series:
     return pl.Series(values).set(pl.Series(null), None)
 
 
+@check_arguments()
 def served(jobs: pl.DataFrame) -> pl.DataFrame:
     """Return the jobs that started and ended, which time statistics are about."""
     return jobs.filter(pl.col("start_s").is_not_null() & pl.col("end_s").is_not_null())
@@ -123,6 +126,7 @@ Jobs that request exactly the limit are the top of their class.
 """
 
 
+@check_arguments()
 def breakdown(
     jobs: pl.DataFrame,
     by: By,
@@ -258,6 +262,7 @@ def jain(values: npt.ArrayLike) -> float | None:
     return float(min(1.0, scaled.sum() ** 2 / (len(scaled) * np.square(scaled).sum())))
 
 
+@check_arguments()
 def unfair_delay(jobs: pl.DataFrame, fair_start_s: npt.ArrayLike) -> dict[str, float | int | None]:
     """Return how much later jobs started than they would have without later arrivals.
 

@@ -31,6 +31,7 @@ from hpctwin.metrics.registry import (
 )
 from hpctwin.metrics.sources import ExactSum, ExactSums, JobSource, JobTable
 from hpctwin.model import MS_PER_S
+from hpctwin.model.arguments import check_arguments
 
 __all__ = [
     "ERROR",
@@ -386,6 +387,7 @@ _MANY = 1 << 20
 """Number of jobs from which jobs and time are summed up in parallel."""
 
 
+@check_arguments()
 def summarize(
     jobs: pl.DataFrame,
     lost: pl.DataFrame,

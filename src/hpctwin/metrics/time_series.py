@@ -11,6 +11,7 @@ import polars as pl
 from hpctwin.errors import ConfigError
 from hpctwin.metrics.levels import COUNTS, levels, up_nodes
 from hpctwin.model import Dependencies, DependencyKind
+from hpctwin.model.arguments import check_arguments
 
 __all__ = [
     "binned",
@@ -29,6 +30,7 @@ FloatArray = npt.NDArray[np.float64]
 _LEVELS = (*COUNTS, "free_nodes", "up_nodes")
 
 
+@check_arguments()
 def series(
     jobs: pl.DataFrame,
     lost: pl.DataFrame,
@@ -82,6 +84,7 @@ def series(
     return pl.DataFrame(columns).filter(kept).with_columns(_utilization())
 
 
+@check_arguments()
 def resample(series: pl.DataFrame, step_s: float) -> pl.DataFrame:
     """Return time-weighted means of a series over bins of equal width.
 
@@ -144,6 +147,7 @@ def binned(
     return means, peaks.astype(np.float64)
 
 
+@check_arguments()
 def durations_s(series: pl.DataFrame, start_s: float, end_s: float) -> FloatArray:
     """Return how long each row of a series holds within a window, in seconds."""
     time = np.append(series["time_s"].to_numpy(), end_s)
@@ -167,6 +171,7 @@ def _empty(dtype: type[pl.DataType] = pl.Int64) -> pl.DataFrame:
     return pl.DataFrame(schema={"time_s": pl.Float64, **levels, "utilization": pl.Float64})
 
 
+@check_arguments()
 def resource_use(
     jobs: pl.DataFrame,
     asked: Mapping[str, npt.NDArray[np.int64]],
@@ -210,6 +215,7 @@ def resource_use(
     return pl.DataFrame(columns)
 
 
+@check_arguments()
 def resource_utilization(
     jobs: pl.DataFrame,
     asked: Mapping[str, npt.NDArray[np.int64]],
@@ -232,6 +238,7 @@ def resource_utilization(
     }
 
 
+@check_arguments()
 def dependency_violations(jobs: pl.DataFrame, dependencies: Dependencies) -> int:
     """Return how many jobs started before a job that they depend on had ended.
 

@@ -27,7 +27,7 @@ FloatArray = npt.NDArray[np.float64]
 _WORDS = {
     "NoneType": "None", "int": "a whole number", "float": "a finite number", "bool": "True or False",
     "str": "text", "Path": "a path", "PathLike": "a path", "Sequence": "a list", "Iterable": "a list",
-    "Mapping": "a dict", "Callable": "a function",
+    "Mapping": "a dict", "Callable": "a function", "DataFrame": "a DataFrame of Polars",
 }  # fmt: skip
 
 
@@ -138,9 +138,9 @@ def _fits(value: Any, hint: Any) -> bool:
     if kind is bool:
         return isinstance(value, (bool, np.bool_)) or (isinstance(value, int) and value in (0, 1))
     if kind is int:
-        return _is_whole(value)
+        return is_whole(value)
     if kind is float:
-        return isinstance(value, numbers.Real) and not isinstance(value, bool) and _is_finite(value)
+        return is_number(value)
     if kind is collections.abc.Callable:
         return callable(value)
     if kind in (collections.abc.Sequence, collections.abc.Iterable):
@@ -154,7 +154,8 @@ def _fits(value: Any, hint: Any) -> bool:
         return True
 
 
-def _is_whole(value: Any) -> bool:
+def is_whole(value: Any) -> bool:
+    """Return whether a value is a whole number of 64 bits."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         return False
     try:
@@ -163,7 +164,10 @@ def _is_whole(value: Any) -> bool:
         return False
 
 
-def _is_finite(value: numbers.Real) -> bool:
+def is_number(value: object) -> bool:
+    """Return whether a value is a finite real number."""
+    if not isinstance(value, numbers.Real) or isinstance(value, bool):
+        return False
     try:
         return math.isfinite(value)
     except OverflowError:

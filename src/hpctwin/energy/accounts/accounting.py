@@ -23,8 +23,9 @@ from hpctwin.energy.power.states import (
 )
 from hpctwin.energy.prices.series import Series
 from hpctwin.engine.state.layout import COMPUTING
-from hpctwin.errors import SimulationError
+from hpctwin.errors import SimulationError, UnknownNameError
 from hpctwin.model import MS_PER_S, Cluster
+from hpctwin.model.arguments import check_arguments
 
 __all__ = ["Energy", "NetworkPower", "sum_over_time"]
 
@@ -307,12 +308,18 @@ class Energy:
         """The jobs with ``energy_j``: what their nodes used, lost attempts included."""
         return self.table.with_columns(energy_j=self._of_jobs(lambda time_s: time_s))
 
+    @check_arguments()
     def by(self, label: Literal["user", "account", "partition"]) -> pl.DataFrame:
         """Return the energy of jobs by user, account or partition, largest first.
 
         Args:
             label: Column to group by.
+
+        Raises:
+            UnknownNameError: It is none of these columns.
         """
+        if label not in ("user", "account", "partition"):
+            raise UnknownNameError("label", label, ("user", "account", "partition"))
         return (
             self.jobs.group_by(label)
             .agg(pl.len().alias("jobs"), pl.col("energy_j").sum())

@@ -18,6 +18,7 @@ from hpctwin.engine.operations.job_history import submitted_ms
 from hpctwin.engine.state.sim import Sim
 from hpctwin.errors import ConfigError
 from hpctwin.model import MS_PER_S, Cluster, Workload
+from hpctwin.model.arguments import check_arguments
 
 __all__ = ["Control", "Orders", "PowerView", "price_control"]
 
@@ -132,6 +133,7 @@ Control = Callable[[PowerView], Orders | None]
 """A power policy written in Python: orders for a view of the cluster."""
 
 
+@check_arguments()
 def price_control(
     series: Series, *, timeout_s: float, dear_timeout_s: float = 0.0, dear: float = 0.5
 ) -> Control:

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from hpctwin.errors import ConfigError
-from hpctwin.model.arguments import check_arguments, column
+from hpctwin.errors import ArgumentError, ConfigError, in_brief
+from hpctwin.model.arguments import check_arguments, column, is_number
 from hpctwin.model.text import FIRST_UNIX_S, epoch_s_of
 
 __all__ = ["Series", "cheapest_start_times", "times_of"]
@@ -45,6 +45,26 @@ class Series:
     unit: str
     name: str = "series"
     start_epoch_s: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("times_s", "values"):
+            object.__setattr__(self, name, column(name, getattr(self, name)))
+            if not np.isfinite(getattr(self, name)).all():
+                raise ArgumentError(f"{name} has a value that is not finite; give finite numbers")
+        times = self.times_s
+        if len(times) != len(self.values) or not len(times):
+            raise ArgumentError(
+                f"times_s has {len(times)} values, and values has {len(self.values)}; give one "
+                "time for each value"
+            )
+        if times[0] != 0 or (np.diff(times) <= 0).any():
+            raise ArgumentError(
+                "times_s must begin at 0, and each time must be after the one before"
+            )
+        if not is_number(self.period_s) or self.period_s <= times[-1]:
+            raise ArgumentError(
+                f"period_s is {in_brief(self.period_s)}; it must be above the last time, {times[-1]:g} s"
+            )
 
     @classmethod
     @check_arguments()

@@ -21,6 +21,7 @@ from matplotlib.ticker import FixedFormatter, FixedLocator, NullFormatter, NullL
 
 from hpctwin.errors import ConfigError
 from hpctwin.model import Cluster, check_file, write_atomically
+from hpctwin.model.arguments import check_arguments
 
 __all__ = [
     "ACCENT",
@@ -139,14 +140,18 @@ def line_style(index: int) -> dict[str, Any]:
 
 
 def styled(plot: Callable[P, R]) -> Callable[P, R]:
-    """Make a function draw in this style; matplotlib's global settings stay."""
+    """Check a function's arguments, and make it draw in this style.
+
+    Matplotlib's global settings stay.
+    """
+    checked = check_arguments()(plot)
 
     @functools.wraps(plot)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
         import matplotlib
 
         with matplotlib.rc_context(RC):
-            return plot(*args, **kwargs)
+            return checked(*args, **kwargs)
 
     return wrapper
 

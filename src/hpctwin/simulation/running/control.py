@@ -17,8 +17,9 @@ from hpctwin.engine.operations.creation import more_log
 from hpctwin.engine.operations.power_control import change_speed, spent_ms, state_rows
 from hpctwin.engine.state import layout
 from hpctwin.engine.state.layout import COMPUTING, IDLE
-from hpctwin.errors import PolicyError, SimulationError, UnknownNameError
+from hpctwin.errors import ArgumentError, PolicyError, SimulationError, UnknownNameError, in_brief
 from hpctwin.model import MS_PER_S, PowerCap, State, to_ms
+from hpctwin.model.arguments import is_whole
 from hpctwin.model.cluster.power import DAY_S
 from hpctwin.model.text import count_text
 from hpctwin.policies.backfills import OUTSIDE
@@ -35,7 +36,12 @@ def switch(simulation: SimulationBase, *, on: Iterable[int], off: Iterable[int])
     """Switch nodes on and off now; see `Simulation.switch`."""
     states = node_states(simulation.state, simulation.cluster)
     sleeping = [bool(group.sleep) for group in group_of_node(simulation.cluster)]
-    for nodes, wanted, number in ((off, "idle", 0), (on, "sleeping", 1)):
+    for name, given, wanted, number in (("off", off, "idle", 0), ("on", on, "sleeping", 1)):
+        nodes = list(given)
+        if not all(map(is_whole, nodes)):
+            raise ArgumentError(
+                f"{name} is {in_brief(nodes)}; it must be a list of numbers of nodes"
+            )
         chosen = np.array(sorted(set(nodes)), np.int64)
         for node in chosen.tolist():
             if not 0 <= node < len(states):

@@ -223,6 +223,7 @@ class Simulation(SimulationBase):
 
         return begin(self, job_ids, partial(advance_engine, self))
 
+    @check_arguments()
     def switch(self, *, on: Iterable[int] = (), off: Iterable[int] = ()) -> None:
         """Switch nodes on and off now.
 
@@ -237,6 +238,7 @@ class Simulation(SimulationBase):
 
         switch(self, on=on, off=off)
 
+    @check_arguments()
     def set_mode(self, group: str, mode: str) -> None:
         """Put the nodes of a group into another DVFS mode now; jobs on them continue.
 
@@ -275,6 +277,7 @@ class Simulation(SimulationBase):
         """
         return list(_why_doomed(self, most))
 
+    @check_arguments()
     def save(self, path: str | Path) -> None:
         """Write the whole simulation to a file, for `load` to continue from."""
         from hpctwin.simulation.running.saved import save
@@ -282,6 +285,7 @@ class Simulation(SimulationBase):
         save(self, Path(path))
 
     @classmethod
+    @check_arguments()
     def load(
         cls, path: str | Path, *, policy: Policy | None = None, sizing: SizingHook | None = None
     ) -> Self:

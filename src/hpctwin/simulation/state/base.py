@@ -531,6 +531,7 @@ class SimulationBase(EngineFeed):
             NOTE_START(row, sim.bare_address)
         clock.now = now
 
+    @check_arguments()
     def start_no_later(self, time_s: float) -> None:
         """Let nodes with power states begin at a time if the first job is submitted later.
 
