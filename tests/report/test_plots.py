@@ -12,20 +12,24 @@ from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 
 from hpctwin import simulate
-from hpctwin.metrics import series
+from hpctwin.metrics import paired_differences, series
 from hpctwin.model import Cluster, Workload
 from hpctwin.report import (
     plot_compare_bars,
+    plot_differences,
     plot_gantt,
+    plot_power,
     plot_queue,
     plot_radar,
     plot_radars,
     plot_utilization,
     plot_wait_by_size,
     plot_wait_cdf,
+    plot_wait_heat,
     plot_workload,
 )
-from hpctwin.report.figures.style import MOST, node_ticks
+from hpctwin.report.energy import plot_node_states
+from hpctwin.report.figures.style import FADED, MOST, PALETTE, node_ticks
 from tests.report.report_runs import CAPACITY, LOST, NODES, entries, jobs, no_entry
 
 SERIES = {e.label: e.series for e in entries()}
@@ -56,6 +60,11 @@ def boxes(figure: Figure) -> int:
 
 
 NOTHING = no_entry()
+STATES = pl.DataFrame(
+    {"node": [0], "start_s": [0.0], "end_s": [9.0], "state": ["idle"], "energy_j": [9.0]}
+)
+NO_STATES = STATES.clear()
+NO_POWER = pl.DataFrame(schema={"time_s": pl.Float64, "total_w": pl.Float64})
 EVERY: dict[str, Callable[[], Figure]] = {
     "utilization": lambda: plot_utilization(SERIES),
     "queue": lambda: plot_queue(SERIES),
@@ -78,6 +87,9 @@ EMPTY: dict[str, Callable[[], Figure]] = {
     "radars": lambda: plot_radars({"here": {"none": NOTHING.summary}}),
     "by size": lambda: plot_wait_by_size({"none": NOTHING.jobs}),
     "workload": lambda: plot_workload(workload(0)),
+    "wait heat": lambda: plot_wait_heat({"none": NOTHING.jobs}),
+    "node states": lambda: plot_node_states(NO_STATES),
+    "power": lambda: plot_power({"none": NO_POWER}),
 }
 
 
@@ -88,7 +100,30 @@ def test_every_figure_can_be_drawn(name: str) -> None:
 
 @pytest.mark.parametrize("name", EMPTY)
 def test_a_run_without_jobs_makes_a_figure_too(name: str) -> None:
-    assert len(png(EMPTY[name]())) > 1000
+    figure = EMPTY[name]()
+    assert len(png(figure)) > 1000
+    if not name.startswith(("bars", "radar")):
+        assert [text for ax in figure.axes for text in ax.texts]
+
+
+@pytest.mark.parametrize("name", ["gantt", "node states", "queue", "utilization", "workload"])
+def test_axes_of_counts_have_whole_numbers_from_0_to_1_or_more(name: str) -> None:
+    one = jobs(count=2)[:1].with_columns(start_s="submit_s", nodes=1)
+    alone = Workload.build(submit_s=[0, 5], runtime_s=[9, 99], nodes=[1, 2])
+    steps = {"x": series(one, LOST.clear(), CAPACITY.with_columns(nodes=1))}
+    figure = {
+        "gantt": lambda: plot_gantt(one, nodes=1),
+        "node states": lambda: plot_node_states(STATES),
+        "queue": lambda: plot_queue(steps),
+        "utilization": lambda: plot_utilization(steps),
+        "workload": lambda: plot_workload(alone),
+    }[name]()
+    for ax in figure.axes:
+        if "per hour" not in ax.get_ylabel():
+            low, high = ax.get_ylim()
+            assert low == 0, ax.get_ylabel()
+            assert high >= 1, ax.get_ylabel()
+            assert all(at % 1 == 0 for at in ax.get_yticks()), ax.get_ylabel()
 
 
 def test_utilization_has_a_panel_for_each_label_and_one_time_axis() -> None:
@@ -298,6 +333,30 @@ def test_waits_by_size_have_the_classes_on_the_axis_in_order() -> None:
     ax = plot_wait_by_size(JOBS).axes[0]
     assert [label.get_text() for label in ax.get_xticklabels()] == ["1", "2", "3–4", "5–8"]
     assert ax.get_xlabel() == "nodes requested"
+
+
+def test_no_text_of_the_lowest_heat_map_is_cut() -> None:
+    figure = plot_wait_heat({"a": jobs(count=2)})
+    figure.draw_without_rendering()
+    box, height = figure.get_tightbbox(), figure.get_size_inches()[1]
+    assert -0.05 < box.y0 < box.y1 < height + 0.05
+
+
+def test_no_change_is_neither_better_nor_worse() -> None:
+    columns = {"mean_wait_s": [5.0, 4.0, 6.0], "utilization": [0.5, 0.5, 0.4]}
+    policies = dict(zip("abc", zip(*columns.values(), strict=True), strict=True))
+    runs = [{name: dict(zip(columns, of, strict=True)) for name, of in policies.items()}]
+    wait, use = plot_differences(paired_differences(runs)).axes[:2]
+    points = [[one for one in ax.lines if one.get_marker() == "o"] for ax in (wait, use)]
+    shades = [[one.get_color() for one in of] for of in points]
+    assert shades == [[PALETTE[2], PALETTE[5]], [FADED, PALETTE[5]]]
+
+
+def test_the_power_of_a_long_run_is_said_to_be_means() -> None:
+    time = np.arange(400.0) * 300
+    drawn = pl.DataFrame({"time_s": time, "total_w": time})
+    assert plot_power({"x": drawn}).axes[0].get_xlabel().endswith("(hours), means over 6.65 min")
+    assert plot_power({"x": drawn[:9]}).axes[0].get_xlabel() == "time (minutes)"
 
 
 def test_the_workload_figure_has_six_labelled_panels() -> None:

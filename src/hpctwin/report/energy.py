@@ -23,7 +23,17 @@ from hpctwin.energy import Energy
 from hpctwin.energy.accounts.outputs import node_log
 from hpctwin.energy.power.calibration import errors_pct
 from hpctwin.metrics.time_series import integrals
-from hpctwin.report.figures.style import PALETTE, TimeScale, color, line_style, new_figure, styled
+from hpctwin.model.text import format_duration
+from hpctwin.report.figures.style import (
+    PALETTE,
+    TimeScale,
+    color,
+    count_axis,
+    empty_note,
+    line_style,
+    new_figure,
+    styled,
+)
 
 __all__ = [
     "plot_by_timeout",
@@ -232,9 +242,12 @@ def plot_node_states(
     ax.add_collection(
         PolyCollection(list(corners), facecolors=list(colors), linewidths=0, rasterized=True)
     )
-    ax.set_ylim(0, nodes or int(node.max(initial=0)) + 1)
+    count_axis(ax, nodes or int(node.max(initial=0)) + 1)
     scale.apply(ax, start_s, last)
-    _state_legend(figure, sorted(set(state[shown].tolist())), names)
+    if shown.any():
+        _state_legend(figure, sorted(set(state[shown].tolist())), names)
+    else:
+        empty_note(ax)
     return figure
 
 
@@ -264,10 +277,13 @@ def plot_power(
             curves[name] = energy.power_over_time()
         else:
             curves[name] = energy["time_s"].to_numpy(), energy["total_w"].to_numpy()
-    last = max(float(times[-1]) for times, _ in curves.values())
-    first = min(float(times[0]) for times, _ in curves.values())
+    times_s = [times for times, _ in curves.values() if len(times)]
+    last = max((float(times[-1]) for times in times_s), default=0.0)
+    first = min((float(times[0]) for times in times_s), default=0.0)
     scale = TimeScale.of(last - first, start_epoch_s)
-    curves = {name: _means(*curve, (last - first) / _POINTS) for name, curve in curves.items()}
+    step_s = (last - first) / _POINTS
+    averaged = any(len(times) > _POINTS for times in times_s)
+    curves = {name: _means(*curve, step_s) for name, curve in curves.items()}
     for number, (name, (times, watts)) in enumerate(curves.items()):
         ax.step(
             scale.at(times),
@@ -277,8 +293,10 @@ def plot_power(
             **line_style(number),
         )
     ax.set_ylim(bottom=0)
-    scale.apply(ax, first, last)
-    if len(curves) > 1:
+    scale.apply(ax, first, last, f", means over {format_duration(step_s)}" if averaged else "")
+    if not times_s:
+        empty_note(ax)
+    elif len(curves) > 1:
         figure.legend(loc="outside upper right", ncols=len(curves))
     return figure
 

@@ -202,10 +202,11 @@ def plot_differences(
                 row["difference"] if row[end] is None else row[end] for end in ("low", "high")
             )
             surely = row["low"] is not None and not low <= 0 <= high
-            better = (row["difference"] < 0) == (column.better == "low")
+            gain = row["difference"] * {"low": -1, "high": 1, None: 0}[column.better]
+            shade = PALETTE[2] if gain > 0 else PALETTE[5] if gain < 0 else FADED
             ax.plot([low, high], [row["policy"]] * 2, color=INK, linewidth=1.2)
             ax.plot(
-                row["difference"], row["policy"], "o", color=PALETTE[2] if better else PALETTE[5],
+                row["difference"], row["policy"], "o", color=shade,
                 markerfacecolor=None if surely else "white", zorder=3,
             )  # fmt: skip
         ax.set_title(column.header, fontsize=10)
@@ -368,7 +369,7 @@ def plot_wait_by_size(
     aslant: dict[str, Any] = {"rotation": 30, "ha": "right"} if sum(map(len, bins)) > 60 else {}
     ax.set_xticks(range(len(bins)), bins, **aslant)
     ax.set_xlabel(f"{of} requested")
-    ax.set_ylabel("mean wait")
+    ax.set_ylabel("mean wait (up to 1 s at the bottom)")
     _legend_or_note(figure, bool(ax.lines), len(jobs))
     return figure
 

@@ -21,6 +21,7 @@ from hpctwin.report.figures.style import (
     PALETTE,
     NodeTicks,
     TimeScale,
+    count_axis,
     empty_note,
     log_durations,
     new_figure,
@@ -189,7 +190,7 @@ def plot_gantt(
         _draw(figure, ax, rows, top, scale, color_by)
     else:
         empty_note(ax, "no job ran in this window")
-    ax.set_ylim(0, max(top, 1))
+    count_axis(ax, top)
     if node_map is not None and ticks is not None:
         ax.set_yticks(ticks.at, ticks.names)
         ax.set_ylabel("node, by core" if of == "core" else "node")

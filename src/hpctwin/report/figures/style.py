@@ -36,6 +36,7 @@ __all__ = [
     "TimeScale",
     "check_figure",
     "color",
+    "count_axis",
     "empty_note",
     "line_style",
     "log_durations",
@@ -278,6 +279,18 @@ def log_durations(ax: Axes, which: Literal["x", "y"], low_s: float, high_s: floa
     axis.set_major_formatter(FixedFormatter([text for _, text in ticks]))
     axis.set_minor_locator(NullLocator())
     axis.set_minor_formatter(NullFormatter())
+
+
+def count_axis(ax: Axes, most: float = 0.0, **locator: int) -> None:
+    """Make the y axis one of counts: whole numbers from 0 to at least 1.
+
+    Args:
+        ax: Axes with all that is drawn on them.
+        most: Upper end; by default that of what is drawn.
+        **locator: More parameters of the axis's locator, such as ``nbins``.
+    """
+    ax.set_ylim(0, max(1.0, most or ax.get_ylim()[1]))
+    ax.locator_params(axis="y", integer=True, **locator)
 
 
 def empty_note(ax: Axes, text: str = "no data") -> None:

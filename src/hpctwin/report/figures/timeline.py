@@ -20,6 +20,7 @@ from hpctwin.report.figures.style import (
     NodeTicks,
     TimeScale,
     color,
+    count_axis,
     empty_note,
     line_style,
     new_figure,
@@ -128,7 +129,8 @@ def plot_fragmentation(
                 label="fragmented, for the mean job",
             )
         ax.set_ylabel(_NAMES[name])
-        ax.set_ylim(0, 1.25 * max(1.0, float(free.max())))
+        # Space for the legend above the curves: a quarter of the panel for each of its rows.
+        ax.set_ylim(0, (1.25 if name == "cores" else 1.5) * max(1.0, float(free.max())))
         ax.legend(loc="upper right", ncols=2)
     scale.apply(panels[-1], 0.0, end)
     return figure
@@ -246,8 +248,7 @@ def plot_utilization(
         else:
             ax.set_title(label, fontsize=9.5, pad=3)
             empty_note(ax)
-        ax.set_ylim(bottom=0)
-        ax.locator_params(axis="y", nbins=4, integer=True)
+        count_axis(ax, nbins=4)
     figure.supylabel(unit, fontsize=9.5)
     scale.apply(panels[-1], start, end, note)
     return figure
@@ -294,8 +295,7 @@ def plot_queue(
                     **line_style(index),
                 )
         ax.set_ylabel(label)
-        ax.set_ylim(bottom=0)
-        ax.locator_params(axis="y", integer=True)
+        count_axis(ax)
     if not any(len(steps) for steps, _ in shown.values()):
         empty_note(top)
     elif len(shown) > 1:

@@ -23,6 +23,7 @@ from hpctwin.report.figures.style import (
     INK,
     PALETTE,
     TimeScale,
+    count_axis,
     empty_note,
     log_durations,
     new_figure,
@@ -76,6 +77,8 @@ def plot_wait_heat(
             cmap="viridis", norm=LogNorm(*_WAITS_S), edgecolors="white", linewidth=0.6,
         )  # fmt: skip
         _write(ax, mean, count)
+        if not count.any():
+            empty_note(ax)
         ax.set_title(label, fontsize=9.5, pad=3)
         ax.grid(visible=False)
         every = -(-len(sizes) // 8)
@@ -88,9 +91,9 @@ def plot_wait_heat(
     figure.supxlabel(f"{of} requested", fontsize=9.5)
     figure.supylabel("requested walltime", fontsize=9.5)
     if drawn is not None:
-        bar = figure.colorbar(
-            drawn, ax=panels, label="mean wait (clipped at both ends); in brackets: jobs"
-        )
+        # Two lines, as one would be longer than the lowest figure is high.
+        label = "mean wait, clipped at both ends\n(in brackets: number of jobs)"
+        bar = figure.colorbar(drawn, ax=panels, label=label)
         log_durations(bar.ax, "y", *_WAITS_S)
     return figure
 
@@ -235,6 +238,7 @@ def _sizes(ax: Axes, nodes: npt.NDArray[np.int64] | FloatArray, unit: str) -> No
     power = np.ceil(np.log2(nodes)).astype(np.int64)
     counts = np.bincount(power)
     ax.bar(np.arange(len(counts)), counts, width=0.85, color=ACCENT)
+    count_axis(ax)
     every = -(-len(counts) // 5)
     at = np.arange(0, len(counts), every)
     ax.set_xticks(at, [f"≤ {2**k:,}" if k > 1 else f"{2**k}" for k in at.tolist()], fontsize=7.5)
@@ -249,6 +253,7 @@ def _durations(ax: Axes, seconds: FloatArray, label: str, counted: str) -> None:
     values = np.maximum(seconds, 1.0)
     low, high = float(values.min()), max(float(values.max()), float(values.min()) * 10)
     ax.hist(values, bins=np.geomspace(low, high, _BINS + 1).tolist(), color=ACCENT)
+    count_axis(ax)
     log_durations(ax, "x", low, high)
     # Long labels at adjacent decades would touch in so narrow a panel.
     ticks = ax.get_xticks()
@@ -268,6 +273,7 @@ def _accuracy(ax: Axes, share: FloatArray) -> None:
         return
     edges = np.linspace(0, 1, _BINS + 1)
     ax.hist(np.minimum(share, 1.0), bins=edges.tolist(), color=ACCENT)
+    count_axis(ax)
     ax.set_xlim(0, 1)
     ax.set_xticks([0, 0.25, 0.5, 0.75, 1])
     ax.xaxis.set_major_formatter(lambda part, _: f"{part * 100:.0f} %")
