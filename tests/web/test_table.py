@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import itertools
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -507,4 +508,34 @@ def test_a_record_is_not_taken_for_a_live_cluster_and_a_watcher_only_would_start
         one.wait(lambda: one.says("#wants", "Would have started 1 job"))
         assert one.says("#health", "No")
         assert one.says("#figures", "recorded at")
+        closed(one)
+
+
+def test_a_page_whose_server_is_silent_or_gone_does_not_say_that_all_is_well(browser: Any) -> None:
+    crowd = Crowd(20)
+    with crowd.served() as address:
+        one = Watched(browser, address)
+        page = one.page
+        page.clock.install()
+        page.goto(f"{address}#token={LOOKS}")
+        one.wait(lambda: one.says("#health", "Yes"))
+        assert one.errors == []
+        page.clock.fast_forward(60_000)
+        one.wait(lambda: one.says("#health", "Unknown: no answer from the server"))
+        assert one.says("#well", "This page shows the state of 2023-11-14")
+        page.clock.fast_forward(1_000)
+        one.wait(lambda: one.says("#health", "Yes"))
+    one.wait(lambda: one.says("#health", "Unknown: no answer from the server"))
+    assert one.says("#waits", "20 jobs pending")
+    one.context.close()
+
+
+def test_counts_have_the_same_form_whatever_the_language_of_the_browser(browser: Any) -> None:
+    with Crowd(2_000, nodes=3_000).served() as address:
+        one = opened(browser, address, locale="de-DE")
+        page = one.page
+        one.wait(lambda: one.says("#waits", "2,000 jobs pending"))
+        one.wait(lambda: one.says("#waiting", "0 of 3,000 nodes are free."))
+        assert one.says("#queue", "2,000 pending jobs")
+        assert not re.search(r"\d\.\d{3}", page.inner_text("main"))
         closed(one)

@@ -1,6 +1,8 @@
 // Talking to the server: every request carries the token; nothing else leaves the page.
 
 const KEY = "hpctwin-token";
+/** A stream without a byte for this long, in ms, is given up; the server sends some every 15 s. */
+const SILENCE = 45000;
 const MOST_KNOWN = 16, known = new Map();
 let token = "";
 
@@ -86,19 +88,32 @@ export async function send(method, path, body) {
   return (await request(`${root}api/v1/${path}`, { method, headers, body: JSON.stringify(body) })).json();
 }
 
-/** Server-sent events, each as it comes; ends when the connection does. */
+/** Server-sent events, each as it comes; ends when the connection does, and fails if the server is silent. */
 export async function* events(path) {
-  const response = await request(`${root}api/v1/${path}`);
-  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-  let text = "";
-  for (;;) {
-    const { value, done } = await reader.read();
-    if (done) return;
-    text += value;
-    for (let end = text.indexOf("\n\n"); end >= 0; end = text.indexOf("\n\n")) {
-      const data = text.slice(0, end).split("\n").filter((line) => line.startsWith("data: "));
-      text = text.slice(end + 2);
-      if (data.length) yield JSON.parse(data.map((line) => line.slice(6)).join("\n"));
+  const silent = new AbortController();
+  let timer = null;
+  const listen = () => {
+    clearTimeout(timer);
+    timer = setTimeout(() => silent.abort(), SILENCE);
+  };
+  listen();
+  try {
+    const response = await request(`${root}api/v1/${path}`, { signal: silent.signal });
+    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    let text = "";
+    for (;;) {
+      listen();
+      const { value, done } = await reader.read();
+      if (done) return;
+      text += value;
+      for (let end = text.indexOf("\n\n"); end >= 0; end = text.indexOf("\n\n")) {
+        const data = text.slice(0, end).split("\n").filter((line) => line.startsWith("data: "));
+        text = text.slice(end + 2);
+        if (data.length) yield JSON.parse(data.map((line) => line.slice(6)).join("\n"));
+      }
     }
+  } finally {
+    clearTimeout(timer);
+    silent.abort();
   }
 }

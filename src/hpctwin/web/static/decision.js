@@ -5,7 +5,7 @@ import { zoned } from "./clock.js";
 import { confirmed } from "./confirm.js";
 import { link } from "./links.js";
 import { Table } from "./table.js";
-import { element, number, replace, span } from "./words.js";
+import { counted, element, number, replace, span } from "./words.js";
 
 const LISTED = 5;
 
@@ -107,14 +107,14 @@ export class Decisions {
   content(decision) {
     const known = new Map(this.jobs.all.map((job) => [job.id, job])), starts = decision.starts.map((id) => known.get(id) ?? { id });
     const nodes = starts.reduce((sum, job) => sum + (job.nodes ?? 0), 0);
-    const parts = [element("p", `Starts ${decision.starts.length} of ${decision.waiting} pending jobs on ${nodes} nodes; ${decision.free_nodes} were free at the decision.`)];
+    const parts = [element("p", `Starts ${number(decision.starts.length)} of ${counted(decision.waiting, "pending job")} on ${counted(nodes, "node")}; ${number(decision.free_nodes)} were free at the decision.`)];
     const table = element("table", "", { class: "plain" }), head = element("tr");
     for (const [text, right] of [["Job"], ["User"], ["Nodes", 1], ["Limit", 1], ["Waiting", 1]]) head.append(element("th", text, { scope: "col", class: right ? "n" : "" }));
     table.append(element("caption", "Jobs to start"), head);
     for (const job of starts) {
       const row = element("tr");
       row.append(element("th", job.id, { scope: "row" }), element("td", job.user ?? "no longer pending"));
-      for (const text of [job.nodes ?? "–", span(job.walltime_s), span(job.wait_s)]) row.append(element("td", String(text), { class: "n" }));
+      for (const text of [number(job.nodes), span(job.walltime_s), span(job.wait_s)]) row.append(element("td", String(text), { class: "n" }));
       table.append(row);
     }
     const scroll = element("div", "", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Jobs to start" });

@@ -45,8 +45,8 @@ async function askToken(signIn) {
 }
 
 /** Goes on for ever: whenever the server tells of something, or `every` milliseconds, `told` is called.
- * @param ask gives what is told, one after the other. */
-export async function follow(ask, told) {
+ * @param ask gives what is told, one after the other. @param lost called when the server does not answer. */
+export async function follow(ask, told, lost = () => {}) {
   for (let pause = 500; ; pause = Math.min(pause * 2, 10000)) {
     try {
       for await (const one of ask()) {
@@ -59,6 +59,7 @@ export async function follow(ask, told) {
         continue;
       }
       at("standing").textContent = error.status ? error.message : "No answer from the server; trying again …";
+      lost();
     }
     await new Promise((done) => { setTimeout(done, pause); });
   }

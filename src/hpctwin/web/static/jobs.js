@@ -4,7 +4,7 @@ import { clock } from "./clock.js";
 import { Filters } from "./filters.js";
 import { address } from "./links.js";
 import { Table } from "./table.js";
-import { number, span } from "./words.js";
+import { counted, number, span } from "./words.js";
 
 /** @param now present time by the cluster's clock. @param open what a click on a job does. */
 function described(now, open) {
@@ -65,8 +65,8 @@ export class Jobs {
     const texts = [[this.pending, "waiting", "pending"], [this.running, "running", "running"]].map(([table, state, what]) => {
       const mine = this.all.filter((job) => job.state === state), found = mine.filter((job) => this.filters.passes(job));
       table.set(found, asked);
-      const total = `${mine.length.toLocaleString()} ${what} job${mine.length === 1 ? "" : "s"}`;
-      table.count.textContent = this.filters.count ? `${found.length.toLocaleString()} of ${total}` : total;
+      const total = counted(mine.length, `${what} job`);
+      table.count.textContent = this.filters.count ? `${number(found.length)} of ${total}` : total;
       return table.count.textContent;
     });
     // Only what a person has asked for is read out.

@@ -188,4 +188,4 @@ follow(() => api.events("events"), (told) => {
   showZones(at("zone"));
   showHead();
   fill();
-});
+}, () => overview.showLost());

@@ -3,15 +3,11 @@
 import * as api from "./api.js";
 import { confirmed } from "./confirm.js";
 import { clock } from "./clock.js";
-import { element, list, span } from "./words.js";
+import { counted, element, list, number, span } from "./words.js";
 
 const MODES = {
   observe: "only forecasts", advise: "shows decisions, and does not act", approve: "acts on approved decisions", act: "acts by itself",
 };
-
-function count(number, noun) {
-  return `${number.toLocaleString()} ${noun}${number === 1 ? "" : "s"}`;
-}
 
 export class Overview {
   /** @param at finds an element by its id. @param told called when the person's role is known. */
@@ -38,7 +34,7 @@ export class Overview {
     document.documentElement.classList.toggle("recorded", recorded);
     at("standing").textContent = recorded ? `Recorded, as of ${clock(head.time_s)}` : head.is_active ? "The twin controls scheduling" : `The twin observes${head.mode === "observe" ? "" : ` (mode ${head.mode})`}`;
     const trouble = head.trouble.length;
-    at("health").textContent = recorded ? "No: the twin is not running" : trouble ? `Look: ${count(trouble, "warning")}` : "Yes";
+    at("health").textContent = recorded ? "No: the twin is not running" : trouble ? `Look: ${counted(trouble, "warning")}` : "Yes";
     at("health").className = trouble || recorded ? "worse" : "better";
     list(at("well"), [
       recorded ? `Last update ${span(head.age_s)} ago. This page shows the last recorded state.` : `The twin runs in mode ${head.mode}: it ${head.killed ? "does nothing until the kill switch is released" : MODES[head.mode] ?? "runs"}.`,
@@ -52,6 +48,14 @@ export class Overview {
     this.showKill();
   }
 
+  /** That the server does not answer; the rest of the page stays as it was. */
+  showLost() {
+    if (!this.head) return;
+    this.at("health").textContent = "Unknown: no answer from the server";
+    this.at("health").className = "worse";
+    list(this.at("well"), [`This page shows the state of ${clock(this.head.time_s)}.`]);
+  }
+
   /** What waits, and until when. */
   showQueue(jobs, head) {
     const pending = jobs.filter((job) => job.state === "waiting"), turn = pending.filter((job) => job.reason === "turn");
@@ -59,15 +63,15 @@ export class Overview {
     const least = (list, by) => list.reduce((best, job) => (best === null || by(job) < by(best) ? job : best), null);
     const next = least(ahead, (job) => job.start_s), last = least(ahead, (job) => -job.start_s), longest = least(pending, (job) => job.submit_s);
     const soon = (time) => span(Math.max(0, time - head.time_s));
-    this.at("waits").textContent = pending.length ? `${count(pending.length, "job")} pending` : "Nothing waits";
+    this.at("waits").textContent = pending.length ? `${counted(pending.length, "job")} pending` : "Nothing waits";
     const nodes = pending.reduce((sum, job) => sum + job.nodes, 0);
-    const free = `${head.free_nodes.toLocaleString()} of ${count(head.nodes, "node")} ${head.free_nodes === 1 ? "is" : "are"} free.`;
+    const free = `${number(head.free_nodes)} of ${counted(head.nodes, "node")} ${head.free_nodes === 1 ? "is" : "are"} free.`;
     list(this.at("waiting"), [
-      pending.length ? `They request ${count(nodes, "node")}; ${free}` : free,
+      pending.length ? `They request ${counted(nodes, "node")}; ${free}` : free,
       next && `Next: job ${next.id} in ${soon(next.start_s)}; last: job ${last.id} in ${soon(last.start_s)}, by forecast.`,
       pending.length && !next && "No start is forecast now.",
       longest && `Longest wait so far: ${span(head.time_s - longest.submit_s)}, job ${longest.id}${longest.user ? ` of ${longest.user}` : ""}.`,
-      turn.length < pending.length && `${count(pending.length - turn.length, "job")} cannot start yet: hold, dependency or limit.`,
+      turn.length < pending.length && `${counted(pending.length - turn.length, "job")} cannot start yet: hold, dependency or limit.`,
     ].filter(Boolean));
   }
 
@@ -83,7 +87,7 @@ export class Overview {
     const began = decision.starts.every((id) => known.get(id)?.state !== "waiting");
     const mode = head.alive && !head.killed ? head.mode : "";
     const verb = mode === "act" ? (began ? "Started" : "Starts") : mode === "approve" ? "Wants to start" : head.alive ? "Would start" : "Would have started";
-    this.at("wants").textContent = starts ? `${verb} ${count(starts, "job")}${nodes ? ` on ${count(nodes, "node")}` : ""}` : mode === "act" ? "Starts no job now" : "Would start no job now";
+    this.at("wants").textContent = starts ? `${verb} ${counted(starts, "job")}${nodes ? ` on ${counted(nodes, "node")}` : ""}` : mode === "act" ? "Starts no job now" : "Would start no job now";
     const few = decision.starts.slice(0, 6).join(", ");
     list(this.at("wanted"), [
       starts && `Job${starts === 1 ? "" : "s"} ${few}${starts > 6 ? ` and ${starts - 6} more` : ""}.`,

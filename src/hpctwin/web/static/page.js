@@ -37,14 +37,14 @@ const NUMBERS = ["Nodes", "Limit", "Starts in", "Waited"];
 
 function jobs(caption, found, now) {
   return table(caption, ["Job", "User", "Account", "Partition", "State", "Nodes", "Limit", "Starts in", "Reason"], found.map((job) => [
-    link("job", job.id), user(job.user), hidden(job.account), partition(job.partition), job.state === "waiting" ? "pending" : job.state, job.nodes, span(job.walltime_s),
+    link("job", job.id), user(job.user), hidden(job.account), partition(job.partition), job.state === "waiting" ? "pending" : job.state, number(job.nodes), span(job.walltime_s),
     job.state === "running" ? "–" : job.start_s === null ? "unknown" : span(Math.max(0, job.start_s - now)), job.why || "–",
   ]), NUMBERS);
 }
 
 function pastJobs(found) {
   return table("Ended within the last day, newest first", ["Job", "User", "Account", "Partition", "Nodes", "Waited", "Started", "Ended"], found.map((job) => [
-    link("job", job.id), user(job.user), hidden(job.account), partition(job.partition), job.nodes, job.submit_s === null ? "–" : span(job.start_s - job.submit_s), time(job.start_s), time(job.end_s),
+    link("job", job.id), user(job.user), hidden(job.account), partition(job.partition), number(job.nodes), job.submit_s === null ? "–" : span(job.start_s - job.submit_s), time(job.start_s), time(job.end_s),
   ]), NUMBERS);
 }
 
@@ -52,7 +52,7 @@ async function jobPage(now) {
   const found = await api.get(`jobs/${encodeURIComponent(name)}`);
   const { job, past, state } = found, of = job ?? past, start = job?.state === "waiting" ? null : of.start_s;
   const pairs = [
-    ["state", state === "waiting" ? "pending" : state], ["user", user(of.user)], ["account", hidden(of.account)], ["partition", partition(of.partition)], ["nodes", of.nodes],
+    ["state", state === "waiting" ? "pending" : state], ["user", user(of.user)], ["account", hidden(of.account)], ["partition", partition(of.partition)], ["nodes", number(of.nodes)],
     ...(job ? [["limit", span(job.walltime_s)]] : []), ["submitted", time(of.submit_s)],
     ...(start === null ? [["starts", job.start_s === null ? "unknown" : `${time(job.start_s)}, in ${span(Math.max(0, job.start_s - now))}`],
       ["probably between", job.low_s === null ? "–" : `${time(job.low_s)} and ${time(job.high_s)}${job.calibrated ? "" : " (few starts observed yet)"}`]]
@@ -81,12 +81,12 @@ async function nodePage(now) {
 
 async function groupPage(now) {
   const found = await api.get(`${kind}s/${encodeURIComponent(name)}`);
-  const limits = kind === "partition" ? [["largest job", found.max_nodes ?? "no limit"], ["longest job", found.max_walltime_s === null ? "no limit" : span(found.max_walltime_s)]]
+  const limits = kind === "partition" ? [["largest job", found.max_nodes === null ? "no limit" : number(found.max_nodes)], ["longest job", found.max_walltime_s === null ? "no limit" : span(found.max_walltime_s)]]
     : [["accounts", found.accounts.join(", ") || "–"], ["partitions", all(found.partitions, "partition")]];
-  const total = found.waiting + found.running, cut = total > found.jobs.length ? `, the first ${found.jobs.length} of ${total}` : "";
+  const total = found.waiting + found.running, cut = total > found.jobs.length ? `, the first ${number(found.jobs.length)} of ${number(total)}` : "";
   const week = await groupHistory(kind, name, now);
   return [
-    section("Now", facts([["pending", found.waiting], ["running", found.running], ["nodes in use", found.nodes === null ? found.nodes_in_use : `${found.nodes_in_use} of ${found.nodes}`], ...limits])),
+    section("Now", facts([["pending", number(found.waiting)], ["running", number(found.running)], ["nodes in use", found.nodes === null ? number(found.nodes_in_use) : `${number(found.nodes_in_use)} of ${number(found.nodes)}`], ...limits])),
     section("Jobs", jobs(`Pending and running${cut}`, found.jobs, now), pastJobs(found.past)), week,
   ];
 }
@@ -104,7 +104,7 @@ async function decisionPage(_, head) {
   ]);
   return [
     section("Decision", pager, facts([
-      ["time", time(one.time_s)], ["policy", one.policy], ["before", one.before], ["pending jobs", one.waiting], ["free nodes", one.free_nodes], ["took", `${number(1000 * one.took_s)} ms`],
+      ["time", time(one.time_s)], ["policy", one.policy], ["before", one.before], ["pending jobs", number(one.waiting)], ["free nodes", number(one.free_nodes)], ["took", `${number(1000 * one.took_s)} ms`],
       ...(one.approval ? [["approval", one.approval]] : []), ["starts", all(one.starts, "job")],
     ]), ...(one.approval === "pending" && me.role === "operator" ? [approval(one.id)] : [])),
     section("Explanation", ...words(told.why)),
@@ -128,18 +128,18 @@ function approval(number) {
 async function runJobPage() {
   const job = await api.get(`jobs/${encodeURIComponent(name)}`);
   return [section("Request and start", facts([
-    ["state", job.state.replaceAll("_", " ")], ["user", user(job.user)], ["account", hidden(job.account)], ["partition", partition(job.partition)], ["nodes", job.nodes], ["limit", span(job.walltime_s)],
+    ["state", job.state.replaceAll("_", " ")], ["user", user(job.user)], ["account", hidden(job.account)], ["partition", partition(job.partition)], ["nodes", number(job.nodes)], ["limit", span(job.walltime_s)],
     ["submitted", time(job.submit_s)], ["started", time(job.start_s)], ["ended", time(job.end_s)], ["waited", span(job.wait_s)], ["ran", job.end_s === null || job.start_s === null ? "–" : span(job.end_s - job.start_s)],
   ]))];
 }
 
 async function runGroupPage() {
   const found = await api.get(`${kind}s/${encodeURIComponent(name)}`);
-  const cut = found.found > found.shown.length ? `, the first ${found.shown.length} of ${found.found.toLocaleString()}` : "";
+  const cut = found.found > found.shown.length ? `, the first ${number(found.shown.length)} of ${number(found.found)}` : "";
   return [
-    section("Jobs", facts([["jobs", found.found.toLocaleString()], ...Object.entries(found.states).map(([state, count]) => [state.replaceAll("_", " "), count.toLocaleString()]), ["mean wait", span(found.mean_wait_s)], ["longest wait", span(found.max_wait_s)]]),
+    section("Jobs", facts([["jobs", number(found.found)], ...Object.entries(found.states).map(([state, count]) => [state.replaceAll("_", " "), number(count)]), ["mean wait", span(found.mean_wait_s)], ["longest wait", span(found.max_wait_s)]]),
       table(`By submission${cut}`, ["Job", "User", "Partition", "State", "Nodes", "Limit", "Submitted", "Waited"], found.shown.map((job) => [
-        link("job", job.id), user(job.user), partition(job.partition), job.state.replaceAll("_", " "), job.nodes, span(job.walltime_s), time(job.submit_s), span(job.wait_s),
+        link("job", job.id), user(job.user), partition(job.partition), job.state.replaceAll("_", " "), number(job.nodes), span(job.walltime_s), time(job.submit_s), span(job.wait_s),
       ]), NUMBERS)),
   ];
 }

@@ -52,7 +52,7 @@ function showHead(head) {
   at("title").textContent = `${head.workload} on ${head.cluster}`;
   at("standing").textContent = head.finished ? "Simulated run" : "Simulation in progress";
   const told = head.figures.filter(({ key }) => TOP.includes(key)).map(({ name, text }) => [name, text]);
-  replace(at("figures"), pairs([["policy", head.policy], ["jobs", head.jobs.toLocaleString()], ["nodes", head.nodes.toLocaleString()], ...told]));
+  replace(at("figures"), pairs([["policy", head.policy], ["jobs", number(head.jobs)], ["nodes", number(head.nodes)], ...told]));
   replace(at("trouble"), head.trouble.map((text) => element("li", text)));
   at("trouble").hidden = !head.trouble.length;
   replace(document.querySelector("#all tbody"), head.figures.map(({ name, text }) => {
