@@ -281,7 +281,7 @@ def log_durations(ax: Axes, which: Literal["x", "y"], low_s: float, high_s: floa
     axis.set_minor_formatter(NullFormatter())
 
 
-def count_axis(ax: Axes, most: float = 0.0, **locator: int) -> None:
+def count_axis(ax: Axes, most: float = 0.0, **locator: Any) -> None:
     """Make the y axis one of counts: whole numbers from 0 to at least 1.
 
     Args:
