@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+import polars as pl
 import pytest
 from rich.console import Console
 from rich.table import Table
 
-from hpctwin.metrics import Summary
+from hpctwin.cli.output import plain_table
+from hpctwin.metrics import Summary, breakdown
 from hpctwin.report import compare_table, summary_table
+from hpctwin.report.accessor import breakdown_table
 from hpctwin.report.columns import COLUMNS, best_labels, format_metric, metric_name
+from hpctwin.report.tables import answer_table
 from tests.report.report_runs import entries
 
 WAIT = COLUMNS[0]
@@ -112,8 +116,18 @@ def test_engine_time_is_a_column_only_where_it_is_known() -> None:
     assert "engine" not in printed(compare_table({"easy": entries()[0].summary}))
 
 
-def test_labels_are_no_markup() -> None:
-    assert "[red]x" in printed(compare_table({"[red]x": entries()[0].summary}))
+@pytest.mark.parametrize("name", ["[red]x", "log[old]", "m[/x]", "a\\[b]"])
+def test_labels_are_no_markup(name: str) -> None:
+    summary = entries()[0].summary
+    named = summary | {"workload": name, "cluster": name, "policy": name, "nodes": 1}
+    by_user = breakdown(entries()[0].jobs.with_columns(user=pl.lit(name)), "user")
+    run = f"{name} on {name} (1 node) under {name}"
+    assert name in printed(compare_table({name: summary}))
+    assert run in printed(answer_table(named))
+    assert printed(summary_table(named)).count(name) == 3
+    assert printed(breakdown_table(by_user, "user", name), 200).count(name) == 2
+    assert name in printed(plain_table((name,), [("x",)]))
+    assert name in printed(plain_table(("x",), [(name,)]))
 
 
 def test_nothing_to_compare_is_an_empty_table() -> None:

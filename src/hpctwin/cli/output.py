@@ -156,9 +156,9 @@ def plain_table(
         rows: Cells, as many per row as headers.
         numbers: Columns aligned to the right.
     """
-    from rich.table import Table as Grid
+    from hpctwin.report.verbatim import VerbatimTable
 
-    table = Grid(box=None, pad_edge=False)
+    table = VerbatimTable(box=None, pad_edge=False)
     for head in heads:
         table.add_column(head, overflow="fold")
     for column in table.columns[numbers]:
@@ -324,9 +324,11 @@ def note_doomed(simulation: Simulation) -> None:
 def print_table(table: Table) -> None:
     """Print a table on standard output."""
     from rich import box
-    from rich.table import Table as Grid
+    from rich.text import Text
 
-    grid = Grid(
+    from hpctwin.report.verbatim import VerbatimTable
+
+    grid = VerbatimTable(
         box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True,
         title=table.title or None, caption=table.caption or None,
     )  # fmt: skip
@@ -336,6 +338,9 @@ def print_table(table: Table) -> None:
         else:
             grid.add_column(head, justify="right", no_wrap=True)
     for number, row in enumerate(table.rows):
-        cells = [one if isinstance(one, str) else f"{one[0]}\n[dim]{one[1]}[/]" for one in row]
+        cells = [
+            one if isinstance(one, str) else Text.assemble(f"{one[0]}\n", (f"{one[1]}", "dim"))
+            for one in row
+        ]
         grid.add_row(*cells, style="yellow" if number in table.marked else "")
     screen().print(grid)

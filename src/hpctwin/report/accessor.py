@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from rich import box
+from rich.markup import escape
 from rich.table import Table
 
 from hpctwin.errors import SimulationError
 from hpctwin.guesses import Guessed
 from hpctwin.report.columns import format_alike, format_metric, metric_name
+from hpctwin.report.verbatim import VerbatimTable
 
 if TYPE_CHECKING:
     import polars as pl
@@ -285,7 +287,7 @@ def breakdown_table(found: pl.DataFrame, by: By, label: str = "", *, alike: bool
 
     With `alike`, each column has one unit and one number of decimals.
     """
-    table = Table(box=box.SIMPLE_HEAD, title=f"{label} by {by}".strip())
+    table = VerbatimTable(box=box.SIMPLE_HEAD, title=escape(f"{label} by {by}".strip()))
     for column in found.columns:
         heading = by if column == "bin" else metric_name(column)
         table.add_column(heading, justify="left" if column == "bin" else "right", overflow="fold")

@@ -19,6 +19,7 @@ from hpctwin.model import format_duration
 from hpctwin.model.text import count_text
 from hpctwin.report.columns import tau_note, tau_of
 from hpctwin.report.figures.style import PALETTE, color, empty_note, new_figure, styled
+from hpctwin.report.verbatim import VerbatimTable
 
 __all__ = ["facility_table", "plot_moved", "plot_waits_by_bin", "plot_waits_by_size", "plot_weeks"]
 
@@ -195,7 +196,7 @@ def facility_table(summaries: Mapping[str, Mapping[str, Any]], clusters: Sequenc
         summaries: `FacilityResult.summary` by strategy.
         clusters: Names of the clusters.
     """
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    table = VerbatimTable(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     table.add_column("strategy", overflow="fold", min_width=12)
     table.add_column("knows")
     heads = [

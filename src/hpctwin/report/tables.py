@@ -15,6 +15,7 @@ from rich.text import Text
 from hpctwin import metrics
 from hpctwin.metrics import Summary
 from hpctwin.model import format_duration
+from hpctwin.model.text import count_text
 from hpctwin.report.columns import (
     COLUMNS,
     Column,
@@ -28,6 +29,7 @@ from hpctwin.report.columns import (
     tau_note,
     tau_of,
 )
+from hpctwin.report.verbatim import VerbatimTable
 
 if TYPE_CHECKING:
     from hpctwin.metrics.description import Description
@@ -52,7 +54,7 @@ def description_tables(found: Description) -> list[Table]:
 
 
 def _figures(found: Description) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, show_header=False, pad_edge=False)
+    table = VerbatimTable(box=box.SIMPLE_HEAD, show_header=False, pad_edge=False)
     for name, value in found.figures.items():
         if name == "nodes_are" or value is None:
             continue
@@ -83,7 +85,7 @@ def _distributions(found: Description) -> list[Table]:
 
 
 def _quantiles(shown: Mapping[str, Mapping[str, float]]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table = VerbatimTable(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("", overflow="fold")
     for name in shown:
         title = name.removesuffix("_s").replace("_gb", " (GB)").replace("_per_", "\na ")
@@ -101,14 +103,16 @@ def _quantiles(shown: Mapping[str, Mapping[str, float]]) -> Table:
 
 def _widths(found: Description) -> Table:
     unit = "core" if any("cores" in row for row in found.by_width) else "node"
-    table = Table(f"{unit}s up to", "jobs", f"{unit}-hours", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = VerbatimTable(
+        f"{unit}s up to", "jobs", f"{unit}-hours", box=box.SIMPLE_HEAD, pad_edge=False
+    )
     for row in found.by_width:
         table.add_row(f"{row[f'{unit}s']:,}", f"{row['jobs']:,}", f"{row[f'{unit}_hours']:,.0f}")
     return table
 
 
 def _hours(found: Description) -> Table:
-    table = Table("hour of submission", "jobs", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = VerbatimTable("hour of submission", "jobs", box=box.SIMPLE_HEAD, pad_edge=False)
     most = max(max(found.by_hour), 1)
     for hour, jobs in enumerate(found.by_hour):
         table.add_row(f"{hour:02}:00", f"{'█' * round(24 * jobs / most):24} {jobs:,}")
@@ -223,7 +227,7 @@ def paired_table(differences: pl.DataFrame, *, width: int | None = None) -> Tabl
     shown = differences.filter(pl.col("metric").is_in(list(known)))
     of = ", ".join(dict.fromkeys(shown["against"]))
     pairs = max(shown["pairs"], default=0)
-    table = Table(
+    table = VerbatimTable(
         title=f"compared with {of}, paired on {pairs} workloads",
         title_justify="left", title_style="", caption_justify="left",
         caption="ratio: geometric mean; "
@@ -289,7 +293,7 @@ def _by_policy(
         left = None if width is None else width - sum(widths[part]) - _GAP
         room = None if left is None else max(left, _LEAST)
         fits = left is None or left >= _LEAST
-        table = Table(
+        table = VerbatimTable(
             box=box.SIMPLE_HEAD, caption_justify="left", pad_edge=False, collapse_padding=True
         )
         table.add_column(
@@ -355,14 +359,12 @@ def answer_table(summary: Summary) -> Table:
     Returns:
         A table to print with `rich.print`. Unknown metrics have no line.
     """
-    table = Table(box=None, show_header=False, pad_edge=False)
+    table = VerbatimTable(box=None, show_header=False, pad_edge=False)
     table.add_column(no_wrap=True, style="bold")
     table.add_column(overflow="fold")
-    table.add_row(
-        "simulated",
-        f"{summary.get('workload')} on {summary.get('cluster')} ({summary.get('nodes', 0):,} nodes) "
-        f"under {summary.get('policy')}",
-    )
+    nodes = count_text(int(summary.get("nodes") or 0), "node")
+    run = f"{summary.get('workload')} on {summary.get('cluster')} ({nodes})"
+    table.add_row("simulated", f"{run} under {summary.get('policy')}")
     states = [
         f"{value:,} {key.removeprefix('jobs_').replace('_', ' ')}"
         for key, value in summary.items()
@@ -420,7 +422,7 @@ def summary_table(summary: Summary, *, title: str | None = None) -> Table:
     Returns:
         A table to print with `rich.print`.
     """
-    table = Table(title=title, box=box.SIMPLE_HEAD)
+    table = VerbatimTable(title=title, box=box.SIMPLE_HEAD)
     table.add_column("metric", no_wrap=True)
     table.add_column("value", justify="right")
     for key, value in summary.items():

@@ -87,7 +87,7 @@ def list_entries(
     for one in ENTRIES.values():
         rows.append([one.name, one.shows])
         if one.lacks:
-            rows.append(["", f"[dim]cannot be made: {one.lacks}[/]"])
+            rows.append(["", f"cannot be made: {one.lacks}"])
     print_table(Table(["name", "what it shows"], rows, words=2))
     return 0
 

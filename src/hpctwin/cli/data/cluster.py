@@ -69,7 +69,7 @@ def show(name: str, /, *, json: bool = False) -> int:
         print_json({**figures, "groups": groups, "constants": numbers})
         return 0
     console = screen(highlight=False)
-    console.print(f"[bold]{cluster.name}[/]  {cluster.about}")
+    console.print(Text.assemble((cluster.name, "bold"), f"  {cluster.about}"))
     idle, full = figures["idle_power_kw"], figures["full_power_kw"]
     drawn = (
         "power draw is unknown"

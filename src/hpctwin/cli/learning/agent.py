@@ -334,11 +334,13 @@ def _options(given: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _table(rows: pl.DataFrame, metric: str, best_before: str) -> Table:
+    from rich.text import Text
+
     from hpctwin.cli.output import plain_table
 
-    lines = []
+    lines: list[tuple[Text | str, ...]] = []
     for name, kind, *values in rows.iter_rows():
-        shown = f"[bold]{name}[/]" if kind == "agent" or name == best_before else name
+        shown = Text(name, "bold" if kind == "agent" or name == best_before else "")
         lines.append((shown, kind, *("" if one is None else f"{one:,.4g}" for one in values)))
     heads = ("policy", "", metric, "more", "from", "to", "µs/job")
     return plain_table(heads, lines, numbers=slice(2, None))

@@ -421,6 +421,8 @@ def breakdown_rows(result: Result, by: JobClass) -> list[dict[str, Any]]:
 
 
 def _explain(simulation: Simulation, jobs: tuple[str, ...], json: bool) -> None:
+    from rich.text import Text
+
     from hpctwin.cli.output import print_json, screen
     from hpctwin.model.text import progress_bar
     from hpctwin.simulation.explanation import explain
@@ -434,12 +436,16 @@ def _explain(simulation: Simulation, jobs: tuple[str, ...], json: bool) -> None:
         print_json({job: [moment.plain() for moment in moments] for job, moments in told.items()})
         return
     for job, moments in told.items():
-        console.print(f"[bold]job {job}[/] under {simulation.policy.name}", highlight=False)
+        head = Text.assemble((f"job {job}", "bold"), f" under {simulation.policy.name}")
+        console.print(head, highlight=False)
         if not moments:
             console.print("  was never submitted", highlight=False)
         for moment in moments:
             console.print(
-                f"  {moment.time_s:>12,.3f} s  {moment.text}", highlight=False, soft_wrap=True
+                f"  {moment.time_s:>12,.3f} s  {moment.text}",
+                highlight=False,
+                markup=False,
+                soft_wrap=True,
             )
 
 
