@@ -38,7 +38,7 @@ from hpctwin.engine.shared.reservations.node_reservations import (
     reserve_shared,
     take_off,
 )
-from hpctwin.engine.shared.total_free import row_at, search_rows
+from hpctwin.engine.shared.total_free import has_table, row_at, search_rows
 from hpctwin.engine.state.layout import NEVER, RETURN, TAKE, WAITING, ZERO, Arrays
 from hpctwin.engine.state.records import Grid
 
@@ -164,13 +164,15 @@ def finds_again(j: int, sim: Arrays) -> bool:
     nodes it gets. Both must depend on cores only.
     """
     kind = sim.job[j].kind
-    if sim.rooms.table == 0 or len(sim.cut) > 0 or sim.sharing.owners > 0 or not stops_early(sim):
+    if len(sim.cut) > 0 or sim.sharing.owners > 0 or not stops_early(sim):
         return False
     if goes_by_kind(kind, sim) or sim.shape[kind].exclusive == 1 or sim.needs[kind, CORES] == 0:
         return False
     for c in range(sim.needs.width):
         if c != CORES and c != ALONE and sim.needs[kind, c] > 0:
             return False
+    if not has_table(sim):
+        return False
     own = held(sim.kept)[j]
     time = search_rows(j, sim.clock.now, own.start, own.first, sim)
     end = time + sim.job[j].expected
@@ -179,7 +181,7 @@ def finds_again(j: int, sim: Arrays) -> bool:
         if row < 0:
             row = row_at(time, sim)
             free_table.begin_least(row, sim.least_later, sim)
-        while row < sim.rooms.sums and sim.sums[row].time < end:
+        while row < sim.rooms.sums and sim.sum_time[row] < end:
             free_table.lower_least(row, sim.least_later, sim)
             row += 1
         free_table.least_with(own.first, sim)

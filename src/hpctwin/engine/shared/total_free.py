@@ -19,12 +19,14 @@ from hpctwin.engine.shared.fit import goes_at, goes_by_kind
 from hpctwin.engine.shared.node_resources import CORES, GPUS, MEMORY, held
 from hpctwin.engine.state.layout import MINUS_ONE, NEVER, ONE, TAKE, ZERO, Arrays
 
-__all__ = ["change_sums", "enough_from", "first_after", "forget_sums", "start_in_sums"]
+__all__ = ["change_sums", "enough_from", "first_after", "forget_sums", "has_table", "start_in_sums"]
 
 ENOUGH = 8
 """Number of rows of reservations from which the table pays, if no more jobs run."""
 SEARCHES = 4
 """Number of searches in a pass after which free cores are also kept for each node."""
+STRIDE = 32
+"""Number of rows whose times are compared at once."""
 ENDS = NEVER // 2
 """Number that marks the end of a reservation, plus its row; greater than any row."""
 
@@ -96,7 +98,7 @@ def list_promises(n: int, sim: Arrays) -> int:
 def make_sums(sim: Arrays) -> None:
     """Compute what is free on all nodes together, from now on."""
     row = ZERO
-    sim.sums[row].time = sim.clock.now
+    sim.sum_time[row] = sim.clock.now
     sum_left(sim)
     n = list_events(sim)
     sim.rooms.promised = sim.rooms.table = 0
@@ -104,10 +106,10 @@ def make_sums(sim: Arrays) -> None:
         time = sim.times[0].time
         what = heap_pop(sim.times, n)
         n -= 1
-        if time > sim.sums[row].time:
+        if time > sim.sum_time[row]:
             copy_sums(row, row + 1, sim)
             row += 1
-            sim.sums[row].time = time
+            sim.sum_time[row] = time
         if what < 0:
             add_promise(row, -1 - what, -ONE, sim)
         elif what >= ENDS:
@@ -125,7 +127,7 @@ def copy_sums(row: int, to: int, sim: Arrays) -> None:
     """Copy a row over another."""
     one = sim.sums[row]
     other = sim.sums[to]
-    other.time = one.time
+    sim.sum_time[to] = sim.sum_time[row]
     other.cores = one.cores
     other.memory = one.memory
     other.gpus = one.gpus
@@ -139,7 +141,7 @@ def row_at(time: int, sim: Arrays) -> int:
     high = sim.rooms.sums
     while high - low > 1:
         middle = (low + high) // 2
-        if sim.sums[middle].time <= time:
+        if sim.sum_time[middle] <= time:
             low = middle
         else:
             high = middle
@@ -147,14 +149,26 @@ def row_at(time: int, sim: Arrays) -> int:
 
 
 @jit
+def row_from(row: int, time: int, sim: Arrays) -> int:
+    """Return the first row, from one on, that does not begin before a time."""
+    rows = sim.rooms.sums
+    while row + STRIDE < rows and sim.sum_time[row + STRIDE] < time:
+        row += STRIDE
+    before = ZERO
+    for later in range(row, min(row + STRIDE, rows)):
+        before += 1 if sim.sum_time[later] < time else 0
+    return row + before
+
+
+@jit
 def row_of(time: int, sim: Arrays) -> int:
     """Return the row that begins at a time, which is not past; insert it if missing."""
     low = row_at(time, sim)
-    if sim.sums[low].time >= time:
+    if sim.sum_time[low] >= time:
         return low
     for row in range(sim.rooms.sums - 1, low - 1, -1):
         copy_sums(row, row + 1, sim)
-    sim.sums[low + 1].time = time
+    sim.sum_time[low + 1] = time
     if sim.rooms.table == 1:
         sim.sums[low + 1].cells = sim.rooms.sums
         free_table.copy_cells(sim.sums[low].cells, sim.rooms.sums, sim)
@@ -348,6 +362,12 @@ def enough_after_ends(j: int, sim: Arrays) -> int:
 
 
 @jit
+def sums_pay(sim: Arrays) -> bool:
+    """Return whether there are enough reservations for the sums to pay."""
+    return sim.sharing.promises >= max(ENOUGH, sim.clock.running)
+
+
+@jit
 def enough_from(j: int, time: int, sim: Arrays) -> int:
     """Return a time, not before another, before which a job cannot fit.
 
@@ -358,14 +378,31 @@ def enough_from(j: int, time: int, sim: Arrays) -> int:
     if len(sim.cut) > 0 or goes_by_kind(kind, sim):
         return time
     if sim.rooms.sums == 0:
-        promises = sim.sharing.promises
-        if promises < ENOUGH or promises < sim.clock.running:
+        if not sums_pay(sim):
             return max(time, enough_after_ends(j, sim))
         make_sums(sim)
     sim.rooms.searches += 1
     if sim.rooms.searches >= SEARCHES and sim.rooms.table == 0 and len(sim.free_cores) > 0:
         make_table(sim)
     return search_rows(j, time, NEVER, ZERO - 1, sim)
+
+
+@jit
+def has_table(sim: Arrays) -> bool:
+    """Return whether the table of free cores is valid; make it if it pays for the pending jobs."""
+    tabled = len(sim.free_cores) > 0 and sim.clock.queued >= SEARCHES
+    if sim.rooms.table == 0 and tabled and sums_pay(sim):
+        if sim.rooms.sums == 0:
+            make_sums(sim)
+        make_table(sim)
+    return sim.rooms.table == 1
+
+
+@jit
+def has_sums(row: int, cores: int, memory: int, gpus: int, sim: Arrays) -> bool:
+    """Return whether a row has as much free on all nodes together."""
+    own = sim.sums[row]
+    return own.cores >= cores and own.memory >= memory and own.gpus >= gpus
 
 
 @jit
@@ -393,14 +430,18 @@ def search_rows(j: int, time: int, until: int, promise: int, sim: Arrays) -> int
     last = first
     later = MINUS_ONE
     while True:
-        while last < rows and sim.sums[last].time < time + length and sim.sums[last].time < until:
-            own = sim.sums[last]
-            last += 1
-            if own.cores < cores or own.memory < memory or own.gpus < gpus:
-                if last == rows:
-                    return time
-                first = last
-                time = max(time, sim.sums[first].time)
+        # The last row with too little is searched: no start fits that has it in its span.
+        enough = max(first, last)
+        last = row_from(enough, min(time + length, until), sim)
+        row = last - 1
+        while row >= enough and has_sums(row, cores, memory, gpus, sim):
+            row -= 1
+        if row >= enough:
+            if row + 1 == rows:
+                return time
+            first = row + 1
+            time = max(time, sim.sum_time[first])
+            continue
         if time >= until or sim.rooms.table == 0 or first + 1 == rows:
             return time
         if time + length > until:
@@ -423,4 +464,4 @@ def search_rows(j: int, time: int, until: int, promise: int, sim: Arrays) -> int
             return time
         first = misfit + 1
         last = max(last, first)
-        time = sim.sums[first].time
+        time = sim.sum_time[first]

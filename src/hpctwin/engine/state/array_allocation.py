@@ -258,7 +258,7 @@ def scratch_piece(
         "soon": soon,
         "below": (switches, 2),
         "scarce": (shared,),
-        "sums": (rows if shared else 0,),
+        **dict.fromkeys(("sum_time", "sums"), (rows if shared else 0,)),
         "free_cores": (rows if tabled else 0, shared),
         **dict.fromkeys(("least_cores", "least_later"), (shared,)),
         "promise_end": (rows if shared else 0,),

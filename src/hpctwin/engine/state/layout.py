@@ -320,7 +320,6 @@ class Rooms:
 class Sums:
     """Sum of free amounts of all shared nodes from a time on; see `shared.total_free`."""
 
-    time: Int
     cores: Int
     memory: Int
     gpus: Int
@@ -573,6 +572,7 @@ class Scratch:
     soon: Grid[Int]  # [kinds, nodes] see `shared.earliest_start`
     below: Grid[Int]  # [switches, 2] tasks and nodes that fit below each
     scarce: Table[Scarce]
+    sum_time: Table[Int]  # when each row of ``sums`` begins
     sums: Table[Sums]
     free_cores: Grid[Small]  # [rows, nodes] see `shared.free_table`
     least_cores: Table[Small]  # [nodes]
