@@ -213,7 +213,8 @@ def advance_engine(
         else:
             break
     simulation.engine_s += time.perf_counter() - begin
-    simulation.over = bool(code == layout.DONE)
+    # A fork without arrivals has jobs that are still to come.
+    simulation.over = bool(code == layout.DONE and sim.clock.arrived == len(simulation.workload))
     if code == layout.NOT_A_NUMBER:
         what = not_a_number(simulation.policy, sim)
         simulation.broken = f"{what} returned a value that is not a number"

@@ -192,7 +192,7 @@ class SimulationBase(EngineFeed):
         self.outside = _UNTOUCHED
         self.sized = None
         self.broken: str | None = None
-        self.over = False  # no event is left, even if jobs are pending
+        self.over = False  # no event is left and no job to come, even if jobs are pending
         self.slice = max(64, SHORT // max(len(self.workload), 1))
         self.stopped = False
         self._decided: Decided | None = None
