@@ -269,9 +269,10 @@ def test_an_episode_in_which_no_job_can_run_ends_in_one_step(name: str) -> None:
     )
     assert environment.observation_space.contains(seen)
     action = np.ones(1) if name == "PowerManagement" else 0
-    seen, reward, ended, cut, _ = environment.step(action)
+    seen, reward, ended, cut, info = environment.step(action)
     assert environment.observation_space.contains(seen)
     assert np.isfinite(reward)
+    assert (info["mean_bounded_slowdown"], info["mean_wait_s"]) == (None, None)
     assert (ended, cut) == (True, False)
 
 

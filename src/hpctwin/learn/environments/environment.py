@@ -52,11 +52,12 @@ class SimulationEnv(SchedulingEnv[Any]):
         self._seen: FloatArray = self.batch.seen[self.batch.side, 0]
         self._mask: BoolArray = self.batch.masks[self.batch.side, 0]
         batch = self.batch
-        self._chosen = {
-            "place": batch.whole[:, ACTION],
-            "share": batch.real[:, SHARE],
-            "nodes": batch.nodes,
-        }[task.chosen]
+        chosen = {
+            "place": batch.whole[0, ACTION : ACTION + 1].reshape(()),
+            "share": batch.real[0, SHARE : SHARE + 1].reshape(()),
+            "nodes": batch.nodes[0],
+        }
+        self._actions = Actions(task, chosen[task.chosen])
 
     def clusters(self) -> dict[str, Simulation]:
         """Return the simulation by the name of its cluster."""
@@ -98,7 +99,7 @@ class SimulationEnv(SchedulingEnv[Any]):
                 ``invalid_action`` is ``raise``.
         """
         batch = self.batch
-        choose(self.task, self._chosen, 0, action)
+        self._actions.put(action)
         invalid = self._by_node and bool(unavailable(self.task, self._mask, action))
         if invalid and self.invalid_action == "raise":
             raise SimulationError(self.task.why_not(self.simulation, 0))
@@ -131,44 +132,55 @@ class SimulationEnv(SchedulingEnv[Any]):
         self.batch.close()
 
 
-def choose(task: Task, chosen: Any, rows: Any, actions: Any) -> None:
-    """Write actions where the engine reads them, for one agent or many.
+class Actions:
+    """Actions, checked and written where the engine reads them, for one agent or many.
 
     Args:
         task: Decisions of the task.
-        chosen: Array that the engine reads actions of this form from [agents, …].
-        rows: Agents that the actions are for.
-        actions: The actions.
-
-    Raises:
-        SimulationError: An action is not in the action space. The engine checks the range of
-            places.
+        into: View of the array that the engine reads actions of this form from [agents, …];
+            without the first dimension for one agent.
     """
-    given, space = np.asarray(actions), task.action_space
-    counted = isinstance(space, gymnasium.spaces.Discrete)
-    most = int(space.n) - 1 if isinstance(space, gymnasium.spaces.Discrete) else 1
-    boxed = isinstance(space, gymnasium.spaces.Box)
-    if not (
-        given.shape == (*chosen[rows].shape, *((1,) if boxed else ()))
-        and given.dtype.kind in ("iub" if counted else "iubf")
-        and (task.chosen == "place" or _within(given, most))
-        and (task.chosen != "nodes" or bool(((given == 0) | (given == 1)).all()))
-    ):
-        raise SimulationError(
-            f"action is {actions!r:.60}; it must be in the action space {space} of each environment"
+
+    def __init__(self, task: Task, into: Any) -> None:
+        self._space, self._into = task.action_space, into
+        self._boxed = isinstance(task.action_space, gymnasium.spaces.Box)
+        counted = isinstance(task.action_space, gymnasium.spaces.Discrete)
+        self._kinds = "iub" if counted else "iubf"
+        self._shape = (*into.shape, 1) if self._boxed else into.shape
+        # The engine checks the range of places.
+        self._bounded, self._whole = task.chosen != "place", task.chosen == "nodes"
+        self._most = int(getattr(task.action_space, "n", 2)) - 1 if counted else 1
+
+    def put(self, actions: Any) -> None:
+        """Write actions.
+
+        Raises:
+            SimulationError: An action is not in the action space.
+        """
+        given = np.asarray(actions)
+        if given.shape != self._shape or given.dtype.kind not in self._kinds:
+            raise self._outside(actions)
+        if not self._bounded:
+            self._into[...] = given
+        elif self._whole:
+            self._into[...] = given != 0
+            if given.dtype.kind != "b" and not np.array_equal(self._into, given):
+                raise self._outside(actions)
+        elif given.size == 1:
+            number = given.item() / self._most
+            if not 0 <= number <= 1:  # or NaN
+                raise self._outside(actions)
+            self._into[...] = number
+        else:
+            if not (given.min() >= 0 and given.max() <= self._most):  # or NaN
+                raise self._outside(actions)
+            self._into[...] = given[..., 0] if self._boxed else given / self._most
+
+    def _outside(self, actions: Any) -> SimulationError:
+        return SimulationError(
+            f"action is {actions!r:.60}; it must be in the action space {self._space} of each "
+            "environment"
         )
-    if boxed:
-        given = given[..., 0]
-    elif task.chosen == "share":
-        given = given / most
-    chosen[rows] = given
-
-
-def _within(numbers: Any, most: int) -> bool:
-    """Return whether all numbers are from 0 to a maximum, and none is NaN."""
-    if numbers.size == 1:
-        return bool(0 <= numbers.item() <= most)
-    return bool(numbers.min() >= 0 and numbers.max() <= most)
 
 
 def unavailable(task: Task, masks: Any, actions: Any) -> Any:
@@ -219,11 +231,12 @@ class SimulationVectorEnv(AgentVectorEnv):
             task, source, num_envs, threads=threads, limit=max_steps, strict=self.strict
         )
         self._unavailable = batch.whole[:, UNAVAILABLE]
-        self._chosen = {
+        chosen = {
             "place": batch.choices["action"],
             "share": batch.choices["share"],
             "nodes": batch.nodes,
-        }[task.chosen]
+        }
+        self._actions = Actions(task, chosen[task.chosen])
         self._over, self._earned = batch.outcomes["over"], batch.outcomes["earned"]
 
     def _begin_all(self, seed: int | None) -> tuple[FloatArray, dict[str, Any]]:
@@ -243,7 +256,7 @@ class SimulationVectorEnv(AgentVectorEnv):
                 ``invalid_action`` is ``raise``.
         """
         batch = self.batch
-        choose(self.task, self._chosen, slice(None), actions)
+        self._actions.put(actions)
         invalid = unavailable(self.task, self.action_masks(), actions)
         if self.strict and np.any(invalid):
             raise SimulationError(self.task.why_not(batch.simulation(int(np.argmax(invalid))), 0))

@@ -449,11 +449,15 @@ class Batch:
                 raise SimulationError(self.task.why_not(self._simulations[number], choice))
 
     def told(self, number: int) -> dict[str, Any]:
-        """Return the results of an ended episode: metrics of its jobs, and its energy."""
+        """Return the results of an ended episode: metrics of its jobs, and its energy.
+
+        Metrics are None if no job ran.
+        """
         agent = self.agents[number]
-        found = {
-            "mean_bounded_slowdown": float(agent["slowdown"]),
-            "mean_wait_s": float(agent["wait"]),
+        ran = agent["slowdown"] > 0  # the slowdown of each job is at least 1
+        found: dict[str, float | None] = {
+            "mean_bounded_slowdown": float(agent["slowdown"]) if ran else None,
+            "mean_wait_s": float(agent["wait"]) if ran else None,
         }
         return found if self.task.watts is None else {**found, "energy_j": self._energy_j(number)}
 
