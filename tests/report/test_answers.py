@@ -119,7 +119,7 @@ def test_paired_differences_fit_80_columns_and_lose_nothing(labels: list[str]) -
     ]
     lines = printed(paired_table(paired_differences(runs), width=80), 80)
     assert max(map(len, lines)) <= 80
-    figures = next(line.index("figure") for line in lines if "figure" in line)
+    figures = next(line.index("metric") for line in lines if "metric" in line)
     names = "".join(line[:figures].strip() for line in lines[2:-1])
     assert not any("…" in line[: figures + 20] for line in lines)
     assert "significant" in lines[-1]

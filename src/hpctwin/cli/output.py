@@ -219,7 +219,10 @@ def need_jobs(workload: Workload) -> None:
     from hpctwin.errors import WorkloadError
 
     if not len(workload):
-        raise WorkloadError(f"{workload.name} contains no jobs to simulate")
+        raise WorkloadError(
+            f"{workload.name} contains no jobs to simulate; give a trace, or a part of one, with at "
+            "least one job"
+        )
 
 
 def note_without_effect(workload: Workload, cluster: Cluster) -> None:

@@ -15,6 +15,7 @@ from rich.text import Text
 from hpctwin import metrics
 from hpctwin.metrics import Summary
 from hpctwin.model import format_duration
+from hpctwin.model.arguments import check_arguments
 from hpctwin.model.text import count_text
 from hpctwin.report.columns import (
     COLUMNS,
@@ -212,6 +213,7 @@ def _saving(key: str, before: float, after: Any) -> Text:
     return Text(text.replace("-", "−"), "" if not saved else "green" if saved > 0 else "red")
 
 
+@check_arguments()
 def paired_table(differences: pl.DataFrame, *, width: int | None = None) -> Table:
     """Return the policies' mean changes from the first over workloads, with intervals.
 
@@ -242,8 +244,8 @@ def paired_table(differences: pl.DataFrame, *, width: int | None = None) -> Tabl
     taken = sum(_GAP + max((len(row[at]) for row in cells), default=0) for at in range(4))
     room = None if width is None else max(width - taken - _GAP, _LEAST)
     table.add_column("policy", overflow="fold", style="bold")
-    for title in ("figure", "difference", "95 % interval", "ratio"):
-        table.add_column(title, justify="left" if title == "figure" else "right", overflow="fold")
+    for title in ("metric", "difference", "95 % interval", "ratio"):
+        table.add_column(title, justify="left" if title == "metric" else "right", overflow="fold")
     # A long name continues next to the following metrics.
     for name in dict.fromkeys(shown["policy"]):
         own = [row for of, row in zip(shown["policy"], cells, strict=True) if of == name]

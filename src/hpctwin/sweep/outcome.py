@@ -20,6 +20,7 @@ from hpctwin.guesses import GuessedType
 from hpctwin.metrics import mean_interval, paired_change
 from hpctwin.metrics.summary import RunningSummary
 from hpctwin.model import State
+from hpctwin.model.arguments import check_arguments
 from hpctwin.model.columns import as_pandas
 from hpctwin.model.files import FileLock, cause, check_folder, write_atomically
 from hpctwin.model.text import Shown
@@ -196,7 +197,7 @@ def check_figures(plan: Plan, names: Collection[str]) -> None:
             unsure = True  # its rows will have the reason
     missing = [name for name in names if name not in known]
     if missing and not unsure:
-        raise UnknownNameError("figure", missing[0], known)
+        raise UnknownNameError("metric", missing[0], known)
 
 
 def _kinds(plan: Plan) -> Iterator[tuple[World, str]]:
@@ -305,6 +306,7 @@ class SweepResult(Shown, metaclass=GuessedType):
         names += [name for name in self.table.columns if name.startswith("parameter_")]
         return [name for name in names if self.table[name].n_unique() > 1]
 
+    @check_arguments("level")
     def compare(self, metrics: Sequence[str] | None = None, *, level: float = 0.95) -> pl.DataFrame:
         """Return means over replicates, and paired differences to the baseline.
 
@@ -330,7 +332,7 @@ class SweepResult(Shown, metaclass=GuessedType):
         known = {*self.metrics, *COUNTS}
         for name in asked:
             if name not in known and len(self.failed) < len(self.table):
-                raise UnknownNameError("figure", name, known)
+                raise UnknownNameError("metric", name, known)
         kept = [name for name in asked if name in (*self.table.columns, *COUNTS)]
         return pl.DataFrame(
             list(self._compared(kept, level)), infer_schema_length=None, orient="row"

@@ -300,7 +300,7 @@ class _Trying:
         figures = self._figures(settings.baseline, min((*settings.prefixes, 1.0)))
         for name in settings.objectives:
             if name not in figures:
-                raise UnknownNameError("figure", name, figures)
+                raise UnknownNameError("metric", name, figures)
 
     def _figures(self, policy: str, share: float) -> dict[str, float]:
         """Return means of the metrics over the worlds, for a share of their first jobs."""

@@ -158,7 +158,9 @@ class Journal:
                 self._check_format()
             elif read_only:
                 self._db.close()
-                raise JournalError(f"{path}: nothing is recorded yet")
+                raise JournalError(
+                    f"{path}: file is empty; give a journal that `hpctwin twin run` has written"
+                )
             if not read_only:
                 self._db.execute("PRAGMA journal_mode=WAL")
                 self._db.execute("PRAGMA synchronous=NORMAL")

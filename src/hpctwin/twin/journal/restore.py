@@ -184,7 +184,9 @@ def restored_core(journal: Journal) -> Core:
     """
     last = journal.last_settings()
     if last is None:
-        raise HpctwinError(f"{journal.path}: nothing is recorded yet")
+        raise HpctwinError(
+            f"{journal.path}: nothing is recorded yet; start the twin with `hpctwin twin run`"
+        )
     core = Core(TwinConfig.of(last, f"{journal.path}, settings").core)
     state, inputs = journal.read_inputs()
     _restore(core, state, journal)
