@@ -16,7 +16,7 @@ import pytest
 import hpctwin
 from hpctwin import Cluster, Simulation, Workload, facility, metrics, report
 from hpctwin.energy import Series, price_control
-from hpctwin.errors import ArgumentError, HpctwinError
+from hpctwin.errors import ArgumentError, ConfigError, HpctwinError, SimulationError
 from hpctwin.model import Dependencies, DependencyKind, NodeGroup
 from hpctwin.model.cluster.cluster import Partition, Reservation
 
@@ -219,6 +219,44 @@ def test_a_series_that_cannot_be_integrated_is_rejected(given: dict[str, Any], t
     assert Series(**good).integral(20) == 9 + 2 * 11
     with pytest.raises(ArgumentError, match=told):
         Series(**{**good, **given})
+
+
+def test_a_table_without_a_needed_column_names_the_column() -> None:
+    jobs = POWERED.jobs
+    for column, call in {
+        "start_s": lambda: metrics.with_job_metrics(jobs.drop("start_s")),
+        "nodes": lambda: metrics.breakdown(jobs.drop("nodes"), "size"),
+        "end_s": lambda: metrics.collect_accounts(jobs.drop("end_s")),
+        "time_s": lambda: metrics.resample(jobs, 60.0),
+        "submit_s": lambda: report.plot_wait_cdf({"a": jobs.drop("submit_s")}),
+        "metric": lambda: report.paired_table(jobs),
+    }.items():
+        with pytest.raises(ArgumentError, match=f"column '{column}' is missing in .*; give"):
+            call()
+
+
+def test_numbers_of_steps_and_times_of_any_size_are_rejected_or_work() -> None:
+    simulation = Simulation(JOBS, MACHINE, "fcfs")
+    with pytest.raises(ConfigError, match="instants is -1; it must be 0 or more"):
+        simulation.advance(instants=-1)
+    for late in (9.3e15, 1e300):
+        assert Simulation(JOBS, MACHINE, "fcfs").advance(late) == "done"
+        assert simulation.advance(-late) == "reached"
+    for job in ([1], np.array([1, 2]), "none"):
+        with pytest.raises(SimulationError, match="does not exist in workload"):
+            simulation.row_of(job)
+    with pytest.raises(ArgumentError, match="into is 'x'; it must be a simulation"):
+        simulation.fork(into="x")  # type: ignore[arg-type]
+
+
+def test_intervals_need_a_level_pairs_and_resamples() -> None:
+    for level in (None, "x", np.array([0.5, 0.9])):
+        with pytest.raises(ConfigError, match="level of an interval must be between 0 and 1"):
+            metrics.mean_interval(range(7), level=level)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="before has 2 values, and after has 1"):
+        metrics.paired_change([1, 2], [1])
+    with pytest.raises(ConfigError, match="resamples is 0"):
+        metrics.mean_interval(range(7), resamples=0)
 
 
 def test_a_table_of_pandas_in_place_of_one_of_polars_is_named() -> None:

@@ -17,11 +17,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from hpctwin.errors import ConfigError, WorkloadError
+from hpctwin.errors import ConfigError, WorkloadError, in_brief
 from hpctwin.metrics.jobs import By, classed
 from hpctwin.metrics.summary import Summary
 from hpctwin.model import MS_PER_S, Workload
-from hpctwin.model.arguments import check_arguments
+from hpctwin.model.arguments import check_arguments, column, is_number
 
 __all__ = [
     "Fidelity",
@@ -68,13 +68,14 @@ def min_sample_size(level: float = 0.95) -> int:
     Raises:
         ConfigError: The level is not such a share.
     """
-    if not 0 < level < 1:
+    if not is_number(level) or not 0 < level < 1:
         raise ConfigError(
-            f"the level of an interval must be between 0 and 1, such as 0.95; not {level}"
+            f"the level of an interval must be between 0 and 1, such as 0.95; not {in_brief(level)}"
         )
     return 1 + math.ceil(-math.log2(1 - level))
 
 
+@check_arguments("level")
 def mean_interval(
     values: npt.ArrayLike, *, level: float = 0.95, resamples: int = _RESAMPLES, seed: int = 0
 ) -> MeanInterval:
@@ -96,13 +97,18 @@ def mean_interval(
         `min_sample_size`.
 
     Raises:
-        ConfigError: There is no value, one is not finite, or the level is not a share.
+        ConfigError: There is no value, one is not finite, or the level is not a share;
+            or ``resamples`` or ``seed`` is out of range.
     """
     # The last digit of sums depends on the order, and so do the resamples.
-    data = np.sort(np.asarray(values, np.float64).ravel())
+    data = np.sort(column("values", values, "workload"))
     if not len(data) or not np.isfinite(data).all():
         raise ConfigError("an interval needs at least one value, and only finite values")
     mean, count = float(data.mean()), len(data)
+    if resamples < 1 or seed < 0:
+        raise ConfigError(
+            f"resamples is {resamples} and seed is {seed}; give 1 or more, and 0 or more"
+        )
     if count < min_sample_size(level):
         return MeanInterval(mean, None, None)
     tail = _NORMAL.cdf(-math.sqrt(count / (count - 1)) * _student(level, count - 1))
@@ -151,6 +157,7 @@ class PairedChange(NamedTuple):
     higher: int
 
 
+@check_arguments("level")
 def paired_change(
     before: npt.ArrayLike, after: npt.ArrayLike, *, level: float = 0.95
 ) -> PairedChange:
@@ -165,14 +172,18 @@ def paired_change(
         level: Level of the intervals, above 0 and below 1.
 
     Raises:
-        ConfigError: There is no pair, or a value is not finite.
+        ConfigError: There is no pair, a value has none, or one is not finite.
 
     Example:
         >>> change = paired_change([2.0, 4.0], [4.0, 2.0])
         >>> change.ratio[0], change.difference.mean
         (1.0, 0.0)
     """
-    first, second = np.asarray(before, np.float64), np.asarray(after, np.float64)
+    first, second = column("before", before, "pair"), column("after", after, "pair")
+    if len(first) != len(second):
+        raise ConfigError(
+            f"before has {len(first)} values, and after has {len(second)}; give the same number"
+        )
     difference = second - first
     ratio: MeanInterval | tuple[None, None, None] = (None, None, None)
     if (first > 0).all() and (second > 0).all():
@@ -186,6 +197,7 @@ def paired_change(
     )
 
 
+@check_arguments("level")
 def paired_differences(
     runs: Sequence[Mapping[str, Summary]],
     metrics: Iterable[str] | None = None,
@@ -348,6 +360,7 @@ class Fidelity:
             0, named=True
         )
 
+    @check_arguments()
     def by(self, by: By) -> pl.DataFrame:
         """Return these statistics by class of jobs, ``bin``, in the order of `breakdown`."""
         frame = classed(self.jobs, by)

@@ -58,15 +58,44 @@ def check_arguments(*skipped: str) -> Callable[[Callable[P, R]], Callable[P, R]]
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:
             if not open_ended and (unknown := kwargs.keys() - signature.parameters.keys()):
                 raise ArgumentError(_unknown_argument(function, min(unknown), signature.parameters))
-            for name, value in signature.bind(*args, **kwargs).arguments.items():
+            given = signature.bind(*args, **kwargs).arguments
+            for name, value in given.items():
                 hint = hints().get(name, Any)
                 if not _fits(value, hint):
                     raise ArgumentError(f"{name} is {in_brief(value)}; it must be {_form(hint)}")
-            return function(*args, **kwargs)
+            try:
+                return function(*args, **kwargs)
+            except Exception as error:
+                lacking = _without_column(error, given)
+                if lacking is None:
+                    raise
+                raise ArgumentError(lacking) from error
 
         return checked
 
     return decorate
+
+
+def _without_column(error: Exception, given: collections.abc.Mapping[str, Any]) -> str | None:
+    """Return the message for tables without a needed column; None for any other error."""
+    if type(error).__name__ != "ColumnNotFoundError":
+        return None
+    import polars as pl
+
+    said = str(error)
+    name = said.split('"')[1] if '"' in said else said
+    tables = [
+        argument
+        for argument, value in given.items()
+        for table in (value.values() if isinstance(value, collections.abc.Mapping) else [value])
+        if isinstance(table, pl.DataFrame) and name not in table.columns
+    ]
+    if not tables:
+        return None
+    return (
+        f"column {name!r} is missing in {' or '.join(dict.fromkeys(tables))}; give the table that "
+        "hpctwin has made, with all its columns"
+    )
 
 
 def _unknown_argument(function: Callable[..., Any], name: str, known: Iterable[str]) -> str:
@@ -78,15 +107,17 @@ def _unknown_argument(function: Callable[..., Any], name: str, known: Iterable[s
     return f"argument {name!r} does not exist.{near(name, names)} Known: {', '.join(names)}"
 
 
-def column(name: str, values: object) -> FloatArray:
+def column(name: str, values: object, each: str = "job") -> FloatArray:
     """Return a column of numbers, one per job; durations become seconds.
 
     Args:
+        name: Name of the argument, for messages.
         values: A list, an array, a column of a table, or any other iterable of numbers.
+        each: What has one number, for messages.
     """
     if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind in "iufb":
         return np.asarray(values, np.float64)
-    expected = "it must be a list or array of numbers, one per job"
+    expected = f"it must be a list or array of numbers, one per {each}"
     if isinstance(values, (str, bytes, collections.abc.Mapping, collections.abc.Set)):
         raise ArgumentError(f"{name} is {in_brief(values)}; {expected}")
     if isinstance(values, collections.abc.Iterator):

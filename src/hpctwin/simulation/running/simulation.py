@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.engine.operations.clock import stop_at_start_of
-from hpctwin.model import MS_PER_S, Cluster, Workload
+from hpctwin.errors import ConfigError
+from hpctwin.model import MS_PER_S, NEVER_MS, Cluster, Workload
 from hpctwin.model.arguments import check_arguments
 from hpctwin.model.text import count_text, progress_bar
 from hpctwin.model.workload.dependencies import chain_text, doomed_by
@@ -178,10 +179,17 @@ class Simulation(SimulationBase):
             ``instants`` event times.
 
         Raises:
+            ConfigError: ``instants`` is negative.
             PolicyError: The ordering or the control function failed or gave something impossible.
             SimulationError: The simulation had failed before; or jobs wait, and the control
                 function keeps the nodes they need switched off.
         """
+        if instants is not None and instants < 0:
+            raise ConfigError(f"instants is {instants}; it must be 0 or more, or None")
+        if until_s is not None:
+            # Later times do not fit in whole milliseconds.
+            last_s = NEVER_MS / MS_PER_S
+            until_s = max(until_s, -last_s) if until_s < last_s else None
         go_on = partial(advance_engine, self)
         cap, control = self.cluster.cap, self.policy.power.control
         if self.network is not None:

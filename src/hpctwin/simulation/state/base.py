@@ -286,8 +286,10 @@ class SimulationBase(EngineFeed):
             into: Simulation that is no longer needed; its memory is reused and it becomes the copy.
 
         Raises:
-            ConfigError: The policy is incompatible with the cluster.
+            ConfigError: The policy is incompatible with the cluster, or ``into`` is no simulation.
         """
+        if into is not None and not isinstance(into, SimulationBase):
+            raise ArgumentError(f"into is {in_brief(into)}; it must be a simulation or None")
         if policy is not None:
             policy = make_policy(policy)
             check_together(self.cluster, policy, self.workload)

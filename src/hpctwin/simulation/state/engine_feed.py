@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import cached_property
 from typing import Any
 
@@ -19,7 +19,7 @@ from hpctwin.engine.passes import PASSES, Pass
 from hpctwin.engine.powers import PowerPass
 from hpctwin.engine.state import layout
 from hpctwin.engine.state.sim import Decided, Sim
-from hpctwin.errors import SimulationError
+from hpctwin.errors import SimulationError, in_brief
 from hpctwin.model import MS_PER_S, Cluster, Workload, format_duration, to_ms
 from hpctwin.model.text import Shown, count_text
 from hpctwin.policies import Ordering, Policy
@@ -109,9 +109,13 @@ class Looks(Shown):
         Raises:
             SimulationError: The workload has no such job.
         """
-        if job_id not in self._rows:
-            raise SimulationError(f"job {job_id!r} does not exist in workload {self.workload.name}")
-        return self._rows[job_id]
+        row = self._rows.get(job_id) if isinstance(job_id, Hashable) else None
+        if row is None:
+            raise SimulationError(
+                f"job {in_brief(job_id)} does not exist in workload {self.workload.name}; give the "
+                "id of one of its jobs"
+            )
+        return row
 
     @cached_property
     def _rows(self) -> dict[Any, int]:
