@@ -369,6 +369,18 @@ def test_a_full_queue_sends_jobs_elsewhere_and_holds_them_when_all_are_full() ->
     assert result.jobs["cluster"].to_list() == ["c0", "c1"] * 3
 
 
+def test_jobs_held_by_a_queue_that_stays_full_are_canceled_or_wait() -> None:
+    used_up = {"decays": False, "used_minutes": {"nodes": 3}}
+    cluster = Cluster(name="a", nodes=[{"name": "n", "count": 2}], limits=[used_up])
+    workload = Workload.build(
+        submit_s=[0, 1, 2, 2, 2], runtime_s=[100, 100, 5, 5, 5], nodes=[2, 2, 1, 1, 3],
+        cancel_s=[-1, -1, 3, -1, -1],
+    )  # fmt: skip
+    full = Facility(name="f", clusters=[{"name": "a", "machine": cluster, "max_queued": 1}])
+    states = simulate_facility(full, workload, "least-loaded").jobs["state"].to_list()
+    assert states == ["completed", "waiting", "cancelled", "waiting", "rejected"]
+
+
 def test_an_idle_peer_pulls_only_what_it_starts_at_once() -> None:
     workload = jobs(
         submit_s=[0] * 4,

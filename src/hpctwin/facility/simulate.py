@@ -232,9 +232,10 @@ def make_facility_result(
         )
         tables.append(frame.with_columns(index.filter(pl.Series(here)), cluster=pl.lit(name)))
     nowhere = state.where < 0
-    rejected = _never_placed(state.workload.take(nowhere))
+    possible = state.allowed.any(axis=0)[nowhere]
+    never = _never_placed(state.workload.take(nowhere), possible)
     tables.append(
-        rejected.with_columns(index.filter(pl.Series(nowhere)), cluster=pl.lit(None, pl.String))
+        never.with_columns(index.filter(pl.Series(nowhere)), cluster=pl.lit(None, pl.String))
     )
     labels = pl.Series([*names, None], dtype=pl.String)
     about = pl.DataFrame(
@@ -259,11 +260,13 @@ def make_facility_result(
     )
 
 
-def _never_placed(workload: Workload) -> pl.DataFrame:
+def _never_placed(workload: Workload, possible: npt.NDArray[np.bool_]) -> pl.DataFrame:
+    """Return a table of jobs that no cluster runs, or whose queues stay full."""
     none = np.full(len(workload), -1, np.int64)
-    rejected = np.full(len(workload), State.REJECTED, np.int8)
+    held = np.where(workload.cancel_ms >= 0, State.CANCELLED, State.WAITING)
+    states = np.where(possible, held, State.REJECTED).astype(np.int8)
     return Course(
-        workload, submit=workload.submit_ms, eligible=none, start=none, end=none, state=rejected
+        workload, submit=workload.submit_ms, eligible=none, start=none, end=none, state=states
     ).table
 
 
