@@ -183,7 +183,9 @@ def test_simulate_reports_the_savings_of_waiting_and_of_an_oracle(
     )
     prices = tmp_path / "prices.csv"
     values = drawn(2).per_kwh
-    prices.write_text("time,price\n" + "".join(f"{3600 * i},{v}\n" for i, v in enumerate(values)))
+    prices.write_text(
+        "time,price (EUR/kWh)\n" + "".join(f"{3600 * i},{v}\n" for i, v in enumerate(values))
+    )
     jobs = tmp_path / "jobs.csv"
     rows = [f"{4000 * i},{1800 + 60 * i},1" for i in range(150)]
     jobs.write_text("submit_s,runtime_s,nodes\n" + "\n".join(rows) + "\n")

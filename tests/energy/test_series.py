@@ -48,8 +48,51 @@ def test_units_are_read_off_the_column_and_dates_aligned(tmp_path: Path) -> None
 
 
 def test_a_time_zone_is_respected(tmp_path: Path) -> None:
-    path = write(tmp_path, "t,price\n2024-01-01T01:00+01:00,1\n2024-01-01T02:00+01:00,2\n")
+    path = write(
+        tmp_path, "t,price (EUR/kWh)\n2024-01-01T01:00+01:00,1\n2024-01-01T02:00+01:00,2\n"
+    )
     assert Series.read(path).start_epoch_s == 1_704_067_200
+
+
+@pytest.mark.parametrize(
+    ("head", "unit", "per_kwh"),
+    [
+        ("Day-ahead Price [EUR/MWh]", "EUR", 0.001),
+        ("EUR / MWh", "EUR", 0.001),
+        ("date/time EUR/MWh", "EUR", 0.001),
+        ("price (COP/Wh)", "COP", 1000),
+        ("GBP/GWh", "GBP", 1e-6),
+        ("carbon (kg CO2/kWh)", "g", 1000),
+        ("Carbon intensity tCO2eq/MWh", "g", 1000),
+        ("intensity [lbs CO2 / MWh]", "g", 0.45359237),
+        ("Carbon Intensity gCO₂eq/kWh (direct)", "g", 1),
+        ("avg_CI", "g", 1),
+    ],
+)
+def test_a_head_states_the_unit_in_any_common_notation(
+    head: str, unit: str, per_kwh: float, tmp_path: Path
+) -> None:
+    series = Series.read(write(tmp_path, f"time,{head}\n0,1\n1,1\n"))
+    assert series.unit == unit
+    assert series.per_kwh.tolist() == pytest.approx([per_kwh] * 2)
+
+
+@pytest.mark.parametrize("head", ["price", "value", "EUR/MWhe", "price per MWh", "CO2/kWh"])
+def test_a_head_without_a_known_unit_is_an_error(head: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=rf"'{head}': the unit of the values is unknown; state"):
+        Series.read(write(tmp_path, f"time,{head}\n0,1\n1,2\n"))
+
+
+def test_price_and_carbon_of_one_file_are_not_confused(tmp_path: Path) -> None:
+    both = write(tmp_path, "time,Price (EUR/kWh),Carbon intensity (g/kWh)\n0,1,400\n1,2,500\n")
+    assert Series.read(both, what="carbon").per_kwh.tolist() == pytest.approx([400, 500])
+    assert Series.read(both, what="price").per_kwh.tolist() == pytest.approx([1, 2])
+    price = write(tmp_path, "time,Price (EUR/kWh)\n0,1\n1,2\n")
+    with pytest.raises(ConfigError, match="values are in 'EUR'; give a file with a carbon"):
+        Series.read(price, what="carbon")
+    carbon = write(tmp_path, "time,gCO2/kWh\n0,1\n1,2\n")
+    with pytest.raises(ConfigError, match="values are in 'g'; give a file with a price"):
+        Series.read(carbon, what="price")
 
 
 @pytest.mark.parametrize(

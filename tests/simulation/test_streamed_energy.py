@@ -206,7 +206,7 @@ def test_the_command_writes_what_it_writes_without_stream(
         f"{own}}}"
     )
     hours = [f"2024-03-0{2 if hour < 22 else 1} {hour % 24:02}:00,{hour}.5" for hour in range(24)]
-    price.write_text("\n".join(["time,price", *sorted(hours)]))
+    price.write_text("\n".join(["time,price (EUR/kWh)", *sorted(hours)]))
     seconds = pl.col("submit_s") * 90
     if begin != "0":
         seconds = pl.lit(begin).str.to_datetime() + pl.duration(seconds=seconds)

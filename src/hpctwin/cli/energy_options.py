@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -68,11 +68,13 @@ class CostOptions:
 
         An omitted option means the cluster's own series.
         """
-        found, notes = {}, {}
-        for name, given, own, unit in (
+        found: dict[str, Series] = {}
+        notes: dict[str, str] = {}
+        kinds: tuple[tuple[Literal["price", "carbon"], Any, Any, str], ...] = (
             ("price", self.price, cluster.price, cluster.currency),
             ("carbon", self.carbon, cluster.carbon, "g"),
-        ):
+        )
+        for name, given, own, unit in kinds:
             what = own if given is None else _flat(name, given)
             if what is None:
                 continue
@@ -81,7 +83,7 @@ class CostOptions:
             if isinstance(what, float):
                 found[name] = Series.hourly([what], unit)
             else:
-                found[name], how = Series.read(what).aligned(workload.start_epoch_s)
+                found[name], how = Series.read(what, what=name).aligned(workload.start_epoch_s)
                 notes[f"{name}_aligned"] = f"by {how}"
         return found, notes
 

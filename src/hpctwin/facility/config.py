@@ -174,7 +174,8 @@ class FacilityCluster(Settings):
             start_epoch_s: Unix time of the workload's time zero; None if unknown.
         """
         rate: Rate = getattr(self, name)
-        return _series(getattr(self.machine, name, None) if rate is None else rate, start_epoch_s)
+        own = getattr(self.machine, name, None) if rate is None else rate
+        return _series(own, name, start_epoch_s)
 
     def factor_of(self, kind: str) -> float:
         """Return the factor of runtimes and walltimes for a kind of job."""
@@ -184,9 +185,9 @@ class FacilityCluster(Settings):
 
 
 @lru_cache(maxsize=64)
-def _series(rate: Rate, start_epoch_s: float | None) -> Series:
+def _series(rate: Rate, what: Literal["price", "carbon"], start_epoch_s: float | None) -> Series:
     if isinstance(rate, str):
-        return Series.read(rate).aligned(start_epoch_s)[0]
+        return Series.read(rate, what=what).aligned(start_epoch_s)[0]
     if not isinstance(rate, tuple):
         return Series.hourly([rate or 0.0], "")
     from_midnight = replace(Series.hourly(rate, ""), start_epoch_s=0.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,8 +21,13 @@ __all__ = ["Series", "cheapest_start_times", "times_of"]
 FloatArray = npt.NDArray[np.float64]
 Align = Literal["date", "start"]
 
-_J_PER = {"kwh": 3.6e6, "mwh": 3.6e9}
-_VALUE = ("price", "carbon intensity", "avg_ci", "intensity", "value")
+What = Literal["price", "carbon"]
+
+_J_PER = {"wh": 3.6e3, "kwh": 3.6e6, "mwh": 3.6e9, "gwh": 3.6e12}
+_G_PER = {"g": 1.0, "kg": 1e3, "t": 1e6, "lb": 453.59237, "lbs": 453.59237}
+_PER_ENERGY = re.compile(r"(.*?[^\s/]) ?/ ?([kmg]?wh)\b", re.IGNORECASE)
+_MASS = re.compile(r"(?:^|[^a-z])(k?g|t|lbs?) ?(?:co[2₂][^/]*)?$", re.IGNORECASE)
+_NAMES = {"price": ("price",), "carbon": ("carbon intensity", "avg_ci", "intensity")}
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,20 +88,23 @@ class Series:
 
     @classmethod
     @check_arguments()
-    def read(cls, path: str | Path, column: str | None = None) -> Series:
+    def read(
+        cls, path: str | Path, column: str | None = None, *, what: What | None = None
+    ) -> Series:
         """Read a CSV file (``.gz`` too): times in the first column, values in another.
 
-        Times are dates (ISO 8601, UTC if without zone) or seconds. Values are per kWh or per MWh,
-        as stated in the head of their column, such as ``Price (EUR/MWh)`` or ``Carbon intensity
-        gCO2eq/kWh``. The default is per kWh.
+        Times are dates (ISO 8601, UTC if without zone) or seconds. The head of the values' column
+        states their unit, such as ``Price (EUR/MWh)`` or ``Carbon intensity kgCO2eq/kWh``. Carbon
+        is converted to g. ``avg_CI`` without a unit is in g/kWh.
 
         Args:
             path: The file.
             column: Column of the values; by default the first one named as a price or an intensity.
+            what: Expected content, ``price`` or ``carbon``; by default either.
 
         Raises:
-            ConfigError: The file cannot be read or has another format; the message names row and
-                column.
+            ConfigError: The file cannot be read, has another format or content, or states no unit;
+                the message names row and column.
         """
         path = Path(path)
         frame = csv_of(path)
@@ -104,7 +113,13 @@ class Series:
                 f"{path}: table must have a column of times, one of values, and two rows or more"
             )
         if column is None:
-            found = [name for word in _VALUE for name in frame.columns[1:] if word in name.lower()]
+            words = [word for kind in _NAMES if what in (None, kind) for word in _NAMES[kind]]
+            found = [
+                name
+                for word in (*words, "value")
+                for name in frame.columns[1:]
+                if word in name.lower()
+            ]
             column = found[0] if found else frame.columns[1] if frame.width == 2 else None
         if column is None or column not in frame.columns:
             raise ConfigError(
@@ -113,7 +128,12 @@ class Series:
             )
         times, epoch = times_of(frame[frame.columns[0]], path)
         numbers = numbers_of(frame, column, path)
-        per, unit = _unit(column)
+        per, unit = _unit(column, path)
+        if what is not None and (unit == "g") != (what == "carbon"):
+            wanted = "price" if what == "price" else "carbon intensity in g, kg, t or lb"
+            raise ConfigError(
+                f"{path}, {column!r}: values are in {unit!r}; give a file with a {wanted}"
+            )
         step = float(np.median(np.diff(times)))
         return cls(times, numbers / per, float(times[-1] + step), unit, path.name, epoch)
 
@@ -254,19 +274,26 @@ def _epoch_s(text: str | None) -> float | None:
         return None
 
 
-def _unit(column: str) -> tuple[float, str]:
+def _unit(column: str, path: Path) -> tuple[float, str]:
     """Return the joules a value is for, and the unit of a value times energy.
 
-    Both are read from the head of a column.
+    Raises:
+        ConfigError: The head of the column states no unit.
     """
-    words = column.replace("(", " ").replace(")", " ").split()
-    for word in words:
-        above, slash, below = word.partition("/")
-        if slash and below.lower() in _J_PER:
-            carbon = above.lower().startswith("g") and above.lower() != "gbp"
-            return _J_PER[below.lower()], "g" if carbon else above
-    carbon = "carbon" in column.lower() or "ci" in column.lower().split("_")
-    return _J_PER["kwh"], "g" if carbon else ""
+    if column.lower() == "avg_ci":
+        return _J_PER["kwh"], "g"
+    found = _PER_ENERGY.search(column)
+    if found is not None:
+        joules = _J_PER[found[2].lower()]
+        mass = _MASS.search(found[1])
+        if mass is not None:
+            return joules / _G_PER[mass[1].lower()], "g"
+        if not re.search("co[2₂]", found[1], re.IGNORECASE):
+            return joules, re.split(r"[\s/()\[\]]", found[1])[-1]
+    raise ConfigError(
+        f"{path}, {column!r}: the unit of the values is unknown; state it in the head of the "
+        "column, as in 'Price (EUR/MWh)' or 'Carbon intensity (gCO2/kWh)'"
+    )
 
 
 def cheapest_start_times(

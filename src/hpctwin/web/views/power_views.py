@@ -8,6 +8,7 @@ count as idle before, and stay asleep until a job is forecast on them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -162,13 +163,14 @@ def rates_of(machine: Cluster, from_s: float, *, unix_time: bool = True) -> dict
     Raises:
         ConfigError: A file of them cannot be read on this host.
     """
-    found = {}
-    for name, rate, unit in (
+    found: dict[str, Series] = {}
+    kinds: tuple[tuple[Literal["price", "carbon"], float | str | None, str], ...] = (
         ("price", machine.price, machine.currency),
         ("carbon", machine.carbon, "g"),
-    ):
+    )
+    for name, rate, unit in kinds:
         if isinstance(rate, str):
-            found[name] = Series.read(rate).aligned(from_s if unix_time else None)[0]
+            found[name] = Series.read(rate, what=name).aligned(from_s if unix_time else None)[0]
         elif rate is not None:
             found[name] = Series.hourly([rate], unit)
     return found
