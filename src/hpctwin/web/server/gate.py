@@ -291,7 +291,7 @@ class Gate:
             again = str(max(1, round(wait_s))).encode()
             return 429, "too many requests", [(b"retry-after", again)]
         length = headers.get(b"content-length", b"0")
-        if not length.isdecimal() or int(length) > LARGEST_BODY:
+        if not length.isdigit() or int(length) > LARGEST_BODY:
             return _TOO_LONG
         state, sign_in = scope.setdefault("state", {}), self._access.sign_in
         given = headers.get(b"authorization")
