@@ -78,6 +78,8 @@ def test_a_sweep_reports_rejected_jobs_once_for_each_cluster(
         shown = capsys.readouterr()
         assert json.loads(shown.out)["notes"] == [told]
         assert shown.err.count("rejected") == 1
+    assert run("sweep", "jobs.csv", *options, "--load", 0.5, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["notes"] == [told + "; the load counts them too"]
     assert run("sweep", "jobs.csv", *options, "--resample", "2s", "--seeds", 6, "--json") == 0
     (told,) = json.loads(capsys.readouterr().out)["notes"]
     assert told.startswith("jobs.csv: up to ")

@@ -83,6 +83,25 @@ def test_what_varies_the_jobs_does_what_it_says() -> None:
     assert cluster.node_count == 32
 
 
+def test_a_load_of_shared_nodes_is_that_of_their_cores() -> None:
+    """Each job has 1 of 8 cores of a node, and each fourth a whole node without others."""
+    count = 400
+    every = np.ones(count)
+    alone = np.arange(count) % 4 == 3
+    chunks = {"tasks": every, "cores_per_task": every, "exclusive": alone.astype(float)}
+    given = Workload.build(
+        submit_s=np.arange(count), runtime_s=every * 80, walltime_s=every * 80, nodes=every,
+        chunks=chunks, name="mine",
+    )  # fmt: skip
+    cluster = Cluster.model_validate({"nodes": [{"name": "n", "count": 4, "cores": 8}]})
+    found = sweep(workloads=given, clusters=cluster, policies=["fcfs"], loads=[0.2, 0.5]).table
+    # 100 jobs have 8 cores and 300 have 1: 88,000 core-seconds of 32 cores.
+    for load, makespan_s in zip(found["load"], found["makespan_s"], strict=True):
+        assert makespan_s == pytest.approx(88_000 / 32 / load + 80, rel=0.01)
+    with pytest.raises(ConfigError, match=r"sizes is \[1, 2\]; give each of the 400 jobs"):
+        given.scale(0.5, 4, sizes=[1, 2])
+
+
 def test_a_trace_is_drawn_again_in_pieces_that_keep_their_order() -> None:
     given = generate("poisson", jobs=300, nodes=32, seed=1).replace(name="mine")
     settings = SweepSettings(

@@ -73,6 +73,33 @@ def totals_asked(
     return found
 
 
+def cores_asked(workload: Workload, cluster: Cluster) -> FloatArray:
+    """Return the cores that each job requests [jobs].
+
+    Whole nodes that are not known count as the largest group's.
+    """
+    largest = max(group.cores or 0.0 for group in cluster.nodes)
+    whole = {"cores": np.full(len(workload), largest)}
+    return totals_asked(workload, whole)["cores"]
+
+
+def at_load(workload: Workload, cluster: Cluster, load: float) -> Workload:
+    """Return the same jobs with submit times that offer a cluster a load.
+
+    Jobs that share nodes count with the cores that they request, exclusive jobs with whole nodes.
+
+    Args:
+        load: Work as a share of the cluster's capacity, as in `Workload.scale`.
+    """
+    nodes, sizes = cluster.node_count, None
+    per_node = sum(group.count * (group.cores or 0.0) for group in cluster.nodes) / nodes
+    if workload.shares_nodes and per_node:
+        sizes = cores_asked(workload, cluster) / per_node
+        alone = workload.chunks["exclusive"] > 0
+        sizes = np.where(alone, np.maximum(sizes, workload.nodes), sizes)
+    return workload.scale(load, nodes, sizes=sizes)
+
+
 def tasks_asked(workload: Workload) -> IntArray:
     """Return the number of tasks of each job, of all kinds; of nodes if it asks for none [jobs]."""
     if not workload.chunks:

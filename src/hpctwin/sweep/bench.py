@@ -17,6 +17,7 @@ from hpctwin.generate import generate
 from hpctwin.generate.resampling import resample_pieces, resample_users, shift_arrivals
 from hpctwin.generate.walltimes import with_walltimes
 from hpctwin.model import MS_PER_S, Cluster, Workload
+from hpctwin.model.demand import at_load
 from hpctwin.policies import Policy, make_policy
 from hpctwin.simulation import Simulation
 from hpctwin.simulation.running.window import moment
@@ -184,7 +185,7 @@ def workload_of(world: World, inputs: Inputs) -> tuple[Workload, Cluster]:
         rng = np.random.default_rng([world.seed, 2])
         jobs = shift_arrivals(jobs, world.shift_s, rng)
     if world.load is not None:
-        jobs = jobs.scale(world.load, cluster.node_count)
+        jobs = at_load(jobs, cluster, world.load)
     return jobs, cluster
 
 

@@ -134,11 +134,12 @@ def rejection_notes(table: pl.DataFrame) -> Iterator[str]:
         numbers: list[int] = rows["jobs_rejected"].drop_nulls().to_list()
         if most := max(numbers, default=0):
             row = rows.filter(jobs_rejected=most).row(0, named=True)
+            load = "; the load counts them too" if row.get("load") is not None else ""
             upto = "" if min(numbers) == most else "up to "
             yield (
                 f"{jobs}: {upto}{most:,} of {row['jobs']:,} jobs ({most / row['jobs']:.0%}) were "
                 f"rejected, because they can never run on cluster {cluster!r}: "
-                f"{row['rejection_reasons']}"
+                f"{row['rejection_reasons']}{load}"
             )
 
 

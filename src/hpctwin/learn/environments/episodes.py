@@ -21,6 +21,7 @@ from hpctwin.generate import generate
 from hpctwin.generate.walltimes import check_walltimes, with_walltimes
 from hpctwin.learn.environments.task import Task
 from hpctwin.model import Cluster, Workload
+from hpctwin.model.demand import at_load
 from hpctwin.simulation import Simulation
 from hpctwin.simulation.running.window import from_its_first_job
 from hpctwin.simulation.state.arguments import as_cluster, as_workload
@@ -197,7 +198,7 @@ class Episodes:
             found = self._others(found, rng)
         found = with_walltimes(found, self.walltimes, rng)
         if self.load is not None and found.submit_ms[-1] > 0:
-            found = found.scale(float(rng.uniform(*self.load)), self.cluster.node_count)
+            found = at_load(found, self.cluster, float(rng.uniform(*self.load)))
         return found
 
     def _others(self, row: Workload, rng: np.random.Generator) -> Workload:

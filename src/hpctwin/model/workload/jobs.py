@@ -208,7 +208,11 @@ _NEVER = np.iinfo(np.int64).max
 
 
 def submit_for_load(
-    submit_ms: IntArray, runtime_ms: IntArray, nodes: IntArray, load: float, machine: int
+    submit_ms: IntArray,
+    runtime_ms: IntArray,
+    nodes: npt.NDArray[Any],
+    load: float,
+    machine: int,
 ) -> IntArray:
     """Return submit times that give a cluster some load; see `Workload.scale`.
 

@@ -389,20 +389,25 @@ class Workload(Shown, metaclass=GuessedType):
         return facts
 
     @check_arguments()
-    def scale(self, load: float, nodes: int | None = None) -> Workload:
+    def scale(
+        self, load: float, nodes: int | None = None, *, sizes: npt.ArrayLike | None = None
+    ) -> Workload:
         """Return the same jobs, closer together or further apart, with a given load.
 
         Args:
             load: Node-seconds that jobs run, as a share of those available from the first
                 submission to the last; 1.0 is the cluster's full capacity.
             nodes: Size of the cluster; by default from the trace.
+            sizes: Nodes that each job counts with, such as 0.25 for a quarter of one
+                [jobs]; by default its nodes.
 
         Returns:
             A workload with other submit times, and without recorded starts, which are no longer
             true.
 
         Raises:
-            ConfigError: The load is not above 0, or the size is unknown or not 1 or more.
+            ConfigError: The load is not above 0, the cluster's size is unknown or not 1 or
+                more, or a job has no valid size.
             WorkloadError: All jobs are submitted at once.
         """
         if nodes is not None and nodes < 1:
@@ -412,7 +417,18 @@ class Workload(Shown, metaclass=GuessedType):
             raise ConfigError(
                 f"{self.name} has no cluster size; give nodes, as in scale(load=0.9, nodes=128)"
             )
-        submit = submit_for_load(self.submit_ms, self.runtime_ms, self.nodes, load, machine)
+        amounts = self.nodes if sizes is None else column("sizes", sizes)
+        if len(amounts) != len(self) or not ((amounts >= 0) & np.isfinite(amounts)).all():
+            raise ConfigError(
+                f"sizes is {in_brief(sizes)}; give each of the {len(self)} jobs a number of 0 or more"
+            )
+        submit = submit_for_load(
+            self.submit_ms,
+            self.runtime_ms,
+            amounts,
+            load,
+            machine,
+        )
         cancel = np.where(self.cancel_ms < 0, UNKNOWN, self.cancel_ms + submit - self.submit_ms)
         moved = self.replace(
             submit_ms=submit,

@@ -13,7 +13,7 @@ from hpctwin import metrics
 from hpctwin.metrics.sources import ExactSum, JobTable
 from hpctwin.metrics.summary import summarize_jobs
 from hpctwin.model import Cluster, Workload
-from hpctwin.model.demand import totals_asked
+from hpctwin.model.demand import cores_asked
 from hpctwin.simulation.result.history import Course, sized_figures, sized_series
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ __all__ = [
     "NodeCount",
     "PreemptionSums",
     "core_map",
-    "cores_asked",
     "cores_held",
     "held_s",
     "of_shared_nodes",
@@ -255,16 +254,6 @@ def of_shared_nodes(
         if has := there(cluster, name):
             found[f"utilization_{name}"] = amount / (has * makespan) if makespan else None
     return found
-
-
-def cores_asked(workload: Workload, cluster: Cluster) -> FloatArray:
-    """Return the cores that each job requests [jobs].
-
-    Whole nodes that are not known count as the largest group's.
-    """
-    largest = max(group.cores or 0.0 for group in cluster.nodes)
-    whole = {"cores": np.full(len(workload), largest)}
-    return totals_asked(workload, whole)["cores"]
 
 
 def core_map(cluster: Cluster, placements: pl.DataFrame) -> pl.DataFrame:

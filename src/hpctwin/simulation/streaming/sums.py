@@ -23,13 +23,13 @@ from hpctwin.metrics.levels import floor_ms
 from hpctwin.metrics.sources import JobSource, JobTable
 from hpctwin.metrics.summary import RunningSummary
 from hpctwin.model import MS_PER_S, Cluster
+from hpctwin.model.demand import cores_asked
 from hpctwin.simulation.lowering.preemption import suspends
 from hpctwin.simulation.lowering.shared_nodes import amounts_of_pools
 from hpctwin.simulation.result.counts import (
     MILLI,
     HeldOverTime,
     PreemptionSums,
-    cores_asked,
     of_shared_nodes,
     there,
 )
