@@ -83,7 +83,7 @@ def test_what_varies_the_jobs_does_what_it_says() -> None:
     assert cluster.node_count == 32
 
 
-def test_a_load_of_shared_nodes_is_that_of_their_cores() -> None:
+def test_a_load_of_shared_nodes_is_that_of_their_cores_and_widths_are_an_error() -> None:
     """Each job has 1 of 8 cores of a node, and each fourth a whole node without others."""
     count = 400
     every = np.ones(count)
@@ -98,6 +98,8 @@ def test_a_load_of_shared_nodes_is_that_of_their_cores() -> None:
     # 100 jobs have 8 cores and 300 have 1: 88,000 core-seconds of 32 cores.
     for load, makespan_s in zip(found["load"], found["makespan_s"], strict=True):
         assert makespan_s == pytest.approx(88_000 / 32 / load + 80, rel=0.01)
+    failed = sweep(workloads=given, clusters=cluster, policies=["fcfs"], widths=[2]).failed
+    assert "widths is 2, but jobs of mine request tasks" in failed["error"][0]
     with pytest.raises(ConfigError, match=r"sizes is \[1, 2\]; give each of the 400 jobs"):
         given.scale(0.5, 4, sizes=[1, 2])
 

@@ -178,6 +178,11 @@ def workload_of(world: World, inputs: Inputs) -> tuple[Workload, Cluster]:
             walltime_ms=_times(jobs.walltime_ms, world.runtimes),
         )
     if world.widths != 1:
+        if jobs.shares_nodes:
+            raise WorkloadError(
+                f"widths is {world.widths:g}, but jobs of {jobs.name} request tasks, whose numbers "
+                "it does not change; remove widths"
+            )
         jobs = jobs.replace(nodes=_times(jobs.nodes, world.widths, up=True))
     # Draws are the same for all models, loads and widths of a seed, and independent of the jobs'.
     jobs = with_walltimes(jobs, world.walltimes, np.random.default_rng([world.seed, 1]))

@@ -249,7 +249,7 @@ class SweepSettings(Worlds):
         windows: Parts of each workload in time; default the whole.
         loads: Offered loads, reached by scaling the gaps between submissions; default unchanged.
         runtimes: Factors of runtimes and walltimes.
-        widths: Factors of the jobs' nodes; results are rounded up.
+        widths: Factors of the jobs' nodes; results are rounded up. Jobs must have whole nodes.
         walltimes: Accuracy of the walltimes: ``recorded``, ``exact``, ``factor:F``,
             ``uniform:LOW:HIGH`` or ``lognormal:MEDIAN:SIGMA`` (factors of the runtimes),
             ``tsafrir`` or ``tsafrir:MAX`` (model of users' estimates), or ``FILE.py:FUNCTION``.
