@@ -1,10 +1,18 @@
 from __future__ import annotations
 
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
 import polars as pl
 import pytest
 from rich.console import Console
 from rich.table import Table
 
+from hpctwin.cli.data import import_site
+from hpctwin.cli.learning import predictor
+from hpctwin.cli.live import facility_live
 from hpctwin.cli.output import plain_table
 from hpctwin.metrics import Summary, breakdown
 from hpctwin.report import compare_table, summary_table
@@ -128,6 +136,25 @@ def test_labels_are_no_markup(name: str) -> None:
     assert printed(breakdown_table(by_user, "user", name), 200).count(name) == 2
     assert name in printed(plain_table((name,), [("x",)]))
     assert name in printed(plain_table(("x",), [(name,)]))
+
+
+@pytest.mark.parametrize("name", ["[red]x", "log[old]", "m[/x]"])
+def test_names_in_tables_of_the_twin_and_of_learning_are_no_markup(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    request = SimpleNamespace(key=name, nodes=1, walltime_s=60.0)
+    job = SimpleNamespace(request=request, stage=name, cluster=name, job_id=name, reason=name)
+    queue = SimpleNamespace(entries=lambda *_: [job])
+    monkeypatch.setattr(facility_live, "_queue", lambda _: nullcontext(queue))
+    facility_live.queue_command(Path("none.yaml"))
+    assert capsys.readouterr().out.count(name) == 5
+    monkeypatch.setattr(import_site, "fidelity_tables", lambda _: {"": (("job",), [(name,)])})
+    import_site.print_fidelity(cast(Any, SimpleNamespace(refused=())))
+    assert name in capsys.readouterr().out
+    seconds = dict.fromkeys(("width_s", "median_error_s", "walltime_error_s", "queue_error_s"), 1.0)
+    shares = dict.fromkeys(("covered", "within_1min", "width_ratio"), 1.0)
+    rows = pl.DataFrame({"bin": [name], "forecasts": [1], **seconds, **shares})
+    assert name in printed(predictor._forecasts(rows, name), 200)
 
 
 def test_nothing_to_compare_is_an_empty_table() -> None:

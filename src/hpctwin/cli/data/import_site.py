@@ -460,13 +460,12 @@ def _row(name: str, figures: Mapping[str, Any]) -> tuple[str, ...]:
 
 def print_fidelity(checked: Checked) -> None:
     """Print the tables on standard output."""
-    from rich.table import Table
-
     from hpctwin.cli.output import screen
+    from hpctwin.report.verbatim import VerbatimTable
 
     console = screen()
     for title, (head, rows) in fidelity_tables(checked).items():
-        table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+        table = VerbatimTable(title=title, title_justify="left", box=None, pad_edge=False)
         for number, name in enumerate(head):
             is_number = rows and rows[0][number][:1].isdecimal()
             table.add_column(name, justify="right" if is_number else "left", overflow="fold")

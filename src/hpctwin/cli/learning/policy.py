@@ -63,10 +63,9 @@ def list_policies(
         json: Print the list as JSON.
         markdown: Print the list as Markdown tables.
     """
-    from rich.table import Table
-
     from hpctwin.cli.output import print_json, screen
     from hpctwin.policies import REGISTRIES
+    from hpctwin.report.verbatim import VerbatimTable
 
     if json:
         print_json(
@@ -79,7 +78,7 @@ def list_policies(
         return 0
     console = screen()
     for kind, registry in REGISTRIES.items():
-        table = Table(kind, "", "settings", box=None, header_style="bold", pad_edge=False)
+        table = VerbatimTable(kind, "", "settings", box=None, header_style="bold", pad_edge=False)
         for name, one in sorted(registry.entries().items()):
             table.add_row(name, one.help, ", ".join(map(_setting, one.parameters)))
         console.print(table)

@@ -428,11 +428,10 @@ def _table(rows: pl.DataFrame, figures: Figures) -> Table:
 
 
 def _forecasts(rows: pl.DataFrame, by: str) -> Table:
-    from rich.table import Table
-
     from hpctwin.model import format_duration
+    from hpctwin.report.verbatim import VerbatimTable
 
-    table = Table(box=None, pad_edge=False, collapse_padding=True)
+    table = VerbatimTable(box=None, pad_edge=False, collapse_padding=True)
     table.add_column({"asked": "asked", "size": "nodes"}.get(by, by), overflow="fold")
     heads = (
         "forecasts", "held\n%", "width", "of\nqueue's", "median\nerror", "by\nwalltimes", "by\nqueue",

@@ -142,17 +142,17 @@ def queue_command(config: Path, /, *, all: bool = False, json: bool = False) -> 
         json: Print the queue as JSON.
     """
     from rich import box
-    from rich.table import Table
 
     from hpctwin.cli.output import print_json, screen
     from hpctwin.model import format_duration
+    from hpctwin.report.verbatim import VerbatimTable
 
     with _queue(config) as queue:
         entries = queue.entries() if all else queue.entries("queued", "intended", "submitted")
     if json:
         print_json([_plain(entry) for entry in entries])
         return 0
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    table = VerbatimTable(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     for head in ("key", "nodes", "walltime", "stage", "cluster", "job", "why"):
         table.add_column(head, justify="right" if head == "nodes" else "left", overflow="fold")
     for entry in entries:

@@ -33,9 +33,9 @@ def probe(*, commands: str = "", manager_conf: Path | None = None, json: bool = 
     from dataclasses import asdict
 
     from rich.box import SIMPLE_HEAD
-    from rich.table import Table
 
     from hpctwin.cli.output import print_json, screen
+    from hpctwin.report.verbatim import VerbatimTable
     from hpctwin.rms.managers import probe as look_around
 
     found = look_around(commands, manager_conf)
@@ -49,7 +49,9 @@ def probe(*, commands: str = "", manager_conf: Path | None = None, json: bool = 
     else:
         for one in found:
             title = f"{one.manager} {one.version}".strip()
-            table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+            table = VerbatimTable(
+                title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False
+            )
             for column in ("what", "works", "why"):
                 table.add_column(column, overflow="fold")
             for finding in one.findings:

@@ -243,9 +243,9 @@ def accuracy(
     from dataclasses import asdict
 
     from rich.box import SIMPLE_HEAD
-    from rich.table import Table
 
     from hpctwin.cli.output import print_json, screen
+    from hpctwin.report.verbatim import VerbatimTable
     from hpctwin.twin.forecast.accuracy import accuracy as measured
 
     with _journal(config) as journal:
@@ -256,7 +256,7 @@ def accuracy(
 
     what = "the wait forecast" if by == "wait" else by
     title = f"Accuracy of start-time forecasts, by {what}"
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    table = VerbatimTable(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
     table.add_column(by, no_wrap=True)
     for column in ("forecasts", "median error", "p90 error", "bias", "in interval"):
         table.add_column(column, justify="right")
