@@ -42,6 +42,30 @@ def test_jobs_that_end_between_two_commands_are_no_error(
     assert set(manager.admit(["1", "2"])) == {"1", "2"}
 
 
+def test_begin_times_are_noted_of_jobs_that_end_or_get_another_one_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    manager = SlurmManager("emul")
+    begins = manager.begins
+    begins.seen({job: Mine((job,)) for job in ("1", "2")}, 0.0)
+    begins.wished("1", 100.0)
+    begins.wished("2", 200.0)
+    sent: list[tuple[list[str], str]] = []
+
+    def update(names: Any, change: str) -> Outcome:
+        sent.append((list(names), change))
+        if change == "AdminComment=hpctwin:100":
+            begins.wished("1", 300.0)
+            begins.seen({"1": Mine(("1",))}, 0.0)  # job 2 has ended
+        return Outcome("done")
+
+    monkeypatch.setattr(manager, "_update", update)
+    manager._note_wishes()
+    manager._note_wishes()
+    assert sent[0] == (["1"], "AdminComment=hpctwin:100")
+    assert sent[-1] == (["1"], "AdminComment=hpctwin:300")
+
+
 def test_a_lease_that_comes_too_late_is_not_called_a_deadline_missed() -> None:
     manager = SlurmManager("emul")
     manager.found = seen("1")

@@ -99,17 +99,19 @@ class Begins:
         """Return the begin time that the user of a twin's job requested; 0 without one."""
         return self._wished.get(job_id, self._asked.get(job_id, 0.0))
 
-    def to_note(self) -> dict[str, float]:
-        """Return begin times requested after submission that no admin comment has yet."""
-        return {
-            job_id: self.asked_s(job_id)
-            for job_id, one in self.mine.items()
-            if self.asked_s(job_id) != self._noted.get(job_id, one.asked_s)
-        }
+    def to_note(self) -> dict[str, tuple[Mine, float]]:
+        """Return jobs with begin times requested after submission that no admin comment has yet."""
+        with self._lock:
+            return {
+                job_id: (one, self.asked_s(job_id))
+                for job_id, one in self.mine.items()
+                if self.asked_s(job_id) != self._noted.get(job_id, one.asked_s)
+            }
 
-    def noted(self, job_id: str) -> None:
-        """Record that the admin comment has it now."""
-        self._noted[job_id] = self.asked_s(job_id)
+    def noted(self, job_id: str, asked_s: float) -> None:
+        """Record that the admin comment of a job has a requested begin time now."""
+        with self._lock:
+            self._noted[job_id] = asked_s
 
     def _wish(self, job_id: str, one: Mine, now_s: float) -> float:
         asked_s = self._noted.get(job_id, one.asked_s)

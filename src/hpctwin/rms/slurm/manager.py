@@ -362,11 +362,11 @@ class SlurmManager(PlainManager):
 
     def _note_wishes(self) -> None:
         """Save begin times requested after submission, where users cannot write."""
-        for job_id, asked_s in self.begins.to_note().items():
+        for job_id, (one, asked_s) in self.begins.to_note().items():
             mark = f"{MARK}:{asked_s:.0f}" if asked_s else MARK
-            outcome = self._update(list(self.begins.mine[job_id].parts), f"AdminComment={mark}")
+            outcome = self._update(one.parts, f"AdminComment={mark}")
             if outcome.result != "unknown":
-                self.begins.noted(job_id)
+                self.begins.noted(job_id, asked_s)
 
     def _update(self, names: Sequence[str], change: str) -> Outcome:
         """Run ``scontrol update`` of jobs.
