@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -138,6 +139,26 @@ def test_a_full_disk_is_named_and_nothing_is_half_written(tmp_path: Path) -> Non
     journal._db.execute(f"PRAGMA max_page_count={pages + 1000}")
     fill()
     assert journal.counts()["inputs"] == before["inputs"] + 100
+
+
+@pytest.mark.parametrize("copied_back", [False, True])
+def test_a_journal_that_is_deleted_or_replaced_under_a_twin_is_written_no_more(
+    tmp_path: Path, copied_back: bool
+) -> None:
+    path = tmp_path / "j.sqlite"
+    journal = written(path)
+    shutil.copy(path, tmp_path / "yesterday.sqlite")
+    path.unlink()
+    if copied_back:
+        (tmp_path / "yesterday.sqlite").rename(path)
+    with (
+        pytest.raises(
+            JournalError, match=r"j\.sqlite: was deleted or replaced .* restart the twin"
+        ),
+        journal.writing(),
+    ):
+        journal.input("event", "x", 0.0)
+    journal.close()
 
 
 def test_deleting_old_records_keeps_what_younger_decisions_are_made_from(tmp_path: Path) -> None:

@@ -162,6 +162,15 @@ def test_the_loss_of_the_very_last_event_is_noticed_by_the_next_snapshot(make) -
     assert setting.twin.counts["drifts"] == 1
 
 
+def test_a_twin_whose_journal_is_deleted_lets_go_and_says_so(make, tmp_path: Path) -> None:
+    setting = make()
+    setting.until(lambda: setting.twin.is_active)
+    (tmp_path / "j.sqlite").unlink()
+    setting.until(lambda: not setting.twin.is_active)
+    assert "was deleted or replaced" in setting.twin.fault
+    assert setting.cluster.own_scheduling
+
+
 def test_a_rejected_start_is_tried_again_only_after_a_while_and_is_in_the_journal(make) -> None:
     setting = make(core={"retry_after": 100})
     setting.turn()

@@ -130,6 +130,15 @@ def tells_of_life(said: tuple[float, Any] | None) -> bool:
     return said is not None and not said[1]["ended"] and time.time() - said[0] < STALE_S
 
 
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Return which file is at a path; None if there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 class Journal:
     """The journal of one twin.
 
@@ -171,6 +180,7 @@ class Journal:
                 )
         except (sqlite3.Error, OSError) as error:
             raise JournalError(f"{path}: not a usable journal: {error}") from error
+        self._file = _identity(path)
         self._settings = 0
         self._since_checkpoint = 0
 
@@ -189,8 +199,13 @@ class Journal:
         """Commit everything that is written in this context together, or nothing.
 
         Raises:
-            JournalError: The file cannot be written, for example because the disk is full.
+            JournalError: The file cannot be written, for example because the disk is full, or it is
+                no longer at its path, where readers look for it.
         """
+        if _identity(self.path) != self._file:
+            raise JournalError(
+                f"{self.path}: was deleted or replaced while the twin runs; restart the twin"
+            )
         try:
             self._db.execute("BEGIN IMMEDIATE")
             yield

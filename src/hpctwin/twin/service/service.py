@@ -103,7 +103,9 @@ def opened(config: TwinConfig, stack: ExitStack, *, record: Path | None = None) 
     lock = FileLock(path.with_name(path.name + ".lock"))
     why_not = lock.take()
     if why_not is not None:
-        raise JournalError(f"{path}: another twin uses this journal: {why_not}")
+        raise JournalError(
+            f"{path}: another twin uses this journal: {why_not}; end it, or set another journal.path"
+        )
     stack.callback(lock.release)
     journal = Journal(path)
     stack.callback(journal.close)
