@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from hpctwin.twin.service.explain import explain_decision, status_lines
 from tests.twin.test_runner import Setting
 
 
@@ -85,3 +86,20 @@ def test_a_request_that_is_not_answered_in_time_lapses(tmp_path: Path) -> None:
     assert asking.approval(first) == "lapsed"
     asking.twin.end()
     asking.journal.close()
+
+
+def test_status_and_explanation_name_the_decision_that_awaits_approval(asking: Asking) -> None:
+    asking.submit(1, nodes=1)
+    asking.asks()
+    ((first, _),) = asking.journal.approvals("pending")
+    said = f"Decision {first} would start job 1 and awaits approval: run `hpctwin twin approve {first}`."
+    assert said in _status(asking)
+    assert explain_decision(asking.journal, first)[-1].startswith("It awaits approval")
+    with asking.journal.writing():
+        asking.journal.approve(first, "rejected")
+    assert said not in _status(asking)
+    assert explain_decision(asking.journal, first)[-1] == "A person rejected it."
+
+
+def _status(asking: Asking) -> list[str]:
+    return status_lines({**asking.twin.status(), "age_s": 0.0, "running_now": True})

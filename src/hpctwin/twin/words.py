@@ -46,7 +46,7 @@ def asked_text(spec: JobSpec) -> str:
         return count_text(spec.nodes, "node")
     asks = ", ".join(map(_tasks_text, spec.kinds))
     if spec.nodes > 1:
-        asks += f" on {spec.nodes} nodes or more"
+        asks += f" on {spec.nodes} nodes" + (" or more" if spec.tasks > spec.nodes else "")
     if spec.spread_job:
         asks += ", on as many nodes as possible"
     with_whom = ("", ", next to jobs of its user only", ", next to jobs of its account only")

@@ -17,6 +17,16 @@ from hpctwin.twin.start_times.estimate import when
 from hpctwin.twin.what_if.objective import METRICS, Objective
 from hpctwin.twin.words import FEW, clock_text, jobs_named
 
+APPROVALS = {
+    "pending": "It awaits approval: run `hpctwin twin approve {}`.",
+    "approved": "A person approved it; the twin carries it out.",
+    "done": "A person approved it, and the twin carried it out.",
+    "rejected": "A person rejected it.",
+    "lapsed": "It was withdrawn: no person approved it in time.",
+    "superseded": "It was withdrawn: a later decision replaced it, or its jobs are no longer pending.",
+}
+"""What became of a decision that asked for approval."""
+
 __all__ = ["explain_decision", "explain_job", "job_records", "status_lines", "why_policy"]
 
 
@@ -44,7 +54,7 @@ def explain_decision(
     )
     actions = _told(journal.read_actions(decision=decision["id"]), own_words)
     status = journal.read_latest("status")
-    return why_policy(
+    lines = why_policy(
         decision,
         objective,
         actions,
@@ -52,6 +62,9 @@ def explain_decision(
         unix_time=status is None or bool(status[1]["unix_time"]),
         acts=config.act.mode == "act" or decision["approval"] == "done",
     )
+    if decision["approval"] is not None:
+        lines.append(APPROVALS[decision["approval"]].format(decision["id"]))
+    return lines
 
 
 def explain_job(journal: Journal, job_id: str, *, own_words: bool = True) -> list[str]:
@@ -156,6 +169,11 @@ def status_lines(status: dict[str, Any]) -> list[str]:
             lines.append(f"{text}: {status[key]}.")
     if status["killed"]:
         lines.append("The kill switch is activated.")
+    for row, starts in (status.get("awaits_approval") or {}).items():
+        lines.append(
+            f"Decision {row} would start {jobs_named(starts)} and awaits approval: "
+            f"run `hpctwin twin approve {row}`."
+        )
     counts = status["counts"]
     changes = (
         count_text(counts["starts"], "change of priority", "changes of priority")

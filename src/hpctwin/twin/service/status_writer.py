@@ -88,6 +88,9 @@ class StatusWriter:
             "running": len(runs),
             "waiting": len(mirror.jobs) - len(runs),
             "decision": control.decision_id,
+            "awaits_approval": {}
+            if guard.mode != "approve"
+            else {one.row: one.starts for one in control.executor.requests()},
             "cycle_s": control.decision_ms / 1000,
             "forecast_ms": control.forecast_ms,
             "what_ifs": {
