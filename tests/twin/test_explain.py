@@ -18,6 +18,7 @@ from hpctwin.twin.core.core import Core
 from hpctwin.twin.core.decision import Candidate
 from hpctwin.twin.emulated import emulated_cluster
 from hpctwin.twin.following.bus import LocalBus
+from hpctwin.twin.forecast.forecaster import Forecast
 from hpctwin.twin.journal import journal
 from hpctwin.twin.journal.journal import Journal
 from hpctwin.twin.journal.restore import full_id, standing
@@ -122,6 +123,19 @@ def test_a_job_that_the_twin_has_not_forecast_yet_is_looked_ahead_for(watched: W
     known = {i: one for i, one in stands.forecasts.items() if i != "short"}
     found = estimate.when(stands.core, "short", stands.now_s, stands.policy, known)
     assert (found.state, found.start_s) == ("waiting", pytest.approx(554.0))
+
+
+def test_a_job_without_a_forecast_is_explained_by_the_resource_managers_reason(
+    watched: Watched,
+) -> None:
+    why = "nodes: ReqNodeNotAvail, Reserved for maintenance"
+    jobs = watched.twin.core.mirror.jobs
+    spec = jobs["short"].spec.model_copy(update={"reason": why})
+    jobs["short"] = jobs["short"].model_copy(update={"spec": spec})
+    known = {"short": Forecast("short", 0.0, None, None, None, False, False, 4)}
+    found = estimate.when(watched.twin.core, "short", 0.0, forecasts=known)
+    assert found.state == "stuck"
+    assert found.why[-1] == f"The resource manager does not start it now: {why}."
 
 
 @pytest.mark.parametrize(("elapsed_s", "known"), [(119.0, True), (121.0, False)])

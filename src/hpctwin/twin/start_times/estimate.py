@@ -106,6 +106,9 @@ def when(
     starts = {i: one.start_s for i, one in known.items() if one.start_s is not None}
     made = known.get(job_id)
     if made is None or made.start_s is None or made.low_s is None or made.high_s is None:
+        if spec.reason:
+            why = f"The resource manager does not start it now: {spec.reason}."
+            return When("stuck", (*lines, *conditions, why), policy=policy)
         return When("never", (*lines, *conditions, _why_never(core, job)), policy=policy)
     start_s, span = made.start_s, (made.low_s, made.high_s, made.calibrated)
     state: Literal["starting", "waiting"] = "starting" if start_s <= now_s else "waiting"
