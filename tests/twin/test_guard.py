@@ -32,7 +32,9 @@ def test_starts_are_limited_in_any_minute() -> None:
         assert sum(t <= s < t + 60 for s in sent) <= 3
 
 
-def test_the_kill_switch_is_looked_at_before_each_action(tmp_path: Path) -> None:
+def test_the_kill_switch_is_looked_at_before_each_action_and_changes_are_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     switch = tmp_path / "stop"
     guard = Guard(ActSettings(mode="act", kill_switch=switch))
     assert guard.refuses("start", 0.0) is None
@@ -41,6 +43,8 @@ def test_the_kill_switch_is_looked_at_before_each_action(tmp_path: Path) -> None
     assert not guard.is_active()
     switch.unlink()
     assert guard.refuses("start", 0.0) is None
+    said = [f"kill switch {switch} exists: not acting", f"kill switch {switch} is gone"]
+    assert caplog.messages == said
 
 
 def test_it_stops_itself_when_forecasts_get_too_bad_and_stays_stopped() -> None:

@@ -35,6 +35,7 @@ class Guard:
     def __init__(self, settings: ActSettings) -> None:
         self.settings = settings
         self.stopped: str | None = None
+        self._killed = False
         self._kinds = settings.kinds
         self._sent: deque[float] = deque()
 
@@ -44,9 +45,15 @@ class Guard:
         return "observe" if self.stopped else self.settings.mode
 
     def killed(self) -> bool:
-        """Whether the kill switch is thrown."""
+        """Return whether the kill switch is activated; log each change."""
         switch = self.settings.kill_switch
-        return switch is not None and switch.exists()
+        found = switch is not None and switch.exists()
+        if found != self._killed:
+            self._killed = found
+            logger.warning(
+                "kill switch %s %s", switch, "exists: not acting" if found else "is gone"
+            )
+        return found
 
     def is_active(self) -> bool:
         """Whether the twin says which jobs start: by leases, or while the cluster's scheduling rests."""
