@@ -216,13 +216,13 @@ def _note_end(number: int, frame: FrameType | None) -> None:
 
 
 def _interrupted() -> NoReturn:
-    with suppress(OSError):
-        print("hpctwin: interrupted", file=sys.stderr, flush=True)
     if _ended_by is not None:
         # The parent process sees the signal, as if there were no handler.
         atexit._run_exitfuncs()
         signal.signal(_ended_by, signal.SIG_DFL)
         os.kill(os.getpid(), _ended_by)
+    with suppress(OSError):
+        print("hpctwin: interrupted", file=sys.stderr, flush=True)
     if threading.active_count() == 1:
         _leave(130)
     # Ctrl-C may come while the engine's modules are imported: then none of its threads runs.

@@ -107,7 +107,9 @@ def when(
     made = known.get(job_id)
     if made is None or made.start_s is None or made.low_s is None or made.high_s is None:
         if spec.reason:
-            why = f"The resource manager does not start it now: {spec.reason}."
+            # The rest of the reason may name other users.
+            kind = spec.reason.partition(":")[0]
+            why = f"The resource manager keeps it pending, for a reason of the kind '{kind}'."
             return When("stuck", (*lines, *conditions, why), policy=policy)
         return When("never", (*lines, *conditions, _why_never(core, job)), policy=policy)
     start_s, span = made.start_s, (made.low_s, made.high_s, made.calibrated)
