@@ -104,6 +104,7 @@ def test_a_signal_that_asks_to_end_leaves_no_half_written_file(
     done = in_python(
         f"""
         from pathlib import Path
+        signal.signal({int(number)}, signal.SIG_DFL)  # also under nohup
         Path.replace = lambda *_: signal.raise_signal({int(number)})  # when all is written
         """,
         ["workload", "generate", "poisson", "jobs.swf", "jobs=10", "nodes=4"],

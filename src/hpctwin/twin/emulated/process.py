@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,18 +31,41 @@ def running(*command: str) -> Iterator[subprocess.Popen[bytes]]:
     Args:
         command: Words of the command line without ``hpctwin``.
     """
-    process = subprocess.Popen(
-        [sys.executable, "-m", "hpctwin", *command, "--log-level", "error"],
-        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True,
-    )  # fmt: skip
+    process = None
     try:
+        with _signals_delayed():
+            process = subprocess.Popen(
+                [sys.executable, "-m", "hpctwin", *command, "--log-level", "error"],
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True,
+            )  # fmt: skip
         yield process
     finally:
-        process.terminate()
-        try:
-            process.wait(PATIENCE_S)
-        finally:
-            process.kill()
+        if process is not None:
+            process.terminate()
+            try:
+                process.wait(PATIENCE_S)
+            finally:
+                process.kill()
+
+
+@contextmanager
+def _signals_delayed() -> Iterator[None]:
+    """Delay signals that ask to end: if one interrupted the start of a process, nothing would end it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    heard: list[int] = []
+    before = {
+        number: signal.signal(number, lambda told, _: heard.append(told))
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    for told in heard:
+        signal.raise_signal(told)
 
 
 @contextmanager

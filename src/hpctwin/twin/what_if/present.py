@@ -119,7 +119,9 @@ class Present:
         later = np.flatnonzero(workload.submit_ms > self.now_ms)
         own = set(self.waiting.tolist())
         found = np.empty((len(coming), len(self.waiting)), np.int64)
-        begun = self.fork()  # its queue is in order, and so is that of its forks
+        begun = self.spare.fork(
+            self.base, self.base.policy
+        )  # its queue is in order, and so is that of its forks
         for number, ids in enumerate(coming):
             end_ms = remaining_end_ms(
                 self.now_ms,
@@ -134,6 +136,7 @@ class Present:
             )
             found[number] = starts_of(simulation, self.waiting)
             self.spare.give_back(simulation)
+        self.spare.give_back(begun)
         always = (found >= 0).all(axis=0)
         rows, start_s = self.waiting[always].tolist(), found.T[always] / MS_PER_S
         return dict(zip(map(self.ids.__getitem__, rows), start_s, strict=True))
