@@ -318,9 +318,6 @@ def timed(draw: st.DrawFn, cases: st.SearchStrategy[dict[str, Any]]) -> dict[str
             whose | draw(st.sampled_from(({"minutes": amount}, {"used_minutes": amount, **ways})))
         )
     content = case["cluster"].model_dump(exclude_unset=True)
-    # Use decays while jobs wait: in the default half-life of a week, it is looked at thousands of times.
-    share = {"half_life": draw(st.sampled_from((60, 600))), "every": draw(st.sampled_from((7, 60)))}
-    content["fairshare"] = content.get("fairshare", {}) | share
     overrun = "terminate" if case["overrun"] == "continue" else case["overrun"]
     return case | {
         "workload": slowed(case["workload"], draw(st.sampled_from((3, 10, 40)))),
