@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import signal
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from hpctwin.twin.service.runner import Twin
@@ -207,7 +207,7 @@ def serve_demo(*, nodes: int, seed: int, speed: str, mode: Mode, port: int) -> i
     from hpctwin.cli.live.emulate import pace_of
     from hpctwin.cli.live.serve import page_address
     from hpctwin.errors import ConfigError
-    from hpctwin.twin.emulated.process import emulated_process, running
+    from hpctwin.twin.emulated.process import emulated_process, running, signals_handled
     from hpctwin.web.server.serve import Listening, access_of, serve, socket_at
 
     pace = pace_of(speed)
@@ -221,7 +221,7 @@ def serve_demo(*, nodes: int, seed: int, speed: str, mode: Mode, port: int) -> i
     access = replace(access, tokens=(replace(access.tokens[0], role="operator"),))
     with (
         suppress(KeyboardInterrupt),
-        _interrupted_by_signals(),
+        signals_handled(signal.default_int_handler),
         socket_at(listening.host, port) as listens,
         tempfile.TemporaryDirectory(prefix="hpctwin-demo-") as name,
     ):
@@ -244,20 +244,6 @@ def serve_demo(*, nodes: int, seed: int, speed: str, mode: Mode, port: int) -> i
             serve({"demo": part}, listening, access, listens)
     print("The demo has ended.")
     return 0
-
-
-@contextmanager
-def _interrupted_by_signals() -> Iterator[None]:
-    """Treat the end of the terminal, or a request to end, like Ctrl-C."""
-    before = {
-        number: signal.signal(number, signal.default_int_handler)
-        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
-    }
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _write_settings(folder: Path, pace: float, mode: Mode) -> Path:

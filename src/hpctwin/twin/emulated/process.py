@@ -7,13 +7,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
 from hpctwin.errors import HpctwinError
 
-__all__ = ["PATIENCE_S", "emulated_process", "running"]
+__all__ = ["PATIENCE_S", "emulated_process", "running", "signals_handled"]
 
 PATIENCE_S = 600.0
 """Timeout for the start and the end of the process, in seconds.
@@ -55,17 +56,24 @@ def _signals_delayed() -> Iterator[None]:
         yield
         return
     heard: list[int] = []
+    with signals_handled(lambda number, _: heard.append(number)):
+        yield
+    for number in heard:
+        signal.raise_signal(number)
+
+
+@contextmanager
+def signals_handled(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
+    """Handle the signals that ask to end in this block: Ctrl-C, `SIGTERM` and the terminal's end."""
     before = {
-        number: signal.signal(number, lambda told, _: heard.append(told))
+        number: signal.signal(number, handler)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     }
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    for told in heard:
-        signal.raise_signal(told)
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
 
 
 @contextmanager
